@@ -76,7 +76,7 @@ def select(
     if not accepted:
         return tuple(refusals)
 
-    def cost(candidate: Candidate) -> tuple[float, ...]:
+    def cost(candidate: KernelCandidate) -> tuple[float, ...]:
         measured = figures.get(candidate.way, inf)
         return (candidate.made.scratch_bytes if target.least_scratch else 0, measured, candidate.made.instructions)
 
@@ -95,7 +95,7 @@ def select(
     return replace(made, accumulating=None, in_rows=cheapest.keeping if cheapest else None)
 
 
-def candidates(operator: Operator, target: Target) -> tuple[Candidate, ...]:
+def candidates(operator: Operator, target: Target) -> tuple[KernelCandidate, ...]:
     """All ways to compute an operator: the kernels that take it, each by its own choice and with its other blocks.
 
     The first one is that of the fewest modelled instructions.
@@ -106,7 +106,7 @@ def candidates(operator: Operator, target: Target) -> tuple[Candidate, ...]:
 
 def _asked(
     operator: Operator, target: Target, stored: StoredRows | None, ways: Container[Way] | None
-) -> tuple[list[Candidate], list[Refusal]]:
+) -> tuple[list[KernelCandidate], list[Refusal]]:
     """Candidates that take the operator, or another form of it, and refusals. ways: those with blocks that are asked
     for; None for all."""
     other = as_dense(operator) if stored is None else None
@@ -116,12 +116,12 @@ def _asked(
     asked = [(kernel, form) for form in forms for kernel in known if kernel.operator is type(form)]
     refusals = [refusal for kernel, form in asked if (refusal := kernel.refuses(form, target))]
     refused = {refusal.kernel for refusal in refusals}
-    accepted: list[Candidate] = []
+    accepted: list[KernelCandidate] = []
     for kernel, form in asked:
         if kernel.name not in refused:
             blocks = [block for block in kernel.blocks(form, target) if ways is None or (kernel.name, block) in ways]
             accepted += [
-                Candidate.of(kernel, form, replace(target, block=block) if block else target, stored)
+                KernelCandidate.of(kernel, form, replace(target, block=block) if block else target, stored)
                 for block in ((), *blocks)
             ]
     return accepted, refusals
@@ -144,7 +144,7 @@ def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Candidate:
+class KernelCandidate:
     """A kernel that takes the operator, or another form of it, and what it makes. target: with its block."""
 
     kernel: Kernel

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from codegen_c.emit.layers_firmware import emit_layers_firmware
-from codegen_c.kernels.registry import Candidate
+from codegen_c.kernels.registry import KernelCandidate
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
@@ -63,7 +63,7 @@ def build_layers(ways: Sequence[MeasuredWay], platform: Platform, optimize: Opti
 def check_outputs(ways: Sequence[MeasuredWay], firmware: LayersFirmware, data: bytes) -> None:
     """Raises VerificationFailed where a way computed other bytes than the operator's reference, in integers, or floats
     beyond tolerance; or than the layer's first way, which all have to agree with."""
-    offset, first_of = 0, dict[TunedLayer, tuple[bytes, Candidate]]()
+    offset, first_of = 0, dict[TunedLayer, tuple[bytes, KernelCandidate]]()
     for way, expected, tolerance in zip(ways, firmware.expected, firmware.tolerances, strict=True):
         begin = offset
         for wanted in expected:
@@ -92,5 +92,5 @@ def _defect(way: MeasuredWay, problem: str) -> VerificationFailed:
     )
 
 
-def _told(candidate: Candidate) -> str:
+def _told(candidate: KernelCandidate) -> str:
     return way_text(candidate.way)

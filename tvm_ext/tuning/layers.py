@@ -10,7 +10,7 @@ import numpy as np
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.figures import Way
-from codegen_c.kernels.registry import Candidate, candidates
+from codegen_c.kernels.registry import KernelCandidate, candidates
 from codegen_c.operators.digest import operator_digest
 from codegen_c.operators.kinds import Operator, TensorType
 from codegen_c.program.program import KernelCall
@@ -38,7 +38,7 @@ class TunedLayer:
     operator: Operator
     steps: tuple[str, ...]
     modelled: Way
-    ways: tuple[Candidate, ...]
+    ways: tuple[KernelCandidate, ...]
     passed: tuple[tuple[Way, str], ...]
 
 
@@ -85,8 +85,8 @@ def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
 
 
 def _sorted_out(
-    operator: Operator, first: Candidate, known: Sequence[Candidate], platform: Platform
-) -> tuple[tuple[Candidate, ...], tuple[tuple[Way, str], ...]]:
+    operator: Operator, first: KernelCandidate, known: Sequence[KernelCandidate], platform: Platform
+) -> tuple[tuple[KernelCandidate, ...], tuple[tuple[Way, str], ...]]:
     """Candidates to measure, `first` before others, and those that are not, and why."""
     least = min(candidate.made.instructions for candidate in known)
     ways, passed, too_large = [first], list[tuple[Way, str]](), _excess(first.made, operator, platform)

@@ -12,7 +12,7 @@ import numpy as np
 from codegen_c.arena.plan import plan_memory
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.banner import Origin
-from codegen_c.kernels.registry import Candidate
+from codegen_c.kernels.registry import KernelCandidate
 from codegen_c.operators.kinds import TensorType
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import KernelCall, Program
@@ -30,7 +30,7 @@ class MeasuredWay:
 
     name: str
     layer: TunedLayer
-    candidate: Candidate
+    candidate: KernelCandidate
 
 
 def renamed(way: MeasuredWay) -> MeasuredWay:

@@ -10,7 +10,7 @@ import tvm
 from codegen_c.arena.profile import live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures, Way
-from codegen_c.kernels.registry import Candidate
+from codegen_c.kernels.registry import KernelCandidate
 from codegen_c.program.program import calls
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.errors import DoesNotFit
@@ -116,7 +116,7 @@ def _rungs(
     yield _NO_MORE_MEMORY, figures.only(takes_no_more)
 
 
-def _memory(candidate: Candidate) -> tuple[int, int]:
+def _memory(candidate: KernelCandidate) -> tuple[int, int]:
     """Bytes of scratch, as an arena holds it, and of constants."""
     return aligned(candidate.made.scratch_bytes), candidate.made.constant_bytes
 
