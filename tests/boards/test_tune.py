@@ -26,6 +26,7 @@ from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report.tables import report_tables
 from tvm_ext.services.cache import FOLDER
 from tvm_ext.tuning import measure
+from tvm_ext.tuning.measure import Bench
 
 pytestmark = pytest.mark.board
 
@@ -188,10 +189,19 @@ def test_floats_of_other_bits_are_an_error(
         built(loaded, tmp_path / "m", BuildOptions(tune=True, verify=()))
 
 
-def test_instructions_are_compared_where_no_table_has_the_core(loaded: tvm.IRModule, tmp_path: Path) -> None:
+def without_table() -> Platform:
+    """A Cortex-M4 whose compiler is not told its name."""
     flags = ("-march=armv7e-m+fp", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
-    unknown = replace(M4, toolchain=replace(M4.toolchain, flags=flags))
-    package = built(loaded, tmp_path / "m", TUNED, unknown)
+    return replace(M4, toolchain=replace(M4.toolchain, flags=flags))
+
+
+def test_no_table_has_a_core_without_a_name() -> None:
+    assert Bench.of(without_table(), TUNED).table is None and Bench.of(M4, TUNED).table is not None
+
+
+@pytest.mark.sweep
+def test_instructions_are_compared_where_no_table_has_the_core(loaded: tvm.IRModule, tmp_path: Path) -> None:
+    package = built(loaded, tmp_path / "m", TUNED, without_table())
     tuning = package.report["tuning"]
     assert tuning["metric"] == "executed instructions" and tuning["core"] is None
     assert tuning["after"]["estimated_cycles"] is None

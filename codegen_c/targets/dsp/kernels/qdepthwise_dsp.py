@@ -293,11 +293,6 @@ KERNEL = Kernel(
     name="qdepthwise_dsp",
     operator=QConv2d,
     implement=implement,
-    constraints=(
-        qdepthwise.is_depthwise,
-        is_dense_in_columns,
-        has_four_channels,
-        *qconv2d.SUMS_TOO,
-    ),
+    constraints=(qdepthwise.is_depthwise, is_dense_in_columns, has_four_channels, *qconv2d.SUMS_TOO),
     blocks=strip_blocks,
 )
