@@ -26,6 +26,7 @@ from codegen_c.emit.firmware import board_files, qemu_arguments  # noqa: E402
 from tvm_ext.core.errors import RunFailed  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import find_compiler, find_program, link_elf  # noqa: E402
+from tvm_ext.profiling.core_table import core_table  # noqa: E402
 from tvm_ext.profiling.layer_names import PackageSteps  # noqa: E402
 from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments  # noqa: E402
 
@@ -58,12 +59,13 @@ def measured(code: Path, table: Mapping[str, Any], model: Mapping[str, Any]) -> 
         elf = linked(code, platform, table, model, folder)
         command = [
             find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None), "-semihosting-config",
-            "enable=on,target=native", "-kernel", str(elf), *plugin_arguments(elf, platform, RUN, folder, skip=1),
+            "enable=on,target=native", "-kernel", str(elf),
+            *plugin_arguments(elf, platform, core_table(platform), RUN, folder, skip=1),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode:
             raise RunFailed(f"{code.name}: {(done.stdout + done.stderr)[-300:]}")
-        layers = counted_layers(elf, platform, folder, PackageSteps())
+        layers = counted_layers(elf, platform, core_table(platform), folder, PackageSteps())
     estimated = round(sum(layer.cycles for layer in layers))
     published = round(table["clock_hz"] / model["inferences_per_second"])
     return {

@@ -12,7 +12,7 @@ from tvm_ext.fitting.fit import nothing_fits
 from tvm_ext.fitting.search import nearest_bytes, search
 from tvm_ext.load import load
 from tvm_ext.model_forms import forms_of, streamed_forms
-from tvm_ext.pipeline import fitter_of
+from tvm_ext.pipeline import fitter_of, refuse_tune
 from tvm_ext.services.job import OpenServices
 
 STEPS = 8
@@ -33,6 +33,7 @@ class Budgets:
     def __init__(
         self, mod: tvm.IRModule, platform: Platform, options: BuildOptions, services: OpenServices | None = None
     ) -> None:
+        refuse_tune(options, "a search over budgets")
         forms = streamed_forms(forms_of(load(mod), platform, options, None), options)
         self._fitter = fitter_of(forms, platform, options, services)
         self._platform, self._options = platform, options

@@ -85,7 +85,7 @@ def build(
         with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
             subject = make_subject(
                 mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
-                say=say, services=services,
+                say=say, services=services, jobs=jobs,
             )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
         _say_pipeline(compiled, options)
@@ -113,7 +113,7 @@ def build(
             },
             image=image.to_json(runs) if image else None,
             shared_run=_shared_run(subject, options, board, say), verify=verified,
-            assurance=assurance,
+            assurance=assurance, tuning=subject.tuning.to_json() if subject.tuning else None,
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         live = live_profile(compiled.program, compiled.plan)

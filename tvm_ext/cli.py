@@ -167,6 +167,9 @@ def compile_command(
         bool,
         typer.Option(help="Hooks around each layer, nothing until <MODEL>_PROFILE is defined: cycles on the device."),
     ] = False,
+    tune: Annotated[
+        bool, typer.Option(help="Choose kernels by what they measure on the platform's board in QEMU, layer by layer.")
+    ] = False,
     state: State = None,
     initial: Initial = None,
     hop: Annotated[
@@ -197,7 +200,7 @@ def compile_command(
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes, objective=objective, group=group,
-            processors=tuple(processors.split(",")) if processors else None, hooks=hooks,
+            processors=tuple(processors.split(",")) if processors else None, hooks=hooks, tune=tune,
         )  # fmt: skip
         check_output(output)
         from tvm_ext.core.files.arrays import read_arrays

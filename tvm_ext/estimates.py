@@ -16,7 +16,7 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
-from tvm_ext.pipeline import compile_model
+from tvm_ext.pipeline import compile_model, refuse_tune
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,7 @@ def estimate(
     if not isinstance(options, BuildOptions):
         raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
+    refuse_tune(options, "an estimate")
     check_processors(platform)
     return estimate_of(compile_model(load(source, shapes=shapes), platform, options, calibration)[1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 
 import tvm
@@ -13,11 +13,13 @@ from codegen_c.backend.build import Compiled, compile_region
 from codegen_c.backend.byoc import CodegenBackend
 from codegen_c.composites.lower_operator import lower_operator
 from codegen_c.emit.banner import Origin
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from tvm_ext import guide
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
 from tvm_ext.core.decisions.outcomes import PredictedTime, SchedulePeak, SplitCost
 from tvm_ext.core.decisions.processors import ProcessorPlacement
+from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -31,6 +33,9 @@ from tvm_ext.services.job import OpenServices
 from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, processor_costs, sharing
 from tvm_ext.whole_region import refuse_floats, single_region
 
+Compiler = Callable[[KernelFigures], tuple[tvm.IRModule, Compiled]]
+"""A model, by the figures that its kernels are chosen by."""
+
 
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
     """A whole model as one region: program, memory plan, interface; made to fit where it can be.
@@ -38,6 +43,14 @@ def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
     Raises UnsupportedModel naming what no stage can compile, DoesNotFit, BadOptions where it is to be quantized.
     """
     return compile_model(mod, platform, options)[1]
+
+
+def refuse_tune(options: BuildOptions, what: str) -> None:
+    """Raises BadOptions where kernels are to be measured; what: that which chooses by the model alone."""
+    if options.tune:
+        raise BadOptions(
+            f"tune: {what} chooses kernels by modelled figures; build() measures them. Leave tune out here."
+        )
 
 
 def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:
@@ -74,32 +87,59 @@ def compile_model(
     made to fit. Raises BadOptions where that and `options.quantize` do not go together,
     BadInput, and what `compile_module` raises.
     """
+    return compiler_of(mod, platform, options, calibration, services)(UNMEASURED)
+
+
+def compiler_of(
+    mod: tvm.IRModule,
+    platform: Platform,
+    options: BuildOptions,
+    calibration: Source | None = None,
+    services: OpenServices | None = None,
+) -> Compiler:
+    """`compile_model` for several figures of kernels, which the compiler chooses these by; it is quantized once.
+
+    Raises what that does; the compiler does so, too.
+    """
     loaded = load(mod)
     data = calibration_of(loaded, platform, options, calibration)
 
-    def compiled(chosen: BuildOptions, saved_bytes: int) -> FlashTry:
-        forms = forms_of(loaded, platform, chosen, data, saved_bytes=saved_bytes)
+    @cache
+    def known_forms(chosen: str, saved_bytes: int) -> Forms:
+        return forms_of(loaded, platform, BuildOptions.from_json(chosen), data, saved_bytes=saved_bytes)
+
+    def compiled(figures: KernelFigures, chosen: BuildOptions, saved_bytes: int) -> FlashTry:
+        forms = known_forms(chosen.to_json(), saved_bytes)
 
         def fitter(least_flash: bool) -> Fitter:
             tried = replace(chosen, least_flash=least_flash)
-            return fitter_of(streamed_forms(forms, tried), platform, tried, services)
+            return fitter_of(streamed_forms(forms, tried), platform, tried, services, figures)
 
         made, way = fit_in_flash(fitter, platform, chosen)
         if way.options.quantize == "int8" and not computes_floats(platform, chosen):
             refuse_floats(made)
         return FlashTry(module=forms(way.options.quantize), compiled=made, quantize=way.options.quantize)
 
-    found = within_flash(compiled, options)
-    return found.module, found.compiled
+    def compiler(figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]:
+        found = within_flash(partial(compiled, figures), options)
+        return found.module, found.compiled
+
+    return compiler
 
 
-def fitter_of(forms: Forms, platform: Platform, options: BuildOptions, services: OpenServices | None = None) -> Fitter:
+def fitter_of(
+    forms: Forms,
+    platform: Platform,
+    options: BuildOptions,
+    services: OpenServices | None = None,
+    figures: KernelFigures = UNMEASURED,
+) -> Fitter:
     """A loaded model for the methods that make it fit. forms: the module, by how it is quantized; services: they
-    compile it in several ways at once."""
+    compile it in several ways at once; figures: of kernels, measured on the platform's first processor."""
     lower = cache(lower_operator)  # the ways and their tries ask about the same composites
 
     def backend(tried: BuildOptions) -> CodegenBackend:
-        return backend_of(platform, tried, lower)
+        return backend_of(platform, tried, lower, figures=figures)
 
     @cache
     def composed(quantize: Quantize) -> tvm.IRModule:
@@ -119,7 +159,7 @@ def fitter_of(forms: Forms, platform: Platform, options: BuildOptions, services:
     )
     fitter = Fitter(stages, platform)
     if services:
-        fitter.ahead = TriesAhead(forms, platform, services, fitter.outcome_here).outcome
+        fitter.ahead = TriesAhead(forms, platform, services, fitter.outcome_here, figures).outcome
     return fitter
 
 
@@ -144,7 +184,7 @@ def _compiled(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
         output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
         linked=LinkedInputs.read(fitting).inputs,
-        lower=backend.lower,
+        lower=backend.lower, figures=backend.target.figures,
     )  # fmt: skip
     peak, placement = SchedulePeak.read(lowered["main"]), ProcessorPlacement.read(lowered["main"]).report
     if peak.peak_bytes is None and placement is None:

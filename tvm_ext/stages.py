@@ -10,6 +10,7 @@ import tvm
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.costs.predict import time_model
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.macs import macs_of_function
 from relay_passes.analysis.choose_bits import WeightBits
@@ -166,7 +167,9 @@ def processor_costs(
     return [
         ProcessorCosts(
             processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
-            backend=replace(backend_of(platform, options, backend.lower, core), cost=None),  # calibrated by the time
+            backend=replace(
+                backend_of(platform, options, backend.lower, core, backend.target.figures), cost=None
+            ),  # calibrated by the time
         )
         for core in (*(cores if spread == "all" else cores[:1]), *others)
     ]  # fmt: skip
@@ -199,18 +202,24 @@ def from_memory(
 
 
 def backend_of(
-    platform: Platform, options: BuildOptions, lower: Lower = lower_operator, core: Processor | None = None
+    platform: Platform,
+    options: BuildOptions,
+    lower: Lower = lower_operator,
+    core: Processor | None = None,
+    figures: KernelFigures = UNMEASURED,
 ) -> CodegenBackend:
     """Code generation as passes ask it: kernels of a processor, with learned costs where the options rank by them.
 
-    core: the platform's first one by default.
+    core: the platform's first one by default. figures: measured, of that one.
     """
+    chosen = core or platform.processor
     return CodegenBackend(
         target=target_of(
-            core or platform.processor,
+            chosen,
             optimize=options.optimize,
             least_scratch=options.least_scratch,
             least_flash=options.least_flash,
+            figures=figures if chosen.name == platform.processor.name else UNMEASURED,
         ),
         cost=guide.learned_cost() if options.guide == "learned" else None,
         lower=lower,

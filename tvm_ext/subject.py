@@ -12,6 +12,7 @@ import tvm
 from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes
 from codegen_c.emit.selftest import TestVector
+from codegen_c.kernels.figures import UNMEASURED
 from codegen_c.program import reference
 from codegen_c.program.program import DriverWait, drivers_of
 from tvm_ext.calibration import Source
@@ -21,9 +22,11 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import QemuResult
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.pipeline import compile_model
+from tvm_ext.pipeline import compiler_of
 from tvm_ext.report.report import moved_table
 from tvm_ext.services.job import OpenServices
+from tvm_ext.tuning.record import Tuning
+from tvm_ext.tuning.tune import compile_tuned
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
@@ -54,13 +57,17 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """A compiled model and its samples. mod: whose answers it gives. expected: None where nothing is verified."""
+    """A compiled model and its samples.
+
+    mod: whose answers it gives. expected: None where nothing is verified. tuning: None where no kernel was measured.
+    """
 
     mod: tvm.IRModule
     options: BuildOptions
     compiled: Compiled
     samples: list[dict[str, np.ndarray]]
     expected: Expected | None
+    tuning: Tuning | None = None
 
     @property
     def model(self) -> str:
@@ -77,16 +84,21 @@ def make_subject(
     verifies: bool,
     say: Progress,
     services: OpenServices | None = None,
+    jobs: int | None = None,
 ) -> Subject:
     """Compile a module, choose samples, ask a witness what it makes of them where that is to be verified.
 
-    Raises as `build` does.
+    jobs: compilers and boards at once, where kernels are measured. Raises as `build` does.
     """
     say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
-    mod, compiled = compile_model(mod, platform, options, calibration, services)
+    compiler, tuning = compiler_of(mod, platform, options, calibration, services), None
+    if options.tune:
+        mod, compiled, tuning = compile_tuned(compiler, platform, options, jobs, say)
+    else:
+        mod, compiled = compiler(UNMEASURED)
     samples = _samples(mod, compiled, verify_inputs)
     expected = _expect(mod, compiled, samples, say) if verifies else None
-    return Subject(mod=mod, options=options, compiled=compiled, samples=samples, expected=expected)
+    return Subject(mod=mod, options=options, compiled=compiled, samples=samples, expected=expected, tuning=tuning)
 
 
 def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) -> list[dict[str, np.ndarray]]:

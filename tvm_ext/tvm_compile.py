@@ -19,7 +19,7 @@ from tvm_ext.fitting.fit import fit
 from tvm_ext.fitting.fitter import Way
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of
-from tvm_ext.pipeline import fitter_of
+from tvm_ext.pipeline import fitter_of, refuse_tune
 from tvm_ext.services.choose import check_services, opened_services
 from tvm_ext.services.job import Job, OpenServices
 from tvm_ext.stages import passes
@@ -132,6 +132,7 @@ def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration
 
 def _refuse_options(chosen: BuildOptions) -> None:
     """Raises BadOptions for what only a package can be built with."""
+    refuse_tune(chosen, "tvm.compile")
     if chosen.pin or chosen.keep:
         raise BadOptions(
             "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."

@@ -48,6 +48,36 @@ def profile_kws() -> str:
     return table((*heads, f"ms at {found['clock_hz'] // 10**6} MHz"), rows)
 
 
+def tune() -> str:
+    """Whole runs by modelled and by measured kernels."""
+    rows: list[tuple[str, ...]] = []
+    for platform, networks in result("tune")["networks"].items():
+        for number, (network, one) in enumerate(networks.items()):
+            heads = (PROCESSORS[platform] if not number else "", network_name(network, dtype=True))
+            rows.append((*heads, *(_tuned_row(one) if "skipped" not in one else ("does not fit", *[""] * 7))))
+    heads = (
+        "processor",
+        "network",
+        "layers, ways",
+        "other kernel or block",
+        "instructions",
+        "tuned",
+        "cycles, estimated",
+    )
+    return table((*heads, "tuned", "change", "arena, B"), rows)
+
+
+def _tuned_row(one: dict[str, Any]) -> tuple[str, ...]:
+    plain, tuned = one["plain"], one["tuned"]
+    change = tuned["estimated_cycles"] / plain["estimated_cycles"] - 1
+    arenas = [grouped(figures["arena_bytes"]) for figures in (plain, tuned)]
+    return (
+        f"{one['layers']}, {one['ways']}", str(one["changed_layers"]), grouped(plain["instructions"]),
+        grouped(tuned["instructions"]), grouped(plain["estimated_cycles"]), grouped(tuned["estimated_cycles"]),
+        f"{100 * change:+.1f} %", " -> ".join(dict.fromkeys(arenas)),
+    )  # fmt: skip
+
+
 def modelled() -> str:
     """Modelled against executed instructions of every step of networks."""
     found = result("modelled")

@@ -27,6 +27,7 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.emit.weights import weights_pieces
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from codegen_c.kernels.user_functions import Callback
 from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
@@ -139,21 +140,24 @@ def compile_region(
     warm_up_runs: int = 0,
     linked: Sequence[str] = (),
     lower: Lower = lower_operator,
+    figures: KernelFigures = UNMEASURED,
 ) -> Compiled:
     """Lower, plan, validate.
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
     parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
     linked: inputs, by the model's own names, that other models of a bundle write to. lower: as in `CodegenBackend`.
+    figures: measured, of the platform's first processor.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     targets = {
         core.name: target_of(
-            core, optimize=options.optimize, least_scratch=options.least_scratch, least_flash=options.least_flash
+            core, optimize=options.optimize, least_scratch=options.least_scratch, least_flash=options.least_flash,
+            figures=figures if core.name == platform.processor.name else UNMEASURED,
         )
         for core in platform.processors
         if core.kind in ("core", "offload")
-    }
+    }  # fmt: skip
     reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     reserved |= driver_names(platform, model)

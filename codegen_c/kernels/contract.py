@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from codegen_c.kernels.figures import UNMEASURED, Block, KernelFigures
+from codegen_c.kernels.passes import ONCE, Passes
 from codegen_c.kernels.user_functions import Callback, DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.targets.instruction_set import InstructionSet
@@ -131,7 +133,9 @@ class StoredRows:
 class Target:
     """Conditions for a kernel: the processor, whether speed or size matters more, and whether scratch does most.
 
-    least_flash: weights may not be stored in more bytes than the model's for speed.
+    least_flash: weights may not be stored in more bytes than the model's for speed. figures: measured, of ways to
+    compute operators, which count before modelled ones. block: the one to take of those that the kernel offers; an
+    empty one leaves it the choice.
 
     `codegen_c.targets.registry.target_of` makes one from a processor.
     """
@@ -141,6 +145,8 @@ class Target:
     optimize: Literal["speed", "size"] = "speed"
     least_scratch: bool = False
     least_flash: bool = False
+    figures: KernelFigures = UNMEASURED
+    block: Block = ()
 
     @property
     def has_float(self) -> bool:
@@ -178,24 +184,6 @@ class Copy:
     pitch: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Passes:
-    """Passes of one run over memory, averaged over its bytes: modelled, for predictions of time.
-
-    constants: reads of all constants. input: reads of the first input; other inputs are read once, as outputs are
-    written once. scratch: reads and writes together.
-    """
-
-    constants: float = 1.0
-    input: float = 1.0
-    scratch: float = 2.0
-
-    @classmethod
-    def of_product(cls, macs: int, input_elements: int, rows: int, *, pixels: float, channels: float) -> Passes:
-        """Passes of rows times constant weights, `pixels` by `channels` results at once, each straight from memory."""
-        return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulating:
     """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
@@ -230,6 +218,7 @@ class Implementation:
     driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
     grows_weights: whether constants take more bytes than the model's, for speed.
     rounds_input: whether it brings real numbers to integers that nobody sees, and computes with these.
+    block: that it was given; empty for the kernel's own choice.
     """
 
     kernel: str
@@ -239,7 +228,7 @@ class Implementation:
     scratch_bytes: int = 0
     macs: int = 0
     instructions: int = 0
-    passes: Passes = Passes()
+    passes: Passes = ONCE
     accumulation: str = "none"
     spatial: Spatial | None = None
     in_place: tuple[int, ...] = ()
@@ -256,6 +245,7 @@ class Implementation:
     driver: DriverCall | None = None
     grows_weights: bool = False
     rounds_input: bool = False
+    block: Block = ()
 
     @property
     def constant_bytes(self) -> int:
@@ -278,15 +268,25 @@ class Refusal:
 Constraint = Callable[[Any, Target], bool]
 
 
+def no_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
+    """Blocks of a kernel that has its own choice alone."""
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One way to compute one kind of operator. offload: by an accelerator; others are for cores alone."""
+    """One way to compute one kind of operator. offload: by an accelerator; others are for cores alone.
+
+    blocks: sizes of the blocks in which it can work, such as pixels by channels in registers; its own choice may be
+    among them. They give the same bits; only who measures them asks for them (`Target.block`).
+    """
 
     name: str
     operator: type[Operator]
     implement: Callable[[Any, Target, StoredRows], Implementation]
     constraints: tuple[Constraint, ...] = ()
     offload: bool = False
+    blocks: Callable[[Any, Target], tuple[Block, ...]] = no_blocks
 
     def refuses(self, operator: Operator, target: Target) -> Refusal | None:
         """The first constraint that does not hold, as a value with its reason; None if all hold."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from math import inf
 from pkgutil import walk_packages
 from typing import Self
 
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
+from codegen_c.kernels.figures import UNMEASURED, Way
 from codegen_c.kernels.shared.one_pixel import as_dense, as_pointwise
 from codegen_c.kernels.shared.vector_rows import as_image
-from codegen_c.operators.kinds import Array, Operator
+from codegen_c.operators.kinds import Array, Operator, QDense
 from codegen_c.targets.instruction_set import InstructionSet
 from codegen_c.targets.registry import instruction_sets
 
@@ -64,33 +66,65 @@ def _runs_on(own: InstructionSet) -> Constraint:
 def select(
     operator: Operator, target: Target, stored: StoredRows | None = None
 ) -> Implementation | tuple[Refusal, ...]:
-    """The implementation with the fewest modelled instructions, or every kernel's reason to refuse.
+    """The implementation of the least measured cost, or of the fewest modelled instructions where none was measured;
+    or every kernel's reason to refuse.
 
     Where the target asks for the least scratch, that comes first.
     """
-    other = as_dense(operator) if stored is None else None
-    image = as_pointwise(operator) if stored is None and not target.is_offload else None
-    forms = [form for form in (operator, other, image) if form]
-    known = [kernel for kernel in kernels() if kernel.offload is target.is_offload]
-    candidates = [(kernel, form) for form in forms for kernel in known if kernel.operator is type(form)]
-    refusals = [refusal for kernel, form in candidates if (refusal := kernel.refuses(form, target))]
-    refused = {refusal.kernel for refusal in refusals}
-    accepted = [_Candidate.of(k, form, target, stored) for k, form in candidates if k.name not in refused]
+    figures = (target.figures if stored is None else UNMEASURED).of(operator)
+    accepted, refusals = _asked(operator, target, stored, {*figures})
     if not accepted:
         return tuple(refusals)
-    best = min(accepted, key=lambda candidate: candidate.cost(target))
+
+    def cost(candidate: KernelCandidate) -> tuple[float, ...]:
+        measured = figures.get(candidate.way, inf)
+        return (candidate.made.scratch_bytes if target.least_scratch else 0, measured, candidate.made.instructions)
+
+    best = min(accepted, key=cost)
     dearer = [candidate.alternative for candidate in accepted if candidate is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
     if target.is_offload:  # a driver takes layers whole
         return replace(best.made, alternatives=(*dearer, *unfit))
-    made = replace(best.made, alternatives=(*dearer, *unfit), keeping=best.keeping(target))
+    made = replace(best.made, alternatives=(*dearer, *unfit), keeping=best.keeping)
     if best.form is operator:
         return replace(made, in_rows=made.in_rows or _elementwise_in_rows(best.kernel, operator, target, made))
-    if best.form is image:  # the rows of which are vectors
+    if isinstance(operator, QDense):  # as an image, the rows of which are vectors
         return _shaped_as(operator, made)
     by_rows = [candidate for candidate in accepted if candidate.form is operator]
-    cheapest = min(by_rows, key=lambda candidate: candidate.cost(target), default=None)
-    return replace(made, accumulating=None, in_rows=cheapest.keeping(target) if cheapest else None)
+    cheapest = min(by_rows, key=cost, default=None)
+    return replace(made, accumulating=None, in_rows=cheapest.keeping if cheapest else None)
+
+
+def candidates(operator: Operator, target: Target) -> tuple[KernelCandidate, ...]:
+    """All ways to compute an operator: the kernels that take it, each by its own choice and with its other blocks.
+
+    The first one is that of the fewest modelled instructions.
+    """
+    accepted, _ = _asked(operator, target, None, None)
+    return tuple(sorted(accepted, key=lambda candidate: (candidate.made.instructions, candidate.way)))
+
+
+def _asked(
+    operator: Operator, target: Target, stored: StoredRows | None, ways: Container[Way] | None
+) -> tuple[list[KernelCandidate], list[Refusal]]:
+    """Candidates that take the operator, or another form of it, and refusals. ways: those with blocks that are asked
+    for; None for all."""
+    other = as_dense(operator) if stored is None else None
+    image = as_pointwise(operator) if stored is None and not target.is_offload else None
+    forms = [form for form in (operator, other, image) if form]
+    known = [kernel for kernel in kernels() if kernel.offload is target.is_offload]
+    asked = [(kernel, form) for form in forms for kernel in known if kernel.operator is type(form)]
+    refusals = [refusal for kernel, form in asked if (refusal := kernel.refuses(form, target))]
+    refused = {refusal.kernel for refusal in refusals}
+    accepted: list[KernelCandidate] = []
+    for kernel, form in asked:
+        if kernel.name not in refused:
+            blocks = [block for block in kernel.blocks(form, target) if ways is None or (kernel.name, block) in ways]
+            accepted += [
+                KernelCandidate.of(kernel, form, replace(target, block=block) if block else target, stored)
+                for block in ((), *blocks)
+            ]
+    return accepted, refusals
 
 
 def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
@@ -110,20 +144,22 @@ def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Candidate:
-    """A kernel that takes the operator, or another form of it, and what it makes."""
+class KernelCandidate:
+    """A kernel that takes the operator, or another form of it, and what it makes. target: with its block."""
 
     kernel: Kernel
     form: Operator
+    target: Target
     made: Implementation
 
     @classmethod
     def of(cls, kernel: Kernel, form: Operator, target: Target, stored: StoredRows | None) -> Self:
-        return cls(kernel=kernel, form=form, made=kernel.implement(form, target, stored or StoredRows()))
+        made = kernel.implement(form, target, stored or StoredRows())
+        return cls(kernel=kernel, form=form, target=target, made=replace(made, block=target.block))
 
-    def cost(self, target: Target) -> tuple[int, int]:
-        """Bytes of scratch where these come first, and modelled instructions."""
-        return (self.made.scratch_bytes if target.least_scratch else 0, self.made.instructions)
+    @property
+    def way(self) -> Way:
+        return self.kernel.name, self.target.block
 
     @property
     def alternative(self) -> Alternative:
@@ -136,8 +172,9 @@ class _Candidate:
             grows_weights=made.grows_weights,
         )
 
-    def keeping(self, target: Target) -> Callable[[StoredRows], Implementation]:
-        return partial(self.kernel.implement, self.form, target)
+    def keeping(self, stored: StoredRows) -> Implementation:
+        """The same where only some rows are stored."""
+        return replace(self.kernel.implement(self.form, self.target, stored), block=self.target.block)
 
 
 def _elementwise_in_rows(

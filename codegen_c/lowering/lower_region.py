@@ -203,7 +203,7 @@ class _Lowering:
             outputs=tuple(outputs), input_shapes=tuple(kind.shape for kind in lowered.operator.inputs),
             constants=tuple(constants), source_nodes=source_nodes,
             scratch_memory=placement.scratch_memory, processor=self._caller(composite),
-            computes=title(lowered.operator), weight_bits=lowered.operator.weight_bits,
+            computes=title(lowered.operator), weight_bits=lowered.operator.weight_bits, operator=lowered.operator,
         )  # fmt: skip
 
     def _constant(self, array: np.ndarray, name: str, role: str) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.user_functions import DriverCall
+from codegen_c.operators.kinds import Operator
 from codegen_c.program.tensors import Constant, KeptState, Tensor
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 from tvm_ext.core.row_schedule import Schedule, in_turn
@@ -60,6 +61,7 @@ class KernelCall:
     rings: values of the function's parameters of that role, where layers with other rings share the function, or a
     ring turns.
     weight_bits: those in which its operator's weights are stored, where it is quantized.
+    operator: as its composite was read; None of what was made without one.
     """
 
     name: str
@@ -76,6 +78,7 @@ class KernelCall:
     computes: str = ""
     rings: tuple[int | Turned, ...] = ()
     weight_bits: int = 8
+    operator: Operator | None = None
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
         """Shape in which the kernel sees the tensor that is its input `position`."""

@@ -14,6 +14,7 @@ from pkgutil import iter_modules
 from typing import Literal
 
 from codegen_c.kernels.contract import Target
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from codegen_c.targets.instruction_set import InstructionSet, Startup
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import Platform, Processor
@@ -80,11 +81,12 @@ def target_of(
     optimize: Literal["speed", "size"] = "speed",
     least_scratch: bool = False,
     least_flash: bool = False,
+    figures: KernelFigures = UNMEASURED,
 ) -> Target:
     """The target that kernels are chosen for; the one place that makes them. Raises BadPlatform."""
     return Target(
         processor=processor, instruction_set=instruction_set_of(processor), optimize=optimize,
-        least_scratch=least_scratch, least_flash=least_flash,
+        least_scratch=least_scratch, least_flash=least_flash, figures=figures,
     )  # fmt: skip
 
 

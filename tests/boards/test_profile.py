@@ -19,6 +19,7 @@ from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.options import Io
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, find_program, link_elf
+from tvm_ext.profiling.core_table import core_table
 from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
 from tvm_ext.profiling.profile import LayerProfile
 from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
@@ -52,11 +53,11 @@ def probed(platform: Platform, folder: Path, run: str, leaf: str) -> dict[str, L
     command = [
         find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None),
         "-semihosting-config", "enable=on,target=native", "-kernel", str(elf),
-        *plugin_arguments(elf, platform, "probe_run", folder, skip=1),
+        *plugin_arguments(elf, platform, core_table(platform), "probe_run", folder, skip=1),
     ]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     steps = PackageSteps(functions={"leaf": ["the_leaf"]}, order=[["the_leaf"]])
-    return {layer.name: layer for layer in counted_layers(elf, platform, folder, steps)}
+    return {layer.name: layer for layer in counted_layers(elf, platform, core_table(platform), folder, steps)}
 
 
 @pytest.mark.board

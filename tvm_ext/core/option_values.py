@@ -73,4 +73,5 @@ _TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "least_flash": (_is_truth, "True or False"),
     "hooks": (_is_truth, "True or False"),
     "image": (_is_truth, "True or False"),
+    "tune": (_is_truth, "True or False"),
 }

@@ -98,6 +98,7 @@ class BuildOptions:
     processors: those that may be used; None for all. The first one of the platform always is.
     hooks: put hooks around each layer's call, which `<model>_profile.h` makes nothing of until `<MODEL>_PROFILE` is
         defined: then they count the cycles of each layer on the device.
+    tune: choose the kernels of each layer by figures measured on the platform's board, instead of by modelled ones.
     min_snr_db: of a model quantized here, the ratio of signal to noise every output has to reach on the
         calibration data; operators that lose too much stay float until it does.
     """
@@ -127,6 +128,7 @@ class BuildOptions:
     group: Grouping = "none"
     processors: tuple[str, ...] | None = None
     hooks: bool = False
+    tune: bool = False
 
     def __post_init__(self) -> None:
         for key, allowed in _CHOICES.items():

@@ -12,18 +12,17 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.emit.firmware import instruction_shift
 from codegen_c.program.interface import Interface
 from codegen_c.program.interval import MEASURED_INPUTS
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Board, Platform
-from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.toolchain import find_program
+from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.count_instructions import plugin_arguments, shared_run
 from tvm_ext.execution.qemu_plugin import quoted
+from tvm_ext.execution.qemu_start import started
 from tvm_ext.execution.samples import Sample, check_inputs
 from tvm_ext.frontends.shapes import ModelNotice
 
@@ -218,25 +217,13 @@ def boot(
 
     shift: as `qemu_arguments` takes it. more: arguments of QEMU's.
     """
-    board, emulator = platform.board, startup_of(platform).emulator
-    assert board is not None, "the caller has looked"
-    words = "".join(f",arg={word}" for word in ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else [])))
-    command = [
-        find_program(emulator), *qemu_arguments(platform, shift=shift),
-        "-semihosting-config", f"enable=on,target=native{words}", "-kernel", str(elf.resolve()),
-        *(qemu_loads(placed) if placed else []), *more,
-    ]  # fmt: skip
-    try:
-        done = run_program(command, folder, seconds=seconds)
-    except OSError as error:
-        raise RunFailed(f"{emulator} could not be started: {error.strerror}.") from None
-    said = (done.stdout + done.stderr).strip()
-    lines = [re.search(rf"^{re.escape(one)}instructions=.*$", said, re.MULTILINE) for one in prefixes]
-    if done.problem or done.status or None in lines:
-        tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
-        silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
-        raise RunFailed(f"{elf.name} on {board.qemu_machine} {done.left}{tail if said else silent}")
-    return [_fields(line[0], elf, board) for line in lines if line]
+    assert platform.board is not None, "the caller has looked"
+    words = ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else []))
+    own = [*(qemu_loads(placed) if placed else []), *more]
+    return [
+        _fields(line, elf, platform.board)
+        for line in started(elf, platform, shift, folder, seconds, prefixes, words, own)
+    ]
 
 
 def _fields(line: str, elf: Path, board: Board) -> Fields:

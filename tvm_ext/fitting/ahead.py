@@ -15,6 +15,7 @@ from itertools import islice
 
 import tvm
 
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -32,12 +33,20 @@ _Key = tuple[Try, str]
 class TriesAhead:
     """Outcomes of a model's tries by services, which have likely ones to do while this process is busy with one.
 
-    compute: does a try here, and keeps what it comes to. The first try is asked for alone, as mostly nothing follows
-    it: services read the model meanwhile.
+    compute: does a try here, and keeps what it comes to. figures: as in `fitter_of`.
+    The first try is asked for alone, as mostly nothing follows it: services read the model meanwhile.
     """
 
-    def __init__(self, forms: Forms, platform: Platform, services: OpenServices, compute: Compute) -> None:
+    def __init__(
+        self,
+        forms: Forms,
+        platform: Platform,
+        services: OpenServices,
+        compute: Compute,
+        figures: KernelFigures = UNMEASURED,
+    ) -> None:
         self._forms, self._platform, self._services, self._compute = forms, platform, services, compute
+        self._figures = figures
         self._handed_over: dict[_Key, tuple[Asked, Future[bytes]]] = {}
         self._own = set[_Key]()
         self._texts: dict[Quantize, bytes] = {}
@@ -89,7 +98,7 @@ class TriesAhead:
         quantize = method.options.quantize
         if quantize not in self._texts:
             self._texts[quantize] = tvm.ir.save_json(self._forms(quantize)).encode()
-        texts = json.dumps(asdict(one)), self._told(options), self._platform.to_json()
+        texts = json.dumps(asdict(one)), self._told(options), self._platform.to_json(), self._figures.text
         inputs = (*(text.encode() for text in texts), self._texts[quantize])
         return self._services.submit(Job(function=function, inputs=inputs))
 

@@ -19,7 +19,7 @@ from tvm_ext.core.toolchain import disassembly, function_ranges
 from tvm_ext.execution.counted_run import run_counted
 from tvm_ext.execution.qemu_plugin import compiled_plugin, quoted
 from tvm_ext.execution.samples import Sample
-from tvm_ext.profiling.core_table import core_table
+from tvm_ext.profiling.core_table import CoreTable, core_table
 from tvm_ext.profiling.counts import read_counts
 from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles
 from tvm_ext.profiling.instructions import read_disassembly
@@ -66,19 +66,21 @@ def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float
     table = core_table(platform)
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        arguments = plugin_arguments(subject.elf, platform, interface.run, folder, skip=_WARM_UP_RUNS)
+        arguments = plugin_arguments(subject.elf, platform, table, interface.run, folder, skip=_WARM_UP_RUNS)
         run_counted(subject.elf, platform, interface, sample, arguments, subject.order, time_limit_s=time_limit_s)
-        layers = counted_layers(subject.elf, platform, folder, subject.steps)
+        layers = counted_layers(subject.elf, platform, table, folder, subject.steps)
     return Profile(
         model=interface.model, platform=platform.name, core_source=table.source, core_bound=table.bound,
         clock_hz=platform.processor.clock_hz, layers=tuple(_reported(layer, subject.report_steps) for layer in layers),
     )  # fmt: skip
 
 
-def counted_layers(elf: Path, platform: Platform, folder: Path, steps: PackageSteps) -> list[LayerProfile]:
-    """Layers of the run that was counted into `folder`.
+def counted_layers(
+    elf: Path, platform: Platform, table: CoreTable, folder: Path, steps: PackageSteps
+) -> list[LayerProfile]:
+    """Layers of the run that was counted into `folder`. table: of the core's cycles.
 
-    Raises RunFailed where none was counted, BadPlatform, MissingTool, BuildFailed.
+    Raises RunFailed where none was counted, MissingTool, BuildFailed.
     """
     counts = read_counts(folder / _COUNTS)
     functions = function_ranges(elf, platform.toolchain)
@@ -88,7 +90,7 @@ def counted_layers(elf: Path, platform: Platform, folder: Path, steps: PackageSt
         memories=[memory.name for memory in platform.memories],
     )
     names = layer_names(counts.calls, {begin: function for function, begin, _ in functions}, steps)
-    return layer_profiles(counts, names, firmware, core_table(platform), TimeModel(platform=platform))
+    return layer_profiles(counts, names, firmware, table, TimeModel(platform=platform))
 
 
 def noise(interface: Interface) -> dict[str, np.ndarray]:
@@ -110,10 +112,12 @@ def noise(interface: Interface) -> dict[str, np.ndarray]:
     return found
 
 
-def plugin_arguments(elf: Path, platform: Platform, run: str, folder: Path, *, skip: int) -> list[str]:
+def plugin_arguments(
+    elf: Path, platform: Platform, table: CoreTable, run: str, folder: Path, *, skip: int
+) -> list[str]:
     """QEMU's arguments that count a run of the function `run` into `folder`, after `skip` others.
 
-    Raises RunFailed where the firmware has no such function, BadPlatform, MissingTool, BuildFailed.
+    Raises RunFailed where the firmware has no such function, MissingTool, BuildFailed.
     """
     plugin = compiled_plugin("tvm_ext.profiling", "profile_plugin", folder)
     found = [(begin, end) for name, begin, end in function_ranges(elf, platform.toolchain) if name == run]
@@ -122,7 +126,7 @@ def plugin_arguments(elf: Path, platform: Platform, run: str, folder: Path, *, s
     regions = [(memory.address or 0, memory.capacity_bytes) for memory in platform.memories]
     words = [
         f"file={quoted(plugin)}", f"out={quoted(folder / _COUNTS)}", "run={:x}-{:x}".format(*found[0]),
-        f"skip={skip}", f"bus={core_table(platform).bus_bytes}", "stack={:x}-{:x}".format(*stack_range(platform)),
+        f"skip={skip}", f"bus={table.bus_bytes}", "stack={:x}-{:x}".format(*stack_range(platform)),
         *(f"memory={begin:x}-{begin + size:x}" for begin, size in regions),
     ]  # fmt: skip
     return ["-plugin", ",".join(words)]

@@ -46,6 +46,7 @@ def make_report(
     image: Mapping[str, Any] | None = None,
     assurance: Mapping[str, Any] | None = None,
     shared_run: SharedRun | None = None,
+    tuning: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
@@ -58,6 +59,7 @@ def make_report(
     placement: where the platform has several processors, what placing operators on them is predicted to give.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
     shared_run: measured, of a run that several processors share; None where it was not.
+    tuning: of layers whose kernels were measured, as `Tuning.to_json` has it; None where none were.
     image: what was made beside the library to be loaded, and its runs; None where none was asked for.
     verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
     was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
@@ -122,6 +124,7 @@ def make_report(
         **({"in_flight": compiled.interface.in_flight} if options.objective == "throughput" else {}),
         **shared_processors(compiled, shared_run),
         "verify": dict(verify),
+        **({"tuning": dict(tuning)} if tuning else {}),
         **(assurance or {}),
     }
 

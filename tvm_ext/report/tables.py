@@ -19,6 +19,7 @@ from tvm_ext.report.model_tables import (
 )
 from tvm_ext.report.processor_tables import processors_table
 from tvm_ext.report.read_report import Report
+from tvm_ext.report.tuning_table import tuning_table
 
 
 def report_tables(report: Report) -> list[RenderableType]:
@@ -34,6 +35,7 @@ def report_tables(report: Report) -> list[RenderableType]:
         shared = [processors_table(report)] if report.get("processors") else []
         steps = steps_table(report["steps"])
         tables = [totals_table(report), memories_table(report), *states, *moves, *shared, steps, *floats, *quantized]
-        return [*tables, verification_table(report)]
+        tuned = [tuning_table(report["tuning"])] if report.get("tuning") else []
+        return [*tables, *tuned, verification_table(report)]
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None

@@ -21,6 +21,7 @@ from codegen_c.kernels.shared.tile import (
     channel_ranges,
     over_channels,
     pack,
+    product_blocks,
     tile_headers,
     weight_blocking,
 )
@@ -129,4 +130,4 @@ def _tile(
     ]
 
 
-KERNEL = Kernel(name="conv2d_f32", operator=Conv2d, implement=implement)
+KERNEL = Kernel(name="conv2d_f32", operator=Conv2d, implement=implement, blocks=product_blocks)

@@ -23,6 +23,7 @@ from codegen_c.kernels.convolution.conv_f32 import (
     place,
     residual_place,
 )
+from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.layer import LayerText
@@ -32,6 +33,9 @@ from codegen_c.kernels.shared.window import clip, offset, over, tap_range
 from codegen_c.operators.kinds import Conv2d
 
 MOST_UNROLLED = 48
+SCALAR_BLOCKS: tuple[Block, ...] = ((1, 4), (1, 6), (2, 3), (2, 4), (2, 6), (3, 4))
+VECTOR_BLOCKS: tuple[Block, ...] = ((1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (2, 2))
+"""(vectors, pixels) whose sums registers may hold, without lanes and with them."""
 
 
 def is_depthwise(operator: Conv2d, target: Target) -> bool:
@@ -66,10 +70,17 @@ def _headers(operator: Conv2d, blocking: Blocking) -> tuple[str, ...]:
 
 def depthwise_blocking(operator: Conv2d, target: Target) -> Blocking:
     """Blocking with as many pixels as registers hold beside a row of weights."""
-    vectors, pixels = target.instruction_set.floats.depthwise
+    vectors, pixels = target.block or target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
         pixels = 1
     return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels, weights=narrowest(operator.weight))
+
+
+def blocks(operator: Conv2d, target: Target) -> tuple[Block, ...]:
+    """(vectors, pixels) that `depthwise_blocking` may be told to take; none for small code, which is of one pixel."""
+    if target.optimize == "size":
+        return ()
+    return SCALAR_BLOCKS if native_lanes(target).count == 1 else VECTOR_BLOCKS
 
 
 def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
@@ -163,4 +174,4 @@ def _rows(operator: Conv2d, stored: StoredRows, sums: Accumulators, row: list[st
     ]
 
 
-KERNEL = Kernel(name="depthwise_f32", operator=Conv2d, implement=implement, constraints=(is_depthwise,))
+KERNEL = Kernel(name="depthwise_f32", operator=Conv2d, implement=implement, constraints=(is_depthwise,), blocks=blocks)

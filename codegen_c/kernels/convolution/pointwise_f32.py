@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes
 from codegen_c.kernels.convolution.conv_f32 import product_parameters, reference, row_offset
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows, widened_bytes
-from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pack, tile_headers, weight_blocking
+from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pack, product_blocks, tile_headers, weight_blocking
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import Conv2d
 
@@ -85,4 +85,6 @@ def _input_row(operator: Conv2d, stored: StoredRows) -> str:
     return scaled(Compound(f"n * {height} + h") if batch > 1 else slot("h", stored.input(0)), "output_columns")
 
 
-KERNEL = Kernel(name="pointwise_f32", operator=Conv2d, implement=implement, constraints=(is_pointwise,))
+KERNEL = Kernel(
+    name="pointwise_f32", operator=Conv2d, implement=implement, constraints=(is_pointwise,), blocks=product_blocks
+)

@@ -23,6 +23,7 @@ from codegen_c.kernels.shared.tile import (
     lanes_finished,
     over_channels,
     pack,
+    product_blocks,
     tile_headers,
     weight_blocking,
 )
@@ -164,4 +165,4 @@ def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRow
     )
 
 
-KERNEL = Kernel(name="dense_f32", operator=Dense, implement=implement)
+KERNEL = Kernel(name="dense_f32", operator=Dense, implement=implement, blocks=product_blocks)

@@ -24,6 +24,7 @@ from codegen_c.kernels.shared.tile import (
     native_blocking,
     over_channels,
     pixel_place,
+    product_blocks,
     tile_headers,
 )
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
@@ -199,4 +200,6 @@ def _instructions(operator: Matmul, finish: Finish, blocking: Blocking, stored: 
     return shape.heads * total
 
 
-KERNEL = Kernel(name="matmul_f32", operator=Matmul, implement=implement, constraints=(reads_results_alike,))
+KERNEL = Kernel(
+    name="matmul_f32", operator=Matmul, implement=implement, constraints=(reads_results_alike,), blocks=product_blocks
+)

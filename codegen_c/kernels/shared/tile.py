@@ -13,10 +13,16 @@ import numpy as np
 
 from codegen_c.c_text.text import block, plus
 from codegen_c.kernels.contract import Target
+from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR, Lanes, native_lanes
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType, narrowest
+from codegen_c.operators.kinds import Operator
 from codegen_c.operators.scalar import Operand
+
+SCALAR_PRODUCTS: tuple[Block, ...] = ((4, 2), (4, 3), (4, 4), (4, 5), (2, 4), (2, 6))
+VECTOR_PRODUCTS: tuple[Block, ...] = ((1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (2, 3))
+"""(vectors, pixels) of products whose sums registers may hold, without lanes and with them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +58,18 @@ class Blocking:
 def native_blocking(target: Target) -> Blocking:
     """Blocks that the registers of the processor hold: accumulators, one row of weights, one input element."""
     floats = target.instruction_set.floats
-    vectors, pixels = floats.product
+    vectors, pixels = target.block or floats.product
     return Blocking(
         lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1,
         loads_several=floats.loads_several,
     )  # fmt: skip
+
+
+def product_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
+    """(vectors, pixels) that `native_blocking` may be told to take; none for small code, which is of one pixel."""
+    if target.optimize == "size":
+        return ()
+    return SCALAR_PRODUCTS if native_lanes(target).count == 1 else VECTOR_PRODUCTS
 
 
 def weight_blocking(weight: np.ndarray, target: Target) -> Blocking:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import StoredRows, Target
+from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.operators.kinds import QConv2d
 
@@ -18,6 +19,12 @@ PLANES = 4
 COLUMNS = 2
 STRIP_ROWS = range(2, 9)
 STRIP_BYTES = 1024
+STRIP_BLOCKS: tuple[Block, ...] = ((1,), (2,), (4,), (6,), (8,), (12,), (16,), (24,))
+
+
+def strip_blocks(operator: QConv2d, target: Target) -> tuple[Block, ...]:
+    """Rows of strips that `Plane.of` may be told to take; higher ones take more scratch."""
+    return STRIP_BLOCKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +40,11 @@ class Plane:
     kept: int
 
     @classmethod
-    def of(cls, operator: QConv2d, stored: StoredRows) -> Plane:
-        """The highest strip whose planes have no more than STRIP_BYTES, and of no more rows than a call computes."""
+    def of(cls, operator: QConv2d, stored: StoredRows, block: Block = ()) -> Plane:
+        """The highest strip whose planes have no more than STRIP_BYTES, and of no more rows than a call computes.
+
+        block: its rows, where they are given.
+        """
         window, output = operator.window, operator.output.shape
         spanned = (window.kernel[0] - 1) * window.dilation[0] + 1
         words = ((output[2] - 1) * window.strides[1] + window.kernel[1] + 1) // 2
@@ -43,7 +53,8 @@ class Plane:
             return (strip - 1) * window.strides[0] + spanned
 
         fitting = [n for n in STRIP_ROWS if 4 * PLANES * rows(n) * words <= STRIP_BYTES]
-        strip = min(max(fitting, default=STRIP_ROWS.start), output[1], stored.at_once or output[1])
+        highest = block[0] if block else max(fitting, default=STRIP_ROWS.start)
+        strip = min(highest, output[1], stored.at_once or output[1])
         return cls(strip=strip, rows=rows(strip), words=words, kept=max(0, spanned - window.strides[0]))
 
     @property

@@ -19,7 +19,16 @@ from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.common_shift_dsp import CommonShift
-from codegen_c.targets.dsp.kernels.planes_dsp import COLUMNS, PLANES, Plane, RowTaps, nibble_bytes, pack, pack_nibbles
+from codegen_c.targets.dsp.kernels.planes_dsp import (
+    COLUMNS,
+    PLANES,
+    Plane,
+    RowTaps,
+    nibble_bytes,
+    pack,
+    pack_nibbles,
+    strip_blocks,
+)
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, shared_function, start, wrapped
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 from codegen_c.targets.dsp.kernels.strips_dsp import Strips
@@ -51,7 +60,7 @@ def has_four_channels(operator: QConv2d, target: Target) -> bool:
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
     finish = requantize(qconv2d.requantize(operator), *qconv2d.products(operator).range())
-    window, plane = operator.window, Plane.of(operator, stored)
+    window, plane = operator.window, Plane.of(operator, stored, target.block)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
     pitch = stored.pitch or operator.output.shape[3]
@@ -284,10 +293,6 @@ KERNEL = Kernel(
     name="qdepthwise_dsp",
     operator=QConv2d,
     implement=implement,
-    constraints=(
-        qdepthwise.is_depthwise,
-        is_dense_in_columns,
-        has_four_channels,
-        *qconv2d.SUMS_TOO,
-    ),
+    constraints=(qdepthwise.is_depthwise, is_dense_in_columns, has_four_channels, *qconv2d.SUMS_TOO),
+    blocks=strip_blocks,
 )

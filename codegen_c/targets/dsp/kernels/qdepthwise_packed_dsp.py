@@ -13,6 +13,7 @@ from codegen_c.kernels.convolution import qdepthwise
 from codegen_c.kernels.convolution.qconv2d_packed import CONSTRAINTS
 from codegen_c.operators.kinds import PackedQConv2d
 from codegen_c.targets.dsp.kernels import qdepthwise_dsp
+from codegen_c.targets.dsp.kernels.planes_dsp import strip_blocks
 from codegen_c.targets.dsp.kernels.qconv2d_packed_dsp import sixteenfold_sums_fit
 
 
@@ -31,4 +32,5 @@ KERNEL = Kernel(
         *CONSTRAINTS,
         sixteenfold_sums_fit,
     ),
+    blocks=strip_blocks,
 )

@@ -14,22 +14,29 @@ import numpy as np
 
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Parameter, Target
+from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.operators.kinds import Array
+from codegen_c.operators.kinds import Array, Operator
 from codegen_c.targets.helium.kernels.helium import Rescale
 
 STEP = 16
 CHANNEL_BLOCK = 4
 # Steps in one run of instructions without a loop.
 MOST_STEPS = {"speed": 12, "size": 2}
+STEP_BLOCKS: tuple[Block, ...] = ((2,), (4,), (8,), (20,))
 # Modelled instructions: of a step, of a block of four channels around its steps, of a call for two rows.
 STEP_INSTRUCTIONS = {2: 14, 1: 9}
 BLOCK_INSTRUCTIONS = {2: 29, 1: 20}
 CALL_INSTRUCTIONS = 30
 # Per step, what weights of 4 bits take more: two loads less, four instructions that part them.
 NIBBLE_INSTRUCTIONS = 2
+
+
+def step_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
+    """Steps without a loop that `Product.of` may be told to write at most; none for small code."""
+    return STEP_BLOCKS if target.optimize == "speed" else ()
 
 
 def padded(depth: int) -> int:
@@ -75,7 +82,7 @@ class Product:
     def of(
         cls, *, runs: int, run_bytes: int, channels: int, rescale: Rescale, target: Target, in_nibbles: bool = False
     ) -> Product:
-        most = MOST_STEPS[target.optimize]
+        most = target.block[0] if target.block else MOST_STEPS[target.optimize]
         return cls(
             runs=runs, run_bytes=run_bytes, channels=channels, rescale=rescale, most_steps=most, in_nibbles=in_nibbles
         )

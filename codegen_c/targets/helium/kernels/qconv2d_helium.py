@@ -25,7 +25,15 @@ from codegen_c.targets.helium.kernels.helium import (
 )
 from codegen_c.targets.helium.kernels.im2col_helium import INCLUDES as PATCH_INCLUDES
 from codegen_c.targets.helium.kernels.im2col_helium import Im2col, patch_function
-from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
+from codegen_c.targets.helium.kernels.product_helium import (
+    CHANNEL_BLOCK,
+    PARAMETERS,
+    SCRATCH,
+    STEP,
+    Product,
+    padded,
+    step_blocks,
+)
 
 LAYER = "tvm_ext_helium_conv2d_layer"
 # Modelled instructions of the copy of a window whose rows are a vector or less: around its rows, and of one.
@@ -200,4 +208,5 @@ KERNEL = Kernel(
     operator=QConv2d,
     implement=implement,
     constraints=(has_no_groups, *qconv2d.SUMS_TOO, sums_leave_room),
+    blocks=step_blocks,
 )

@@ -26,7 +26,15 @@ from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import Array, PackedQDense, QDense, TensorType
 from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, Rescale, flip, signed_zero_point
-from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, PARAMETERS, SCRATCH, STEP, Product, padded
+from codegen_c.targets.helium.kernels.product_helium import (
+    CHANNEL_BLOCK,
+    PARAMETERS,
+    SCRATCH,
+    STEP,
+    Product,
+    padded,
+    step_blocks,
+)
 
 LAYER = "tvm_ext_helium_rows_layer"
 BLOCK_INSTRUCTIONS = 12
@@ -170,4 +178,5 @@ KERNEL = Kernel(
     operator=QDense,
     implement=implement,
     constraints=(*qdense.SUMS_TOO, sums_leave_room),
+    blocks=step_blocks,
 )

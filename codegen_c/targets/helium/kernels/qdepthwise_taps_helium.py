@@ -158,7 +158,8 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 def rows_at_once(operator: QConv2d, target: Target, stored: StoredRows) -> int:
     """Two output rows where both windows take as many planes as one, rows lie near and memory is not short, else one.
 
-    Of two, the first one's input is still read while the second is written, so less of a dying input is free.
+    One where the target asks for that block. Of two, the first one's input is still read while the second is written,
+    so less of a dying input is free.
     """
     output, window = operator.output, operator.window
     pitch = stored.pitch or output.shape[3]
@@ -169,7 +170,8 @@ def rows_at_once(operator: QConv2d, target: Target, stored: StoredRows) -> int:
         and window.dilation[0] == 1
         and -(-_window_rows(operator, 2) // WORD) == -(-window.kernel[0] // WORD)
     )
-    return 2 if near and both and output.shape[1] > 1 and stored.at_once != 1 else 1
+    several = output.shape[1] > 1 and stored.at_once != 1 and target.block != (1,)
+    return 2 if near and both and several else 1
 
 
 def pack(operator: QConv2d, blocking: LaneBlocking) -> Array:
@@ -243,4 +245,5 @@ KERNEL = Kernel(
         is_depthwise, *qconv2d.CONSTRAINTS, sums_leave_room, few_rows, many_columns, near_columns,
         long_runs,
     ),
+    blocks=lambda operator, target: ((1,),),
 )  # fmt: skip

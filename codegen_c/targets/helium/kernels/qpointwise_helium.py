@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, flip
-from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded
+from codegen_c.targets.helium.kernels.product_helium import PARAMETERS, SCRATCH, Product, padded, step_blocks
 from codegen_c.targets.helium.kernels.qconv2d_helium import passes, rescale, start, sums_leave_room
 
 LAYER = "tvm_ext_helium_rows_layer"
@@ -95,4 +95,5 @@ KERNEL = Kernel(
     operator=QConv2d,
     implement=implement,
     constraints=(is_pointwise, *qconv2d.SUMS_TOO, sums_leave_room),
+    blocks=step_blocks,
 )

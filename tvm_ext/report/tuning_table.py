@@ -1,0 +1,45 @@
+"""Table of layers whose kernels were measured: figures of each way, and the one that was taken."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from tvm_ext.report.cells import number
+from tvm_ext.report.read_report import Report
+
+
+def tuning_table(tuning: Report) -> RenderableType:
+    """A row for each measured way of a layer, that which is taken marked; below, the sums before and after.
+
+    Layers of one shape, which measured the same, stand together.
+    """
+    title = f"Kernels measured on {tuning['board']}: the fewest {tuning['metric']} are taken"
+    table = Table("layer", "kernel", "block", title=escape(title), title_justify="left")
+    for heading in ("modelled instr.", "instructions", "cycles", "scratch B", "taken"):
+        table.add_column(heading, justify="right")
+    alike: dict[str, list[Report]] = {}
+    for layer in tuning["layers"]:
+        alike.setdefault(str((layer["chosen"], layer["candidates"])), []).append(layer)
+    for layers in alike.values():
+        name = ", ".join(step for layer in layers for step in layer["steps"])
+        measured = [one for one in layers[0]["candidates"] if one["not_measured"] is None]
+        for row, one in enumerate(measured):
+            block = "x".join(map(str, one["block"]))
+            is_taken = f"{one['kernel']} {block}".strip() == layers[0]["chosen"]
+            table.add_row(
+                escape(name) if row == 0 else "", escape(one["kernel"]), block, number(one["modelled_instructions"]),
+                number(one["instructions"]), number(one["estimated_cycles"]), number(one["scratch_bytes"]),
+                "x" if is_taken else "", end_section=one is measured[-1],
+            )  # fmt: skip
+    before, after = tuning["before"], tuning["after"]
+    sums = [
+        f"{number(before[key])} {name} before, {number(after[key])} after"
+        for key, name in (("instructions", "instructions"), ("estimated_cycles", "estimated cycles"))
+        if before[key] is not None
+    ]
+    lines = [f"{tuning['layers_measured']} layers with a choice: {'; '.join(sums)}."]
+    notes = [Text(f"{tuning['notice']}.", style="yellow")] if tuning["notice"] else []
+    return Group(table, *map(Text, lines), *notes)

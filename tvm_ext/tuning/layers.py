@@ -1,0 +1,138 @@
+"""Layers of a model that several kernels, or register blocks of one, may compute: what `--tune` measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.backend.build import Compiled
+from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.figures import Way
+from codegen_c.kernels.registry import KernelCandidate, candidates
+from codegen_c.operators.digest import operator_digest
+from codegen_c.operators.kinds import Operator, TensorType
+from codegen_c.program.program import KernelCall
+from codegen_c.targets.registry import target_of
+from tvm_ext.core.alignment import aligned
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+
+FARTHEST = 4.0
+"""Modelled instructions of a candidate, as a multiple of the least: no estimate is off by so much, so that one beyond
+is not measured."""
+SHARE = 0.6
+"""Part of a memory's bytes that tensors, or constants, of one firmware may take."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TunedLayer:
+    """Calls of one operator with equal constants, and ways to compute it that give the same bits.
+
+    steps: names of its calls. modelled: the way that was chosen without figures, the first of the ways. passed: others,
+    that are not measured, and why.
+    """
+
+    digest: str
+    operator: Operator
+    steps: tuple[str, ...]
+    modelled: Way
+    ways: tuple[KernelCandidate, ...]
+    passed: tuple[tuple[Way, str], ...]
+
+
+def way_of(call: KernelCall) -> Way:
+    """The way in which a call computes its operator."""
+    return call.implementation.kernel, call.implementation.block
+
+
+def way_text(way: Way) -> str:
+    """A way as reports and errors name it: `conv2d_f32 4x3`."""
+    kernel, block = way
+    return f"{kernel} {'x'.join(map(str, block))}".strip()
+
+
+def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
+    """Kernel calls of the platform's first processor by the digest of their operators."""
+    own = compiled.platform.processor.name
+    found: dict[str, list[KernelCall]] = {}
+    for call in compiled.program.kernel_calls():
+        digest = operator_digest(call.operator) if call.operator and call.processor in ("", own) else None
+        if digest:
+            found.setdefault(digest, []).append(call)
+    return found
+
+
+def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
+    """Layers with a choice, in the order in which they run. compiled: without figures."""
+    platform = compiled.platform
+    target = target_of(platform.processor, optimize=options.optimize, least_flash=options.least_flash)
+    found: list[TunedLayer] = []
+    for digest, calls in digests_of(compiled).items():
+        operator = calls[0].operator
+        assert operator is not None, "it has a digest"
+        known = candidates(operator, target)
+        first = next((candidate for candidate in known if candidate.way == way_of(calls[0])), None)
+        if first is not None and len(known) > 1:
+            ways, passed = _sorted_out(operator, first, known, platform)
+            steps = tuple(call.name for call in calls)
+            layer = TunedLayer(
+                digest=digest, operator=operator, steps=steps, modelled=first.way, ways=ways, passed=passed
+            )
+            found.append(layer)
+    return found
+
+
+def _sorted_out(
+    operator: Operator, first: KernelCandidate, known: Sequence[KernelCandidate], platform: Platform
+) -> tuple[tuple[KernelCandidate, ...], tuple[tuple[Way, str], ...]]:
+    """Candidates to measure, `first` before others, and those that are not, and why."""
+    least = min(candidate.made.instructions for candidate in known)
+    ways, passed, too_large = [first], list[tuple[Way, str]](), _excess(first.made, operator, platform)
+    for candidate in known:
+        made = candidate.made
+        if candidate is first or any(_same_code(made, other.made) for other in ways):
+            continue
+        if not (made.exact and first.made.exact) and made.accumulation != first.made.accumulation:
+            if not made.block:
+                passed.append((candidate.way, f"sums in another order: {made.accumulation}"))
+        elif made.instructions > FARTHEST * least:
+            passed.append((candidate.way, f"modelled at more than {FARTHEST:g} times the least"))
+        elif excess := too_large or _excess(made, operator, platform):
+            passed.append((candidate.way, excess))
+        else:
+            ways.append(candidate)
+    return tuple(ways), tuple(passed)
+
+
+def _same_code(one: Implementation, other: Implementation) -> bool:
+    """True for a block that comes to the same C and constants."""
+    if one.function != other.function or one.scratch_bytes != other.scratch_bytes:
+        return False
+    pairs = zip(one.constants, other.constants, strict=True)
+    return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for (_, a), (_, b) in pairs)
+
+
+def _excess(made: Implementation, operator: Operator, platform: Platform) -> str | None:
+    """Reason why a layer cannot run alone on the board; None where it can."""
+    tensors, constants = memory_bytes([(operator, [made])])
+    ram, rom = platform.memory(platform.activations), platform.memory(platform.weights)
+    for num_bytes, memory in ((tensors, ram), (constants, rom)):
+        if num_bytes > SHARE * memory.capacity_bytes:
+            return f"{num_bytes} B are more than {SHARE:.0%} of {memory.name}, which leaves none for firmware"
+    return None
+
+
+def memory_bytes(layers: Sequence[tuple[Operator, Sequence[Implementation]]]) -> tuple[int, int]:
+    """Bytes of tensors and of constants of layers that stand in one firmware, each computed in some ways."""
+    tensors = constants = scratch = 0
+    for operator, ways in layers:
+        tensors += sum(map(_bytes_of, operator.inputs)) + len(ways) * sum(map(_bytes_of, operator.outputs))
+        constants += sum(made.constant_bytes for made in ways)
+        scratch = max([scratch, *(made.scratch_bytes for made in ways)])
+    return tensors + scratch, constants
+
+
+def _bytes_of(kind: TensorType) -> int:
+    return aligned(kind.num_elements * np.dtype(kind.dtype).itemsize)

@@ -1,0 +1,134 @@
+"""Ways to compute layers, run on a board in QEMU and counted, several in one firmware; outputs are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from tvm_ext.core.errors import BadOptions, BadPlatform
+from tvm_ext.core.options import BuildOptions, Optimize
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.process import allowed_seconds
+from tvm_ext.execution.board import board_seconds
+from tvm_ext.execution.qemu_start import started
+from tvm_ext.profiling.core_table import CoreTable, core_table
+from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
+from tvm_ext.services.cache import ResultCache
+from tvm_ext.tuning.firmware import LayersFirmware, build_layers, check_outputs
+from tvm_ext.tuning.layers import SHARE, memory_bytes
+from tvm_ext.tuning.layers_program import MODEL, MeasuredWay
+from tvm_ext.tuning.remembered import Tools, WayFigures, key_of, read_figures, write_figures
+
+MOST_TOGETHER = 24
+"""Ways in one firmware."""
+_NO_TABLE = CoreTable(cpus=("any",), source="none", bound="only instructions are counted", bus_bytes=4, taken=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The board that layers are measured on. table: of the core's cycles; None where there is none."""
+
+    platform: Platform
+    optimize: Optimize
+    table: CoreTable | None
+
+    @classmethod
+    def of(cls, platform: Platform, options: BuildOptions) -> Self:
+        """The board of a platform. Raises BadOptions where it has none."""
+        if platform.board is None:
+            raise BadOptions(
+                f"tune: {platform.name} has no board in QEMU, on which kernels are measured. Tune for a platform that "
+                "has one, such as cortex_m4 or cortex_m55, or a copy of yours with a [board] table; or leave tune out."
+            )
+        try:
+            table = core_table(platform)
+        except BadPlatform:
+            table = None
+        return cls(platform=platform, optimize=options.optimize, table=table)
+
+
+def measured_ways(
+    ways: Sequence[MeasuredWay], bench: Bench, cache: ResultCache, threads: Executor
+) -> tuple[dict[MeasuredWay, WayFigures], int]:
+    """Figures of ways, and how many were known from earlier runs; firmware for the others is built and run by threads.
+
+    Ways whose C, constants' types and shapes are the same are measured once; of a layer all ways or none, as their
+    results are compared. Raises MissingTool, BuildFailed,
+    DoesNotFit, RunFailed, and VerificationFailed where a way does not compute its layer.
+    """
+    tools = Tools.of(bench.platform, bench.optimize, bench.table)
+    keys = {way: key_of(way, bench.platform, tools) for way in ways}
+    asked = {key: way for way, key in reversed(keys.items())}
+    found = {key: figures for key in asked if (figures := read_figures(cache, key))}
+    changed = {way.layer for way in ways if keys[way] not in found}
+    left = [way for way in ways if asked[keys[way]] is way and way.layer in changed]
+    running = [threads.submit(_measured, together, bench) for together in batches(left, bench.platform)]
+    for future in running:
+        for way, figures in future.result().items():
+            found[keys[way]] = figures
+            write_figures(cache, keys[way], figures)
+    return {way: found[key] for way, key in keys.items()}, len(asked) - len(left)
+
+
+def batches(ways: Sequence[MeasuredWay], platform: Platform) -> Iterator[list[MeasuredWay]]:
+    """Runs of ways that fit the board together: those of a layer in one, where they do."""
+    together: list[MeasuredWay] = []
+    for _, group in groupby(ways, key=lambda way: way.layer):
+        own = list(group)
+        parts = [own] if _fits(own, platform) else [[way] for way in own]
+        for part in parts:
+            if together and not _fits([*together, *part], platform):
+                yield together
+                together = []
+            together += part
+    if together:
+        yield together
+
+
+def _fits(ways: Sequence[MeasuredWay], platform: Platform) -> bool:
+    if len(ways) > MOST_TOGETHER:
+        return False
+    layers = dict.fromkeys(way.layer for way in ways)
+    tensors, constants = memory_bytes(
+        [(layer.operator, [way.candidate.made for way in ways if way.layer is layer]) for layer in layers]
+    )
+    ram, rom = platform.memory(platform.activations), platform.memory(platform.weights)
+    return tensors <= SHARE * ram.capacity_bytes and constants <= SHARE * rom.capacity_bytes
+
+
+def _measured(ways: Sequence[MeasuredWay], bench: Bench) -> Mapping[MeasuredWay, WayFigures]:
+    """Figures of ways in one firmware, whose outputs are right."""
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        firmware = build_layers(ways, bench.platform, bench.optimize, folder)
+        modelled = sum(way.candidate.made.instructions for way in ways)
+        data, figures = run_layers(firmware, bench, folder, board_seconds(modelled, 1))
+    check_outputs(ways, firmware, data)
+    return {way: figures[way.name] for way in ways}
+
+
+def run_layers(
+    firmware: LayersFirmware, bench: Bench, folder: Path, seconds: float
+) -> tuple[bytes, dict[str, WayFigures]]:
+    """Outputs of one run of the firmware, and figures by step. The one place that knows how a board is run: a runner
+    of hardware takes the ELF and its inputs, and brings outputs and cycles back.
+
+    Raises MissingTool, BuildFailed, RunFailed.
+    """
+    platform, table = bench.platform, bench.table or _NO_TABLE
+    assert platform.board is not None, "a bench has one"
+    (folder / "in.bin").write_bytes(firmware.inputs)
+    counting = plugin_arguments(firmware.elf, platform, table, f"{MODEL}_run", folder, skip=0)
+    limit = allowed_seconds(seconds)
+    started(firmware.elf, platform, None, folder, limit, (), (), counting)
+    layers = counted_layers(firmware.elf, platform, table, folder, firmware.steps)
+    figures = {
+        layer.name: WayFigures(instructions=layer.num_instructions, cycles=layer.cycles if bench.table else None)
+        for layer in layers
+    }
+    return (folder / "out.bin").read_bytes(), figures

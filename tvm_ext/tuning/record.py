@@ -1,0 +1,96 @@
+"""Record of a tuning, as the report has it: of each layer its candidates, their figures, and which was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from codegen_c.kernels.figures import Way
+from tvm_ext.core.platform import Platform
+from tvm_ext.profiling.core_table import CoreTable
+from tvm_ext.tuning.layers import TunedLayer, way_text
+from tvm_ext.tuning.remembered import WayFigures
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TunedWays:
+    """A layer, figures of the ways that were measured, none where there was no choice, and the way it is computed."""
+
+    layer: TunedLayer
+    figures: Mapping[Way, WayFigures]
+    chosen: Way
+
+    def to_json(self) -> dict[str, Any]:
+        measured = [
+            {
+                "kernel": candidate.kernel.name,
+                "block": list(candidate.made.block),
+                "modelled_instructions": candidate.made.instructions,
+                "instructions": figures.instructions if figures else None,
+                "estimated_cycles": round(figures.cycles) if figures and figures.cycles is not None else None,
+                "scratch_bytes": candidate.made.scratch_bytes,
+                "constant_bytes": candidate.made.constant_bytes,
+                "not_measured": None if figures else "no other way is left",
+            }
+            for candidate in self.layer.ways
+            for figures in (self.figures.get(candidate.way),)
+        ]
+        passed = [
+            {"kernel": kernel, "block": list(block), "not_measured": reason}
+            for (kernel, block), reason in self.layer.passed
+        ]
+        return {
+            "steps": list(self.layer.steps),
+            "modelled": way_text(self.layer.modelled),
+            "chosen": way_text(self.chosen),
+            "candidates": [*measured, *passed],
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tuning:
+    """Measured layers of a model. table: of the core's cycles, None where instructions were compared.
+
+    known: figures that an earlier run had measured. notice: why not all of the best ways were taken; empty if they are.
+    """
+
+    platform: Platform
+    table: CoreTable | None
+    rows: tuple[TunedWays, ...]
+    known: int
+    notice: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """`tuning` of the report. before, after: sums over all calls of measured layers, by the modelled choice and by
+        the one that was taken."""
+        measured = [row for row in self.rows if row.figures]
+        sums = {
+            when: {
+                "instructions": sum(len(row.layer.steps) * row.figures[way(row)].instructions for row in measured),
+                "estimated_cycles": round(
+                    sum(len(row.layer.steps) * (row.figures[way(row)].cycles or 0.0) for row in measured)
+                )
+                if self.table
+                else None,
+            }
+            for when, way in (("before", _modelled), ("after", _chosen))
+        }
+        return {
+            "metric": "estimated cycles" if self.table else "executed instructions",
+            "core": {"source": self.table.source, "bound": self.table.bound} if self.table else None,
+            "board": self.platform.board.qemu_machine if self.platform.board else None,
+            "layers_measured": len(measured),
+            "figures_measured_before": self.known,
+            **sums,
+            "notice": self.notice or None,
+            "layers": [row.to_json() for row in self.rows],
+        }
+
+
+def _modelled(row: TunedWays) -> Way:
+    return row.layer.modelled
+
+
+def _chosen(row: TunedWays) -> Way:
+    return row.chosen

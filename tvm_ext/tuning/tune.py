@@ -1,0 +1,144 @@
+"""A model compiled by measured figures of its kernels: compiled once without, measured, compiled again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import tvm
+
+from codegen_c.arena.profile import live_profile
+from codegen_c.backend.build import Compiled
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures, Way
+from codegen_c.kernels.registry import KernelCandidate
+from codegen_c.program.program import calls
+from tvm_ext.core.alignment import aligned
+from tvm_ext.core.errors import DoesNotFit
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.at_once import at_once
+from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.pipeline import Compiler
+from tvm_ext.services.cache import ResultCache, default_folder
+from tvm_ext.tuning.layers import TunedLayer, digests_of, layers_of, way_of
+from tvm_ext.tuning.layers_program import MeasuredWay
+from tvm_ext.tuning.measure import Bench, measured_ways
+from tvm_ext.tuning.record import TunedWays, Tuning
+from tvm_ext.tuning.remembered import WayFigures
+
+_COSTS_MORE = "with the kernels that measured best it would need another way to fit, which costs more; "
+_WITH_ROOM = f"{_COSTS_MORE}the best are taken of those whose scratch is free while their layers run"
+_NO_MORE_MEMORY = f"{_COSTS_MORE}the best are taken of those that take no more memory than the modelled ones"
+_AS_MODELLED = f"{_COSTS_MORE}the modelled ones stay"
+_Rung = tuple[str, KernelFigures]
+
+
+def compile_tuned(
+    compiler: Compiler, platform: Platform, options: BuildOptions, jobs: int | None, say: Callable[[str], None]
+) -> tuple[tvm.IRModule, Compiled, Tuning]:
+    """The module whose answers it gives, its C by the kernels that measured best, and what was measured.
+
+    A kernel that measured better is not taken where the model then fits no longer, or only in a way that costs more.
+    Raises what the compiler raises; BadOptions where the platform has no board; MissingTool, BuildFailed, RunFailed;
+    VerificationFailed where a kernel does not compute its layer.
+    """
+    bench = Bench.of(platform, options)
+    mod, modelled = compiler(UNMEASURED)
+    layers = layers_of(modelled, options)
+    say(f"measuring kernels of {len(layers)} layers on the board in QEMU")
+    figures, known = _figures(layers, bench, ResultCache(folder=default_folder()), jobs)
+    found = KernelFigures(
+        ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
+    )
+    say("compiling the model by what was measured")
+    mod, compiled, notice = _best(compiler, (mod, modelled), _rungs(modelled, options, layers, found), layers)
+    if notice:
+        warnings.warn(f"tune: {compiled.interface.model}: {notice}.", ModelNotice, stacklevel=2)
+    chosen = {digest: way_of(calls[0]) for digest, calls in digests_of(compiled).items()}
+    rows = tuple(
+        TunedWays(layer=layer, figures=figures[layer.digest], chosen=chosen.get(layer.digest, layer.modelled))
+        for layer in layers
+    )
+    return mod, compiled, Tuning(platform=platform, table=bench.table, rows=rows, known=known, notice=notice)
+
+
+def _figures(
+    layers: Sequence[TunedLayer], bench: Bench, cache: ResultCache, jobs: int | None
+) -> tuple[dict[str, dict[Way, WayFigures]], int]:
+    """Figures by digest and way, and how many were known."""
+    asked = [
+        MeasuredWay(name=f"w{number}_{place}", layer=layer, candidate=candidate)
+        for number, layer in enumerate(layers)
+        for place, candidate in enumerate(layer.ways)
+        if len(layer.ways) > 1
+    ]
+    with at_once(jobs) as threads:
+        found, known = measured_ways(asked, bench, cache, threads)
+    figures: dict[str, dict[Way, WayFigures]] = {layer.digest: {} for layer in layers}
+    for way, one in found.items():
+        figures[way.layer.digest][way.candidate.way] = one
+    return figures, known
+
+
+def _best(
+    compiler: Compiler, modelled: tuple[tvm.IRModule, Compiled], rungs: Iterable[_Rung], layers: Sequence[TunedLayer]
+) -> tuple[tvm.IRModule, Compiled, str]:
+    """The model by the first figures by which it fits as cheaply as without, and why not by all, if so."""
+    for notice, allowed in rungs:
+        if _same_choice(layers, allowed):
+            return *modelled, notice and _AS_MODELLED
+        try:
+            mod, compiled = compiler(allowed)
+        except DoesNotFit:
+            continue
+        if _fits_as_cheaply(compiled, modelled[1]):
+            return mod, compiled, notice
+    return *modelled, _AS_MODELLED
+
+
+def _rungs(
+    modelled: Compiled, options: BuildOptions, layers: Sequence[TunedLayer], figures: KernelFigures
+) -> Iterator[_Rung]:
+    """Figures to compile by, of fewer ways each time, and the notice for all but the first."""
+    sizes = {(layer.digest, candidate.way): _memory(candidate) for layer in layers for candidate in layer.ways}
+    first = {layer.digest: sizes[layer.digest, layer.modelled] for layer in layers}
+    free = _free_bytes(modelled, options)
+    room = {layer.digest: min(free.get(step, 0) for step in layer.steps) for layer in layers}
+
+    def has_room(digest: str, way: Way) -> bool:
+        return sizes[digest, way][0] <= first[digest][0] + room[digest]
+
+    def takes_no_more(digest: str, way: Way) -> bool:
+        return all(own <= most for own, most in zip(sizes[digest, way], first[digest], strict=True))
+
+    yield "", figures
+    yield _WITH_ROOM, figures.only(has_room)
+    yield _NO_MORE_MEMORY, figures.only(takes_no_more)
+
+
+def _memory(candidate: KernelCandidate) -> tuple[int, int]:
+    """Bytes of scratch, as an arena holds it, and of constants."""
+    return aligned(candidate.made.scratch_bytes), candidate.made.constant_bytes
+
+
+def _free_bytes(compiled: Compiled, options: BuildOptions) -> dict[str, int]:
+    """Bytes of the default memory that nothing lives in while a call runs, by its name."""
+    home, program = compiled.platform.activations, compiled.program
+    limit, live = options.limit_bytes(compiled.platform), live_profile(program, compiled.plan).get(home, [])
+    return {
+        call.name: max(0, limit - num_bytes)
+        for step, num_bytes in zip(program.steps, live, strict=False)
+        for call in calls(step)
+    }
+
+
+def _same_choice(layers: Sequence[TunedLayer], figures: KernelFigures) -> bool:
+    """True where the best of the figures are the ways that were chosen without."""
+    best = {digest: min(found, key=found.__getitem__) for digest, found in figures.ways.items() if found}
+    return all(best.get(layer.digest, layer.modelled) == layer.modelled for layer in layers)
+
+
+def _fits_as_cheaply(compiled: Compiled, modelled: Compiled) -> bool:
+    """True where making it fit took no more modelled instructions, and no more calls, than without figures."""
+    calls, before = (sum(1 for _ in one.program.kernel_calls()) for one in (compiled, modelled))
+    return calls <= before and compiled.added_instructions <= modelled.added_instructions
