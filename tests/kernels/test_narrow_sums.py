@@ -35,7 +35,7 @@ def test_every_pair_gets_its_element(operator: QBinary, rounding: Literal["onnx"
 
 
 def test_halves_to_even_have_none() -> None:
-    """Of two sums halfway between two results one goes up and one down, which no rounding of halves up gives."""
+    """Two sums halfway between two results go up and down by turns, which no rounding of halves up gives."""
     quarters = tensor(256, scale=0.5, zero_point=0)
     assert narrow_sums(binary("add", quarters, quarters, tensor(256, scale=1.0, zero_point=0))) is None
 

@@ -94,7 +94,7 @@ class FourPixels:
     is_unsigned: bool
 
     def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
-        """Of each four channels: weights, starts and multipliers of channels 0 and 2, then of 1 and 3, the zero point
+        """Blocks of four channels: weights, starts and multipliers of channels 0 and 2, then of 1 and 3, the zero point
         and the channels that are left.
 
         weight: int8[K, runs, taps, bytes]. start: int64[K], taken modulo 2^32.
@@ -135,7 +135,7 @@ class FourPixels:
         return CALL_INSTRUCTIONS + len(self._before()) + self.channels // BLOCK * (loop - 1)
 
     def _num_pointers(self) -> int:
-        """Of windows of one column, as few as loads reach from; otherwise one for each row."""
+        """Pointers of windows: of one column as few as loads reach from, otherwise one for each row."""
         columns = self.columns
         if not columns.is_pixel:
             return columns.runs
