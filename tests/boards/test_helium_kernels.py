@@ -20,12 +20,13 @@ from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
 from tests.kernels.helium_attention_samples import SAMPLES as ATTENTION_SAMPLES
 from tests.kernels.helium_samples import SAMPLES as LAYER_SAMPLES
+from tests.kernels.helium_side_samples import SAMPLES as SIDE_SAMPLES
 from tests.kernels.quantized import elements
 from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import QemuResult, run_qemu
 
-SAMPLES = LAYER_SAMPLES | ATTENTION_SAMPLES
+SAMPLES = LAYER_SAMPLES | ATTENTION_SAMPLES | SIDE_SAMPLES
 pytestmark = pytest.mark.board
 
 
@@ -38,7 +39,7 @@ def test_gives_the_reference_bytes_on_the_board(name: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(result.outputs[0]["y"], chosen.reference(inputs)[0])
 
 
-@pytest.mark.parametrize("name", ["conv", "taps_5x5"])
+@pytest.mark.parametrize("name", ["conv", "taps_5x5", "side_pixels_deep"])
 def test_a_frame_pointer_leaves_registers_enough(name: str, tmp_path: Path) -> None:
     """GCC refused assembly whose operands took low registers, where r7 is the frame pointer."""
     kernel, operator = SAMPLES[name]

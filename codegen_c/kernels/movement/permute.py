@@ -52,22 +52,22 @@ def reference(operator: Permute, array: Array) -> Array:
     return np.ascontiguousarray(array.transpose(operator.axes)[taken])
 
 
-def _strides(operator: Permute) -> list[int]:
+def strides_of(operator: Permute) -> list[int]:
     """Strides of the output's axes in the input, in elements."""
     source = operator.inputs[0].shape
     return [int(np.prod(source[axis + 1 :], dtype=np.int64)) for axis in operator.axes]
 
 
-def _origin(operator: Permute) -> int:
+def origin_of(operator: Permute) -> int:
     """The input element that is the output's first one."""
-    return sum(first * stride for first, stride in zip(operator.first, _strides(operator), strict=False))
+    return sum(first * stride for first, stride in zip(operator.first, strides_of(operator), strict=False))
 
 
 def _body(operator: Permute) -> str:
     """One loop for each output axis that has an extent; the output is written in order."""
-    extents = zip(operator.output.shape, _strides(operator), strict=True)
+    extents = zip(operator.output.shape, strides_of(operator), strict=True)
     loops = [(f"i{out}", extent, stride) for out, (extent, stride) in enumerate(extents) if extent > 1]
-    definitions, index = strided({name: stride for name, _, stride in loops}, _origin(operator))
+    definitions, index = strided({name: stride for name, _, stride in loops}, origin_of(operator))
     lines = [f"*output++ = input[{index}];"]
     for name, extent, _ in reversed(loops):
         lines = [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
@@ -77,8 +77,8 @@ def _body(operator: Permute) -> str:
 def _rows(operator: Permute, stored: StoredRows) -> str:
     """Rows of an image, pixel by pixel, the channels of each from as many planes."""
     _, _, columns, channels = operator.output.shape
-    _, row, _, plane = _strides(operator)
-    definitions, place = strided({"c": plane, "h": row, "w": 1}, _origin(operator))
+    _, row, _, plane = strides_of(operator)
+    definitions, place = strided({"c": plane, "h": row, "w": 1}, origin_of(operator))
     pixel = [
         f"for (int32_t c = 0; c < {channels}; ++c) {{",
         block(f"*row++ = input[{place}];"),

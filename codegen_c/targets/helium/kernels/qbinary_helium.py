@@ -1,6 +1,7 @@
 """add, subtract and multiply of two QDQ tensors of one shape with Helium: eight elements at a time.
 
-int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. A sum of factor * element needs more than 32 bits:
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Sums and differences have factors of 32 bits where some
+give every pair of elements its result (narrow_sums.py). Otherwise a sum of factor * element needs more than 32 bits:
 factors are cut into a high part and a low part of 16 bits, each summed by itself, the low sum's carry added to
 the high one. Its rounding shift then rounds the whole, as what is left of the low sum cannot carry; whether any
 two elements lead to a tie is found by trying all. Rounding "onnx".
@@ -20,24 +21,29 @@ from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
 from codegen_c.targets.helium.kernels.helium import LAYER_INCLUDES, Rescale
+from codegen_c.targets.helium.kernels.narrow_sums import narrow_sums
 
 LAYER = "tvm_ext_helium_qbinary_layer"
 LOW_BITS = 16
 MOST_SHIFT = LOW_BITS + 31
 AT_ONCE = 8
+# Modelled instructions of eight elements, from sums of 32 bits and from others.
+NARROW, WIDE = 20, 42
 # Least and largest product of two elements less their zero points.
 PRODUCTS = (np.array([-255 * 255]), np.array([255 * 255]))
 
 
 def adds_where_rounded_twice(operator: QBinary, target: Target) -> bool:
-    """of TensorFlow Lite's operators it takes sums and products"""
-    return operator.rounding == "onnx" or operator.function in ("add", "multiply")
+    """of TensorFlow Lite's differences it takes those that factors of 32 bits give"""
+    return operator.rounding == "onnx" or operator.function in ("add", "multiply") or narrow_sums(operator) is not None
 
 
 def factors_in_range(operator: QBinary, target: Target) -> bool:
     """the larger ratio of input to output scale must be from 2^-16 up to 2^14, and products small where it matters"""
     if operator.function == "multiply":
         return _product(operator).fits(*PRODUCTS)
+    if narrow_sums(operator) is not None:
+        return True
     if operator.rounding == "tflite":
         return all(shift >= DOUBLED_BITS for _, shift in qbinary.tflite_factors(operator))
     return LOW_BITS < qbinary.common_shift(operator)[2] <= MOST_SHIFT
@@ -63,7 +69,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: qbinary.reference(operator, inputs),
         macs=operator.output.num_elements if operator.function == "multiply" else 0,
-        instructions=-(-operator.output.num_elements // AT_ONCE) * 42,
+        instructions=-(-operator.output.num_elements // AT_ONCE) * (NARROW if narrow_sums(operator) else WIDE),
         spatial=rows,
         in_place=(0, 1),
         exact=True,
@@ -83,12 +89,20 @@ def _members(operator: QBinary) -> dict[str, Value]:
     """A `tvm_ext_helium_qbinary`; constants that a function does not need are left out."""
     first, second = (quantization(tensor).zero_point for tensor in operator.inputs)
     members: dict[str, Value] = {"first_zero_point": first, "second_zero_point": second}
+    narrow = narrow_sums(operator)
+    limits: dict[str, Value]
+    if narrow is not None:
+        limits = {"zero_point": 0, "low": operator.low, "high": operator.high}
+        return {
+            "is_narrow": True, "start": narrow.start, "first_multiplier": narrow.first,
+            "second_multiplier": narrow.second, "shift": -narrow.shift, "rescale": limits,
+        }  # fmt: skip
     if operator.function == "multiply":
         finish = _product(operator)
         multiplier, shift = (int(array[0]) for array in finish.factors())
         return {"is_product": True, **members, "multiplier": multiplier, "shift": shift, "rescale": finish.members()}
     zero_point = quantization(operator.output).zero_point
-    limits: dict[str, Value] = {"zero_point": zero_point, "low": operator.low, "high": operator.high}
+    limits = {"zero_point": zero_point, "low": operator.low, "high": operator.high}
     if operator.rounding == "onnx":
         *factors, total = qbinary.common_shift(operator)
         names = ("first_factor", "second_factor")

@@ -72,7 +72,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     num_pixels = output.num_elements // output.shape[3]
     copied = num_pixels - _num_in_place(operator, stored)
     begin, end = _short_columns(operator)
-    short = _num_whole_rows(operator, stored) * (end - begin)
+    short = num_whole_rows(operator, stored) * (end - begin)
     copies = copied > 0
     return Implementation(
         kernel=KERNEL.name,
@@ -147,10 +147,10 @@ def _short_columns(operator: QConv2d) -> tuple[int, int]:
 def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
     """Output pixels that are read in place."""
     begin, end = _inside(operator)
-    return _num_whole_rows(operator, stored) * (end - begin)
+    return num_whole_rows(operator, stored) * (end - begin)
 
 
-def _num_whole_rows(operator: QConv2d, stored: StoredRows) -> int:
+def num_whole_rows(operator: QConv2d, stored: StoredRows) -> int:
     """Output rows of all images whose windows' rows lie inside the input, one behind the other in memory."""
     window, height = operator.window, operator.inputs[0].shape[1]
     reach = (window.kernel[0] - 1) * window.dilation[0]
@@ -187,7 +187,7 @@ def _is_inside(operator: QConv2d, stored: StoredRows) -> bool:
     """True where all windows are copied a row a vector, so that no other copy is made."""
     begin, end = _short_columns(operator)
     rows, columns = operator.output.shape[1:3]
-    whole = _num_whole_rows(operator, stored) == rows and (begin, end) == (0, columns)
+    whole = num_whole_rows(operator, stored) == rows and (begin, end) == (0, columns)
     return whole and operator.output.shape[0] == 1 and stored.output is None
 
 

@@ -203,6 +203,12 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply(tvm_ext_i32x4 a, tvm_ext_i32x
     return vmulq_s32(a, b);
 }
 
+/* a * b + c. */
+static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_add_n(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int32_t c)
+{
+    return vmlasq_n_s32(a, b, c);
+}
+
 /* a + b * c. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_mla(tvm_ext_i32x4 a, tvm_ext_i32x4 b, int32_t c)
 {

@@ -20,6 +20,8 @@
  * their own; a difference of that kind is left to portable kernels. */
 typedef struct {
     bool is_product;
+    bool is_narrow; /* a sum of 32 bits: start + first_multiplier * a + second_multiplier * b, with the zero points */
+    int32_t start;
     int32_t first_zero_point;
     int32_t second_zero_point;
     int64_t first_factor; /* in a sum that is rounded once; negative of what is taken off */
@@ -90,10 +92,15 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_common(tvm_ext_i32x4 elements, int32
     return tvm_ext_i32x4_shift_away(product, tvm_ext_i32x4_splat(shift));
 }
 
-/* Four results, without the zero point. */
+/* Four results, without the zero point unless sums have it. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_four(const tvm_ext_helium_qbinary *function, tvm_ext_i32x4 a,
                                                  tvm_ext_i32x4 b)
 {
+    if (function->is_narrow) {
+        const tvm_ext_i32x4 factors = tvm_ext_i32x4_splat(function->first_multiplier);
+        const tvm_ext_i32x4 sum = tvm_ext_i32x4_multiply_add_n(a, factors, function->start);
+        return tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4_mla(sum, b, function->second_multiplier), function->shift);
+    }
     if (!function->is_product && !function->rescale.rounds_twice) {
         return tvm_ext_helium_sums_once(function, a, b);
     }

@@ -1,0 +1,65 @@
+"""Factors of 32-bit sums of two elements that give every pair of bytes the element its kernel's reference gives it.
+
+All pairs of two bytes are 65,536, few enough to compare one by one. The element of a pair bounds start + first * a +
+second * b from both sides; near the real factors, bounds of all pairs leave the start an interval, or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from codegen_c.kernels.elementwise import qbinary
+from codegen_c.kernels.shared.requantize import largest_distance, quantization, scale_of
+from codegen_c.operators.kinds import QBinary
+
+# Integers on both sides of the real factors that are tried.
+REACH = 4
+_NEAR = sorted(
+    ((i, j) for i in range(-REACH, REACH + 1) for j in range(-REACH, REACH + 1)), key=lambda d: d[0] ** 2 + d[1] ** 2
+)
+_SUM_BITS = 31
+_FARTHEST = 1 << 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowSums:
+    """An element is start + first * a + second * b, shifted right and rounded, halves up, then limited."""
+
+    first: int
+    second: int
+    start: int
+    shift: int
+
+
+@lru_cache(maxsize=64)
+def narrow_sums(operator: QBinary) -> NarrowSums | None:
+    """Factors of a sum or difference of bytes, the nearest that agree; None where none within reach do."""
+    if operator.function == "multiply":
+        return None
+    a, b = (np.arange(256)[:, None] + np.iinfo(tensor.dtype).min for tensor in operator.inputs)
+    b = b.T
+    ratios = [scale_of(tensor) / scale_of(operator.output) for tensor in operator.inputs]
+    if operator.function == "subtract":
+        ratios[1] = -ratios[1]
+    zero_point = quantization(operator.output).zero_point
+    pairs = zip(ratios, operator.inputs, strict=True)
+    span = sum(abs(ratio) * largest_distance(tensor) for ratio, tensor in pairs) + abs(zero_point) + 1
+    shift = _SUM_BITS - 1 - int(np.ceil(np.log2(span)))
+    if not 1 <= shift < _SUM_BITS:
+        return None
+    operands = [x.astype(tensor.dtype) for x, tensor in zip(np.broadcast_arrays(a, b), operator.inputs, strict=True)]
+    elements = qbinary.reference(operator, operands)[0].astype(np.int64)
+    least = np.where(elements > operator.low, (2 * elements - 1) << (shift - 1), -_FARTHEST)
+    most = np.where(elements < operator.high, ((2 * elements + 1) << (shift - 1)) - 1, _FARTHEST)
+    for i, j in _NEAR:
+        first, second = round(ratios[0] * 2.0**shift) + i, round(ratios[1] * 2.0**shift) + j
+        sums = first * a + second * b
+        low, high = int((least - sums).max()), int((most - sums).min())
+        start = (low + high) // 2
+        # Rounding must not carry beyond 32 bits.
+        if low <= high and int(np.abs(sums + start).max()) + (1 << shift) < 1 << _SUM_BITS:
+            return NarrowSums(first=first, second=second, start=start, shift=shift)
+    return None

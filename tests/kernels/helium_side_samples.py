@@ -1,0 +1,40 @@
+"""One convolution of each kind and corner of the Helium kernel of four pixels side by side, and planes of an image."""
+
+from __future__ import annotations
+
+from codegen_c.kernels.contract import Kernel
+from codegen_c.operators.kinds import Operator, Permute, Window
+from codegen_c.targets.helium.kernels import permute_helium, qconv2d_side_helium
+from tests.kernels.helium_samples import POINT, SAME, STRIDED, conv, tensor
+
+SIDE = qconv2d_side_helium.KERNEL
+SAMPLES: dict[str, tuple[Kernel, Operator]] = {
+    "side_pixels": (SIDE, conv(tensor(1, 5, 5, 64), tensor(1, 5, 5, 12, scale=0.3), POINT)),
+    "side_pixels_16": (SIDE, conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3), POINT)),
+    "side_pixels_beyond": (SIDE, conv(tensor(1, 3, 7, 24), tensor(1, 3, 7, 8, scale=0.3, dtype="uint8"), POINT)),
+    "side_pixels_deep": (SIDE, conv(tensor(1, 2, 5, 120), tensor(1, 2, 5, 8, scale=0.4), POINT)),
+    "side_pixels_deepest": (SIDE, conv(tensor(1, 2, 5, 208), tensor(1, 2, 5, 8, scale=0.5), POINT)),
+    "side_strip": (SIDE, conv(tensor(1, 5, 13, 16), tensor(1, 5, 13, 8, scale=0.5), SAME)),
+    "side_strip_inside": (SIDE, conv(tensor(1, 4, 9, 32), tensor(1, 2, 7, 4, scale=0.5), Window(kernel=(3, 3)))),
+    "side_strip_deep": (SIDE, conv(tensor(1, 4, 9, 32), tensor(1, 4, 9, 4, scale=0.5), SAME)),
+    "side_strip_strided": (SIDE, conv(tensor(1, 5, 21, 32), tensor(1, 3, 11, 4, scale=0.5), STRIDED)),
+    "side_flipped": (SIDE, conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3, zero_point=-128), POINT)),
+    "side_flipped_bytes": (
+        SIDE,
+        conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3, zero_point=128, dtype="uint8"), POINT),
+    ),
+    "side_unshifted": (SIDE, conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3, zero_point=0), POINT)),
+    "side_copied": (SIDE, conv(tensor(1, 9, 13, 3), tensor(1, 9, 13, 8, scale=0.25), SAME)),
+    "side_copied_bytes": (
+        SIDE,
+        conv(tensor(1, 5, 7, 12, zero_point=130, dtype="uint8"), tensor(1, 5, 7, 4, scale=0.25), SAME),
+    ),
+    "planes": (
+        permute_helium.KERNEL,
+        Permute(inputs=(tensor(1, 3, 5, 37),), outputs=(tensor(1, 5, 37, 3),), axes=(0, 2, 3, 1)),
+    ),
+    "planes_cut": (
+        permute_helium.KERNEL,
+        Permute(inputs=(tensor(1, 4, 5, 20),), outputs=(tensor(1, 3, 17, 3),), axes=(0, 2, 3, 1), first=(0, 1, 2, 1)),
+    ),
+}

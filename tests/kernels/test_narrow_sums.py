@@ -1,0 +1,44 @@
+"""Factors of 32-bit sums: every pair of bytes gets its element, or there are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from codegen_c.kernels.elementwise import qbinary
+from codegen_c.operators.kinds import QBinary
+from codegen_c.targets.helium.kernels.narrow_sums import narrow_sums
+from tests.kernels.helium_samples import BYTES, binary, tensor
+
+SUMS = [
+    binary("add", tensor(256, scale=0.031), tensor(256), tensor(256, scale=0.037)),
+    binary("subtract", tensor(256), tensor(256, scale=0.0187), tensor(256, scale=0.0231)),
+    binary("add", replace(BYTES, shape=(256,)), tensor(256), tensor(256, scale=0.041, zero_point=-128)),
+]
+
+
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+@pytest.mark.parametrize("operator", SUMS, ids=["add", "subtract", "bytes"])
+def test_every_pair_gets_its_element(operator: QBinary, rounding: Literal["onnx", "tflite"]) -> None:
+    operator = replace(operator, rounding=rounding)
+    found = narrow_sums(operator)
+    assert found is not None
+    a, b = (np.arange(256, dtype=np.int64) + np.iinfo(tensor.dtype).min for tensor in operator.inputs)
+    sums = found.start + found.first * a[:, None] + found.second * b
+    assert np.abs(sums).max() + (1 << (found.shift - 1)) < 1 << 31
+    value = np.clip((sums + (1 << (found.shift - 1))) >> found.shift, operator.low, operator.high)
+    pairs = [x.astype(t.dtype) for x, t in zip(np.broadcast_arrays(a[:, None], b), operator.inputs, strict=True)]
+    np.testing.assert_array_equal(value, qbinary.reference(operator, pairs)[0])
+
+
+def test_halves_to_even_have_none() -> None:
+    """Two sums halfway between two results go up and down by turns, which no rounding of halves up gives."""
+    quarters = tensor(256, scale=0.5, zero_point=0)
+    assert narrow_sums(binary("add", quarters, quarters, tensor(256, scale=1.0, zero_point=0))) is None
+
+
+def test_products_have_none() -> None:
+    assert narrow_sums(binary("multiply", tensor(256), tensor(256), tensor(256, scale=0.01))) is None

@@ -1,0 +1,66 @@
+"""Helium convolutions of four pixels side by side on the host: the portable kernels' bytes, whatever the shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.operators.kinds import QConv2d
+from codegen_c.targets.helium.kernels import qconv2d_side_helium
+from codegen_c.targets.helium.kernels.narrow_factors import NarrowFactors
+from tests.kernels.helium import M55, assert_same_bytes, takes
+from tests.kernels.helium_side_samples import SAMPLES
+from tests.kernels.quantized import FEW, seeds
+from tests.kernels.test_qconv2d_helium import convolutions
+from tests.support.sweeps import some_of
+
+KERNEL = qconv2d_side_helium.KERNEL
+NAMES = sorted(name for name in SAMPLES if name.startswith("side"))
+
+
+@st.composite
+def wide(draw: st.DrawFn) -> QConv2d:
+    """Any convolution whose elements have all values of their type, of a multiple of four channels."""
+    operator = draw(convolutions(pointwise=draw(st.booleans())))
+    info = np.iinfo(operator.output.dtype)
+    return replace(operator, low=int(info.min), high=int(info.max))
+
+
+@settings(FEW, max_examples=3)
+@given(operators=st.lists(wide().filter(takes(KERNEL)), min_size=1, max_size=4), seed=seeds)
+def test_any(operators: list[QConv2d], seed: int) -> None:
+    assert_same_bytes(KERNEL, operators, seed)
+
+
+@pytest.mark.parametrize("names", some_of([NAMES[::2]], sweep=[NAMES[1::2]]), ids=lambda names: names[0])
+def test_samples(names: list[str]) -> None:
+    assert_same_bytes(KERNEL, [SAMPLES[name][1] for name in names], 3)
+
+
+def test_narrow_factors_give_every_sum_its_element() -> None:
+    """Factors are compared for all sums that a small layer can have."""
+    operator = SAMPLES["side_pixels_16"][1]
+    assert isinstance(operator, QConv2d)
+    finish, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    factors = NarrowFactors.of(finish, low, high)
+    assert factors is not None
+    sums = np.clip(np.arange(low.min(), high.max() + 1)[:, None], low, high)
+    product = (sums * factors.multipliers) >> 31
+    value = (product + (1 << (factors.shift - 1))) >> factors.shift
+    zero_point = operator.output.quantization.zero_point if operator.output.quantization else 0
+    np.testing.assert_array_equal(np.clip(value + zero_point, -128, 127), finish.run(sums))
+
+
+def test_no_narrow_factors_for_channels_far_apart() -> None:
+    """A shift that suits the largest factor leaves the smallest one too few bits."""
+    operator = SAMPLES["side_pixels_16"][1]
+    assert isinstance(operator, QConv2d)
+    scales = np.geomspace(1e-9, 0.3, operator.weight.shape[0]).astype(np.float32)
+    apart = replace(operator, weight_scale=scales)
+    assert NarrowFactors.of(qconv2d.requantize(apart), *qconv2d.products(apart).range()) is None
+    assert KERNEL.refuses(apart, M55) is not None
