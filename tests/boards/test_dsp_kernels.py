@@ -17,12 +17,12 @@ from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.emit.sources import emit_sources
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.kernels.convolution import conv2d_f32
+from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import Conv2d, Operator, TensorType, Window
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import KernelCall, Program
 from codegen_c.program.tensors import Constant, Tensor
 from codegen_c.targets.dsp.kernels import (
-    common_shift_dsp,
     qbinary_dsp,
     qconv2d_dsp,
     qdense_dsp,
@@ -73,7 +73,7 @@ def test_bytes_are_those_of_the_reference(cortex_m4: Platform, kernel: Kernel) -
     check()
 
 
-@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+@pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_strips_of_depthwise_rows(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each function for strips, in one firmware."""
     calls = strips(shift, monkeypatch)
@@ -83,10 +83,10 @@ def test_strips_of_depthwise_rows(cortex_m4: Platform, shift: int, monkeypatch: 
         np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
 
-@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+@pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products finished in registers: weights joined and not, elements with and without a sign, 7 pixels."""
-    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
     random = np.random.default_rng(3)
     weights = [random.integers(-100, 100, (6, depth)) for depth in (4, 8, 23)]
     weights[1][:, 0] = -128  # which no channel can be joined with

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from codegen_c.kernels.contract import Kernel
@@ -12,6 +14,7 @@ from codegen_c.targets.helium.kernels import (
     qconv2d_helium,
     qdense_helium,
     qdepthwise_helium,
+    qdepthwise_squares_helium,
     qdepthwise_taps_helium,
     qpointwise_helium,
     qpointwise_kept_helium,
@@ -73,7 +76,10 @@ BYTES = tensor(1, 5, 4, 12, scale=0.03, zero_point=130, dtype="uint8")
 POINTWISE = (qpointwise_helium.KERNEL, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
 KEPT = qpointwise_kept_helium.KERNEL
 WIDE_BYTES = tensor(1, 5, 7, 12, scale=0.03, zero_point=130, dtype="uint8")
+WIDEST_BYTES = tensor(1, 11, 27, 24, zero_point=130, dtype="uint8")
 TAPS = qdepthwise_taps_helium.KERNEL
+SQUARES = qdepthwise_squares_helium.KERNEL
+LIMITED = conv(tensor(1, 7, 8, 16), tensor(1, 7, 8, 16, scale=0.2, zero_point=-128), SAME, groups=16)
 STRIDED = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
 WIDE = Window(kernel=(5, 5), padding=(2, 2, 2, 2))
 WIDE_STRIDED = Window(kernel=(5, 5), strides=(2, 2), padding=(2, 2, 2, 2))
@@ -122,6 +128,12 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "taps_5x5": (TAPS, conv(tensor(1, 5, 7, 16), tensor(1, 5, 7, 16, scale=0.2), WIDE, groups=16)),
     "taps_5x5_strided": (TAPS, conv(tensor(1, 9, 11, 20), tensor(1, 5, 6, 20, scale=0.2), WIDE_STRIDED, groups=20)),
     "taps_7x7": (TAPS, conv(tensor(1, 5, 44, 16), tensor(1, 5, 44, 16, scale=0.2), WIDEST, groups=16)),
+    "squares": (SQUARES, conv(tensor(1, 9, 6, 136), tensor(1, 9, 6, 136, scale=0.2), SAME, groups=136)),
+    "squares_halves": (SQUARES, conv(tensor(1, 17, 9, 32), tensor(1, 17, 9, 32, scale=0.2), SAME, groups=32)),
+    "squares_run": (SQUARES, conv(tensor(1, 7, 9, 12), tensor(1, 7, 9, 12, scale=0.2), SAME, groups=12)),
+    "squares_shifts": (SQUARES, conv(tensor(1, 6, 8, 16), tensor(1, 6, 8, 16, scale=0.002), SAME, groups=16)),
+    "squares_twice": (SQUARES, replace(LIMITED, rounding="tflite")),
+    "squares_wide": (SQUARES, conv(WIDEST_BYTES, tensor(1, 11, 27, 24, scale=0.2), SAME, groups=24)),
     "conv_inside": (
         qconv2d_helium.KERNEL,
         conv(tensor(1, 6, 6, 16), tensor(1, 4, 4, 4, scale=0.5), Window(kernel=(3, 3))),

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
-from codegen_c.targets.dsp.kernels import common_shift_dsp, qdepthwise_dsp
+from codegen_c.targets.dsp.kernels import qdepthwise_dsp
 from codegen_c.targets.dsp.kernels.planes_dsp import Plane
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import run_in_place
@@ -94,11 +95,11 @@ STRIPS = [
 
 def strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
     """STRIPS as they are with this shift for all channels."""
-    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
     return [qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS]
 
 
-@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+@pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "".join(made.function.helpers for made in strips(shift, monkeypatch))
     for kind in ("s8", "u8"):

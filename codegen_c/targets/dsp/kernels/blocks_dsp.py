@@ -2,7 +2,7 @@
 
 Sums stay in registers, and weights, numbers to start from and multipliers stand in the order they are read in. Three
 pixels by two channels are runtime/tvm_ext_dsp_blocks.h; one pixel by two or four, of joined weights alone, are
-runtime/tvm_ext_dsp_single.h. Channels come in whole blocks, with one shift for all (`common_shift_dsp.py`).
+runtime/tvm_ext_dsp_single.h. Channels come in whole blocks, with one shift for all (`common_shift.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Self
 
 import numpy as np
 
+from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.requantize import Requantize
 from codegen_c.operators.kinds import Array
-from codegen_c.targets.dsp.kernels.common_shift_dsp import CommonShift
 from codegen_c.targets.dsp.kernels.product_dsp import JOINED_LIMIT, PairedWeights, wrapped
 
 INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")

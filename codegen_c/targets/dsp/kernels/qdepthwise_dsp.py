@@ -14,11 +14,11 @@ from codegen_c.c_text.initializer import Value, structure
 from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
+from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
-from codegen_c.targets.dsp.kernels.common_shift_dsp import CommonShift
 from codegen_c.targets.dsp.kernels.planes_dsp import (
     COLUMNS,
     PLANES,
@@ -237,7 +237,7 @@ def _channel(
         ]
     else:
         lines += _rows("0", row)
-    members = finish.members() | (common.members() if common else {})
+    members = finish.members() | ({"channel_step": 1, "common_shift": common.shift} if common else {})
     requantize = [] if has_sums else structure("tvm_ext_dsp_requantize", "requantize", members)
     return shared_function("$_channel", PARAMETERS, [*unused, *requantize, *lines])
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen_c.c_text.text import block, times
+from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
-from codegen_c.targets.dsp.kernels.common_shift_dsp import CommonShift
 from codegen_c.targets.dsp.kernels.planes_dsp import Plane, RowTaps
 
 AT_ONCE = 4

@@ -1,8 +1,8 @@
 """Requantization in two instructions a sum: one shift for all channels of a layer, which saturation does on the side.
 
 With h = floor(sum * multiplier / 2^32) and zero point z, an element is floor((h + (2 z + 1) 2^(n - 1)) / 2^n),
-saturated: `requantize_dsp.py` with n = r + 1, but with n the same for every channel, so that it stands in the
-instruction that saturates. A multiplier then has fewer bits than the mantissa. Elements are a staircase over the sums;
+saturated, with n the same for every channel, so that it stands in the instruction that saturates. A multiplier then
+has fewer bits than the mantissa. Elements are a staircase over the sums;
 a multiplier that has each step between the same two sums as the factor itself, ties included, gives the same elements,
 and is looked for here: it must lie between bounds, two from the sums on either side of each step that sums reach.
 """
@@ -14,7 +14,6 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array
 
@@ -64,10 +63,6 @@ class CommonShift:
     def rounding(self) -> int:
         """The zero point and a half, in the unit of the high product."""
         return (2 * self.zero_point + 1) << (self.shift - 1)
-
-    def members(self) -> dict[str, Value]:
-        """Members of a `tvm_ext_dsp_requantize` that are others than with a shift for each channel."""
-        return {"channel_step": 1, "common_shift": self.shift}
 
     @property
     def suffix(self) -> str:
