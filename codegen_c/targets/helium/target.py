@@ -16,7 +16,6 @@ TARGET = InstructionSet(
     # Medians over the layers of the MLPerf Tiny networks and MobileNetV2 0.35 on a Cortex-M55.
     calibration={
         "conv2d_f32": 0.7,
-        "dense_f32": 0.71,
         "depthwise_f16": 0.71,
         "depthwise_f32": 0.74,
         "generic": 0.65,
