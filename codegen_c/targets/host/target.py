@@ -13,7 +13,7 @@ TARGET = InstructionSet(
     calibration={
         "qconv2d_host": 1.03,
         "qdense_host": 1.09,
-        "qdepthwise_host": 1.14,
+        "qdepthwise_host": 1.01,
         "qwinograd_host": 1.08,
     },
 )
