@@ -45,6 +45,7 @@ from tvm_ext.core.platform import STATE_MEMORY
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"
 DMA_HEADER = "tvm_ext_dma.h"
+COPY_HEADER = "tvm_ext_copy.h"
 
 
 def model_pieces(

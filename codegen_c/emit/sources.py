@@ -10,7 +10,7 @@ from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.memory import emit_memory
-from codegen_c.emit.model import DMA_HEADER, headers
+from codegen_c.emit.model import COPY_HEADER, DMA_HEADER, headers
 from codegen_c.emit.offload import emit_offload, runtime_headers
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.profile import emit_profile
@@ -22,7 +22,7 @@ from codegen_c.emit.weights import emit_weights, weights_pieces
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program
-from codegen_c.targets.registry import instruction_set_of, runtime_text
+from codegen_c.targets.registry import instruction_set_of, runtime_text, shared_by
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.platform import Platform
 
@@ -49,7 +49,7 @@ def emit_sources(
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_") and name not in brought]
     runtime += [SIGNAL_HEADER] if parallel else []
     runtime += [name for name in runtime_headers(program) if name not in runtime]
-    runtime += ["tvm_ext_dma.c"] if DMA_HEADER in runtime else []
+    runtime += ["tvm_ext_dma.c", COPY_HEADER] if DMA_HEADER in runtime else []
     runs_on = {
         name: platform.processor_named(call.processor)
         for call in program.kernel_calls()
@@ -69,6 +69,7 @@ def emit_sources(
         **{name: folded(text) for name, text in generated.items()},
         **emit_weights(program, model, origin, pieces, sharing),
         **{name: runtime_text(name, instruction_set_of(runs_on.get(name, platform.processor))) for name in runtime},
+        **({COPY_HEADER: runtime_text(COPY_HEADER, shared_by(platform))} if COPY_HEADER in runtime else {}),
     }
     if taken := brought.keys() & own.keys():
         raise UnsupportedModel(

@@ -3,9 +3,9 @@
 #include "dma_count.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "board.h"
+#include "tvm_ext_copy.h"
 #include "tvm_ext_dma.h"
 
 static const dma_memory memories[BOARD_NUM_MEMORIES] = BOARD_MEMORIES;
@@ -42,7 +42,7 @@ void tvm_ext_dma_copy(void *target, const void *source, size_t bytes)
     if (from < BOARD_NUM_MEMORIES && to < BOARD_NUM_MEMORIES) {
         (void)atomic_fetch_add_explicit(&moved[from][to], (uint32_t)bytes, memory_order_relaxed);
     }
-    (void)memcpy(target, source, bytes);
+    tvm_ext_copy(target, source, bytes);
 }
 
 void tvm_ext_dma_start(uint32_t number, void *target, const void *source, size_t bytes)

@@ -23,14 +23,28 @@ TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_load_part_f32x1(const float *source, int32_
     return tvm_ext_f32x1_load(lanes);
 }
 
+/* The same with 0 behind them. */
+TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_load_live_f32x1(const float *source, int32_t count)
+{
+#ifdef TVM_EXT_F32X1_HAS_PARTS
+    return tvm_ext_f32x1_load_part(source, count);
+#else
+    return tvm_ext_load_part_f32x1(source, count, 0.0f);
+#endif
+}
+
 /* Writes the first `count` lanes. */
 TVM_EXT_INLINE void tvm_ext_store_part_f32x1(float *target, int32_t count, tvm_ext_f32x1 value)
 {
+#ifdef TVM_EXT_F32X1_HAS_PARTS
+    tvm_ext_f32x1_store_part(target, count, value);
+#else
     float lanes[TVM_EXT_F32X1_LANES] = {0.0f};
     tvm_ext_f32x1_store(lanes, value);
     for (int32_t i = 0; i < count; ++i) {
         target[i] = lanes[i];
     }
+#endif
 }
 
 /* Sum of the lanes, the first ones first. */

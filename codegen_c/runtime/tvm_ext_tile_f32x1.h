@@ -230,7 +230,15 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_add(tvm_ext_f32x1 *sums, const float *x, 
     }
 #endif
     const float *block = weights;
-    for (int32_t c = 0; c < length; ++c) {
+    int32_t c = 0;
+#ifdef TVM_EXT_F32X1_ADDS_BY_4
+    if (pixels == 1 && vectors == 4) {
+        c = length - (length % 4);
+        tvm_ext_f32x1_add_by_4(sums, x, block, c);
+        block += c * 4 * TVM_EXT_F32X1_LANES;
+    }
+#endif
+    for (; c < length; ++c) {
         tvm_ext_f32x1 f[TVM_EXT_TILE_F32X1_VECTORS];
         tvm_ext_tile_f32x1_load(f, block, vectors);
         tvm_ext_tile_f32x1_add_elements(sums, &x[c], step, f, pixels, vectors);

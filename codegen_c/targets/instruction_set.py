@@ -18,10 +18,14 @@ class FloatBlocks:
     lanes: floats in a vector, 1 for none; others are the types of `tvm_ext_f32x<lanes>.h` in the target's `runtime/`.
     product, depthwise: (vectors, pixels) of a product of pixels and output channels, and of a depthwise convolution; at
     most 6 pixels, and 4 vectors for products without lanes, 3 with them.
+    adds_by_4: whether `tvm_ext_f32x<lanes>.h` adds runs of one pixel by 4 vectors (TVM_EXT_F32X<lanes>_ADDS_BY_4).
+    part_instructions: those that read or write some lanes of a vector, their mask being there.
     loads_several: whether one instruction loads several single ones, as tvm_ext_tile_f32x1.h does for 4 channels.
     """
 
     loads_several: bool = False
+    adds_by_4: bool = False
+    part_instructions: int = 2
     lanes: int = 1
     product: tuple[int, int] = (4, 4)
     depthwise: tuple[int, int] = (2, 6)

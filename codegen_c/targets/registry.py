@@ -17,7 +17,7 @@ from codegen_c.kernels.contract import Target
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from codegen_c.targets.instruction_set import InstructionSet, Startup
 from tvm_ext.core.errors import BadPlatform
-from tvm_ext.core.platform import Platform, Processor
+from tvm_ext.core.platform import NO_SIMD, Platform, Processor
 
 GROUP = "tvm_ext.targets"
 _HERE = "codegen_c.targets"
@@ -50,6 +50,13 @@ def instruction_set_of(processor: Processor) -> InstructionSet:
             f"{', '.join(known)}; a target of your own is a package that an entry point {GROUP!r} names."
         )
     return known[processor.simd]
+
+
+def shared_by(platform: Platform) -> InstructionSet:
+    """The target whose code every processor of ours runs: the first one's, or plain C where others differ."""
+    first, cores = platform.processor, [processor for processor in platform.processors if processor.kind == "core"]
+    same = all((one.simd, one.isa) == (first.simd, first.isa) for one in cores)
+    return instruction_set_of(first if same else replace(first, simd=NO_SIMD))
 
 
 def check_processors(platform: Platform) -> None:

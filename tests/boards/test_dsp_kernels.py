@@ -102,10 +102,10 @@ def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.M
         np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
 
-@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+@pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_one_pixel_or_vector(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each function for one of them, in one firmware."""
-    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
     vectors = [qdense_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS]
     calls, operators = [*made_of_singles(monkeypatch), *vectors], [*SINGLES, *VECTORS]
     code = "".join(call.function.helpers + call.function.body for call in calls)

@@ -15,6 +15,7 @@ from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.interface import Interface, Port
+from codegen_c.targets.registry import instruction_set_of, runtime_text
 from tests.boards.toy import build_elf, write_texts, write_toy
 from tests.kernels.harness import source_text
 from tests.kernels.helium import M55, implementation
@@ -115,12 +116,91 @@ def test_bounds_keep_a_nan(tmp_path: Path) -> None:
     assert np.isnan(run_vectors(tmp_path, BOUNDS_OF_NAN)[1]).all()
 
 
+PARTS = """#include "toy.h"
+#include "tvm_ext_copy.h"
+#include "tvm_ext_tile_f32x4.h"
+static float input[8];
+static float output[8];
+float *toy_x(void) { return input; }
+const float *toy_y(void) { return output; }
+
+/* Copies of every length to 200 bytes, between all places in a word, that differ from their source or reach beyond. */
+static int32_t wrong_copies(void)
+{
+    static uint8_t source[256];
+    static uint8_t target[256];
+    int32_t wrong = 0;
+    for (uint32_t bytes = 0; bytes <= 200u; ++bytes) {
+        const uint32_t from = bytes % 4u;
+        const uint32_t to = bytes / 4u % 4u;
+        for (uint32_t i = 0; i < sizeof source; ++i) {
+            source[i] = (uint8_t)(i * 7u + bytes);
+            target[i] = 255u;
+        }
+        tvm_ext_copy(&target[to], &source[from], bytes);
+        for (uint32_t i = 0; i < 240u; ++i) {
+            const int is_inside = i >= to && i < to + bytes;
+            wrong += target[i] != (is_inside ? source[from + i - to] : 255u);
+        }
+    }
+    return wrong;
+}
+
+/* Sums of one pixel by 4 vectors that differ from the loop over single products, by runs of 0 to 11 elements. */
+static int32_t wrong_sums(void)
+{
+    static float weights[11 * 16];
+    static float x[11];
+    int32_t wrong = 0;
+    for (int32_t i = 0; i < 11 * 16; ++i) {
+        weights[i] = input[i % 8] * (float)(i + 1);
+        x[i / 16] = input[i % 7];
+    }
+    for (int32_t length = 0; length <= 11; ++length) {
+        tvm_ext_f32x4 sums[4];
+        float found[16];
+        tvm_ext_tile_f32x4_start(sums, weights, 1, 4);
+        tvm_ext_tile_f32x4_add(sums, x, 0, weights, length, 1, 4);
+        for (int32_t v = 0; v < 4; ++v) {
+            tvm_ext_f32x4_store(&found[4 * v], sums[v]);
+        }
+        for (int32_t k = 0; k < 16; ++k) {
+            float sum = weights[k];
+            for (int32_t c = 0; c < length; ++c) {
+                sum = TVM_EXT_FMA(x[c], weights[16 * c + k], sum);
+            }
+            wrong += memcmp(&sum, &found[k], sizeof sum) != 0;
+        }
+    }
+    return wrong;
+}
+
+int32_t toy_run(void)
+{
+    for (int32_t i = 0; i < 8; ++i) {
+        output[i] = -1.0f;
+    }
+    tvm_ext_f32x4_store_part(output, 3, tvm_ext_f32x4_load_part(input, 2));
+    output[6] = (float)wrong_copies();
+    output[7] = (float)wrong_sums();
+    return 0;
+}
+"""
+
+
+def test_parts_of_vectors_copies_and_runs_of_sums(tmp_path: Path) -> None:
+    x, found = run_vectors(tmp_path, PARTS)
+    np.testing.assert_array_equal(found, [x[0], x[1], 0, -1, -1, -1, 0, 0])
+
+
 def run_vectors(folder: Path, source: str) -> tuple[np.ndarray, np.ndarray]:
     """Input and output of a program with the vectors of floats, 8 of each."""
     platform = Platform.load("cortex_m55")
     toy = write_toy(folder, platform)
-    headers = ("tvm_ext_f32x4.h", "tvm_ext_kernels.h")
-    write_texts(folder, {"toy.c": source, **{name: HEADERS[name].read_text() for name in headers}})
+    helium = instruction_set_of(platform.processor)
+    headers = ("copy", "f32x4", "kernels", "layer", "tile_f32x4")
+    texts = {f"tvm_ext_{name}.h": runtime_text(f"tvm_ext_{name}.h", helium) for name in headers}
+    write_texts(folder, {"toy.c": source, **texts})
     result = run_qemu(build_elf(folder, platform, folder / "build"), platform, toy.interface, [toy.sample])
     (x,) = toy.sample.values()
     return x.reshape(8), result.outputs[0]["out"]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.registry import select
+from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
-from codegen_c.targets.dsp.kernels import common_shift_dsp, qconv2d_dsp
+from codegen_c.targets.dsp.kernels import qconv2d_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST, PORTABLE, registered, run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
@@ -122,9 +123,9 @@ def made_of_singles(monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
     return calls
 
 
-@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+@pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_a_pixel_left_over_is_computed_by_itself(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
     made_of_singles(monkeypatch)
     inputs = [[elements(operator.inputs[0], 8)] for operator in SINGLES]
     assert_c_equals_reference(list(SINGLES), inputs, for_cortex_m4(qconv2d_dsp.KERNEL))

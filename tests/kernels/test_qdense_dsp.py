@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
+from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QDense, TensorType
 from codegen_c.operators.quantization import Quantization
-from codegen_c.targets.dsp.kernels import common_shift_dsp, qdense_dsp
+from codegen_c.targets.dsp.kernels import qdense_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qdense import dense_layers
@@ -90,9 +91,9 @@ def test_sums_of_four_channels_are_finished_in_registers() -> None:
     assert not is_in_registers(whole, replace(CORTEX_M4, least_scratch=True))
 
 
-@pytest.mark.parametrize("shift", common_shift_dsp.SHIFTS)
+@pytest.mark.parametrize("shift", common_shift.SHIFTS)
 def test_registers_give_the_reference(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_shift_dsp, "SHIFTS", (shift,))
+    monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
     assert all(is_in_registers(operator) for operator in VECTORS)
     inputs = [[elements(operator.inputs[0], 7)] for operator in VECTORS]
     assert_c_equals_reference(list(VECTORS), inputs, for_cortex_m4(qdense_dsp.KERNEL))

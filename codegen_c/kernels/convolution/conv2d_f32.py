@@ -21,6 +21,7 @@ from codegen_c.kernels.shared.tile import (
     channel_ranges,
     over_channels,
     pack,
+    padded,
     product_blocks,
     tile_headers,
     weight_blocking,
@@ -37,6 +38,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         operator,
         blocking,
         weights=pack(operator.weight, blocking),
+        bias=padded(operator.bias, blocking),
         instructions=lambda pixels: _instructions(operator, blocking, pixels),
         inputs_a_product=lambda _: 1 / blocking.width,
         body=lambda pixels, layer: _pixels(operator, stored, finish, blocking, pixels, layer),
@@ -48,8 +50,10 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 def _blocking(operator: Conv2d, target: Target) -> Blocking:
     """The processor's own; with groups, blocks that never hold channels of two groups."""
     blocking = weight_blocking(operator.weight, target)
-    per_group = operator.output.shape[3] // operator.groups
-    if operator.groups == 1 or per_group % blocking.width == 0:
+    if operator.groups == 1:
+        return blocking
+    blocking, per_group = replace(blocking, masks=False), operator.output.shape[3] // operator.groups
+    if per_group % blocking.width == 0:
         return blocking
     if per_group % blocking.lanes.count == 0:
         return replace(blocking, vectors=1)
@@ -72,7 +76,7 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
         sums = pixels * segment.vectors
         run = 6 + 2 * pixels + int(length * blocking.element_instructions(segment, pixels))
         finish = sums * (3 + operator.finish.num_instructions)
-        total += (segment.end - segment.begin) // segment.width * (8 + runs * run + finish)
+        total += segment.num_blocks * (8 + runs * run + finish)
     return total
 
 

@@ -137,6 +137,7 @@ def implementation(
     blocking: Blocking,
     *,
     weights: np.ndarray,
+    bias: np.ndarray,
     instructions: Callable[[int], int],
     inputs_a_product: Callable[[int], float],
     body: Callable[[int, str], list[str]],
@@ -145,8 +146,8 @@ def implementation(
 ) -> Implementation:
     """A convolution computed by groups of pixels, as many at a time as cost least.
 
-    weights: packed. instructions(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each of
-    their products. body(p, address): their text, as `by_pixels` takes it. layer(p): shapes, for groups of p pixels.
+    weights, bias: packed. instructions(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each
+    of their products. body(p, address): their text, as `by_pixels` takes it. layer(p): shapes, for groups of p pixels.
     """
     finish, output = Finish(program=operator.finish), operator.output.shape
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
@@ -161,7 +162,7 @@ def implementation(
         kernel=kernel,
         function=function,
         reference=lambda inputs: reference(operator, inputs),
-        constants=(("weights", weights), ("bias", operator.bias), *finish.constants()),
+        constants=(("weights", weights), ("bias", bias), *finish.constants()),
         macs=macs,
         instructions=output[0] * output[1] * row,
         passes=Passes.of_product(

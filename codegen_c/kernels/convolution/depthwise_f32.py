@@ -11,6 +11,8 @@ more on a Cortex-M55, 4 % more there in MobileNetV2-0.35, where GCC 12 spills ve
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from codegen_c.c_text.text import block, times
@@ -25,10 +27,17 @@ from codegen_c.kernels.convolution.conv_f32 import (
 )
 from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.layer import LayerText
 from codegen_c.kernels.shared.narrow_weights import narrowest
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, channel_ranges, over_channels
+from codegen_c.kernels.shared.tile import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    channel_ranges,
+    native_blocking,
+    over_channels,
+    part_headers,
+)
 from codegen_c.kernels.shared.window import clip, offset, over, tap_range
 from codegen_c.operators.kinds import Conv2d
 
@@ -55,6 +64,7 @@ def by_channels(kernel: str, operator: Conv2d, blocking: Blocking, stored: Store
         operator,
         blocking,
         weights=blocking.weights.stored(np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0))),
+        bias=operator.bias,
         instructions=lambda pixels: _instructions(operator, blocking, pixels),
         inputs_a_product=lambda pixels: len(_columns_read(operator, pixels)) / (pixels * operator.window.kernel[1]),
         body=lambda pixels, _: _pixels(operator, stored, finish, blocking, pixels),
@@ -65,7 +75,7 @@ def by_channels(kernel: str, operator: Conv2d, blocking: Blocking, stored: Store
 
 def _headers(operator: Conv2d, blocking: Blocking) -> tuple[str, ...]:
     ranges = channel_ranges(operator.output.shape[3], blocking)
-    return blocking.weights.headers(segment.lanes.count for segment in ranges)
+    return (*blocking.weights.headers(segment.lanes.count for segment in ranges), *part_headers(ranges))
 
 
 def depthwise_blocking(operator: Conv2d, target: Target) -> Blocking:
@@ -73,7 +83,10 @@ def depthwise_blocking(operator: Conv2d, target: Target) -> Blocking:
     vectors, pixels = target.block or target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
         pixels = 1
-    return Blocking(lanes=native_lanes(target), vectors=vectors, pixels=pixels, weights=narrowest(operator.weight))
+    blocking, weights = native_blocking(target), narrowest(operator.weight)
+    live = operator.output.shape[3] % blocking.lanes.count
+    masks = blocking.masks and not weights.is_narrow and live > target.instruction_set.floats.part_instructions
+    return replace(blocking, vectors=vectors, pixels=pixels, weights=weights, masks=masks)
 
 
 def blocks(operator: Conv2d, target: Target) -> tuple[Block, ...]:
@@ -100,7 +113,7 @@ def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
         loads += blocking.weights.load_instructions(kernel_columns)
         row = 8 + segment.vectors * (loads + pixels * kernel_columns) + (6 * kernel_columns if pixels == 1 else 0)
         finish = pixels * segment.vectors * (4 + operator.finish.num_instructions)
-        total += (segment.end - segment.begin) // segment.width * (8 + kernel_rows * row + finish)
+        total += segment.num_blocks * (8 + kernel_rows * row + finish)
     return total
 
 
@@ -127,15 +140,15 @@ def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Bloc
 
 def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
     """One pixel, its window clipped: a loop over taps."""
-    window, sums, lanes = operator.window, Accumulators(segment=segment, pixels=1), segment.lanes
+    window, sums, kind = operator.window, Accumulators(segment=segment, pixels=1), segment.lanes
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     column, tap = offset({"left": 1, "s": window.dilation[1]}), offset({"r": window.kernel[1], "s": 1})
     taps = [
-        f"const {lanes.element} *x = &input[{input_place(operator, stored, column)} + k];",
+        f"const {kind.element} *x = &input[{input_place(operator, stored, column)} + k];",
         f"const {segment.weights.ctype} *restrict f = &weights[({tap}) * input_channels + k];",
     ]
     for v in range(segment.vectors):
-        at = str(v * lanes.count)
+        lanes, at = segment.lanes_of(v), str(v * kind.count)
         taps.append(f"sum0{v} = {lanes.fma(lanes.read('x', at), segment.weights.load(lanes, 'f', at), f'sum0{v}')};")
     inner = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]
     return _rows(operator, stored, sums, inner, finish)
@@ -144,19 +157,20 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Ch
 def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
     """Several pixels inside the input: one kernel row at a time, each input element loaded once."""
     window, channels = operator.window, operator.inputs[0].shape[3]
-    sums, lanes = Accumulators(segment=segment, pixels=pixels), segment.lanes
+    sums, kind = Accumulators(segment=segment, pixels=pixels), segment.lanes
     row = [
-        f"const {lanes.element} *x = &input[{input_place(operator, stored, 'left')} + k];",
+        f"const {kind.element} *x = &input[{input_place(operator, stored, 'left')} + k];",
         f"const {segment.weights.ctype} *restrict f = &weights[r * {times('input_channels', window.kernel[1])} + k];",
     ]
     for v in range(segment.vectors):
         for s in range(window.kernel[1]):
-            weight = segment.weights.load(lanes, "f", str(s * channels + v * lanes.count))
-            row.append(f"const {lanes.ctype} f{s}_{v} = {weight};")
+            weight = segment.weights.load(segment.lanes_of(v), "f", str(s * channels + v * kind.count))
+            row.append(f"const {kind.ctype} f{s}_{v} = {weight};")
     for v in range(segment.vectors):
+        lanes = segment.lanes_of(v)
         for column in _columns_read(operator, pixels):
             row.append(
-                f"const {lanes.ctype} x{column}_{v} = {lanes.read('x', str(column * channels + v * lanes.count))};"
+                f"const {kind.ctype} x{column}_{v} = {lanes.read('x', str(column * channels + v * kind.count))};"
             )
             for p in range(pixels):
                 s, rest = divmod(column - p * window.strides[1], window.dilation[1])

@@ -80,7 +80,7 @@ def implement(operator: Matmul, target: Target, stored: StoredRows) -> Implement
 
 def _blocking(finish: Finish, target: Target) -> Blocking:
     """The processor's own; single floats where no vectors can be finished."""
-    native = native_blocking(target)
+    native = replace(native_blocking(target), masks=False)
     return native if finish.fits(native.lanes) else replace(native, lanes=SCALAR, vectors=FLOATS, pixels=FLOATS)
 
 
@@ -187,7 +187,7 @@ def _instructions(operator: Matmul, finish: Finish, blocking: Blocking, stored: 
     calls = -(-shape.rows // at_once)
     total = 0
     for segment in channel_ranges(shape.columns, blocking):
-        blocks = (segment.end - segment.begin) // segment.width
+        blocks = segment.num_blocks
 
         def tile(pixels: int, segment: ChannelRange = segment) -> int:
             sums = pixels * segment.vectors

@@ -16,10 +16,12 @@ class Lanes:
     """`count` floats side by side: 1 is plain float, others are the types of the target's tvm_ext_f32x<count>.h.
 
     half: whether activations lie in memory as float16; they are widened as they are read, rounded as they are written.
+    live: the first lanes, which alone are read and written; None: all.
     """
 
     count: int
     half: bool = False
+    live: int | None = None
 
     @property
     def ctype(self) -> str:
@@ -61,10 +63,14 @@ class Lanes:
 
     def load(self, array: str, index: str) -> str:
         """Expression: `count` floats of an array from `index` on."""
+        if self.live is not None:
+            return f"tvm_ext_load_live_f32x{self.count}(&{array}[{index}], {self.live})"
         return f"{array}[{index}]" if self.count == 1 else f"{self.ctype}_load(&{array}[{index}])"
 
     def store(self, array: str, index: str, value: str) -> str:
         """Statement: floats of an array from `index` on."""
+        if self.live is not None:
+            return f"tvm_ext_store_part_f32x{self.count}(&{array}[{index}], {self.live}, {value});"
         if self.count == 1:
             return f"{array}[{index}] = {value};"
         return f"{self.ctype}_store(&{array}[{index}], {value});"

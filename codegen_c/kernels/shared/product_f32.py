@@ -91,7 +91,7 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
             sums = rows * segment.vectors
             run = int(shape[0] * blocking.element_instructions(segment, rows))
             done = sums * (2 + blocking.lanes.access_instructions + finish.program.num_instructions)
-            total += (segment.end - segment.begin) // segment.width * (8 + run + done)
+            total += segment.num_blocks * (8 + run + done)
         return total + (rows * shape[0] if blocking.lanes.half else 0)
 
     total = 0

@@ -1,12 +1,13 @@
 """Register blocking of float kernels: some pixels by some output channels, accumulated side by side.
 
-Output channels are cut into ranges of equal blocks: as many full blocks as fit, then single vectors, then a
-last block of single floats. Weights are packed in that order, each block's channels innermost.
+Output channels are cut into ranges of equal blocks: as many full blocks as fit, then a block of the vectors that are
+left. The last of these may hold fewer channels than lanes; where it must not, a last block of single floats holds them.
+Weights are packed in that order, each block's channels innermost, and 0 in lanes without a channel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +30,8 @@ VECTOR_PRODUCTS: tuple[Block, ...] = ((1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (2
 class Blocking:
     """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many.
 
-    weights: type in which they are stored. loads_several: whether single floats are loaded several at once.
+    weights: type in which they are stored. loads_several: whether single floats are loaded several at once. adds_by_4:
+    whether runs of one pixel by 4 vectors are. masks: whether a vector may hold fewer channels than it has lanes.
     """
 
     lanes: Lanes
@@ -37,6 +39,8 @@ class Blocking:
     pixels: int
     weights: WeightType = FLOAT32
     loads_several: bool = False
+    adds_by_4: bool = False
+    masks: bool = False
 
     def __post_init__(self) -> None:
         assert self.pixels <= 6 and self.vectors <= 12, f"{self.pixels} pixels by {self.vectors} vectors are too many"
@@ -52,6 +56,8 @@ class Blocking:
         narrow = segment.weights.is_narrow
         if self.loads_several and (segment.lanes.count, segment.vectors) == (1, 4) and pixels <= 4 and not narrow:
             return (3 + 9 * pixels) / 2
+        if self.adds_by_4 and segment.lanes.count > 1 and (segment.vectors, pixels) == (4, 1) and not narrow:
+            return 2 * segment.vectors + 3 / 4
         return pixels + segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors + 3
 
 
@@ -61,7 +67,8 @@ def native_blocking(target: Target) -> Blocking:
     vectors, pixels = target.block or floats.product
     return Blocking(
         lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1,
-        loads_several=floats.loads_several,
+        loads_several=floats.loads_several, adds_by_4=floats.adds_by_4,
+        masks=target.optimize == "speed" and not target.least_flash,
     )  # fmt: skip
 
 
@@ -79,7 +86,10 @@ def weight_blocking(weight: np.ndarray, target: Target) -> Blocking:
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelRange:
-    """Output channels [begin, end) in blocks of `lanes` x `vectors`, and the type of their weights."""
+    """Output channels [begin, end) in blocks of `lanes` x `vectors`, and the type of their weights.
+
+    The last vector of a single block may hold fewer channels than it has lanes.
+    """
 
     begin: int
     end: int
@@ -92,6 +102,20 @@ class ChannelRange:
         return self.lanes.count * self.vectors
 
     @property
+    def num_blocks(self) -> int:
+        return -(-(self.end - self.begin) // self.width)
+
+    @property
+    def channels(self) -> int:
+        """Channels of a block: its width, but for lanes without a channel."""
+        return min(self.width, self.end - self.begin)
+
+    def lanes_of(self, v: int) -> Lanes:
+        """Lanes of vector v as they lie in memory."""
+        live = self.channels - v * self.lanes.count
+        return replace(self.lanes, live=live) if live < self.lanes.count else self.lanes
+
+    @property
     def pairs_halves(self) -> bool:
         """True where weights of two vectors lie side by side in words, as tvm_ext_half_product.h reads them."""
         return self.lanes.half and self.lanes.count > 1 and self.vectors == 2
@@ -99,19 +123,30 @@ class ChannelRange:
 
 def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
     """Ranges that `num_channels` are cut into."""
-    found: list[ChannelRange] = []
-    begin = 0
-    single = replace(blocking.lanes, count=1)
-    for lanes, vectors in ((blocking.lanes, blocking.vectors), (blocking.lanes, 1), (single, 4)):
-        width = lanes.count * vectors
-        end = begin + (num_channels - begin) // width * width
-        if end > begin:
-            found.append(ChannelRange(begin=begin, end=end, lanes=lanes, vectors=vectors, weights=blocking.weights))
-            begin = end
-    if num_channels > begin:
-        left = num_channels - begin
-        found.append(ChannelRange(begin=begin, end=num_channels, lanes=single, vectors=left, weights=blocking.weights))
-    return found
+    lanes, single = blocking.lanes, replace(blocking.lanes, count=1)
+    whole = num_channels // blocking.width * blocking.width
+    vectors, live = divmod(num_channels - whole, lanes.count)
+    if live > 1 and blocking.masks and not lanes.half:  # a single channel takes fewer instructions as a single float
+        vectors, live = vectors + 1, 0
+    end = num_channels - live
+    of_four = end + live // 4 * 4
+    cuts = [
+        (0, whole, lanes, blocking.vectors),
+        (whole, end, lanes, vectors),
+        (end, of_four, single, 4),
+        (of_four, num_channels, single, live % 4),
+    ]
+    return [
+        ChannelRange(begin=begin, end=end, lanes=lanes, vectors=vectors, weights=blocking.weights)
+        for begin, end, lanes, vectors in cuts
+        if end > begin
+    ]
+
+
+def padded(array: np.ndarray, blocking: Blocking) -> np.ndarray:
+    """An array of output channels, with 0 for lanes of the last vector that hold none."""
+    segment = channel_ranges(array.size, blocking)[-1]
+    return np.pad(array, (0, segment.begin + segment.num_blocks * segment.width - array.size))
 
 
 def lanes_finished(num_channels: int, finish: Finish, blocking: Blocking) -> list[Lanes]:
@@ -122,7 +157,8 @@ def lanes_finished(num_channels: int, finish: Finish, blocking: Blocking) -> lis
 
 def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[str, ...]:
     """Headers of tiles for the lanes of the ranges; kernels: headers by the same lanes that stand on these."""
-    counts = sorted({segment.lanes.count for segment in channel_ranges(num_channels, blocking)})
+    segments = channel_ranges(num_channels, blocking)
+    counts = sorted({segment.lanes.count for segment in segments})
     stems = (
         "",
         "tile_",
@@ -131,14 +167,23 @@ def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[
     )
     names = [f"tvm_ext_{stem}f32x{count}.h" for count in counts for stem in stems]
     names += [*blocking.lanes.includes, "tvm_ext_half_product.h"] if blocking.lanes.half else []
-    return (*names, "tvm_ext_layer.h", *blocking.weights.headers(counts))
+    return (*names, "tvm_ext_layer.h", *blocking.weights.headers(counts), *part_headers(segments))
+
+
+def part_headers(segments: Sequence[ChannelRange]) -> tuple[str, ...]:
+    """Headers that read and write vectors with fewer channels than lanes."""
+    counts = [one.lanes.count for one in segments if one.channels < one.width]
+    return tuple(name for count in counts for name in (f"tvm_ext_lanes_f32x{count}.h", "tvm_ext_layer.h"))
 
 
 def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
     """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them, in the weights' type."""
     parts: list[np.ndarray] = []
     for segment in channel_ranges(weight.shape[0], blocking):
-        blocks = weight[segment.begin : segment.end].reshape(-1, segment.width, *weight.shape[1:])
+        rows = weight[segment.begin : segment.end]
+        dead = segment.num_blocks * segment.width - rows.shape[0]
+        rows = np.pad(rows, [(0, dead), *[(0, 0)] * (weight.ndim - 1)])
+        blocks = rows.reshape(-1, segment.width, *weight.shape[1:])
         if segment.pairs_halves:
             blocks = blocks[:, np.arange(segment.width).reshape(2, -1).T.ravel()]
         parts.append(np.moveaxis(blocks, 1, -1).ravel())
@@ -149,7 +194,7 @@ def over_channels(num_channels: int, blocking: Blocking, body: Callable[[Channel
     """`body(segment)` with `k`, the block's first output channel, for every block of every segment."""
     lines: list[str] = []
     for segment in channel_ranges(num_channels, blocking):
-        if segment.end - segment.begin == segment.width:
+        if segment.num_blocks == 1:
             lines += ["{", block([f"const int32_t k = {segment.begin};", *body(segment)]), "}"]
         else:
             head = f"for (int32_t k = {segment.begin}; k < {segment.end}; k += {segment.width}) {{"
@@ -184,11 +229,16 @@ class Accumulators:
 
     def start(self, array: str = "bias") -> list[str]:
         """Declarations: every sum starts at its channel's element of an array, the bias."""
-        lanes = self.segment.lanes
-        return [f"{lanes.ctype} sum{p}{v} = {lanes.load(array, self.channel(v))};" for p, v in self.cells()]
+        ctype = self.segment.lanes.ctype
+        return [f"{ctype} {self.name(p, v)} = {self._first(array, v)};" for p, v in self.cells()]
+
+    def _first(self, array: str, v: int) -> str:
+        return self.segment.lanes_of(v).load(array, self.channel(v))
 
     def begin(self, start: str = "bias") -> list[str]:
         """The array, whose sums start at their channels' elements of `start`."""
+        if self.segment.channels < self.segment.width:
+            return [self.declaration(), *(f"{self.name(p, v)} = {self._first(start, v)};" for p, v in self.cells())]
         call = f"tvm_ext_tile_f32x{self.segment.lanes.count}_start"
         return [self.declaration(), f"{call}(sums, &{start}[k], {self.pixels}, {self.segment.vectors});"]
 
@@ -212,8 +262,9 @@ class Accumulators:
             return [line for p in range(self.pixels) for line in self._store_one_by_one(finish, p, place, residual)]
         lines: list[str] = []
         for p, v in self.cells():
+            lanes = self.segment.lanes_of(v)
 
-            def read(operand: Operand, p: int = p, v: int = v) -> str:
+            def read(operand: Operand, p: int = p, v: int = v, lanes: Lanes = lanes) -> str:
                 if operand.kind == "input":
                     return lanes.read(f"input{operand.index}", _sum(residual(operand.index, p), self.channel(v)))
                 return lanes.load(f"channel{operand.index}", self.channel(v))
@@ -226,7 +277,7 @@ class Accumulators:
         self, finish: Finish, p: int, place: Callable[[int], str], residual: Callable[[int, int], str]
     ) -> list[str]:
         """Lines for a finish without vector form: vectors go to a small array, its elements are finished one by one."""
-        lanes, width = self.segment.lanes, self.segment.width
+        lanes, width, channels = self.segment.lanes, self.segment.width, self.segment.channels
         single = replace(lanes, count=1)
 
         def read(operand: Operand) -> str:
@@ -236,7 +287,7 @@ class Accumulators:
 
         stores = [lanes.store("sum", str(v * lanes.count), self.name(p, v)) for v in range(self.segment.vectors)]
         finished = single.write("output", _sum(place(p), "k + j"), finish.call("sum[j]", read))
-        loop = [f"for (int32_t j = 0; j < {width}; ++j) {{", block(finished), "}"]
+        loop = [f"for (int32_t j = 0; j < {channels}; ++j) {{", block(finished), "}"]
         return ["{", block([f"float sum[{width}] = {{0.0f}};", *stores, *loop]), "}"]
 
 

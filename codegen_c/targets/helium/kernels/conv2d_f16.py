@@ -134,7 +134,7 @@ def _instructions(operator: HalfConv2d, blocking: Blocking, pixels: int) -> int:
         products = int(length * blocking.element_instructions(segment, pixels))
         block_instructions = 8 + runs * (RUN_INSTRUCTIONS + products)
         block_instructions += sums * (4 + operator.finish.num_instructions)
-        total += (segment.end - segment.begin) // segment.width * block_instructions
+        total += segment.num_blocks * block_instructions
     return total
 
 

@@ -25,6 +25,22 @@ static inline void tvm_ext_f32x4_store(float *target, tvm_ext_f32x4 value)
     vst1q_s32((int32_t *)(void *)target, vreinterpretq_s32_f32(value));
 }
 
+#define TVM_EXT_F32X4_HAS_PARTS
+
+/* The first `count` lanes, and 0. */
+static inline tvm_ext_f32x4 tvm_ext_f32x4_load_part(const float *source, int32_t count)
+{
+    return vreinterpretq_f32_s32(vldrwq_z_s32((const int32_t *)(const void *)source, vctp32q((uint32_t)count)));
+}
+
+/* GCC 12 takes vstrwq_p_s32 for a store of all lanes, and leaves out stores of the others before it. */
+static inline void tvm_ext_f32x4_store_part(float *target, int32_t count, tvm_ext_f32x4 value)
+{
+    __asm__ volatile("" : : : "memory");
+    vstrwq_p_s32((int32_t *)(void *)target, vreinterpretq_s32_f32(value), vctp32q((uint32_t)count));
+    __asm__ volatile("" : : : "memory");
+}
+
 static inline tvm_ext_f32x4 tvm_ext_f32x4_splat(float value)
 {
     return vdupq_n_f32(value);
@@ -74,6 +90,40 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f
 {
     const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(power), 23);
     return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a), n));
+}
+
+#define TVM_EXT_F32X4_ADDS_BY_4
+
+/* An element of a pixel by 4 vectors of weights. Sums take their products one vector behind the loads: v0 is there, and
+ * so it is for the next element, whose vector stands `next` in the assembly. */
+#define TVM_EXT_F32X4_ELEMENT(a, f1, f2, f3, next)                                                                   \
+    "vldrw.u32 %q[v1], [%[f], #" f1 "]\n\tvfma.f32 %q[s0], %q[v0], %[" a "]\n\t"                                     \
+    "vldrw.u32 %q[v2], [%[f], #" f2 "]\n\tvfma.f32 %q[s1], %q[v1], %[" a "]\n\t"                                     \
+    "vldrw.u32 %q[v3], [%[f], #" f3 "]\n\tvfma.f32 %q[s2], %q[v2], %[" a "]\n\t" next                              \
+    "vfma.f32 %q[s3], %q[v3], %[" a "]\n\t"
+
+/* Four elements, their weights 256 bytes. */
+#define TVM_EXT_F32X4_BLOCK                                                                                           \
+    "vldrw.u32 %q[v0], [%[f]], #256\n\tldrd %[a], %[b], [%[x]], #16\n\t"                                              \
+    TVM_EXT_F32X4_ELEMENT("a", "-240", "-224", "-208", "vldrw.u32 %q[v0], [%[f], #-192]\n\t")                         \
+    TVM_EXT_F32X4_ELEMENT("b", "-176", "-160", "-144", "vldrw.u32 %q[v0], [%[f], #-128]\n\t")                         \
+    "ldrd %[a], %[b], [%[x], #-8]\n\t"                                                                               \
+    TVM_EXT_F32X4_ELEMENT("a", "-112", "-96", "-80", "vldrw.u32 %q[v0], [%[f], #-64]\n\t")                            \
+    TVM_EXT_F32X4_ELEMENT("b", "-48", "-32", "-16", "")
+
+/* 4 sums += the products of `length` elements of a pixel, a multiple of 4, and of 4 vectors of weights for each. */
+static inline void tvm_ext_f32x4_add_by_4(tvm_ext_f32x4 *sums, const float *x, const float *weights, int32_t length)
+{
+    tvm_ext_f32x4 v0, v1, v2, v3;
+    uint32_t a, b;
+    __asm__ volatile(
+        "wls lr, %[blocks], 2f\n"
+        "1:\n\t" TVM_EXT_F32X4_BLOCK "le lr, 1b\n"
+        "2:\n\t"
+        : [s0] "+w"(sums[0]), [s1] "+w"(sums[1]), [s2] "+w"(sums[2]), [s3] "+w"(sums[3]), [v0] "=&w"(v0),
+          [v1] "=&w"(v1), [v2] "=&w"(v2), [v3] "=&w"(v3), [a] "=&r"(a), [b] "=&r"(b), [x] "+r"(x), [f] "+r"(weights)
+        : [blocks] "r"(length / 4)
+        : "lr", "cc", "memory");
 }
 
 #else

@@ -1,21 +1,25 @@
-"""Depthwise conv2d of a QDQ chain in vectors of 8 sums: 16 channels of one output pixel at a time, two taps at once.
+"""Depthwise conv2d of a QDQ chain in vectors of 8 sums: 16 channels of four output pixels, two taps at once.
 
 int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32, modulo 2^32. Rows that windows
-read are copied to scratch, padding filled in with the zero point. Either rounding.
+read are copied to scratch, padding filled in with the zero point. Either rounding. Two taps above each other are
+widened once for all pixels side by side.
 """
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
 from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
 from codegen_c.kernels.shared.winograd import for_speed
-from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
+from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d, Window
 from codegen_c.targets.host.kernels.qconv2d_host import (
     STORED_AT_ONCE,
     rescale,
@@ -35,6 +39,11 @@ from codegen_c.targets.host.kernels.sums_host import (
     parameters,
 )
 
+Tap = tuple[int, int]
+"""Row and column of a window."""
+
+PIXELS = 4
+"""Output pixels of a row side by side: their sums and what they share stay in registers."""
 MOST_TAPS = 49
 TAPS_INSTRUCTIONS = 8
 """Two taps of a unit."""
@@ -84,7 +93,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             constants=max(1.0, output.num_elements // output.shape[3]), input=max(1.0, window.kernel[0]),
             scratch=max(1.0, output.num_elements * operator.weight[0].size / copied),
         ),
-        accumulation="products with r, s ascending in pairs, modulo 2^32",
+        accumulation="products in pairs of taps, modulo 2^32",
         spatial=spatial(window, source, output),
         exact=True,
         pitched=True,
@@ -92,38 +101,66 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     )  # fmt: skip
 
 
+def _pairs(window: Window) -> list[tuple[Tap, Tap | None]]:
+    """Taps two by two, above each other, so that neighbours in a row share them; side by side in a last odd row."""
+    rows, columns = window.kernel
+    above = [((r, s), (r + 1, s)) for r in range(0, rows - 1, 2) for s in range(columns)]
+    last = [(rows - 1, s) for s in range(columns)] if rows % 2 else []
+    return [*above, *zip_longest(last[::2], last[1::2])]
+
+
 def _pack(operator: QConv2d) -> Array:
-    """int16[units, pairs of taps, 16 lanes, 2]: taps two by two, 0 behind the last tap and channel."""
-    taps = pack(operator.weight).reshape(operator.weight[0].size, -1)
-    full = np.zeros((-(-len(taps) // 2) * 2, -(-taps.shape[1] // UNIT) * UNIT), dtype=np.int16)
-    full[: len(taps), : taps.shape[1]] = taps
-    return np.ascontiguousarray(full.reshape(-1, 2, full.shape[1] // UNIT, UNIT)[..., ORDER].transpose(2, 0, 3, 1))
+    """int16[units, pairs of taps, 16 lanes, 2]: taps as `_pairs` has them, 0 where there is none and no channel."""
+    taps = pack(operator.weight).reshape(*operator.window.kernel, -1)
+    none = np.zeros_like(taps[0, 0])
+    both = np.array(
+        [[taps[first], none if second is None else taps[second]] for first, second in _pairs(operator.window)]
+    )
+    full = np.pad(both.astype(np.int16), ((0, 0), (0, 0), (0, -both.shape[2] % UNIT)))
+    return np.ascontiguousarray(full.reshape(*full.shape[:2], -1, UNIT)[..., ORDER].transpose(2, 0, 3, 1))
 
 
 def _row(operator: QConv2d, stored: StoredRows, is_packed: bool) -> str:
-    """Definition of `$_row`, a tvm_ext_host_depthwise_row: products of all taps, unrolled, two at a time."""
-    window, (source,), channels = operator.window, operator.inputs, operator.output.shape[3]
-    length, is_unsigned = row_numbers(window, source, channels), "true" if source.dtype == "uint8" else "false"
-    taps = [r * length + s * window.dilation[1] * channels for r, s in np.ndindex(*window.kernel)]
-    count, packed, step = -(-len(taps) // 2), "true" if is_packed else "false", WEIGHTS_BYTES[is_packed]
-    lines = [
-        f"const uint8_t *const f = &((const uint8_t *)weights)[k * {count * step // UNIT}];",
-        "tvm_ext_host_sums sums = tvm_ext_host_begin(&factors[4 * k]);",
-    ]
-    for pair in range(count):
-        first, second = taps[2 * pair], taps[min(2 * pair + 1, len(taps) - 1)]
-        weights = f"tvm_ext_host_load_weights(&f[{pair * step}], {packed})"
-        lines.append(f"tvm_ext_host_add_taps(&sums, &x[k + {first}], &x[k + {second}], {is_unsigned}, {weights});")
-    lines.append(f"tvm_ext_host_end(&$_layer.rescale, &pixel[k], sums, &factors[4 * k], {channels} - k);")
-    places = [
-        f"const uint8_t *const x = &rows[w * {window.strides[1] * channels}];",
-        f"uint8_t *const pixel = &y[w * {stored.pitch or channels}];",
-    ]
-    body = over("w", 0, operator.output.shape[2], [*places, *over("k", 0, channels, lines, step=UNIT)])
+    """Definition of `$_row`, a tvm_ext_host_depthwise_row: some pixels side by side, as they share elements."""
+    columns, channels = operator.output.shape[2], operator.output.shape[3]
+    at_once = min(columns, PIXELS)
+    whole = columns - columns % at_once
+    groups = [(0, whole, at_once), *([(whole, columns, columns - whole)] if whole < columns else [])]
+    body: list[str] = []
+    for begin, end, pixels in groups:
+        places = [
+            f"const uint8_t *const x = &rows[w * {operator.window.strides[1] * channels}];",
+            f"uint8_t *const pixel = &y[w * {stored.pitch or channels}];",
+        ]
+        lines = _unit(operator, stored.pitch or channels, pixels, is_packed)
+        loop = over("w", begin, end, [*places, *over("k", 0, channels, lines, step=UNIT)], step=pixels)
+        body += ["{", block(loop), "}"] if len(groups) > 1 else loop
     row_parameters = [
         "const uint8_t *restrict rows", "uint8_t *y", "const void *restrict weights", "const int32_t *restrict factors",
     ]  # fmt: skip
     return apart("$_row", row_parameters, body)
+
+
+def _unit(operator: QConv2d, pitch: int, pixels: int, is_packed: bool) -> list[str]:
+    """A unit of channels of some pixels: products of all taps, unrolled, two at a time."""
+    window, (source,), channels = operator.window, operator.inputs, operator.output.shape[3]
+    length, is_unsigned = row_numbers(window, source, channels), "true" if source.dtype == "uint8" else "false"
+    pairs, packed, step = _pairs(window), "true" if is_packed else "false", WEIGHTS_BYTES[is_packed]
+
+    def place(tap: Tap, p: int) -> str:
+        return f"&x[k + {tap[0] * length + (tap[1] * window.dilation[1] + p * window.strides[1]) * channels}]"
+
+    lines = [f"const uint8_t *const f = &((const uint8_t *)weights)[k * {len(pairs) * step // UNIT}];"]
+    lines += [f"tvm_ext_host_sums sums{p} = tvm_ext_host_begin(&factors[4 * k]);" for p in range(pixels)]
+    for index, (first, second) in enumerate(pairs):
+        weights = f"tvm_ext_host_load_weights(&f[{index * step}], {packed})"
+        for p in range(pixels):
+            taps = f"{place(first, p)}, {place(second or first, p)}"
+            lines.append(f"tvm_ext_host_add_taps(&sums{p}, {taps}, {is_unsigned}, {weights});")
+    for p in range(pixels):
+        target = f"&pixel[k + {p * pitch}]" if p else "&pixel[k]"
+        lines.append(f"tvm_ext_host_end(&$_layer.rescale, {target}, sums{p}, &factors[4 * k], {channels} - k);")
+    return lines
 
 
 KERNEL = Kernel(

@@ -23,6 +23,25 @@ static inline void tvm_ext_f32x8_store(float *target, tvm_ext_f32x8 value)
     _mm256_storeu_ps(target, value);
 }
 
+#define TVM_EXT_F32X8_HAS_PARTS
+
+/* All bits of the first `count` lanes. */
+static inline __m256i tvm_ext_f32x8_first(int32_t count)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* The first `count` lanes, and 0. */
+static inline tvm_ext_f32x8 tvm_ext_f32x8_load_part(const float *source, int32_t count)
+{
+    return _mm256_maskload_ps(source, tvm_ext_f32x8_first(count));
+}
+
+static inline void tvm_ext_f32x8_store_part(float *target, int32_t count, tvm_ext_f32x8 value)
+{
+    _mm256_maskstore_ps(target, tvm_ext_f32x8_first(count), value);
+}
+
 static inline tvm_ext_f32x8 tvm_ext_f32x8_splat(float value)
 {
     return _mm256_set1_ps(value);

@@ -150,11 +150,14 @@ TVM_EXT_STEP void streamed_network_dense(
     const int32_t m = 0;
     const float *x = &input[m * depth];
     const int32_t row = m * pitch;
-    for (int32_t k = 0; k < 3; k += 1) {
-        float sums[1 * 1]; /* pixels by vectors */
-        tvm_ext_tile_f32x1_start(sums, &bias[k], 1, 1);
-        tvm_ext_tile_narrow_f32x1_add(sums, x, depth, &weights[k * depth], TVM_EXT_FLOAT16, depth, 1, 1);
+    {
+        const int32_t k = 0;
+        float sums[1 * 3]; /* pixels by vectors */
+        tvm_ext_tile_f32x1_start(sums, &bias[k], 1, 3);
+        tvm_ext_tile_narrow_f32x1_add(sums, x, depth, &weights[k * depth], TVM_EXT_FLOAT16, depth, 1, 3);
         output[row + k] = sums[0];
+        output[row + k + 1] = sums[1];
+        output[row + k + 2] = sums[2];
     }
 }
 
