@@ -19,9 +19,15 @@ class FloatBlocks:
     product, depthwise: (vectors, pixels) of a product of pixels and output channels, and of a depthwise convolution; at
     most 6 pixels, and 4 vectors for products without lanes, 3 with them.
     loads_several: whether one instruction loads several single ones, as tvm_ext_tile_f32x1.h does for 4 channels.
+    loop_instructions: modelled, of a loop over elements: steps of pointers, comparison and branch.
+    offset_bytes: largest offset of a load; what lies farther apart takes an address more, 0 for no such limit.
+    spills: instructions that move vectors, for each product of a depthwise convolution, where registers are short.
     """
 
     loads_several: bool = False
+    loop_instructions: int = 3
+    offset_bytes: int = 0
+    spills: int = 0
     lanes: int = 1
     product: tuple[int, int] = (4, 4)
     depthwise: tuple[int, int] = (2, 6)

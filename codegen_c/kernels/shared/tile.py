@@ -19,11 +19,20 @@ from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType, narrowe
 from codegen_c.operators.scalar import Operand
 
 
+# Modelled instructions that begin a run of adjacent elements, in the disassembly of GCC 12: pointers to it and to its
+# weights; those of a row of taps whose loop is unrolled; a call of tvm_ext_tile_f32x1_add_<pixels>x4, where sums go
+# through memory, which is made of SHORT_RUN elements or more.
+RUN_INSTRUCTIONS, RUN_UNROLLED, RUN_CALLED, SHORT_RUN = 6, 4, 22, 8
+MOST_UNROLLED = 200
+"""Instructions of a loop that GCC unrolls as a whole with -O3 (max-completely-peeled-insns)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Blocking:
     """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many.
 
     weights: type in which they are stored. loads_several: whether single floats are loaded several at once.
+    loop_instructions, offset_bytes, spills: as `FloatBlocks` has them.
     """
 
     lanes: Lanes
@@ -31,6 +40,9 @@ class Blocking:
     pixels: int
     weights: WeightType = FLOAT32
     loads_several: bool = False
+    loop_instructions: int = 3
+    offset_bytes: int = 0
+    spills: int = 0
 
     def __post_init__(self) -> None:
         assert self.pixels <= 6 and self.vectors <= 12, f"{self.pixels} pixels by {self.vectors} vectors are too many"
@@ -46,7 +58,21 @@ class Blocking:
         narrow = segment.weights.is_narrow
         if self.loads_several and (segment.lanes.count, segment.vectors) == (1, 4) and pixels <= 4 and not narrow:
             return (3 + 9 * pixels) / 2
-        return pixels + segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors + 3
+        return self._products(segment, pixels, 1, pixels) + self.loop_instructions
+
+    def run_instructions(self, segment: ChannelRange, pixels: int, length: int, step: int) -> int:
+        """Modelled, of `length` adjacent elements, known when compiling, of pixels that begin `step` elements apart."""
+        calls = self.loads_several and segment.lanes.count == 1 and segment.vectors == 4 and length >= SHORT_RUN
+        as_loop = length * (self._products(segment, pixels, 1, pixels) + 3)
+        if not calls and as_loop <= MOST_UNROLLED:  # overlapping elements are loaded once
+            elements = min(pixels * length, (pixels - 1) * step + length)
+            return RUN_UNROLLED + self._products(segment, pixels, length, elements)
+        start = RUN_CALLED if calls else RUN_INSTRUCTIONS + 2 * pixels
+        return start + int(length * self.element_instructions(segment, pixels))
+
+    def _products(self, segment: ChannelRange, pixels: int, length: int, elements: int) -> int:
+        """Loads of so many elements and of `length` rows of weights, and the FMAs."""
+        return elements + length * (segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors)
 
 
 def native_blocking(target: Target) -> Blocking:
@@ -55,7 +81,7 @@ def native_blocking(target: Target) -> Blocking:
     vectors, pixels = floats.product
     return Blocking(
         lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1,
-        loads_several=floats.loads_several,
+        loads_several=floats.loads_several, loop_instructions=floats.loop_instructions,
     )  # fmt: skip
 
 
