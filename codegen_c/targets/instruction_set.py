@@ -60,6 +60,8 @@ class InstructionSet:
     simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
     floats: registers of float kernels, by default 32 single ones.
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
+    strided_loads: strides of elements by which vectors are loaded, and instructions that load and store one: compilers
+        make vectors of loops over these.
     packs_depthwise: whether depthwise convolutions have kernels for weights of 4 bits that cost little.
     startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
     """
@@ -68,6 +70,7 @@ class InstructionSet:
     title: str
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
+    strided_loads: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
     packs_depthwise: bool = False
     startups: tuple[Startup, ...] = ()
     package: str = ""

@@ -34,9 +34,9 @@ from codegen_c.kernels.shared.window import clip, offset, over, tap_range
 from codegen_c.operators.kinds import Conv2d
 
 MOST_UNROLLED = 48
-# Instructions beside loads, FMAs and what finishes, in the disassembly of GCC 12 for a Cortex-M4: clipping the window of
-# a pixel and its addresses; counting blocks of channels and four pointers up; a row of the window of a group of pixels;
-# a row of a pixel alone, whose addresses are on the stack, or little where all rows of few taps are unrolled.
+# Instructions beside loads, FMAs and what finishes, in the disassembly of GCC 12 for a Cortex-M4: to clip the window of
+# a pixel, and its addresses; to count blocks of channels and step four pointers; to begin a row of the window of a
+# group of pixels, and of a pixel alone, whose addresses are on the stack, or which is written out where taps are few.
 PIXEL_INSTRUCTIONS, BLOCK_INSTRUCTIONS, ROW_OF_GROUP = 30, 9, 7
 ROW_ALONE, FEW_TAPS_ROW, FEW_TAPS = 16, 2, 9
 

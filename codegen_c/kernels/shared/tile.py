@@ -18,7 +18,6 @@ from codegen_c.kernels.shared.lanes import SCALAR, Lanes, native_lanes
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType, narrowest
 from codegen_c.operators.scalar import Operand
 
-
 # Modelled instructions that begin a run of adjacent elements, in the disassembly of GCC 12: pointers to it and to its
 # weights; those of a row of taps whose loop is unrolled; a call of tvm_ext_tile_f32x1_add_<pixels>x4, where sums go
 # through memory, which is made of SHORT_RUN elements or more.

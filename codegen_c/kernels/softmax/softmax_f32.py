@@ -15,7 +15,7 @@ from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.vectors_in_turn import in_turn
 from codegen_c.operators.kinds import Softmax
 
-# Modelled, in the disassembly for a Cortex-M4: an element is compared (7), its power taken and added (31), and multiplied
+# Modelled, as disassembled for a Cortex-M4: an element is compared (7), its power taken and added (31), and scaled
 # (5); between, a division. On a Cortex-M55 lanes are compared and added one by one, and the last ones loaded so.
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS, LANE_INSTRUCTIONS = 43, 10, 28
 

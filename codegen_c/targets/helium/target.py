@@ -12,7 +12,7 @@ TARGET = InstructionSet(
     simd="helium",
     title="Helium",
     # 8 vectors of 4: accumulators, one row of weights, one input element.
-    # Loads step their pointers, the core counts turns of loops; of 8 vectors GCC 12 moves one for each product of a block.
+    # Loads step pointers, the core counts turns; with 8 vectors GCC 12 moves one for each product of a depthwise block.
     floats=FloatBlocks(lanes=4, product=(1, 5), depthwise=(1, 4), loop_instructions=1, offset_bytes=508, spills=1),
     # Medians over the layers of the MLPerf Tiny networks and MobileNetV2 0.35 on a Cortex-M55.
     calibration={
@@ -34,5 +34,6 @@ TARGET = InstructionSet(
         "qpool2d_helium": 0.85,
         "qsoftmax_i8": 0.5,
     },
+    strided_loads={2: 3, 4: 5},
     startups=(ARM_M,),
 )
