@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, Expr, Range, StringImm, TensorLoad, Var
+from tvm.ir import Call, Expr, Range, TensorLoad, Var
 from tvm.sym import Analyzer
 
 from codegen_c.kernels.work import Work
 from codegen_c.tir.intrinsics import RENAMED
+from codegen_c.tir.loops import operands
 from codegen_c.tir.ranges import reads_elements
 from codegen_c.tir.storage import Storage
 
@@ -98,7 +99,7 @@ class _Counting:
         if key in seen:
             return Counter()
         seen.add(key)
-        always, either = _operands(expr)
+        always, either = operands(expr)
         below = _sum(self._value(operand, loops, seen) for operand in always)
         below += _sum(self._value(side, loops, set(seen)) for side in either)
         times = math.prod(turns for _, turns in loops[:depth])
@@ -163,19 +164,6 @@ def _of_call(call: Call) -> Iterator[str]:
     else:
         family = _family(call.args[0]) if name == "isnan" else family
         yield from (f"{family} {part}" for part in _CALLS.get(name, (RENAMED.get(name, name),)))
-
-
-def _operands(expr: Expr) -> tuple[Sequence[Expr], Sequence[Expr]]:
-    """Operands that are always computed, and the sides of a choice: what one computes, the other one does not have."""
-    if isinstance(expr, TensorLoad):
-        return list(expr.indices), ()
-    if isinstance(expr, tirx.Select):
-        return (expr.condition,), (expr.true_value, expr.false_value)
-    if isinstance(expr, Call):
-        given = [part for part in expr.args if isinstance(part, Expr) and not isinstance(part, StringImm)]
-        return (given[:1], given[1:]) if _function(expr) == "if_then_else" else (given, ())
-    fields = ("a", "b", "value", "body")
-    return [operand for field in fields if isinstance(operand := getattr(expr, field, None), Expr)], ()
 
 
 def _function(call: Call) -> str:
