@@ -3,7 +3,8 @@
     python benchmarks/train_guide.py --corpus benchmarks/results/guide_corpus.json --output tvm_ext/guide.npz
     python benchmarks/train_guide.py --corpus benchmarks/results/guide_corpus.json --output tvm_ext/guide.npz --costs
 
-Exact plans take most of the time; `--costs` keeps what was learned from them, and learns costs alone. Needs scikit-learn (extra: train). The same corpus gives the same trees.
+Exact plans take most of the time; `--costs` keeps what was learned from them, and learns costs alone. Needs
+scikit-learn (extra: train). The same corpus gives the same trees.
 """
 
 from __future__ import annotations

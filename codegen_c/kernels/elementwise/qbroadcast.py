@@ -17,15 +17,18 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
-from codegen_c.kernels.elementwise.qbinary import INCLUDES, element_members, reference, results_in_range
+from codegen_c.kernels.elementwise.qbinary import (
+    INCLUDES,
+    element_instructions,
+    element_members,
+    reference,
+    results_in_range,
+)
 from codegen_c.kernels.shared.requantize import quantized_bytes
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.operators.kinds import QBinary, TensorType
 from tvm_ext.core.row_access import RowAccess
 
-# Modelled, of an element with the innermost loop: in the disassembly for a Cortex-M4, by rounding.
-PRODUCT_INSTRUCTIONS = {"onnx": 18, "tflite": 23}
-SUM_INSTRUCTIONS = {"onnx": 22, "tflite": 39}
 INDICES = "nhwcijkl"
 
 
@@ -66,16 +69,11 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: reference(operator, inputs),
         macs=output.num_elements if operator.function == "multiply" else 0,
-        instructions=output.num_elements * _element_instructions(operator),
+        instructions=output.num_elements * element_instructions(operator),
         spatial=rows,
         in_place=tuple(index for index, shape in enumerate(shapes) if shape == output.shape),
         exact=True,
     )
-
-
-def _element_instructions(operator: QBinary) -> int:
-    known = PRODUCT_INSTRUCTIONS if operator.function == "multiply" else SUM_INSTRUCTIONS
-    return known[operator.rounding]
 
 
 def _rows(operator: QBinary) -> Spatial | None:
