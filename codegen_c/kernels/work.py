@@ -104,8 +104,8 @@ def instructions_of(work: Work, *, fpu: str, isa: str) -> int:
     """Instructions that a processor executes, modelled. fpu: `none`, `single` or `double`; isa as platforms say it."""
     has_rounding, has_vectors = fpu == "double" or not isa.startswith("armv7"), isa.startswith(VECTORS)
     integers = {**_INTEGERS, **(_COUNTED if has_vectors else {})}
-    wide = _BY_WIDE_FPU if fpu == "double" or has_vectors else {}
-    by_fpu = {**_BY_FPU, **(_ROUNDED_BY_FPU if has_rounding else {}), **wide}
+    has_doubles = fpu == "double" or has_vectors
+    by_fpu = {**_BY_FPU, **(_ROUNDED_BY_FPU if has_rounding else {}), **(_BY_WIDE_FPU if has_doubles else {})}
     total = 0.0
     for kind, times in work.items():
         if not kind.startswith(SAVED):

@@ -188,14 +188,13 @@ class _Text:
         """Modelled: runs that are copied, and what is filled before and after them along each axis."""
         shape = self.operator.output.shape
         item_bytes = np.dtype(self.operator.output.dtype).itemsize
-        total, turns = 0, 1
+        total, turns, run = 0, 1, self.operator.output.num_elements
         for index, axis in enumerate(self.axes[: self.depth]):
             ends = [end * self._stride(shape, index) for end in (axis.before, axis.after) if end]
             total += turns * sum(fill_instructions(count * item_bytes) for count in ends)
             is_run = index + 1 == self.depth and axis.is_run and not (self.by_rows and index == 1)
             run = self._stride(shape, index) * (len(axis.places) if is_run else 1)
             turns *= 1 if is_run else len(axis.places)
-        run = run if self.depth else self.operator.output.num_elements
         return total + turns * (INSTRUCTIONS_A_RUN + copy_instructions(run * item_bytes))
 
     def _apart(self, index: int) -> int:
