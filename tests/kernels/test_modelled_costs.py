@@ -37,7 +37,7 @@ def test_taps_inside_are_counted_at_both_ends() -> None:
 def test_windows_cost_what_of_them_lies_inside() -> None:
     target = target_of(Platform.load("cortex_m4").processor)
     small, large = (depthwise_f32.KERNEL.implement(depthwise(size), target, StoredRows()) for size in (3, 40))
-    assert small.instructions / 9 < 0.4 * large.instructions / 1600  # 9 of 49 taps
+    assert small.instructions / 9 < 0.75 * large.instructions / 1600  # 9 of 49 taps, though not in groups
 
 
 def test_groups_of_pixels_are_as_large_as_costs_least() -> None:
