@@ -20,7 +20,7 @@ from codegen_c.tir.loops import Loop, expressions_of, operands_of
 
 MOST_TURNS, LEAST_TURNS = 1024, 3
 LEAST_INSTRUCTIONS = 5
-"""Of a table's expression; a load and its conversion are two."""
+"""Instructions of an expression that is worth a table; a load and its conversion are two."""
 LEAST_USES = 4
 """Times that an entry is read in one run, at least."""
 _INTEGERS = {tirx.FloorDiv: 5, tirx.FloorMod: 5, tirx.Min: 3, tirx.Max: 3, tirx.Select: 2, Call: 2}
