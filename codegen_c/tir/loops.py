@@ -10,7 +10,7 @@ from tvm.ir import Call, Expr, StringImm, TensorLoad, Var
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loop:
+class CountedLoop:
     """A loop from a constant on, of a constant number of turns, each one more."""
 
     counter: Var
@@ -18,7 +18,9 @@ class Loop:
     turns: int
 
 
-def expressions_of(statement: tirx.Stmt, loops: tuple[Loop, ...] = ()) -> Iterator[tuple[Expr, tuple[Loop, ...]]]:
+def expressions_of(
+    statement: tirx.Stmt, loops: tuple[CountedLoop, ...] = ()
+) -> Iterator[tuple[Expr, tuple[CountedLoop, ...]]]:
     """Outermost expressions of a statement, each with the loops around it, outermost first; of other loops none."""
     if isinstance(statement, tirx.SeqStmt):
         for part in statement.seq:
@@ -26,7 +28,7 @@ def expressions_of(statement: tirx.Stmt, loops: tuple[Loop, ...] = ()) -> Iterat
     elif isinstance(statement, tirx.For):
         known = isinstance(statement.min, tirx.IntImm) and isinstance(statement.extent, tirx.IntImm)
         if known and statement.step is None:
-            one = Loop(counter=statement.loop_var, begin=int(statement.min), turns=int(statement.extent))
+            one = CountedLoop(counter=statement.loop_var, begin=int(statement.min), turns=int(statement.extent))
             yield from expressions_of(statement.body, (*loops, one))
     elif isinstance(statement, tirx.IfThenElse):
         yield statement.condition, loops

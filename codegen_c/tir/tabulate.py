@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad, Var
 
 from codegen_c.tir.evaluate import Unknown, values_of
-from codegen_c.tir.loops import Loop, expressions_of, operands_of
+from codegen_c.tir.loops import CountedLoop, expressions_of, operands_of
 
 MOST_TURNS, LEAST_TURNS = 1024, 3
 LEAST_INSTRUCTIONS = 5
@@ -59,9 +59,9 @@ class _Tables:
     """Tables that may be, and which one, in which turn of which loop, has an expression's value, by its hash."""
 
     data: list[np.ndarray] = field(default_factory=list[np.ndarray])
-    places: dict[int, tuple[Expr, Loop, int]] = field(default_factory=dict[int, tuple[Expr, Loop, int]])
+    places: dict[int, tuple[Expr, CountedLoop, int]] = field(default_factory=dict[int, tuple[Expr, CountedLoop, int]])
 
-    def take(self, expr: Expr, loops: tuple[Loop, ...]) -> None:
+    def take(self, expr: Expr, loops: tuple[CountedLoop, ...]) -> None:
         """Makes a table of the expression, or of those it is made of."""
         if tvm_ffi.structural_hash(expr) in self.places:
             return
@@ -84,7 +84,7 @@ class _Tables:
 
         return tvm_ffi.structural_map(body, [(Expr, replaced)])
 
-    def _made(self, expr: Expr, loop: Loop, loops: tuple[Loop, ...]) -> bool:
+    def _made(self, expr: Expr, loop: CountedLoop, loops: tuple[CountedLoop, ...]) -> bool:
         dtype = str(expr.ty.dtype)
         if dtype not in ("int32", "int64", "float32") or sum(_costs(expr)) < LEAST_INSTRUCTIONS:
             return False
@@ -122,7 +122,7 @@ def _read(body: tirx.Stmt) -> set[Var]:
     return found
 
 
-def _only_loop(expr: Expr, loops: tuple[Loop, ...]) -> Loop | None:
+def _only_loop(expr: Expr, loops: tuple[CountedLoop, ...]) -> CountedLoop | None:
     """The loop whose counter is all that the expression depends on."""
     read: set[Var] = set()
     loads: list[TensorLoad] = []
