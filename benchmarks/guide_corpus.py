@@ -1,9 +1,12 @@
 """Measures the kernels that the learned guide is trained on: steps of random networks, each alone on a board in QEMU.
 
     python benchmarks/guide_corpus.py --output benchmarks/results/guide_corpus.json
+    python benchmarks/guide_corpus.py --output benchmarks/results/guide_corpus.json --remodel
 
 Random networks only: no network that anything else here measures is among them. A run goes on where the last one
-ended. Every step is a list: platform, kernel, executed instructions, then the numbers that the head names.
+ended. Every step is a list: platform, kernel, executed instructions, then the numbers that the head names. After a
+change of formulas `--remodel` writes the modelled instructions anew, runs nothing, and leaves out steps whose kernels
+or sizes are others now; after a change of loops, measure.
 """
 
 from __future__ import annotations
@@ -53,49 +56,77 @@ def features_of(compiled: Compiled, call: KernelCall) -> tuple[int, ...]:
 
 
 def measured(model: onnx.ModelProto, platform: Platform) -> Iterator[tuple[Compiled, KernelCall, int]]:
-    """Every kernel call of a model with its executed instructions; equal calls once.
-
-    The model as a whole may be too large for the board: only single calls of it run there.
-    """
-    memories = tuple(replace(memory, capacity_bytes=MOST_BYTES) for memory in platform.memories)
-    with tempfile.TemporaryDirectory(prefix="guide_") as folder:
-        path = Path(folder) / "model.onnx"
-        onnx.save(model, path)
-        roomy = replace(platform, memories=memories)
-        compiled = replace(compile_module(tvm_ext.load(path), roomy, tvm_ext.BuildOptions()), platform=platform)
+    """Every kernel call of a model with its executed instructions; equal calls once."""
+    compiled = compiled_for(model, platform)
     calls = {(c.implementation.kernel, features_of(compiled, c)): c for c in compiled.program.kernel_calls()}
     counts = measure_steps([(compiled, call) for call in calls.values()])
     for call, count in zip(calls.values(), counts, strict=True):
         yield compiled, call, count
 
 
+def compiled_for(model: onnx.ModelProto, platform: Platform) -> Compiled:
+    """A model that may be too large for the board: only single calls of it run there. Raises UnsupportedModel."""
+    memories = tuple(replace(memory, capacity_bytes=MOST_BYTES) for memory in platform.memories)
+    with tempfile.TemporaryDirectory(prefix="guide_") as folder:
+        path = Path(folder) / "model.onnx"
+        onnx.save(model, path)
+        roomy = replace(platform, memories=memories)
+        return replace(compile_module(tvm_ext.load(path), roomy, tvm_ext.BuildOptions()), platform=platform)
+
+
+def remodelled(corpus: dict[str, Any], networks: int) -> dict[str, Any]:
+    """The corpus with modelled instructions as formulas are now, of the steps that have the same other features."""
+    executed = {(row[0], row[1], *row[4:]): row[2] for row in corpus["steps"]}
+    steps: dict[tuple[Any, ...], None] = {}
+    for name, dtype, _, model in models(networks):
+        try:
+            compiled = compiled_for(model, Platform.load(name))
+        except UnsupportedModel:
+            continue
+        for call in compiled.program.kernel_calls():
+            kernel, (modelled, *others) = call.implementation.kernel, features_of(compiled, call)
+            if count := executed.get((name, kernel, *others)):
+                steps[name, kernel, count, modelled, *others] = None
+        print(name, dtype, model.graph.name, len(steps), flush=True)
+    return corpus | {"steps": [list(step) for step in steps]}
+
+
+def models(networks: int) -> Iterator[tuple[str, str, int, onnx.ModelProto]]:
+    """Platform, type, seed, and the random network."""
+    for seed in range(networks):
+        for dtype in DTYPES:
+            model = random_layers(f"random_{seed}", seed)
+            model = quantized(model) if dtype == "int8" else model
+            yield from ((name, dtype, seed, model) for name in PLATFORMS)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=24, help="of each type, on each platform")
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--remodel", action="store_true", help="formulas have changed, loops have not")
     options = parser.parse_args(arguments)
     corpus = _read(options.output)
-    for seed in range(options.networks):
-        for dtype in DTYPES:
-            model = random_layers(f"random_{seed}", seed)
-            model = quantized(model) if dtype == "int8" else model
-            for name in PLATFORMS:
-                key = f"{name} {dtype} {seed}"
-                if key in corpus["done"]:
-                    continue
-                try:
-                    rows = [
-                        [name, call.implementation.kernel, count, *features_of(compiled, call)]
-                        for compiled, call, count in measured(model, Platform.load(name))
-                    ]
-                except UnsupportedModel as error:
-                    print(key, error, file=sys.stderr)
-                    rows = []
-                known = {tuple(row) for row in corpus["steps"]}
-                corpus["steps"] += [row for row in rows if tuple(row) not in known]
-                corpus["done"].append(key)
-                _write(options.output, corpus)
-                print(key, len(rows), len(corpus["steps"]), flush=True)
+    if options.remodel:
+        _write(options.output, remodelled(corpus, options.networks))
+        return 0
+    for name, dtype, seed, model in models(options.networks):
+        key = f"{name} {dtype} {seed}"
+        if key in corpus["done"]:
+            continue
+        try:
+            rows = [
+                [name, call.implementation.kernel, count, *features_of(compiled, call)]
+                for compiled, call, count in measured(model, Platform.load(name))
+            ]
+        except UnsupportedModel as error:
+            print(key, error, file=sys.stderr)
+            rows = []
+        known = {tuple(row) for row in corpus["steps"]}
+        corpus["steps"] += [row for row in rows if tuple(row) not in known]
+        corpus["done"].append(key)
+        _write(options.output, corpus)
+        print(key, len(rows), len(corpus["steps"]), flush=True)
     return 0
 
 

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found[platform][network] = {**summary(rows), "steps": rows}
                 steps[platform] += rows
             print(network, platform, {k: v for k, v in found[platform][network].items() if k != "steps"}, flush=True)
-            totals = {name: summary(rows) for name, rows in steps.items() if rows}
+            totals = {name: {**summary(rows), "calibration": calibration(rows)} for name, rows in steps.items() if rows}
             write_result(options.results, stamped({"totals": totals, "networks": found}))
     return 0
 
@@ -98,6 +98,14 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "modelled": sum(row["modelled"] for row in rows), "executed": sum(row["executed"] for row in rows),
         "worst": [{"kernel": row["kernel"], "step": row["step"], "ratio": round(float(r), 3)} for _, r, row in worst],
     }  # fmt: skip
+
+
+def calibration(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Medians of executed by modelled instructions of each kernel, as `InstructionSet.calibration` has them."""
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row["kernel"], []).append(row["executed"] / row["modelled"])
+    return {kernel: round(float(np.median(found)), 2) for kernel, found in sorted(ratios.items())}
 
 
 if __name__ == "__main__":

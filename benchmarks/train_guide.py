@@ -1,8 +1,10 @@
 """Trains the learned guide on what was measured, and on exact plans of random layered graphs.
 
     python benchmarks/train_guide.py --corpus benchmarks/results/guide_corpus.json --output tvm_ext/guide.npz
+    python benchmarks/train_guide.py --corpus benchmarks/results/guide_corpus.json --output tvm_ext/guide.npz --costs
 
-Needs scikit-learn (extra: train). The same corpus gives the same trees.
+Exact plans take most of the time; `--costs` keeps what was learned from them, and learns costs alone. Needs
+scikit-learn (extra: train). The same corpus gives the same trees.
 """
 
 from __future__ import annotations
@@ -114,17 +116,24 @@ def learned_rank() -> Trees:
     return trained(rows, made, trees=RANK_TREES, depth=RANK_DEPTH, rate=RANK_RATE, loss="squared_error")
 
 
+def kept_rank(path: Path) -> dict[str, np.ndarray]:
+    """Arrays of the ranks that a file holds."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: array for name, array in arrays.items() if name.startswith("rank.")}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--costs", action="store_true", help="learn costs, keep the ranks that are in the output")
     options = parser.parse_args(arguments)
     cost = learned_cost(json.loads(options.corpus.read_text(encoding="utf-8")))
     arrays = cost.trees.arrays("cost") | {"cost.kernels": np.array(cost.kernels), "cost.simds": np.array(cost.simds)}
-    rank = learned_rank()
-    arrays |= rank.arrays("rank")
+    arrays |= kept_rank(options.output) if options.costs else learned_rank().arrays("rank")
     np.savez_compressed(options.output, **arrays)
-    print(f"{options.output}: {options.output.stat().st_size} B, {len(cost.trees.roots)} and {len(rank.roots)} trees")
+    trees = [len(arrays[f"{name}.roots"]) for name in ("cost", "rank")]
+    print(f"{options.output}: {options.output.stat().st_size} B, {trees[0]} and {trees[1]} trees")
     return 0
 
 

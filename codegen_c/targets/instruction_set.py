@@ -21,11 +21,17 @@ class FloatBlocks:
     adds_by_4: whether `tvm_ext_f32x<lanes>.h` adds runs of one pixel by 4 vectors (TVM_EXT_F32X<lanes>_ADDS_BY_4).
     part_instructions: those that read or write some lanes of a vector, their mask being there.
     loads_several: whether one instruction loads several single ones, as tvm_ext_tile_f32x1.h does for 4 channels.
+    loop_instructions: modelled, of a loop over elements: steps of pointers, comparison and branch.
+    offset_bytes: largest offset of a load; what lies farther apart takes an address more, 0 for no such limit.
+    spills: instructions that move vectors, for each product of a depthwise convolution, where registers are short.
     """
 
     loads_several: bool = False
     adds_by_4: bool = False
     part_instructions: int = 2
+    loop_instructions: int = 3
+    offset_bytes: int = 0
+    spills: int = 0
     lanes: int = 1
     product: tuple[int, int] = (4, 4)
     depthwise: tuple[int, int] = (2, 6)
@@ -61,6 +67,8 @@ class InstructionSet:
     simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
     floats: registers of float kernels, by default 32 single ones.
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
+    strided_loads: strides of elements by which vectors are loaded, and instructions that load and store one: compilers
+        make vectors of loops over these.
     packs_depthwise: whether depthwise convolutions have kernels for weights of 4 bits that cost little.
     startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
     """
@@ -69,6 +77,7 @@ class InstructionSet:
     title: str
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
+    strided_loads: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
     packs_depthwise: bool = False
     startups: tuple[Startup, ...] = ()
     package: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import tvm
 from tvm import relax, tirx
@@ -18,6 +19,7 @@ from codegen_c.tir.plain_c import CannotLowerError, NoPlainC, PlainC
 from codegen_c.tir.schedule import schedule_merged
 from codegen_c.tir.statements import StatementPrinter
 from codegen_c.tir.storage import place_buffers
+from codegen_c.tir.tabulate import tabulate
 from codegen_c.tir.work import work_of_loops
 
 
@@ -40,7 +42,8 @@ def lower_composite(function: relax.Function, module: tvm.IRModule | None = None
 def _lowered(function: relax.Function, module: tvm.IRModule | None) -> tuple[tirx.PrimFunc, Merged]:
     try:
         merged = merge_stages(legalize_composite(function, module))
-        return lower_function(schedule_merged(merged.function)), merged
+        made = tabulate(lower_function(schedule_merged(merged.function)), len(merged.constants))
+        return made.function, replace(merged, constants=(*merged.constants, *made.tables))
     except CannotLowerError:
         raise
     except Exception as error:  # TVM raises what it likes about a model that it cannot lower

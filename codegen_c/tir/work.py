@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, Expr, Range, StringImm, TensorLoad, Var
+from tvm.ir import Call, Expr, Range, TensorLoad, Var
 from tvm.sym import Analyzer
 
-from codegen_c.kernels.work import Work
+from codegen_c.kernels.work import LANES, SAVED, Work
 from codegen_c.tir.intrinsics import RENAMED
+from codegen_c.tir.loops import operands
 from codegen_c.tir.ranges import reads_elements
 from codegen_c.tir.storage import Storage
 
@@ -85,9 +86,48 @@ class _Counting:
         step = int(loop.step) if loop.step is not None else 1
         turns = max(0, math.ceil(self._analyzer.const_int_bound(loop.extent).max_value / step))
         inside = self.statement(loop.body, (*loops, (loop.loop_var, turns)), set())
-        if turns <= _UNROLLED_TURNS:
-            return inside
-        return inside + Counter(turn=outer_turns * turns, loop=outer_turns)
+        if turns > _UNROLLED_TURNS:
+            inside += Counter(turn=outer_turns * turns, loop=outer_turns)
+        return Counter({**inside, **_saved(inside, turns, outer_turns)}) if self._is_vector(loop, turns) else inside
+
+    def _is_vector(self, loop: tirx.For, turns: int) -> bool:
+        """True where a compiler makes vectors of a loop: stores of neighbours, of what is loaded so or does not change.
+
+        Choices, functions that no vector has, and sums of floats into one place are none.
+        """
+        stores: list[tirx.Stmt] = []
+        others: list[Expr] = []
+        loads: list[TensorLoad] = []
+        tvm_ffi.structural_walk(
+            loop.body,
+            [
+                (tirx.Stmt, stores.append),
+                (TensorLoad, loads.append),
+                (Expr, lambda expr: others.append(expr) if _has_no_vector(expr) else None),
+            ],
+        )
+        kinds_known = all(isinstance(statement, tirx.BufferStore | tirx.SeqStmt) for statement in stores)
+        places = [(store.buffer, store.indices) for store in stores if isinstance(store, tirx.BufferStore)]
+        if turns < LANES or not kinds_known or others or not places:
+            return False
+        written = {self._owner(buffer): indices for buffer, indices in places}
+        for load in loads:  # of what is stored a turn reads its own element alone
+            own = written.get(self._owner(load.source))
+            if own is not None and not tvm_ffi.structural_equal(own, load.indices):
+                return False
+        steps = [self._step(indices, loop.loop_var) for _, indices in places]
+        read = [self._step(load.indices, loop.loop_var) for load in loads]
+        return all(step == 1 for step in steps) and all(step in (0, 1) for step in read)
+
+    def _step(self, indices: Sequence[Expr], counter: Var) -> int | None:
+        """Elements from one turn's place to the next one's; None where they differ."""
+        if len(indices) != 1:
+            return None
+        place = indices[0]
+        following = counter + tirx.const(1, counter.ty.dtype)
+        after = tvm_ffi.structural_map(place, [(Var, lambda var: following if var.same_as(counter) else var)])
+        step = self._analyzer.simplify(after - place)
+        return int(step) if isinstance(step, tirx.IntImm) else None
 
     def _owner(self, buffer: Var) -> Var:
         return self._owners.get(buffer, buffer)
@@ -98,7 +138,7 @@ class _Counting:
         if key in seen:
             return Counter()
         seen.add(key)
-        always, either = _operands(expr)
+        always, either = operands(expr)
         below = _sum(self._value(operand, loops, seen) for operand in always)
         below += _sum(self._value(side, loops, set(seen)) for side in either)
         times = math.prod(turns for _, turns in loops[:depth])
@@ -142,6 +182,29 @@ class _Counting:
             yield f"{_family(expr)} arithmetic"  # sums and products of counters are carried from turn to turn
 
 
+_VECTOR_CALLS = frozenset(
+    ("fabs", "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")
+)
+
+
+def _has_no_vector(expr: Expr) -> bool:
+    """True for an operation that vectors do not have: of doubles, quotients, comparisons of floats, functions."""
+    if isinstance(expr, Call):
+        return _function(expr) not in (*_VECTOR_CALLS, *_FREE, "buffer_data")
+    if isinstance(expr, tirx.Cast):
+        return _family(expr) != _family(expr.value)
+    if isinstance(expr, tirx.Min | tirx.Max | tirx.Select):
+        return _is_float(expr)
+    return isinstance(expr, (*_DIVISIONS, *_RELATIONS)) or _family(expr) in ("double", "long")
+
+
+def _saved(inside: Counter[str], turns: int, outer_turns: int) -> dict[str, int]:
+    """Operations that vectors save: whole ones take one for as many lanes, what is left is a loop of its own."""
+    share = 1 - (turns // LANES + turns % LANES) / turns
+    saved = {f"{SAVED}{kind}": round(count * share) for kind, count in inside.items() if kind != "loop"}
+    return saved | ({"remainder": outer_turns} if turns % LANES else {})
+
+
 def _of_cast(cast: tirx.Cast) -> Iterator[str]:
     to, of = _family(cast), _family(cast.value)
     if to == of:
@@ -163,19 +226,6 @@ def _of_call(call: Call) -> Iterator[str]:
     else:
         family = _family(call.args[0]) if name == "isnan" else family
         yield from (f"{family} {part}" for part in _CALLS.get(name, (RENAMED.get(name, name),)))
-
-
-def _operands(expr: Expr) -> tuple[Sequence[Expr], Sequence[Expr]]:
-    """Operands that are always computed, and the sides of a choice: what one computes, the other one does not have."""
-    if isinstance(expr, TensorLoad):
-        return list(expr.indices), ()
-    if isinstance(expr, tirx.Select):
-        return (expr.condition,), (expr.true_value, expr.false_value)
-    if isinstance(expr, Call):
-        given = [part for part in expr.args if isinstance(part, Expr) and not isinstance(part, StringImm)]
-        return (given[:1], given[1:]) if _function(expr) == "if_then_else" else (given, ())
-    fields = ("a", "b", "value", "body")
-    return [operand for field in fields if isinstance(operand := getattr(expr, field, None), Expr)], ()
 
 
 def _function(call: Call) -> str:

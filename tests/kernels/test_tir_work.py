@@ -69,3 +69,16 @@ def test_modelled_instructions_are_near_those_executed(name: str) -> None:
     for fpu, executed in (("single", by_fpu), ("none", by_library)):
         modelled = instructions_of(work, fpu=fpu, isa="armv7e-m")
         assert 1 / 1.7 < modelled / executed < 1.7, (fpu, modelled)
+
+
+def test_vectors_save_what_their_lanes_share() -> None:
+    work = work_of(op.add, ROWS, ROWS)  # 24 rows of 25 elements: 6 vectors and one element each
+    assert work["saved store"] == round(600 * (1 - 7 / 25))
+    assert work["remainder"] == 24
+    scalar, vectors = (instructions_of(work, fpu="single", isa=isa) for isa in ("armv7e-m", "armv8.1-m.main"))
+    assert vectors < 0.6 * scalar
+
+
+@pytest.mark.parametrize("build", [op.exp, op.sqrt, op.nn.relu, lambda x: op.cumsum(x, axis=1), lambda x: op.sum(x, 1)])
+def test_choices_functions_and_running_sums_have_no_vectors(build: Callable[..., relax.Expr]) -> None:
+    assert not [kind for kind in work_of(build, ROWS) if kind.startswith("saved")]

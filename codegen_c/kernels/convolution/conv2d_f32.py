@@ -11,10 +11,13 @@ from dataclasses import replace
 from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import implementation, pixel_offsets, place, residual_place
+from codegen_c.kernels.convolution.window_cost import WindowCost
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.layer import LayerText, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.tile import (
+    RUN_CALLED,
+    RUN_INSTRUCTIONS,
     Accumulators,
     Blocking,
     ChannelRange,
@@ -39,7 +42,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
         blocking,
         weights=pack(operator.weight, blocking),
         bias=padded(operator.bias, blocking),
-        instructions=lambda pixels: _instructions(operator, blocking, pixels),
+        cost=lambda pixels: _cost(operator, blocking, pixels),
         inputs_a_product=lambda _: 1 / blocking.width,
         body=lambda pixels, layer: _pixels(operator, stored, finish, blocking, pixels, layer),
         accumulation="bias, then r, s, c ascending",
@@ -65,19 +68,23 @@ def _is_one_run(operator: Conv2d) -> bool:
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 
-def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
-    """Modelled instructions of a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
-    _, kernel_rows, kernel_columns, depth = operator.weight.shape
-    runs, length = (kernel_rows, kernel_columns * depth)
-    if not _is_one_run(operator):
-        runs, length = kernel_rows * kernel_columns, depth
-    total = 14
+def _cost(operator: Conv2d, blocking: Blocking, pixels: int) -> WindowCost:
+    """Modelled, of a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
+    columns, depth = operator.weight.shape[2:]
+    step = operator.window.strides[1] * operator.inputs[0].shape[3]
+    whole, row, tap = 14, 0, 0
     for segment in channel_ranges(operator.output.shape[3], blocking):
-        sums = pixels * segment.vectors
-        run = 6 + 2 * pixels + int(length * blocking.element_instructions(segment, pixels))
-        finish = sums * (3 + operator.finish.num_instructions)
-        total += segment.num_blocks * (8 + runs * run + finish)
-    return total
+        blocks = segment.num_blocks
+        whole += blocks * (8 + pixels * segment.vectors * (3 + operator.finish.num_instructions))
+        if not _is_one_run(operator):
+            each = blocks * blocking.run_instructions(segment, pixels, depth, step)
+            row, tap = (row, tap + each) if pixels == 1 else (row + columns * each, tap)
+        elif pixels == 1:
+            row += blocks * (RUN_CALLED if blocking.loads_several else RUN_INSTRUCTIONS + 2)
+            tap += blocks * int(depth * blocking.element_instructions(segment, 1))
+        else:
+            row += blocks * blocking.run_instructions(segment, pixels, columns * depth, step)
+    return WindowCost(whole=whole, row=row, tap=tap)
 
 
 def _layer(operator: Conv2d, stored: StoredRows, blocking: Blocking, pixels: int) -> LayerText:

@@ -8,6 +8,7 @@ import numpy as np
 
 from codegen_c.c_text.text import Compound, block, scaled
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
+from codegen_c.kernels.convolution.window_cost import WindowCost, best_pixels, image_instructions
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.layer import NO_LAYER, LayerText
@@ -126,11 +127,6 @@ def inner_columns(window: Window, input_columns: int, output_columns: int) -> tu
     return begin, max(begin, min(last + 1, output_columns))
 
 
-def best_pixels(inner: int, most: int, cost: Callable[[int], int]) -> int:
-    """Pixels to compute at once so that a row's inner columns cost least; cost(p): of a group of p pixels."""
-    return min(range(1, max(1, min(inner, most)) + 1), key=lambda p: inner // p * cost(p) + inner % p * cost(1))
-
-
 def implementation(
     kernel: str,
     operator: Conv2d,
@@ -138,7 +134,7 @@ def implementation(
     *,
     weights: np.ndarray,
     bias: np.ndarray,
-    instructions: Callable[[int], int],
+    cost: Callable[[int], WindowCost],
     inputs_a_product: Callable[[int], float],
     body: Callable[[int, str], list[str]],
     accumulation: str,
@@ -146,15 +142,14 @@ def implementation(
 ) -> Implementation:
     """A convolution computed by groups of pixels, as many at a time as cost least.
 
-    weights, bias: packed. instructions(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each
-    of their products. body(p, address): their text, as `by_pixels` takes it. layer(p): shapes, for groups of p pixels.
+    weights, bias: packed. cost(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each of
+    their products. body(p, address): their text, as `by_pixels` takes it. layer(p): shapes, for groups of p pixels.
     """
     finish, output = Finish(program=operator.finish), operator.output.shape
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
-    pixels = best_pixels(end - begin, blocking.pixels, instructions)
+    pixels = best_pixels(end - begin, blocking.pixels, operator.window, cost)
     groups = (end - begin) // pixels if pixels > 1 else 0
     alone = output[2] - groups * pixels
-    row = groups * instructions(pixels) + alone * instructions(1)
     macs = operator.output.num_elements * operator.weight[0].size
     shapes = layer(pixels)
     function = by_pixels(operator, finish, pixels, lambda p: body(p, shapes.address), blocking, layer=shapes)
@@ -164,7 +159,7 @@ def implementation(
         reference=lambda inputs: reference(operator, inputs),
         constants=(("weights", weights), ("bias", bias), *finish.constants()),
         macs=macs,
-        instructions=output[0] * output[1] * row,
+        instructions=image_instructions(operator, groups, begin, pixels, cost),
         passes=Passes.of_product(
             macs,
             operator.inputs[0].num_elements,

@@ -19,14 +19,17 @@ from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import (
     implementation,
+    inner_columns,
     input_place,
     input_sizes,
     pixel_offsets,
     place,
     residual_place,
 )
+from codegen_c.kernels.convolution.window_cost import WindowCost
 from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.layer import LayerText
 from codegen_c.kernels.shared.narrow_weights import narrowest
 from codegen_c.kernels.shared.tile import (
@@ -45,6 +48,11 @@ MOST_UNROLLED = 48
 SCALAR_BLOCKS: tuple[Block, ...] = ((1, 4), (1, 6), (2, 3), (2, 4), (2, 6), (3, 4))
 VECTOR_BLOCKS: tuple[Block, ...] = ((1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (2, 2))
 """(vectors, pixels) whose sums registers may hold, without lanes and with them."""
+# Instructions beside loads, FMAs and what finishes, in the disassembly of GCC 12 for a Cortex-M4: to clip the window of
+# a pixel, and its addresses; to count blocks of channels and step four pointers; to begin a row of the window of a
+# group of pixels, and of a pixel alone, whose addresses are on the stack, or which is written out where taps are few.
+PIXEL_INSTRUCTIONS, BLOCK_INSTRUCTIONS, ROW_OF_GROUP = 30, 9, 7
+ROW_ALONE, FEW_TAPS_ROW, FEW_TAPS = 16, 2, 9
 
 
 def is_depthwise(operator: Conv2d, target: Target) -> bool:
@@ -65,7 +73,7 @@ def by_channels(kernel: str, operator: Conv2d, blocking: Blocking, stored: Store
         blocking,
         weights=blocking.weights.stored(np.ascontiguousarray(operator.weight[..., 0].transpose(1, 2, 0))),
         bias=operator.bias,
-        instructions=lambda pixels: _instructions(operator, blocking, pixels),
+        cost=lambda pixels: _cost(operator, blocking, pixels),
         inputs_a_product=lambda pixels: len(_columns_read(operator, pixels)) / (pixels * operator.window.kernel[1]),
         body=lambda pixels, _: _pixels(operator, stored, finish, blocking, pixels),
         accumulation="bias, then r, s ascending",
@@ -83,10 +91,14 @@ def depthwise_blocking(operator: Conv2d, target: Target) -> Blocking:
     vectors, pixels = target.block or target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
         pixels = 1
+    floats = target.instruction_set.floats
     blocking, weights = native_blocking(target), narrowest(operator.weight)
     live = operator.output.shape[3] % blocking.lanes.count
-    masks = blocking.masks and not weights.is_narrow and live > target.instruction_set.floats.part_instructions
-    return replace(blocking, vectors=vectors, pixels=pixels, weights=weights, masks=masks)
+    masks = blocking.masks and not weights.is_narrow and live > floats.part_instructions
+    return replace(
+        blocking, vectors=vectors, pixels=pixels, weights=weights, masks=masks,
+        offset_bytes=floats.offset_bytes, spills=floats.spills,
+    )  # fmt: skip
 
 
 def blocks(operator: Conv2d, target: Target) -> tuple[Block, ...]:
@@ -104,17 +116,28 @@ def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
     )
 
 
-def _instructions(operator: Conv2d, blocking: Blocking, pixels: int) -> int:
-    """Modelled instructions of a group of pixels: set-up of each block, loads and FMAs of each kernel row."""
-    kernel_rows, kernel_columns = operator.window.kernel
-    total = 14
+def _cost(operator: Conv2d, blocking: Blocking, pixels: int) -> WindowCost:
+    """Modelled, of a group of pixels: set-up of each block, its rows, loads and FMAs of each tap, and what finishes."""
+    access, (kernel_rows, columns) = blocking.lanes.access_instructions, operator.window.kernel
+    begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
+    is_unrolled = kernel_rows * columns <= FEW_TAPS and begin <= 1 and end - begin > 1
+    channel_bytes = 4 * operator.output.shape[3]
+    far = blocking.offset_bytes and channel_bytes > blocking.offset_bytes
+    read = _columns_read(operator, pixels)
+    addresses = sum(1 for column in (*read, *range(columns)) if column * channel_bytes > blocking.offset_bytes > 0)
+    whole, row, tap = PIXEL_INSTRUCTIONS, 0, 0
     for segment in channel_ranges(operator.output.shape[3], blocking):
-        loads = len(_columns_read(operator, pixels)) * blocking.lanes.access_instructions
-        loads += blocking.weights.load_instructions(kernel_columns)
-        row = 8 + segment.vectors * (loads + pixels * kernel_columns) + (6 * kernel_columns if pixels == 1 else 0)
-        finish = pixels * segment.vectors * (4 + operator.finish.num_instructions)
-        total += segment.num_blocks * (8 + kernel_rows * row + finish)
-    return total
+        blocks = segment.num_blocks
+        finish = 1 + access + operator.finish.num_instructions
+        whole += blocks * (BLOCK_INSTRUCTIONS + pixels * segment.vectors * finish)
+        if pixels == 1:
+            row += blocks * (FEW_TAPS_ROW if is_unrolled else ROW_ALONE)
+            tap += blocks * (2 + 2 * far + segment.vectors * (access + blocking.weights.load_instructions(1) + 1))
+        else:
+            loads = len(read) * access + blocking.weights.load_instructions(columns)
+            products = pixels * columns * (1 + blocking.spills)
+            row += blocks * (ROW_OF_GROUP + addresses + segment.vectors * (loads + products))
+    return WindowCost(whole=whole, row=row, tap=tap)
 
 
 def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int) -> list[str]:

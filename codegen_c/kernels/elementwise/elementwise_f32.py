@@ -10,11 +10,15 @@ import numpy as np
 
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.shared.copies import loop_instructions
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
 from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import Operand
+
+RUN_INSTRUCTIONS = 5
+"""Modelled, around a run of elements: pointers and the loop."""
 
 
 def reads_inputs_only(operator: Elementwise, target: Target) -> bool:
@@ -53,11 +57,20 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
         function=CFunction(parameters=parameters, body=body, helpers=finish.helper(SCALAR)),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
-        instructions=output.num_elements * (3 + 2 * len(operator.inputs) + operator.finish.num_instructions),
+        instructions=_instructions(operator, rowwise=rowwise),
         spatial=row_by_row(output.shape[1], len(operator.inputs)) if rowwise else None,
         in_place=tuple(i for i, t in enumerate(operator.inputs) if t.shape == output.shape),
         pitched=True,
     )
+
+
+def _instructions(operator: Elementwise, *, rowwise: bool) -> int:
+    """Modelled: loads, a store and what is computed of each element, and the innermost loop where it is not short."""
+    shape = operator.output.shape
+    run = int(np.prod(shape[2:])) if rowwise else shape[-1] if shape else 1
+    runs = operator.output.num_elements // max(run, 1)
+    each = 1 + len(operator.inputs) + operator.finish.num_instructions
+    return runs * (loop_instructions(run, each) + RUN_INSTRUCTIONS)
 
 
 def _rows(operator: Elementwise, stored: StoredRows, finish: Finish) -> str:

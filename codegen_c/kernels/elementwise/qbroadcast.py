@@ -17,13 +17,18 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
-from codegen_c.kernels.elementwise.qbinary import INCLUDES, element_members, reference, results_in_range
+from codegen_c.kernels.elementwise.qbinary import (
+    INCLUDES,
+    element_instructions,
+    element_members,
+    reference,
+    results_in_range,
+)
 from codegen_c.kernels.shared.requantize import quantized_bytes
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.operators.kinds import QBinary, TensorType
 from tvm_ext.core.row_access import RowAccess
 
-ELEMENT_INSTRUCTIONS = 26
 INDICES = "nhwcijkl"
 
 
@@ -64,7 +69,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: reference(operator, inputs),
         macs=output.num_elements if operator.function == "multiply" else 0,
-        instructions=output.num_elements * ELEMENT_INSTRUCTIONS,
+        instructions=output.num_elements * element_instructions(operator),
         spatial=rows,
         in_place=tuple(index for index, shape in enumerate(shapes) if shape == output.shape),
         exact=True,

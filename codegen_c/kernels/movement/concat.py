@@ -19,11 +19,12 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
+from codegen_c.kernels.shared.copies import copy_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
 from codegen_c.operators.kinds import Concat, TensorType
 
-# Instructions of a memcpy and the loop around it, and bytes that it copies with one pair of instructions.
-INSTRUCTIONS_A_RUN, BYTES_A_PAIR = 12, 4
+INSTRUCTIONS_A_RUN = 3
+"""Modelled: addresses of a copy, and steps of the pointers behind it; the loop around the copies takes as many."""
 
 
 def reference(operator: Concat, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -45,7 +46,6 @@ def runs_of(tensor: TensorType, axis: int) -> int:
 def implement(operator: Concat, target: Target, stored: StoredRows) -> Implementation:
     output, rows = operator.output, _rows(operator)
     ctype = C_TYPES[output.dtype]
-    num_runs = sum(t.num_elements // max(runs_of(t, operator.axis), 1) for t in operator.inputs)
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -58,13 +58,20 @@ def implement(operator: Concat, target: Target, stored: StoredRows) -> Implement
             includes=("string.h",),
         ),
         reference=lambda inputs: reference(operator, inputs),
-        instructions=num_runs * INSTRUCTIONS_A_RUN
-        + output.num_elements * np.dtype(output.dtype).itemsize * 2 // BYTES_A_PAIR,
+        instructions=_instructions(operator),
         spatial=rows,
         exact=True,
         copies=_copies_of(operator),
         pitched=_joins_channels(operator),
     )
+
+
+def _instructions(operator: Concat) -> int:
+    """Modelled: in each turn of the loop around them one copy for each input."""
+    turns = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64))
+    item_bytes = np.dtype(operator.output.dtype).itemsize
+    copies = sum(copy_instructions(runs_of(t, operator.axis) * item_bytes) for t in operator.inputs)
+    return turns * (copies + (len(operator.inputs) + 1) * INSTRUCTIONS_A_RUN)
 
 
 def _joins_channels(operator: Concat) -> bool:

@@ -21,11 +21,13 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
+from codegen_c.kernels.shared.copies import copy_instructions, fill_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.operators.kinds import Array, Gather
 from tvm_ext.core.row_access import RowAccess
 
-INSTRUCTIONS_A_RUN, BYTES_A_PAIR = 12, 4
+INSTRUCTIONS_A_RUN = 8
+"""Modelled: the place that a run comes from, and the loop around the copy."""
 LETTERS = "nhwcijkl"
 
 
@@ -114,7 +116,6 @@ def implement(operator: Gather, target: Target, stored: StoredRows) -> Implement
     text = _Text(operator=operator, axes=tuple(axes), stored=stored, by_rows=rows is not None)
     ctype = C_TYPES[output.dtype]
     tables = tuple((axis.table, axis.places.astype(np.int32)) for axis in axes[: text.depth] if axis.needs_table)
-    run = int(np.prod(output.shape[text.depth :], dtype=np.int64))
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -129,8 +130,7 @@ def implement(operator: Gather, target: Target, stored: StoredRows) -> Implement
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=tables,
-        instructions=output.num_elements // max(run, 1) * INSTRUCTIONS_A_RUN
-        + output.num_elements * np.dtype(output.dtype).itemsize * 2 // BYTES_A_PAIR,
+        instructions=text.instructions(),
         spatial=rows,
         exact=True,
         copies=_long_run(operator),
@@ -183,6 +183,19 @@ class _Text:
         while depth > max(2 if self.by_rows else 0, least) and self.axes[depth - 1].is_whole:
             depth -= 1
         return depth
+
+    def instructions(self) -> int:
+        """Modelled: runs that are copied, and what is filled before and after them along each axis."""
+        shape = self.operator.output.shape
+        item_bytes = np.dtype(self.operator.output.dtype).itemsize
+        total, turns, run = 0, 1, self.operator.output.num_elements
+        for index, axis in enumerate(self.axes[: self.depth]):
+            ends = [end * self._stride(shape, index) for end in (axis.before, axis.after) if end]
+            total += turns * sum(fill_instructions(count * item_bytes) for count in ends)
+            is_run = index + 1 == self.depth and axis.is_run and not (self.by_rows and index == 1)
+            run = self._stride(shape, index) * (len(axis.places) if is_run else 1)
+            turns *= 1 if is_run else len(axis.places)
+        return total + turns * (INSTRUCTIONS_A_RUN + copy_instructions(run * item_bytes))
 
     def _apart(self, index: int) -> int:
         """Elements of the output from one place along an axis to the next."""

@@ -17,13 +17,16 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
+from codegen_c.kernels.shared.copies import loop_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, strided
 from codegen_c.operators.kinds import Array, Permute
 from tvm_ext.core.row_access import RowAccess
 
 CHANNELS_LAST = (0, 2, 3, 1)
-ELEMENT_INSTRUCTIONS = 3
-"""Modelled; executed on a Cortex-M4: 2.2 to 4.2, most where the innermost loop is short."""
+OVERLAP_INSTRUCTIONS = 14
+"""Modelled: comparing pointers, as vectors load before what lies behind is stored, and the loop around."""
+MOVE_INSTRUCTIONS, ROW_INSTRUCTIONS = 2, 3
+"""Modelled: load and store of an element, and the loop around a run along the innermost axis."""
 
 
 def implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
@@ -39,10 +42,22 @@ def implement(operator: Permute, target: Target, stored: StoredRows) -> Implemen
         kernel=KERNEL.name,
         function=CFunction(parameters=parameters, body=_rows(operator, stored) if by_rows else _body(operator)),
         reference=lambda inputs: [reference(operator, inputs[0])],
-        instructions=operator.output.num_elements * ELEMENT_INSTRUCTIONS,
+        instructions=_instructions(operator, target),
         spatial=Spatial(output_rows=rows, inputs=(RowAccess.whole(rows),)) if by_rows else None,
         exact=True,
     )
+
+
+def _instructions(operator: Permute, target: Target) -> int:
+    """Modelled: runs along the innermost axis that has an extent, by vectors where the processor loads their stride."""
+    extents = zip(operator.output.shape, strides_of(operator), strict=True)
+    extent, stride = next(((e, s) for e, s in reversed(list(extents)) if e > 1), (1, 1))
+    runs = operator.output.num_elements // extent
+    a_vector, lanes = target.instruction_set.strided_loads.get(stride), 16 // np.dtype(operator.output.dtype).itemsize
+    if a_vector is None or extent <= lanes:
+        return runs * (loop_instructions(extent, MOVE_INSTRUCTIONS) + ROW_INSTRUCTIONS)
+    vectors = (extent - 1) // lanes  # the last lanes would load beyond the input
+    return runs * (vectors * a_vector + (extent - vectors * lanes) * MOVE_INSTRUCTIONS + OVERLAP_INSTRUCTIONS)
 
 
 def reference(operator: Permute, array: Array) -> Array:

@@ -16,6 +16,7 @@ from codegen_c.c_text.text import block, float_literal
 from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_place, input_sizes, parameters, pixel_offsets
 from codegen_c.kernels.pooling import accumulate_pool
+from codegen_c.kernels.shared.copies import SHORTEST_LOOP, loop_instructions
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.layer import image, shapes, with_rings
@@ -32,6 +33,8 @@ from codegen_c.operators.kinds import Pool2d
 from codegen_c.operators.scalar import Operand
 
 LAYER = "tvm_ext_pool2d_f32_layer"
+ROW_INSTRUCTIONS = 4
+"""Modelled, of a row of a window: step of the pointer, and the loop."""
 
 
 def window_holds_input(operator: Pool2d, target: Target) -> bool:
@@ -116,10 +119,13 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
 
 def _instructions(operator: Pool2d) -> int:
     """Modelled, of one element: a maximum passes over NaN at each tap, sums add; padding clips windows."""
-    num_taps = operator.window.kernel[0] * operator.window.kernel[1]
+    rows, columns = operator.window.kernel
     if operator.method == "max":
-        return 4 + 6 * num_taps
-    return 2 + (7 * num_taps // 2 if any(operator.window.padding) else 3 * num_taps)
+        return 4 + 6 * rows * columns
+    if any(operator.window.padding):
+        return 2 + 7 * rows * columns // 2
+    row = loop_instructions(columns, 2)
+    return 4 + rows * row + (ROW_INSTRUCTIONS * rows if rows * columns > SHORTEST_LOOP + 1 else 0)
 
 
 def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.requantize import Requantize, quantization, scale_of
-from codegen_c.kernels.shared.window import taps
+from codegen_c.kernels.shared.window import taps, taps_inside
 from codegen_c.operators.kinds import Operator, QPool2d
 
 
@@ -38,18 +38,11 @@ def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
 
 def counted_taps(operator: QPool2d) -> np.ndarray:
     """Number of taps that the sum of each output pixel is divided by, int64[P, Q]."""
-    rows, columns = (_taps_inside(operator, axis) for axis in (0, 1))
+    extents = zip(operator.inputs[0].shape[1:3], operator.output.shape[1:3], strict=True)
+    rows, columns = (taps_inside(operator.window, axis, *extent) for axis, extent in enumerate(extents))
     if operator.count_include_pad:
         return np.full((len(rows), len(columns)), operator.window.kernel[0] * operator.window.kernel[1])
     return np.outer(rows, columns)
-
-
-def _taps_inside(operator: QPool2d, axis: int) -> np.ndarray:
-    """Taps inside the input along one axis, for each output position."""
-    window, extent = operator.window, operator.inputs[0].shape[1 + axis]
-    first = np.arange(operator.output.shape[1 + axis]) * window.strides[axis] - window.padding[axis]
-    positions = first[:, np.newaxis] + np.arange(window.kernel[axis]) * window.dilation[axis]
-    return ((positions >= 0) & (positions < extent)).sum(axis=1)
 
 
 def factors(operator: QPool2d) -> np.ndarray:

@@ -16,6 +16,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.pooling.accumulate_pool import is_global
 from codegen_c.kernels.pooling.pool_by_rows import LAYER, accumulating, factors_text, pool_shapes
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, factors, reference
+from codegen_c.kernels.shared.copies import SHORTEST_LOOP
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, with_rings
 from codegen_c.kernels.shared.requantize import Requantize, largest_distance, quantization, quantized_bytes, results_fit
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, spatial
@@ -81,8 +82,11 @@ def _instructions(operator: QPool2d, num_taps: int) -> int:
     elements, average_taken = operator.output.num_elements, operator.method == "average"
     if average_taken and is_global(operator):
         return num_taps * 2 + num_taps // CHANNEL_BLOCK + elements * 10
-    per_tap = 2 if average_taken and not any(operator.window.padding) else 3
-    return num_taps * per_tap + num_taps // CHANNEL_BLOCK * 6 + elements * (20 if average_taken else 6)
+    is_inside = not any(operator.window.padding)
+    per_tap = 2 if average_taken and is_inside else 3
+    is_written_out = is_inside and operator.window.kernel[0] * operator.window.kernel[1] <= SHORTEST_LOOP + 1
+    loops = 0 if is_written_out else num_taps // CHANNEL_BLOCK * 6
+    return num_taps * per_tap + loops + elements * (13 if average_taken else 6)
 
 
 def _body(stored: StoredRows, finish: Requantize | None) -> str:

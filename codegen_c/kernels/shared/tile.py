@@ -24,6 +24,12 @@ from codegen_c.operators.scalar import Operand
 SCALAR_PRODUCTS: tuple[Block, ...] = ((4, 2), (4, 3), (4, 4), (4, 5), (2, 4), (2, 6))
 VECTOR_PRODUCTS: tuple[Block, ...] = ((1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (2, 3))
 """(vectors, pixels) of products whose sums registers may hold, without lanes and with them."""
+# Modelled instructions that begin a run of adjacent elements, in the disassembly of GCC 12: pointers to it and to its
+# weights; those of a row of taps whose loop is unrolled; a call of tvm_ext_tile_f32x1_add_<pixels>x4, where sums go
+# through memory, which is made of SHORT_RUN elements or more.
+RUN_INSTRUCTIONS, RUN_UNROLLED, RUN_CALLED, SHORT_RUN = 6, 4, 22, 8
+MOST_UNROLLED = 200
+"""Instructions of a loop that GCC unrolls as a whole with -O3 (max-completely-peeled-insns)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +38,7 @@ class Blocking:
 
     weights: type in which they are stored. loads_several: whether single floats are loaded several at once. adds_by_4:
     whether runs of one pixel by 4 vectors are. masks: whether a vector may hold fewer channels than it has lanes.
+    loop_instructions, offset_bytes, spills: as `FloatBlocks` has them.
     """
 
     lanes: Lanes
@@ -41,6 +48,9 @@ class Blocking:
     loads_several: bool = False
     adds_by_4: bool = False
     masks: bool = False
+    loop_instructions: int = 3
+    offset_bytes: int = 0
+    spills: int = 0
 
     def __post_init__(self) -> None:
         assert self.pixels <= 6 and self.vectors <= 12, f"{self.pixels} pixels by {self.vectors} vectors are too many"
@@ -58,7 +68,21 @@ class Blocking:
             return (3 + 9 * pixels) / 2
         if self.adds_by_4 and segment.lanes.count > 1 and (segment.vectors, pixels) == (4, 1) and not narrow:
             return 2 * segment.vectors + 3 / 4
-        return pixels + segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors + 3
+        return self._products(segment, pixels, 1, pixels) + self.loop_instructions
+
+    def run_instructions(self, segment: ChannelRange, pixels: int, length: int, step: int) -> int:
+        """Modelled, of `length` adjacent elements, known when compiling, of pixels that begin `step` elements apart."""
+        calls = self.loads_several and segment.lanes.count == 1 and segment.vectors == 4 and length >= SHORT_RUN
+        as_loop = length * (self._products(segment, pixels, 1, pixels) + 3)
+        if not calls and as_loop <= MOST_UNROLLED:  # overlapping elements are loaded once
+            elements = min(pixels * length, (pixels - 1) * step + length)
+            return RUN_UNROLLED + self._products(segment, pixels, length, elements)
+        start = RUN_CALLED if calls else RUN_INSTRUCTIONS + 2 * pixels
+        return start + int(length * self.element_instructions(segment, pixels))
+
+    def _products(self, segment: ChannelRange, pixels: int, length: int, elements: int) -> int:
+        """Loads of so many elements and of `length` rows of weights, and the FMAs."""
+        return elements + length * (segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors)
 
 
 def native_blocking(target: Target) -> Blocking:
@@ -67,7 +91,7 @@ def native_blocking(target: Target) -> Blocking:
     vectors, pixels = target.block or floats.product
     return Blocking(
         lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1,
-        loads_several=floats.loads_several, adds_by_4=floats.adds_by_4,
+        loads_several=floats.loads_several, loop_instructions=floats.loop_instructions, adds_by_4=floats.adds_by_4,
         masks=target.optimize == "speed" and not target.least_flash,
     )  # fmt: skip
 

@@ -67,6 +67,13 @@ def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[Bound,
     return names[0] if window.padding[axis] else 0, names[1] if window.padding[axis + 2] else window.kernel[axis]
 
 
+def taps_inside(window: Window, axis: int, extent: int, outputs: int) -> np.ndarray:
+    """Taps that lie inside the input along one axis, int64[outputs]. extent: of the input along it."""
+    first = np.arange(outputs) * window.strides[axis] - window.padding[axis]
+    positions = first[:, np.newaxis] + np.arange(window.kernel[axis]) * window.dilation[axis]
+    return ((positions >= 0) & (positions < extent)).sum(axis=1)
+
+
 def num_taps(begin: Bound, end: Bound) -> Bound:
     """Length of a range of taps."""
     if isinstance(begin, int) and isinstance(end, int):

@@ -34,6 +34,8 @@ from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 from codegen_c.targets.dsp.kernels.strips_dsp import Strips
 
 MOST_TAPS = 81
+WEIGHT_REGISTERS = 9
+"""Words of weights that GCC keeps in registers over a row; of more it loads each again for its product."""
 LAYER = "tvm_ext_dsp_depthwise_layer"
 PARAMETERS = [
     "uint8_t *output", "const uint32_t *restrict weights", "const int32_t *restrict bias",
@@ -139,9 +141,12 @@ def _instructions(
     batch, height, columns, channels = operator.output.shape
     kernel_rows = operator.window.kernel[0]
 
+    kept = kernel_rows * len(taps.words) <= WEIGHT_REGISTERS
+
     def group(count: int) -> int:
         found = [product for products in taps.products[:count] for product in products]
-        return kernel_rows * (len(found) + len({word for _, word, _ in found})) + count * finish.instructions
+        weights = 0 if kept else len(found)  # are on the stack
+        return kernel_rows * (len(found) + len({word for _, word, _ in found}) + weights) + count * finish.instructions
 
     pairs = columns // COLUMNS
     row = 4 + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)

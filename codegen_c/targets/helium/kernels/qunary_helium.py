@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.elementwise import qunary
+from codegen_c.kernels.shared.layer import one_image
 from codegen_c.operators.kinds import QUnary
 
 
@@ -19,7 +20,14 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
             *made.function.includes,
         ),
     )  # fmt: skip
-    return replace(made, kernel=KERNEL.name, function=function, instructions=operator.output.num_elements // 4 + 20)
+    return replace(made, kernel=KERNEL.name, function=function, instructions=_instructions(operator))
+
+
+def _instructions(operator: QUnary) -> int:
+    """Modelled: a load, a gather, a store and the loop for 16 elements; each row of an image begins anew."""
+    kind = one_image(operator.output)
+    rows, length = kind.shape[1], kind.num_elements // kind.shape[1]
+    return rows * (-(-length // 16) * 4 + 6)
 
 
 KERNEL = Kernel(name="qunary_helium", operator=QUnary, implement=implement, constraints=qunary.KERNEL.constraints)

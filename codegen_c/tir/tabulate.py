@@ -1,0 +1,142 @@
+"""Expressions of one loop counter that are dear, as tables: places and shares of a resize, quotients of indices.
+
+A loop inside of others computes them again and again for the same turns; a table of its turns is a load each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Expr, TensorLoad, Var
+
+from codegen_c.tir.evaluate import Unknown, values_of
+from codegen_c.tir.loops import CountedLoop, expressions_of, operands_of
+
+MOST_TURNS, LEAST_TURNS = 1024, 3
+LEAST_INSTRUCTIONS = 5
+"""Instructions of an expression that is worth a table; a load and its conversion are two."""
+LEAST_USES = 4
+"""Times that an entry is read in one run, at least."""
+_INTEGERS = {tirx.FloorDiv: 5, tirx.FloorMod: 5, tirx.Min: 3, tirx.Max: 3, tirx.Select: 2, Call: 2}
+_FLOATS = {Call: 12, tirx.Div: 8, tirx.Cast: 2}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tabulated:
+    """The function with a parameter more for each table, behind the others, and the tables."""
+
+    function: tirx.PrimFunc
+    tables: tuple[np.ndarray, ...]
+
+
+def tabulate(function: tirx.PrimFunc, first: int) -> Tabulated:
+    """The lowered function with tables, which are called `constant<first>` and so on; no value changes."""
+    found = _Tables()
+    for expr, loops in expressions_of(function.body):
+        found.take(expr, loops)
+    drafts = [_buffer(values, "draft") for values in found.data]
+    read = _read(found.body(function.body, drafts))  # what is part of another expression may be a table already
+    used = [index for index, draft in enumerate(drafts) if draft in read]
+    if not used:
+        return Tabulated(function=function, tables=())
+    names = {index: f"constant{first + number}" for number, index in enumerate(used)}
+    buffers = [_buffer(values, names.get(index, "unread")) for index, values in enumerate(found.data)]
+    parameters = [*function.params, *(buffers[index] for index in used)]
+    made = tirx.PrimFunc(parameters, found.body(function.body, buffers), function.ret_type, attrs=function.attrs)
+    passes = [tirx.transform.NarrowDataType(32), tirx.transform.StmtSimplify(), tirx.transform.RemoveNoOp()]
+    lowered = tvm.transform.Sequential(passes)(tvm.IRModule({"main": made}))["main"]
+    return Tabulated(function=lowered, tables=tuple(found.data[index] for index in used))
+
+
+@dataclass(kw_only=True)
+class _Tables:
+    """Tables that may be, and which one, in which turn of which loop, has an expression's value, by its hash."""
+
+    data: list[np.ndarray] = field(default_factory=list[np.ndarray])
+    places: dict[int, tuple[Expr, CountedLoop, int]] = field(default_factory=dict[int, tuple[Expr, CountedLoop, int]])
+
+    def take(self, expr: Expr, loops: tuple[CountedLoop, ...]) -> None:
+        """Makes a table of the expression, or of those it is made of."""
+        if tvm_ffi.structural_hash(expr) in self.places:
+            return
+        loop = _only_loop(expr, loops)
+        if loop is None or not self._made(expr, loop, loops):
+            for operand in operands_of(expr):
+                self.take(operand, loops)
+
+    def body(self, body: tirx.Stmt, buffers: list[Var]) -> tirx.Stmt:
+        """The statement with loads of these buffers."""
+
+        def replaced(expr: Expr) -> Expr:
+            known = self.places.get(tvm_ffi.structural_hash(expr))
+            if known is None or not tvm_ffi.structural_equal(known[0], expr):
+                return expr
+            _, loop, index = known
+            load = tirx.BufferLoad(buffers[index], [loop.counter - loop.begin])
+            dtype = str(expr.ty.dtype)
+            return load if dtype == "float32" else tirx.Cast(dtype, load)
+
+        return tvm_ffi.structural_map(body, [(Expr, replaced)])
+
+    def _made(self, expr: Expr, loop: CountedLoop, loops: tuple[CountedLoop, ...]) -> bool:
+        dtype = str(expr.ty.dtype)
+        if dtype not in ("int32", "int64", "float32") or sum(_costs(expr)) < LEAST_INSTRUCTIONS:
+            return False
+        uses = math.prod(other.turns for other in loops[: loops.index(loop)])
+        if not LEAST_TURNS <= loop.turns <= MOST_TURNS or (uses < LEAST_USES and dtype != "int64"):
+            return False
+        try:
+            values = values_of(expr, loop.counter, loop.begin + np.arange(loop.turns))
+        except Unknown:
+            return False
+        if dtype != "float32":
+            if np.abs(values).max() >= 1 << 15:
+                return False
+            values = values.astype(np.int16)
+        self.places[tvm_ffi.structural_hash(expr)] = expr, loop, self._index(np.ascontiguousarray(values))
+        return True
+
+    def _index(self, values: np.ndarray) -> int:
+        """Place of a table among those that are there."""
+        for index, known in enumerate(self.data):
+            if known.dtype == values.dtype and known.tobytes() == values.tobytes():
+                return index
+        self.data.append(values)
+        return len(self.data) - 1
+
+
+def _buffer(values: np.ndarray, name: str) -> Var:
+    return tirx.decl_buffer(values.shape, str(values.dtype), name)
+
+
+def _read(body: tirx.Stmt) -> set[Var]:
+    """Buffers that a statement loads from."""
+    found: set[Var] = set()
+    tvm_ffi.structural_walk(body, [(TensorLoad, lambda load: found.add(load.source))])
+    return found
+
+
+def _only_loop(expr: Expr, loops: tuple[CountedLoop, ...]) -> CountedLoop | None:
+    """The loop whose counter is all that the expression depends on."""
+    read: set[Var] = set()
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(expr, [(Var, read.add), (TensorLoad, loads.append)])
+    known = [loop for loop in loops if loop.counter in read]
+    return known[0] if not loads and len(read) == len(known) == 1 else None
+
+
+def _costs(expr: Expr) -> Iterator[int]:
+    """Modelled instructions of each operation."""
+    dtype = str(expr.ty.dtype)
+    if dtype.startswith("float"):
+        yield _FLOATS.get(type(expr), 0 if isinstance(expr, tirx.FloatImm) else 1)
+    else:
+        yield _INTEGERS.get(type(expr), 0) * (3 if dtype == "int64" else 1)
+    for operand in operands_of(expr):
+        yield from _costs(operand)
