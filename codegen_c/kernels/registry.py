@@ -121,9 +121,11 @@ class _Candidate:
     def of(cls, kernel: Kernel, form: Operator, target: Target, stored: StoredRows | None) -> Self:
         return cls(kernel=kernel, form=form, made=kernel.implement(form, target, stored or StoredRows()))
 
-    def cost(self, target: Target) -> tuple[int, int]:
-        """Bytes of scratch where these come first, and modelled instructions."""
-        return (self.made.scratch_bytes if target.least_scratch else 0, self.made.instructions)
+    def cost(self, target: Target) -> tuple[int, float]:
+        """Bytes of scratch where these come first, and modelled instructions, calibrated where the target says so."""
+        own = target.instruction_set
+        factor = own.calibration.get(self.made.kernel, 1.0) if own.ranks_calibrated else 1.0
+        return (self.made.scratch_bytes if target.least_scratch else 0, self.made.instructions * factor)
 
     @property
     def alternative(self) -> Alternative:

@@ -54,6 +54,7 @@ class InstructionSet:
     simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
     floats: registers of float kernels, by default 32 single ones.
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
+    ranks_calibrated: whether kernels are chosen by calibrated instructions: models of common kernels are far off.
     packs_depthwise: whether depthwise convolutions have kernels for weights of 4 bits that cost little.
     startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
     """
@@ -62,6 +63,7 @@ class InstructionSet:
     title: str
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
+    ranks_calibrated: bool = False
     packs_depthwise: bool = False
     startups: tuple[Startup, ...] = ()
     package: str = ""
