@@ -13,6 +13,8 @@ from tests.boards.test_dsp_kernels import run_on_board
 from tests.kernels.on_target import taken_on
 from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_q_armv6m import CORTEX_M0PLUS, STRATEGIES
+from tests.support.packages import Packages
+from tvm_ext import BuildOptions
 from tvm_ext.core.platform import Platform
 
 pytestmark = pytest.mark.board
@@ -35,3 +37,15 @@ def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
             np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
 
     check()
+
+
+def test_keyword_spotting_takes_few_instructions(packages: Packages) -> None:
+    """At most 4.5 for each multiply-add, and 1.25 times as many as modelled; output verified."""
+    report = packages.shared("kws_int8", "cortex_m0plus", BuildOptions(verify=("host", "qemu"))).report
+    verified = report["verify"]["qemu"]
+    assert verified["passed"]
+    assert verified["instructions"] < 4.5 * report["macs"]
+    kernels = {step["kernel"] for step in report["steps"]}
+    assert {"qconv2d_armv6m", "qdepthwise_armv6m", "qdense_armv6m"} <= kernels
+    modelled = sum(step["modelled_instructions"] for step in report["steps"] if step["macs"])
+    assert modelled / 1.25 < verified["instructions"] < 1.25 * modelled

@@ -37,7 +37,7 @@ class PairedWeights:
         taps = weight.reshape(weight.shape[0], -1)
         begins = _run_begins(taps)
         num_runs = begins.sum(axis=1)
-        channels, length = taps.shape
+        length = taps.shape[1]
         # A byte before each run, and one behind each channel.
         place = np.arange(length) + begins.cumsum(axis=1)
         first = np.concatenate([[0], np.cumsum(length + num_runs + 1)])
@@ -47,7 +47,6 @@ class PairedWeights:
         end = np.append(tap[1:], length)
         end[np.append(channel[1:] != channel[:-1], True)] = length
         stream[place[channel, tap] + first[channel] - 1] = -1 - (end - tap)
-        assert channels == len(num_runs)
         return cls(stream=stream, num_runs=num_runs)
 
     @property
@@ -63,7 +62,7 @@ class PairedWeights:
 
 def _run_begins(taps: Array) -> Array:
     """Taps that begin a run, bool[K, T]: from each on as many as any activations from -128 to 127 leave in 16 bits."""
-    channels, length = taps.shape
+    channels, length = (int(extent) for extent in taps.shape)
     wide = taps.astype(np.int64)
     positive, negative = np.maximum(wide, 0), np.maximum(-wide, 0)
     zeros = np.zeros((channels, 1), np.int64)
@@ -81,18 +80,12 @@ def _run_begins(taps: Array) -> Array:
 
 def _ends(sums: Array, most: int) -> Array:
     """The last place up to which sums that rise have grown by no more than `most`, from each place on: int64[K, T]."""
-    channels, places = sums.shape
-    apart = (int(sums.max()) + most + 1) * np.arange(channels)[:, np.newaxis]
-    ends = np.searchsorted((sums + apart).ravel(), (sums + apart)[:, :-1] + most, side="right") - 1
+    channels, places = (int(extent) for extent in sums.shape)
+    apart: Array = (int(sums.max()) + most + 1) * np.arange(channels)[:, np.newaxis]
+    ends: Array = np.searchsorted((sums + apart).ravel(), (sums + apart)[:, :-1] + most, side="right") - 1
     return ends - places * np.arange(channels)[:, np.newaxis]
 
 
 def byte_offset(source: TensorType) -> int:
     """What is taken off activations, so that they are from -128 to 127."""
     return 128 if source.dtype == "uint8" else 0
-
-
-def start(source: TensorType, weight: Array, folded: Array) -> Array:
-    """The sum of no products, int64[K], where activations are brought to -128 to 127. folded: as they are."""
-    taps = weight.reshape(weight.shape[0], -1).astype(np.int64)
-    return folded + byte_offset(source) * taps.sum(axis=1)

@@ -56,9 +56,8 @@ TVM_EXT_INLINE uint32_t *tvm_ext_armv6m_pack(const tvm_ext_image *input, uint32_
                                              const uint8_t *second, int32_t count)
 {
     if (first != NULL && second != NULL) {
-        return input->is_unsigned
-                   ? tvm_ext_armv6m_pack_u8(cell, first, second, count)
-                   : tvm_ext_armv6m_pack_s8(cell, (const int8_t *)first, (const int8_t *)second, count);
+        return input->is_unsigned ? tvm_ext_armv6m_pack_u8(cell, first, second, count)
+                                  : tvm_ext_armv6m_pack_s8(cell, (const int8_t *)first, (const int8_t *)second, count);
     }
     const int32_t offset = input->is_unsigned ? 128 : 0;
     for (int32_t i = 0; i < count; ++i) {

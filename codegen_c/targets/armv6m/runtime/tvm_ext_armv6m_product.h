@@ -13,9 +13,9 @@
 
 /* Sums of one channel of 8 pixels, each with 2^15 more for each run. Returns the weights of the next channel. */
 #if TVM_EXT_ARMV6M
-TVM_EXT_ARMV6M_ASSEMBLY const int8_t *
-tvm_ext_armv6m_product(TVM_EXT_ARMV6M_IN uint32_t sums[TVM_EXT_ARMV6M_PIXELS], TVM_EXT_ARMV6M_IN const uint32_t *cells,
-                       TVM_EXT_ARMV6M_IN const int8_t *weights)
+TVM_EXT_ARMV6M_ASSEMBLY const int8_t *tvm_ext_armv6m_product(TVM_EXT_ARMV6M_IN uint32_t sums[TVM_EXT_ARMV6M_PIXELS],
+                                                             TVM_EXT_ARMV6M_IN const uint32_t *cells,
+                                                             TVM_EXT_ARMV6M_IN const int8_t *weights)
 {
 /* A pair of halves in SUM, added to two sums: LOW, HIGH. */
 #define TVM_EXT_ARMV6M_ADD_HALVES(SUM, LOW, HIGH) \
@@ -27,58 +27,55 @@ tvm_ext_armv6m_product(TVM_EXT_ARMV6M_IN uint32_t sums[TVM_EXT_ARMV6M_PIXELS], T
     "adds " HIGH ", r4\n\t"                       \
     "mov " SUM ", lr\n\t"
     /* r5: cells, r6: weights, r7: place of a weight before them, r8 to r11: pairs of sums, r12: sums. */
-    __asm__(TVM_EXT_ARMV6M_SAVE
-            "mov r12, r0\n\t"
-            "movs r5, r1\n\t"
-            "movs r6, r2\n\t"
-            "movs r1, #0\n\t"
-            "movs r2, #0\n\t"
-            "movs r3, #0\n\t"
-            "movs r4, #0\n\t"
-            "stmia r0!, {r1, r2, r3, r4}\n\t"
-            "stmia r0!, {r1, r2, r3, r4}\n\t"
-            "movs r7, #1\n\t"
-            "lsls r7, r7, #31\n\t"
-            "lsrs r4, r7, #16\n\t"
-            "adds r7, r4\n\t"
-            "mov lr, r7\n\t"
-            "mov r8, r7\n\t"
-            "mov r9, r7\n\t"
-            "mov r10, r7\n\t"
-            "mov r11, r7\n\t"
-            "movs r7, #0\n\t"
-            "b 2f\n"
-            "1:\n\t"
-            "ldmia r5!, {r0, r1, r2, r3}\n\t"
-            "ldrsb r4, [r6, r7]\n\t"
-            "muls r0, r4\n\t"
-            "add r8, r0\n\t"
-            "muls r1, r4\n\t"
-            "add r9, r1\n\t"
-            "muls r2, r4\n\t"
-            "add r10, r2\n\t"
-            "muls r3, r4\n\t"
-            "add r11, r3\n\t"
-            "adds r7, #1\n\t"
-            "bne 1b\n\t"
-            "mov r7, r12\n\t"
-            "ldmia r7!, {r0, r1, r2, r3}\n\t" /* the end of a run */
-            TVM_EXT_ARMV6M_ADD_HALVES("r8", "r0", "r1")
-            TVM_EXT_ARMV6M_ADD_HALVES("r9", "r2", "r3")
-            "subs r7, #16\n\t"
-            "stmia r7!, {r0, r1, r2, r3}\n\t"
-            "ldmia r7!, {r0, r1, r2, r3}\n\t"
-            TVM_EXT_ARMV6M_ADD_HALVES("r10", "r0", "r1")
-            TVM_EXT_ARMV6M_ADD_HALVES("r11", "r2", "r3")
-            "subs r7, #16\n\t"
-            "stmia r7!, {r0, r1, r2, r3}\n\t"
-            "movs r7, #0\n"
-            "2:\n\t"
-            "ldrsb r7, [r6, r7]\n\t" /* the next run, or the end */
-            "subs r6, r6, r7\n\t"
-            "adds r7, #1\n\t"
-            "bmi 1b\n\t"
-            "movs r0, r6\n\t" TVM_EXT_ARMV6M_RESTORE);
+    __asm__(TVM_EXT_ARMV6M_SAVE "mov r12, r0\n\t"
+                                "movs r5, r1\n\t"
+                                "movs r6, r2\n\t"
+                                "movs r1, #0\n\t"
+                                "movs r2, #0\n\t"
+                                "movs r3, #0\n\t"
+                                "movs r4, #0\n\t"
+                                "stmia r0!, {r1, r2, r3, r4}\n\t"
+                                "stmia r0!, {r1, r2, r3, r4}\n\t"
+                                "movs r7, #1\n\t"
+                                "lsls r7, r7, #31\n\t"
+                                "lsrs r4, r7, #16\n\t"
+                                "adds r7, r4\n\t"
+                                "mov lr, r7\n\t"
+                                "mov r8, r7\n\t"
+                                "mov r9, r7\n\t"
+                                "mov r10, r7\n\t"
+                                "mov r11, r7\n\t"
+                                "movs r7, #0\n\t"
+                                "b 2f\n"
+                                "1:\n\t"
+                                "ldmia r5!, {r0, r1, r2, r3}\n\t"
+                                "ldrsb r4, [r6, r7]\n\t"
+                                "muls r0, r4\n\t"
+                                "add r8, r0\n\t"
+                                "muls r1, r4\n\t"
+                                "add r9, r1\n\t"
+                                "muls r2, r4\n\t"
+                                "add r10, r2\n\t"
+                                "muls r3, r4\n\t"
+                                "add r11, r3\n\t"
+                                "adds r7, #1\n\t"
+                                "bne 1b\n\t"
+                                "mov r7, r12\n\t"
+                                "ldmia r7!, {r0, r1, r2, r3}\n\t" /* the end of a run */
+            TVM_EXT_ARMV6M_ADD_HALVES("r8", "r0", "r1") TVM_EXT_ARMV6M_ADD_HALVES(
+                "r9", "r2", "r3") "subs r7, #16\n\t"
+                                  "stmia r7!, {r0, r1, r2, r3}\n\t"
+                                  "ldmia r7!, {r0, r1, r2, r3}\n\t" TVM_EXT_ARMV6M_ADD_HALVES("r10", "r0", "r1")
+                                      TVM_EXT_ARMV6M_ADD_HALVES(
+                                          "r11", "r2", "r3") "subs r7, #16\n\t"
+                                                             "stmia r7!, {r0, r1, r2, r3}\n\t"
+                                                             "movs r7, #0\n"
+                                                             "2:\n\t"
+                                                             "ldrsb r7, [r6, r7]\n\t" /* the next run, or the end */
+                                                             "subs r6, r6, r7\n\t"
+                                                             "adds r7, #1\n\t"
+                                                             "bmi 1b\n\t"
+                                                             "movs r0, r6\n\t" TVM_EXT_ARMV6M_RESTORE);
 }
 #else
 TVM_EXT_ARMV6M_SHARED const int8_t *tvm_ext_armv6m_product(uint32_t sums[TVM_EXT_ARMV6M_PIXELS], const uint32_t *cells,

@@ -2,8 +2,8 @@
  *
  * Each channel has four factors. In 32 bits: the greatest sum that gives the least element; how far from it sums
  * matter; a multiplier of `fraction_bits` more bits than products have room for; and what is added to the product, 24
- * bits below an element. The generator has proved that to be exact. Otherwise, with fraction_bits 0: a bias, the multiplier
- * and the shift of the whole product. */
+ * bits below an element. The generator has proved that to be exact. Otherwise, with fraction_bits 0: a bias, the
+ * multiplier and the shift of the whole product. */
 #ifndef TVM_EXT_ARMV6M_REQUANTIZE_H
 #define TVM_EXT_ARMV6M_REQUANTIZE_H
 
