@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Operator, QConv2d
 from codegen_c.targets.armv6m.kernels import qconv2d_armv6m, qdense_armv6m, qdepthwise_armv6m
-from codegen_c.targets.armv6m.kernels.pairs_armv6m import PairedWeights
+from codegen_c.targets.armv6m.kernels.pairs_armv6m import SeparableRuns
 from codegen_c.targets.registry import target_of
 from tests.kernels.dsp import SOME
 from tests.kernels.harness import PORTABLE, registered, run_in_place
@@ -49,7 +49,7 @@ def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
 def test_halves_of_a_run_stay_within_16_bits(length: int, largest: int, seed: int) -> None:
     """Whatever the activations; and a run of one more weight would not."""
     weight = np.random.default_rng(seed).integers(-largest, largest, (3, length)).astype(np.int8)
-    paired = PairedWeights.of(weight)
+    paired = SeparableRuns.of(weight)
     read = list(paired.stream.astype(np.int64))
     for channel, taps in enumerate(weight.astype(np.int64)):
         begin, runs = 0, 0

@@ -21,7 +21,7 @@ MOST_TAPS = 127
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairedWeights:
+class SeparableRuns:
     """Runs of weights, channel after channel.
 
     stream: int8: of each run -1 less the number of its weights, and these; -1 behind the last run of a channel.

@@ -14,7 +14,7 @@ from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window,
 from codegen_c.kernels.shared.requantize import Products
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import Array, QConv2d
-from codegen_c.targets.armv6m.kernels.pairs_armv6m import PAIRS, PairedWeights, byte_offset
+from codegen_c.targets.armv6m.kernels.pairs_armv6m import PAIRS, SeparableRuns, byte_offset
 from codegen_c.targets.armv6m.kernels.requantize_armv6m import HEADERS, PARAMETER, NarrowRequantize, for_speed
 
 LAYER = "tvm_ext_armv6m_conv2d_layer"
@@ -36,7 +36,7 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output, window = operator.inputs[0], operator.output, operator.window
-    paired = PairedWeights.of(operator.weight)
+    paired = SeparableRuns.of(operator.weight)
     finish = narrow(operator, paired.offset)
     num_taps = operator.weight[0].size
     num_pixels = output.num_elements // output.shape[3]
@@ -97,7 +97,7 @@ def parameters(operator: QConv2d) -> tuple[Parameter, ...]:
     )
 
 
-def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantize, paired: PairedWeights) -> int:
+def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantize, paired: SeparableRuns) -> int:
     """Modelled instructions: packed windows, then products and results; a call's last group may lack pixels."""
     batch, height, columns, channels = operator.output.shape
     at_once = stored.at_once or height
