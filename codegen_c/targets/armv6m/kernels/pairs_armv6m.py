@@ -17,7 +17,7 @@ PAIRS = 4
 """Words side by side, 8 pixels."""
 LARGEST = (1 << 15) - 1
 MOST_TAPS = 127
-"""Of a run, so that a byte says how many."""
+"""Longest run, so that a byte says how long it is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +51,7 @@ class SeparableRuns:
 
     @property
     def offset(self) -> Array:
-        """What the C code's sums have too much, int64[K]: 2^15 for each run."""
+        """Surplus of the C code's sums, int64[K]: 2^15 for each run."""
         return self.num_runs.astype(np.int64) << 15
 
     def instructions(self) -> int:
@@ -87,5 +87,5 @@ def _ends(sums: Array, most: int) -> Array:
 
 
 def byte_offset(source: TensorType) -> int:
-    """What is taken off activations, so that they are from -128 to 127."""
+    """Number taken off activations, so that they are from -128 to 127."""
     return 128 if source.dtype == "uint8" else 0

@@ -47,7 +47,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(
             parameters=(*parameters(operator), SCRATCH, *ROW_PARAMETERS),
             body="\n".join([*rings, call]),
-            helpers="\n".join((_shapes(operator, stored, finish), _pixels())),
+            helpers="\n".join((windowed_shapes(LAYER, operator, stored, finish), _pixels())),
             includes=INCLUDES,
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
@@ -110,9 +110,9 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantiz
     return pairs * pack + groups * (paired.instructions() + channels * (14 + PIXELS * finish.instructions))
 
 
-def _shapes(operator: QConv2d, stored: StoredRows, finish: NarrowRequantize) -> str:
-    """The layer's shapes as tvm_ext_armv6m_conv2d.h takes them."""
-    return shapes(LAYER, {
+def windowed_shapes(ctype: str, operator: QConv2d, stored: StoredRows, finish: NarrowRequantize) -> str:
+    """Definition of `$_layer`: images, window and requantization, as the headers of convolutions take them."""
+    return shapes(ctype, {
         "input": image(operator.inputs[0]), "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window), "requantize": finish.members(),
     })  # fmt: skip

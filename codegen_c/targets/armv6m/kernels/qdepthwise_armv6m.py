@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
-from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import apart, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.armv6m.kernels.qconv2d_armv6m import SCRATCH, parameters, start_of
+from codegen_c.targets.armv6m.kernels.qconv2d_armv6m import SCRATCH, parameters, start_of, windowed_shapes
 from codegen_c.targets.armv6m.kernels.requantize_armv6m import HEADERS, NarrowRequantize, for_speed
 
 LAYER = "tvm_ext_armv6m_depthwise_layer"
@@ -49,7 +49,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         function=CFunction(
             parameters=(*parameters(operator), *((SCRATCH,) if is_padded else ()), *ROW_PARAMETERS),
             body=_body(operator, stored),
-            helpers="\n".join((_shapes(operator, stored, finish), _pixel())),
+            helpers="\n".join((windowed_shapes(LAYER, operator, stored, finish), _pixel())),
             includes=("tvm_ext_armv6m_depthwise.h", *HEADERS),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
@@ -66,14 +66,6 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         pitched=True,
         grows_weights=True,
     )  # fmt: skip
-
-
-def _shapes(operator: QConv2d, stored: StoredRows, finish: NarrowRequantize) -> str:
-    """The layer's shapes as tvm_ext_armv6m_depthwise.h takes them."""
-    return shapes(LAYER, {
-        "input": image(operator.inputs[0]), "output": image(operator.output, pitch=stored.pitch),
-        "window": sliding_window(operator.window), "requantize": finish.members(),
-    })  # fmt: skip
 
 
 def _pixel() -> str:
