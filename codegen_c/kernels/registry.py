@@ -78,7 +78,7 @@ def select(
 
     def cost(candidate: KernelCandidate) -> tuple[float, ...]:
         measured = figures.get(candidate.way, inf)
-        return (candidate.made.scratch_bytes if target.least_scratch else 0, measured, candidate.made.instructions)
+        return (candidate.made.scratch_bytes if target.least_scratch else 0, measured, candidate.modelled)
 
     best = min(accepted, key=cost)
     dearer = [candidate.alternative for candidate in accepted if candidate is not best]
@@ -101,7 +101,7 @@ def candidates(operator: Operator, target: Target) -> tuple[KernelCandidate, ...
     The first one is that of the fewest modelled instructions.
     """
     accepted, _ = _asked(operator, target, None, None)
-    return tuple(sorted(accepted, key=lambda candidate: (candidate.made.instructions, candidate.way)))
+    return tuple(sorted(accepted, key=lambda candidate: (candidate.modelled, candidate.way)))
 
 
 def _asked(
@@ -160,6 +160,13 @@ class KernelCandidate:
     @property
     def way(self) -> Way:
         return self.kernel.name, self.target.block
+
+    @property
+    def modelled(self) -> float:
+        """Modelled instructions, calibrated where the target says so."""
+        own = self.target.instruction_set
+        factor = own.calibration.get(self.made.kernel, 1.0) if own.ranks_calibrated else 1.0
+        return self.made.instructions * factor
 
     @property
     def alternative(self) -> Alternative:

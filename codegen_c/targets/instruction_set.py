@@ -69,6 +69,7 @@ class InstructionSet:
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
     strided_loads: strides of elements by which vectors are loaded, and instructions that load and store one: compilers
         make vectors of loops over these.
+    ranks_calibrated: whether kernels are chosen by calibrated instructions: models of common kernels are far off.
     packs_depthwise: whether depthwise convolutions have kernels for weights of 4 bits that cost little.
     startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
     """
@@ -78,6 +79,7 @@ class InstructionSet:
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
     strided_loads: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
+    ranks_calibrated: bool = False
     packs_depthwise: bool = False
     startups: tuple[Startup, ...] = ()
     package: str = ""

@@ -1,0 +1,1 @@
+"""Armv6-M: Cortex-M0 and M0+."""

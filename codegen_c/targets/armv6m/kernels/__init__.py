@@ -1,0 +1,1 @@
+"""Kernels of Armv6-M."""

@@ -1,0 +1,182 @@
+"""Requantization in 32 bits, for processors whose products have no more: exactly the rounding of `requantize.py`.
+
+Elements rise with their sums, so that a few thresholds say all: T_r is the least sum whose element is r or more. With
+d = sum - s, where s is the greatest sum that gives the least element, clamped to [0, span], an element is
+
+    (d * (m >> b) + (d * (m & (2^b - 1)) >> b) + c) >> 24,
+
+which is floor((d * m / 2^b + c) / 2^24). The factor m, 2^(24 + b) output steps of one unit of a sum, and c are such
+that every T_r gives r or more and every T_r - 1 less; so all sums give what they must, in either rounding. Bias, zero
+points and the least element are part of s and c. Where no m and c do that, as with many ties that go to even, a layer
+has products of 64 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.initializer import Value
+from codegen_c.kernels.contract import Parameter, Target
+from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.operators.kinds import Array, Operator
+
+HEADERS = (
+    "tvm_ext_armv6m.h", "tvm_ext_armv6m_requantize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h",
+    "tvm_ext_requantize_tflite.h",
+)  # fmt: skip
+PARAMETER = Parameter(name="factors", ctype="int32_t", role="constant")
+ELEMENT_BITS = 24
+"""Bits behind an element."""
+MOST_FRACTION_BITS = 24
+NEAR_FACTORS = tuple(sorted(range(-24, 25), key=abs))
+"""Factors that are tried, from the nearest on."""
+NEAR_SUMS = np.arange(-3, 4)
+"""Distance of a threshold from its estimate."""
+
+
+def for_speed(operator: Operator, target: Target) -> bool:
+    """factors of 16 bytes a channel are for speed, not for size, and where flash has room"""
+    return target.optimize == "speed" and not target.least_flash
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NarrowRequantize:
+    """Requantization by tvm_ext_armv6m_requantize.h.
+
+    factors: int32[K, 4]: in 32 bits s, span, m and c of a channel, otherwise its bias, mantissa and shift, and 0.
+    fraction_bits: b, or 0 where products have 64 bits.
+    """
+
+    exact: Requantize
+    factors: Array
+    fraction_bits: int
+
+    @classmethod
+    def of(cls, exact: Requantize, *, low: Array, high: Array, start: Array) -> Self:
+        """low, high: bounds of the sums that `exact` takes, int64[K]; start: what the C code's sums lack, int64[K]."""
+        exact_of = _Elements(exact=exact, low=low, high=high)
+        thresholds = exact_of.thresholds()
+        found = thresholds.factors(exact_of.step) if thresholds else None
+        if thresholds and found:
+            bits, m, c = found
+            c = c + ((thresholds.least & 255) << ELEMENT_BITS)
+            columns = [_wrapped(column) for column in (thresholds.begin - start, thresholds.span, m, c)]
+            return cls(exact=exact, factors=np.stack(columns, axis=1), fraction_bits=bits)
+        mantissa, shift = (np.broadcast_to(array, start.shape) for array in (exact.mantissa, exact.shift))
+        columns = [_wrapped(column) for column in (start, mantissa, shift, np.zeros_like(start))]
+        return cls(exact=exact, factors=np.stack(columns, axis=1), fraction_bits=0)
+
+    @property
+    def instructions(self) -> int:
+        """Modelled instructions of one sum, where those of a channel have its factors in registers."""
+        return 16 if self.fraction_bits else 90
+
+    def members(self) -> dict[str, Value]:
+        """A `tvm_ext_armv6m_requantize`."""
+        return {
+            "fraction_bits": self.fraction_bits, "rounds_twice": self.exact.rounding == "tflite",
+            "zero_point": quantization(self.exact.output).zero_point, "low": self.exact.low, "high": self.exact.high,
+        }  # fmt: skip
+
+    def constants(self) -> tuple[tuple[str, Array], ...]:
+        return ((PARAMETER.name, self.factors),)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Thresholds:
+    """Least sums, behind `begin`, that give each element above the least one: int64[elements, K].
+
+    counts: whether a channel has that element. least: the least element, int64[K]. span: the last threshold.
+    """
+
+    begin: Array
+    least: Array
+    span: Array
+    distances: Array
+    counts: Array
+
+    def factors(self, step: Array) -> tuple[int, Array, Array] | None:
+        """(b, m, c) with m and c as uint32 in int64[K]; None where there are none. step: elements for a unit."""
+        bits = min(32 - int(self.span.max()).bit_length(), MOST_FRACTION_BITS)
+        step = np.where(self.span > 0, step, 0.0)
+        while bits > 0 and step.max() * 2.0 ** (ELEMENT_BITS + bits) >= (1 << 32) - NEAR_FACTORS[-1]:
+            bits -= 1
+        if bits <= 0:
+            return None
+        nearest = np.rint(step * 2.0 ** (ELEMENT_BITS + bits)).astype(np.int64)
+        m, c = np.zeros_like(nearest), np.full_like(nearest, -1)
+        for near in NEAR_FACTORS:
+            tried = np.maximum(nearest + near, 0)
+            low, high = self._constants(tried, bits)
+            taken = (c < 0) & (low <= high)
+            m, c = np.where(taken, tried, m), np.where(taken, (low + high) // 2, c)
+            if (c >= 0).all():
+                return bits, m, c
+        return None
+
+    def _constants(self, m: Array, bits: int) -> tuple[Array, Array]:
+        """The least c and the greatest one that give each element at its threshold, and none before."""
+
+        def product(distance: Array) -> Array:
+            return distance * (m >> bits) + (distance * (m & ((1 << bits) - 1)) >> bits)
+
+        elements = np.arange(1, len(self.distances) + 1)[:, np.newaxis]
+        # Elements are numbered from the least one of a channel on; rows without a threshold count for none.
+        number = np.where(self.counts, np.cumsum(self.counts, axis=0), elements)
+        at_least = np.where(self.counts, (number << ELEMENT_BITS) - product(self.distances), 0)
+        at_most = np.where(self.counts, (number << ELEMENT_BITS) - 1 - product(self.distances - 1), 1 << ELEMENT_BITS)
+        most = ((self.counts.sum(axis=0) + 1) << ELEMENT_BITS) - 1 - product(self.span)
+        return (
+            np.maximum(at_least.max(axis=0, initial=0), 0),
+            np.minimum(np.minimum(at_most.min(axis=0, initial=1 << ELEMENT_BITS), (1 << ELEMENT_BITS) - 1), most),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Elements:
+    """Elements of sums from low to high, int64[K] each, as the exact requantization gives them."""
+
+    exact: Requantize
+    low: Array
+    high: Array
+
+    @property
+    def step(self) -> Array:
+        """Output steps of one unit of a sum, float64[K]."""
+        return np.broadcast_to(self.exact.mantissa * 2.0 ** -self.exact.shift.astype(np.float64), self.low.shape)
+
+    def of(self, sums: Array) -> Array:
+        """int64[..., K] of int64[..., K]."""
+        return self.exact.run(sums).astype(np.int64)
+
+    def thresholds(self) -> _Thresholds | None:
+        """None where sums are too far apart for 32 bits, or a threshold is not where the factor says."""
+        if (self.high - self.low).max() >= 1 << 31:
+            return None
+        zero_point, step = quantization(self.exact.output).zero_point, self.step
+        least, greatest = self.of(self.low), self.of(self.high)
+        elements = np.arange(self.exact.low + 1, self.exact.high + 1)[:, np.newaxis]
+        counts = (elements > least) & (elements <= greatest)
+        estimate = np.floor((elements - 0.5 - zero_point) / np.where(step > 0, step, 1.0))
+        near = np.clip(estimate, self.low, self.high).astype(np.int64) + NEAR_SUMS[:, np.newaxis, np.newaxis]
+        near = np.clip(near, self.low, self.high)
+        reaches = self.of(near) >= elements
+        first = np.argmax(reaches, axis=0)
+        found = np.take_along_axis(near, first[np.newaxis], axis=0)[0]
+        exact = (self.of(found) >= elements) & (self.of(np.maximum(found - 1, self.low)) < elements)
+        if not exact[counts].all():
+            return None
+        any_counts = counts.any(axis=0)
+        begin = np.where(any_counts, np.where(counts, found, 1 << 62).min(axis=0, initial=1 << 62) - 1, self.low)
+        span = np.where(any_counts, np.where(counts, found - begin, 0).max(axis=0, initial=0), 0)
+        return _Thresholds(
+            begin=begin, least=least, span=span, distances=np.where(counts, found - begin, 0), counts=counts
+        )
+
+
+def _wrapped(values: Array) -> Array:
+    """int64 -> int32 modulo 2^32."""
+    return np.asarray(values).astype(np.int64).astype(np.uint64).astype(np.uint32).view(np.int32)

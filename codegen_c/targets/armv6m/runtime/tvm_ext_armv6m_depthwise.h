@@ -1,0 +1,154 @@
+/* Depthwise convolution of quantized images on Armv6-M: four channels of one output pixel at a time.
+ *
+ * A pixel's taps are a list of places, those outside the image all in one pixel of padding, zero points; so borders and
+ * insides run the same code. Weights are [rows of the window][columns][channels]. */
+#ifndef TVM_EXT_ARMV6M_DEPTHWISE_H
+#define TVM_EXT_ARMV6M_DEPTHWISE_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "tvm_ext_armv6m.h"
+#include "tvm_ext_armv6m_requantize.h"
+#include "tvm_ext_layer.h"
+
+typedef struct {
+    tvm_ext_image input;
+    tvm_ext_image output;
+    tvm_ext_window window;
+    tvm_ext_armv6m_requantize requantize;
+} tvm_ext_armv6m_depthwise_layer;
+
+/* Sums of four channels from channel k on. taps: the place of each tap, and NULL; weights: `channels` for each. */
+#if TVM_EXT_ARMV6M
+/* One product of the tap in r1 and the weights in r2. */
+#define TVM_EXT_ARMV6M_TAP(LOAD, PLACE, SUM)                     \
+    LOAD " r0, [r1, " PLACE "]\n\t"                              \
+    "ldrsb r7, [r2, " PLACE "]\n\t"                              \
+    "muls r0, r7\n\t"                                            \
+    "add " SUM ", r0\n\t"
+/* r3 to r6: places of four channels, r8 to r11: their sums, r12: taps, lr: channels. */
+#define TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(SUFFIX, TYPE, LOAD)                                                    \
+    TVM_EXT_ARMV6M_ASSEMBLY void tvm_ext_armv6m_depthwise_##SUFFIX(                                      \
+        TVM_EXT_ARMV6M_IN uint32_t sums[TVM_EXT_ARMV6M_WIDTH], TVM_EXT_ARMV6M_IN const uint8_t *const *taps, \
+        TVM_EXT_ARMV6M_IN const int8_t *weights, TVM_EXT_ARMV6M_IN int32_t k,                            \
+        TVM_EXT_ARMV6M_IN int32_t channels)                                                              \
+    {                                                                                                    \
+        __asm__(TVM_EXT_ARMV6M_SAVE                                                                      \
+                "ldr r4, [sp, #36]\n\t"                                                                  \
+                "mov lr, r4\n\t"                                                                         \
+                "push {r0}\n\t"                                                                          \
+                "adds r4, r3, #1\n\t"                                                                    \
+                "adds r5, r3, #2\n\t"                                                                    \
+                "adds r6, r3, #3\n\t"                                                                    \
+                "movs r7, #0\n\t"                                                                        \
+                "mov r8, r7\n\t"                                                                         \
+                "mov r9, r7\n\t"                                                                         \
+                "mov r10, r7\n\t"                                                                        \
+                "mov r11, r7\n\t"                                                                        \
+                "movs r0, r1\n\t"                                                                        \
+                "ldmia r0!, {r1}\n"                                                                      \
+                "1:\n\t"                                                                                 \
+                "mov r12, r0\n\t"                                                                        \
+                TVM_EXT_ARMV6M_TAP(LOAD, "r3", "r8")                                                     \
+                TVM_EXT_ARMV6M_TAP(LOAD, "r4", "r9")                                                     \
+                TVM_EXT_ARMV6M_TAP(LOAD, "r5", "r10")                                                    \
+                TVM_EXT_ARMV6M_TAP(LOAD, "r6", "r11")                                                    \
+                "add r2, lr\n\t"                                                                         \
+                "mov r0, r12\n\t"                                                                        \
+                "ldmia r0!, {r1}\n\t"                                                                    \
+                "cmp r1, #0\n\t"                                                                         \
+                "bne 1b\n\t"                                                                             \
+                "pop {r0}\n\t"                                                                           \
+                "mov r12, r0\n\t"                                                                        \
+                TVM_EXT_ARMV6M_STORE_SUMS TVM_EXT_ARMV6M_RESTORE);                                       \
+    }
+#else
+#define TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(SUFFIX, TYPE, LOAD)                                                       \
+    TVM_EXT_ARMV6M_SHARED void tvm_ext_armv6m_depthwise_##SUFFIX(uint32_t sums[TVM_EXT_ARMV6M_WIDTH],             \
+                                                                 const uint8_t *const *taps,                      \
+                                                                 const int8_t *weights, int32_t k,                \
+                                                                 int32_t channels)                                \
+    {                                                                                                             \
+        for (int32_t j = 0; j < TVM_EXT_ARMV6M_WIDTH; ++j) {                                                      \
+            sums[j] = 0;                                                                                          \
+            for (int32_t t = 0; taps[t] != NULL; ++t) {                                                           \
+                const int32_t element = ((const TYPE *)taps[t])[k + j];                                           \
+                sums[j] += (uint32_t)(element * weights[(t * channels) + k + j]);                                 \
+            }                                                                                                     \
+        }                                                                                                         \
+    }
+#endif
+TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(s8, int8_t, "ldrsb")
+TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(u8, uint8_t, "ldrb")
+
+/* The places of the taps of the window that begins with row `top` and column `left` of image n. */
+TVM_EXT_INLINE void tvm_ext_armv6m_find_taps(const tvm_ext_armv6m_depthwise_layer *layer, const uint8_t **taps,
+                                             const uint8_t *input, const uint8_t *padding, int32_t n, int32_t top,
+                                             int32_t left)
+{
+    const tvm_ext_window *const window = &layer->window;
+    const tvm_ext_image *const image = &layer->input;
+    const bool is_padded = tvm_ext_is_padded(window);
+    for (int32_t r = 0; r < window->rows; ++r) {
+        const int32_t y = top + (r * window->row_dilation);
+        const bool is_outside = is_padded && (y < 0 || y >= image->rows);
+        const uint8_t *const row = is_outside ? padding : &input[tvm_ext_row(image, n, y)];
+        for (int32_t s = 0; s < window->columns; ++s) {
+            const int32_t x = left + (s * window->column_dilation);
+            *taps = is_outside || (is_padded && (x < 0 || x >= image->columns)) ? padding : &row[x * image->channels];
+            ++taps;
+        }
+    }
+}
+
+/* All channels of one output pixel. The last four may share some with those before: computing them twice gives the same
+ * bytes. A function by itself for each layer, with registers of its own. */
+TVM_EXT_INLINE void tvm_ext_armv6m_depthwise_pixel(const tvm_ext_armv6m_depthwise_layer *layer, uint8_t *output,
+                                                   const uint8_t *const *taps, const int8_t *weights,
+                                                   const int32_t *factors)
+{
+    const int32_t channels = layer->output.channels;
+    for (int32_t first = 0; first < channels; first += TVM_EXT_ARMV6M_WIDTH) {
+        const int32_t last = channels - TVM_EXT_ARMV6M_WIDTH;
+        const int32_t k = first < last ? first : last;
+        uint32_t sums[TVM_EXT_ARMV6M_WIDTH];
+        if (layer->input.is_unsigned) {
+            tvm_ext_armv6m_depthwise_u8(sums, taps, weights, k, channels);
+        } else {
+            tvm_ext_armv6m_depthwise_s8(sums, taps, weights, k, channels);
+        }
+        tvm_ext_armv6m_elements(&layer->requantize, &output[k], sums, &factors[k * TVM_EXT_ARMV6M_FACTORS]);
+    }
+}
+
+/* A function of all channels of one output pixel. */
+typedef void tvm_ext_armv6m_channels(uint8_t *output, const uint8_t *const *taps, const int8_t *weights,
+                                     const int32_t *factors);
+
+/* Output rows [row_begin, row_end) of all images. taps: room for those of a window, and one more; padding: room for a
+ * pixel of the input, where there is padding. */
+TVM_EXT_INLINE void tvm_ext_armv6m_depthwise(const tvm_ext_armv6m_depthwise_layer *layer,
+                                             tvm_ext_armv6m_channels *compute, const uint8_t **taps, const void *input,
+                                             void *output, const int8_t *weights, const int32_t *factors,
+                                             uint8_t *padding, int32_t row_begin, int32_t row_end)
+{
+    const tvm_ext_window *const window = &layer->window;
+    if (tvm_ext_is_padded(window)) {
+        (void)memset(padding, layer->input.zero_point & 0xff, (size_t)layer->input.channels);
+    }
+    taps[window->rows * window->columns] = NULL;
+    for (int32_t n = 0; n < layer->output.images; ++n) {
+        for (int32_t h = row_begin; h < row_end; ++h) {
+            const int32_t top = (h * window->row_stride) - window->top;
+            uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
+            for (int32_t w = 0; w < layer->output.columns; ++w) {
+                const int32_t left = (w * window->column_stride) - window->left;
+                tvm_ext_armv6m_find_taps(layer, taps, (const uint8_t *)input, padding, n, top, left);
+                compute(&row[w * layer->output.pitch], taps, weights, factors);
+            }
+        }
+    }
+}
+
+#endif

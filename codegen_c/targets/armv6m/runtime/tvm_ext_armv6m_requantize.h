@@ -1,0 +1,57 @@
+/* Requantization of sums in 32 bits, rounded as the portable code does.
+ *
+ * Each channel has four factors. In 32 bits: the greatest sum that gives the least element; how far from it sums
+ * matter; a multiplier of `fraction_bits` more bits than products have room for; and what is added to the product, 24
+ * bits below an element. The generator has proved that to be exact. Otherwise, with fraction_bits 0: a bias, the
+ * multiplier and the shift of the whole product. */
+#ifndef TVM_EXT_ARMV6M_REQUANTIZE_H
+#define TVM_EXT_ARMV6M_REQUANTIZE_H
+
+#include "tvm_ext_armv6m.h"
+#include "tvm_ext_layer.h"
+#include "tvm_ext_requantize.h"
+#include "tvm_ext_requantize_tflite.h"
+
+#define TVM_EXT_ARMV6M_FACTORS 4
+#define TVM_EXT_ARMV6M_ELEMENT_BITS 24
+
+/* Requantization of a layer's sums. */
+typedef struct {
+    int32_t fraction_bits;
+    bool rounds_twice; /* as TensorFlow Lite, otherwise once with halves to even, as ONNX */
+    int32_t zero_point;
+    int32_t low; /* the least element, and the greatest: a fused activation may leave out some */
+    int32_t high;
+} tvm_ext_armv6m_requantize;
+
+/* The element of a sum, from the factors of its channel. */
+TVM_EXT_INLINE uint8_t tvm_ext_armv6m_element(const tvm_ext_armv6m_requantize *layer, uint32_t sum,
+                                              const int32_t *factors)
+{
+    if (layer->fraction_bits > 0) {
+        const uint32_t span = (uint32_t)factors[1];
+        const uint32_t high = (uint32_t)factors[2] >> layer->fraction_bits;
+        const uint32_t low = (uint32_t)factors[2] & (((uint32_t)1 << layer->fraction_bits) - 1u);
+        uint32_t distance = sum - (uint32_t)factors[0];
+        if (distance > span) {
+            distance = (distance >> 31) != 0 ? 0 : span;
+        }
+        const uint32_t product = (distance * high) + ((distance * low) >> layer->fraction_bits);
+        return (uint8_t)((product + (uint32_t)factors[3]) >> TVM_EXT_ARMV6M_ELEMENT_BITS);
+    }
+    const int32_t total = (int32_t)(sum + (uint32_t)factors[0]);
+    const int32_t value = layer->rounds_twice ? tvm_ext_requantize_tflite(total, factors[1], factors[2])
+                                              : tvm_ext_requantize(total, factors[1], factors[2]);
+    return (uint8_t)tvm_ext_clamp(value + layer->zero_point, layer->low, layer->high);
+}
+
+/* Elements of four adjacent channels. */
+TVM_EXT_INLINE void tvm_ext_armv6m_elements(const tvm_ext_armv6m_requantize *layer, uint8_t *output,
+                                            const uint32_t sums[TVM_EXT_ARMV6M_WIDTH], const int32_t *factors)
+{
+    for (int32_t j = 0; j < TVM_EXT_ARMV6M_WIDTH; ++j) {
+        output[j] = tvm_ext_armv6m_element(layer, sums[j], &factors[j * TVM_EXT_ARMV6M_FACTORS]);
+    }
+}
+
+#endif

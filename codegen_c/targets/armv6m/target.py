@@ -1,0 +1,28 @@
+"""Armv6-M, Cortex-M0 and M0+: eight low registers, products of 32 bits; floats one by one, by a library.
+
+On the host the headers of `runtime/` compute the same in plain C; boards run in QEMU.
+"""
+
+from __future__ import annotations
+
+from codegen_c.targets.arm_m.startup import ARM_M
+from codegen_c.targets.instruction_set import InstructionSet
+
+TARGET = InstructionSet(
+    simd="armv6m",
+    title="Armv6-M's instruction set",
+    # Medians over the layers of DS-CNN and ResNet-8, int8, on a Cortex-M0+: common kernels have products of 64 bits.
+    calibration={
+        "qbinary_i8": 5.66,
+        "qconv2d_armv6m": 1.02,
+        "qconv2d_i8": 2.8,
+        "qdense_armv6m": 1.01,
+        "qdense_i8": 2.8,
+        "qdepthwise_armv6m": 1.03,
+        "qdepthwise_i8": 3.4,
+        "qpool2d_i8": 2.2,
+        "qsoftmax_i8": 3.7,
+    },
+    ranks_calibrated=True,
+    startups=(ARM_M,),
+)

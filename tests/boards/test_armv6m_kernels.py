@@ -1,0 +1,51 @@
+"""Kernels of Armv6-M on a Cortex-M0+: the instructions themselves against the numpy references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from codegen_c.kernels.contract import Kernel, StoredRows
+from codegen_c.operators.kinds import Operator
+from tests.boards.test_dsp_kernels import run_on_board
+from tests.kernels.on_target import taken_on
+from tests.kernels.quantized import elements, seeds
+from tests.kernels.test_q_armv6m import CORTEX_M0PLUS, STRATEGIES
+from tests.support.packages import Packages
+from tvm_ext import BuildOptions
+from tvm_ext.core.platform import Platform
+
+pytestmark = pytest.mark.board
+
+
+@pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
+def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
+    """One firmware of sixteen random operators, of either type and rounding."""
+
+    @settings(
+        max_examples=1, deadline=None, derandomize=True, phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.lists(taken_on(CORTEX_M0PLUS, kernel, STRATEGIES[kernel]), min_size=16, max_size=16), seeds)
+    def check(operators: list[Operator], seed: int) -> None:
+        calls = [kernel.implement(operator, CORTEX_M0PLUS, StoredRows()) for operator in operators]
+        inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
+        outputs = run_on_board(Platform.load("cortex_m0plus"), operators, calls, inputs)
+        for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+            np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+    check()
+
+
+def test_keyword_spotting_takes_few_instructions(packages: Packages) -> None:
+    """At most 4.5 for each multiply-add, and 1.25 times as many as modelled; output verified."""
+    report = packages.shared("kws_int8", "cortex_m0plus", BuildOptions(verify=("host", "qemu"))).report
+    verified = report["verify"]["qemu"]
+    assert verified["passed"]
+    assert verified["instructions"] < 4.5 * report["macs"]
+    kernels = {step["kernel"] for step in report["steps"]}
+    assert {"qconv2d_armv6m", "qdepthwise_armv6m", "qdense_armv6m"} <= kernels
+    modelled = sum(step["modelled_instructions"] for step in report["steps"] if step["macs"])
+    assert modelled / 1.25 < verified["instructions"] < 1.25 * modelled
