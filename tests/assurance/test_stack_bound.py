@@ -92,6 +92,12 @@ def test_returns_and_jumps_inside_are_no_calls(body: str) -> None:
     assert stack_bound(frames_of(listing(run=body)), "run").num_bytes == 0
 
 
+def test_padding_behind_a_return_runs_into_nothing() -> None:
+    padding = "\n     102:\tnop\n     104:\tmovs\tr0, r0\n"
+    text = listing(run="bl\t100 <f>", f="") + padding + "00000200 <behind>:\n     200:\tbl\t100 <f>\n     202:\tbx\tlr"
+    assert stack_bound(frames_of(text), "run").num_bytes == 0
+
+
 ENTRY = "addw\tip, pc, #120\t@ 0x78\nmla\tr6, r7, r8, ip\norr.w\tr6, r6, #1\n"
 """An address of the function's own in r6."""
 

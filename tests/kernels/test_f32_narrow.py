@@ -9,7 +9,7 @@ import pytest
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.kernels.convolution import conv2d_f32, conv2d_transpose_f32, depthwise_f32, pointwise_f32
 from codegen_c.kernels.dense import dense_f32
-from codegen_c.kernels.shared import tile
+from codegen_c.kernels.shared import blocking
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, narrowest
 from codegen_c.operators.kinds import Conv2d, Conv2dTranspose, Dense, Operator, Window
 from tests.kernels.float32 import assert_same_bits, elements, floats
@@ -84,7 +84,7 @@ def test_the_bits_are_those_of_float32(dtype: str, monkeypatch: pytest.MonkeyPat
         return kernels[id(operator)].implement(operator, HOST, stored)
 
     narrow = run_every_way(operators, inputs, implement)
-    for module in (tile, depthwise_f32):
+    for module in (blocking, depthwise_f32):
         monkeypatch.setattr(module, "narrowest", lambda weight: FLOAT32)
     wide = [implement(operator, StoredRows()) for operator in operators]
     entries = compile_kernels(wide)

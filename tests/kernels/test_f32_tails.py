@@ -11,7 +11,7 @@ import pytest
 from codegen_c.kernels.contract import Kernel, StoredRows, Target
 from codegen_c.kernels.convolution import conv2d_f32, conv2d_transpose_f32, depthwise_f32, pointwise_f32
 from codegen_c.kernels.dense import dense_f32
-from codegen_c.kernels.shared.tile import channel_ranges, native_blocking
+from codegen_c.kernels.shared.blocking import channel_ranges, native_blocking
 from codegen_c.operators.kinds import Conv2d, Conv2dTranspose, Dense, Window
 from codegen_c.operators.scalar import Operand
 from codegen_c.targets.registry import runtime_text, target_of

@@ -122,6 +122,10 @@ def frames_of(text: str) -> dict[int, Frame]:
     return {address: _frame(address, *bodies[address], after[address], by_name) for address in ordered}
 
 
+_ZEROS = ("movs", "r0, r0")
+"""Two bytes of padding, as an instruction."""
+
+
 class _NoBoundError(Exception):
     """Internal: a reason why no bound is stated."""
 
@@ -174,7 +178,7 @@ def _is_indirect(operation: str, operands: str) -> bool:
 
 def _ends(body: list[tuple[str, str]]) -> bool:
     """True where the last instruction never goes on to the next; a call at the end is one that does not return."""
-    last = [line for line in body if not line[0].startswith("nop")][-1:]
+    last = [line for line in body if not line[0].startswith("nop") and line != _ZEROS][-1:]
     for operation, operands in last:
         name = plain(operation)
         if name in ("b", "bl", "bx", "udf", "svc", "bkpt"):

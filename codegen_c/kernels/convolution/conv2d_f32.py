@@ -12,23 +12,22 @@ from codegen_c.c_text.initializer import Value
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import implementation, pixel_offsets, place, residual_place
 from codegen_c.kernels.convolution.window_cost import WindowCost
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import SCALAR
-from codegen_c.kernels.shared.layer import LayerText, image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.tile import (
+from codegen_c.kernels.shared.blocking import (
     RUN_CALLED,
     RUN_INSTRUCTIONS,
-    Accumulators,
     Blocking,
     ChannelRange,
     channel_ranges,
-    over_channels,
     pack,
     padded,
     product_blocks,
     tile_headers,
     weight_blocking,
 )
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.layer import LayerText, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.operators.kinds import Conv2d
 
 LAYER = "tvm_ext_conv2d_f32_layer"

@@ -11,9 +11,10 @@ from codegen_c.c_text.text import Compound, scaled, times
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, pixel_offsets, place, residual_place
 from codegen_c.kernels.convolution.transposed import over_taps, rows_of, spread
+from codegen_c.kernels.shared.blocking import ChannelRange, pack, tile_headers, weight_blocking
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.layer import LayerText
-from codegen_c.kernels.shared.tile import Accumulators, ChannelRange, over_channels, pack, tile_headers, weight_blocking
+from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.kernels.shared.window import slot
 from codegen_c.operators.kinds import Conv2dTranspose
 

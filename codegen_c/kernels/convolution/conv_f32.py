@@ -9,12 +9,13 @@ import numpy as np
 from codegen_c.c_text.text import Compound, block, scaled
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
 from codegen_c.kernels.convolution.window_cost import WindowCost, best_pixels, image_instructions
+from codegen_c.kernels.shared.blocking import Blocking, lanes_finished
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.layer import NO_LAYER, LayerText
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType
 from codegen_c.kernels.shared.product_f32 import WIDENED
-from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pixel_place
+from codegen_c.kernels.shared.tile import pixel_place
 from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
     over,

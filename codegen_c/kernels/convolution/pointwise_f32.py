@@ -11,9 +11,16 @@ from dataclasses import replace
 from codegen_c.c_text.text import Compound, block, scaled, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import product_parameters, reference, row_offset
+from codegen_c.kernels.shared.blocking import (
+    Blocking,
+    lanes_finished,
+    pack,
+    product_blocks,
+    tile_headers,
+    weight_blocking,
+)
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows, widened_bytes
-from codegen_c.kernels.shared.tile import Blocking, lanes_finished, pack, product_blocks, tile_headers, weight_blocking
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import Conv2d
 

@@ -1,7 +1,7 @@
 """C text of a float matrix product with constant weights: rows of the left side by channels, in blocks of both.
 
-Dense layers and 1x1 convolutions share it. Weights are packed by `tile.pack`. Rows of float16 are widened before their
-channels are computed, into scratch.
+Dense layers and 1x1 convolutions share it. Weights are packed by `blocking.pack`. Rows of float16 are widened before
+their channels are computed, into scratch.
 """
 
 from __future__ import annotations
@@ -10,15 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from codegen_c.c_text.text import Compound, block, scaled, times
 from codegen_c.kernels.contract import Parameter
+from codegen_c.kernels.shared.blocking import Blocking, ChannelRange, channel_ranges
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import (
-    Accumulators,
-    Blocking,
-    ChannelRange,
-    channel_ranges,
-    over_channels,
-    pixel_place,
-)
+from codegen_c.kernels.shared.tile import Accumulators, over_channels, pixel_place
 from codegen_c.kernels.shared.window import Bound, over
 
 WIDENED = Parameter(name="scratch", ctype="uint8_t", role="scratch")

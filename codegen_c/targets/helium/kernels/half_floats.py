@@ -16,10 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from codegen_c.kernels.contract import Array, Implementation, StoredRows, Target
+from codegen_c.kernels.shared.blocking import Blocking
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import Lanes
 from codegen_c.kernels.shared.narrow_weights import narrowest
-from codegen_c.kernels.shared.tile import Blocking
 from codegen_c.operators.kinds import Conv2d, Dense, Pool2d
 
 LANES = Lanes(count=4, half=True)

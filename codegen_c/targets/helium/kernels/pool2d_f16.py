@@ -34,8 +34,9 @@ from codegen_c.kernels.convolution.conv_f32 import (
 )
 from codegen_c.kernels.pooling import accumulate_pool
 from codegen_c.kernels.pooling.pool2d_f32 import reference, window_holds_input
+from codegen_c.kernels.shared.blocking import Blocking, ChannelRange, lanes_finished
 from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import Accumulators, Blocking, ChannelRange, lanes_finished, over_channels
+from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.kernels.shared.window import Bound, accumulated, clip, over, slot, spatial, tap_range
 from codegen_c.operators.half_floats import HalfPool2d
 from codegen_c.operators.kinds import TensorType

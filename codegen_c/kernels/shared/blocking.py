@@ -1,0 +1,212 @@
+"""Register blocking of float kernels: some pixels by some output channels, accumulated side by side, and its costs.
+
+Output channels are cut into ranges of equal blocks: as many full blocks as fit, then a block of the vectors that are
+left. The last of these may hold fewer channels than lanes; where it must not, a last block of single floats holds them.
+Weights are packed in that order, each block's channels innermost, and 0 in lanes without a channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codegen_c.kernels.contract import Target
+from codegen_c.kernels.figures import Block
+from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import SCALAR, Lanes, native_lanes
+from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType, narrowest
+from codegen_c.operators.kinds import Operator
+
+SCALAR_PRODUCTS: tuple[Block, ...] = ((4, 2), (4, 3), (4, 4), (4, 5), (2, 4), (2, 6))
+VECTOR_PRODUCTS: tuple[Block, ...] = ((1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (2, 3))
+"""(vectors, pixels) of products whose sums registers may hold, without lanes and with them."""
+# Modelled instructions that begin a run of adjacent elements, in the disassembly of GCC 12: pointers to it and to its
+# weights; those of a row of taps whose loop is unrolled; a call of tvm_ext_tile_f32x1_add_<pixels>x4, where sums go
+# through memory, which is made of SHORT_RUN elements or more.
+RUN_INSTRUCTIONS, RUN_UNROLLED, RUN_CALLED, SHORT_RUN = 6, 4, 22, 8
+MOST_UNROLLED = 200
+"""Instructions of a loop that GCC unrolls as a whole with -O3 (max-completely-peeled-insns)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocking:
+    """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many.
+
+    weights: type in which they are stored. loads_several: whether single floats are loaded several at once. adds_by_4:
+    whether runs of one pixel by 4 vectors are. masks: whether a vector may hold fewer channels than it has lanes.
+    loop_instructions, offset_bytes, spills: as `FloatBlocks` has them.
+    """
+
+    lanes: Lanes
+    vectors: int
+    pixels: int
+    weights: WeightType = FLOAT32
+    loads_several: bool = False
+    adds_by_4: bool = False
+    masks: bool = False
+    loop_instructions: int = 3
+    offset_bytes: int = 0
+    spills: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.pixels <= 6 and self.vectors <= 12, f"{self.pixels} pixels by {self.vectors} vectors are too many"
+
+    @property
+    def width(self) -> int:
+        return self.lanes.count * self.vectors
+
+    def element_instructions(self, segment: ChannelRange, pixels: int) -> float:
+        """Modelled instructions of one element of each of some pixels by a block: loads, products and the loop."""
+        if segment.pairs_halves:  # two elements at a time
+            return (5 * pixels + 7) / 2
+        narrow = segment.weights.is_narrow
+        if self.loads_several and (segment.lanes.count, segment.vectors) == (1, 4) and pixels <= 4 and not narrow:
+            return (3 + 9 * pixels) / 2
+        if self.adds_by_4 and segment.lanes.count > 1 and (segment.vectors, pixels) == (4, 1) and not narrow:
+            return 2 * segment.vectors + 3 / 4
+        return self._products(segment, pixels, 1, pixels) + self.loop_instructions
+
+    def run_instructions(self, segment: ChannelRange, pixels: int, length: int, step: int) -> int:
+        """Modelled, of `length` adjacent elements, known when compiling, of pixels that begin `step` elements apart."""
+        calls = self.loads_several and segment.lanes.count == 1 and segment.vectors == 4 and length >= SHORT_RUN
+        as_loop = length * (self._products(segment, pixels, 1, pixels) + 3)
+        if not calls and as_loop <= MOST_UNROLLED:  # overlapping elements are loaded once
+            elements = min(pixels * length, (pixels - 1) * step + length)
+            return RUN_UNROLLED + self._products(segment, pixels, length, elements)
+        start = RUN_CALLED if calls else RUN_INSTRUCTIONS + 2 * pixels
+        return start + int(length * self.element_instructions(segment, pixels))
+
+    def _products(self, segment: ChannelRange, pixels: int, length: int, elements: int) -> int:
+        """Loads of so many elements and of `length` rows of weights, and the FMAs."""
+        return elements + length * (segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors)
+
+
+def native_blocking(target: Target) -> Blocking:
+    """Blocks that the registers of the processor hold: accumulators, one row of weights, one input element."""
+    floats = target.instruction_set.floats
+    vectors, pixels = target.block or floats.product
+    return Blocking(
+        lanes=native_lanes(target), vectors=vectors, pixels=pixels if target.optimize == "speed" else 1,
+        loads_several=floats.loads_several, loop_instructions=floats.loop_instructions, adds_by_4=floats.adds_by_4,
+        masks=target.optimize == "speed" and not target.least_flash,
+    )  # fmt: skip
+
+
+def product_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
+    """(vectors, pixels) that `native_blocking` may be told to take; none for small code, which is of one pixel."""
+    if target.optimize == "size":
+        return ()
+    return SCALAR_PRODUCTS if native_lanes(target).count == 1 else VECTOR_PRODUCTS
+
+
+def weight_blocking(weight: np.ndarray, target: Target) -> Blocking:
+    """The same for constant weights, in the narrowest type that holds them."""
+    return replace(native_blocking(target), weights=narrowest(weight))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelRange:
+    """Output channels [begin, end) in blocks of `lanes` x `vectors`, and the type of their weights.
+
+    The last vector of a single block may hold fewer channels than it has lanes.
+    """
+
+    begin: int
+    end: int
+    lanes: Lanes
+    vectors: int
+    weights: WeightType
+
+    @property
+    def width(self) -> int:
+        return self.lanes.count * self.vectors
+
+    @property
+    def num_blocks(self) -> int:
+        return -(-(self.end - self.begin) // self.width)
+
+    @property
+    def channels(self) -> int:
+        """Channels of a block: its width, but for lanes without a channel."""
+        return min(self.width, self.end - self.begin)
+
+    def lanes_of(self, v: int) -> Lanes:
+        """Lanes of vector v as they lie in memory."""
+        live = self.channels - v * self.lanes.count
+        return replace(self.lanes, live=live) if live < self.lanes.count else self.lanes
+
+    @property
+    def pairs_halves(self) -> bool:
+        """True where weights of two vectors lie side by side in words, as tvm_ext_half_product.h reads them."""
+        return self.lanes.half and self.lanes.count > 1 and self.vectors == 2
+
+
+def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
+    """Ranges that `num_channels` are cut into."""
+    lanes, single = blocking.lanes, replace(blocking.lanes, count=1)
+    whole = num_channels // blocking.width * blocking.width
+    vectors, live = divmod(num_channels - whole, lanes.count)
+    if live > 1 and blocking.masks and not lanes.half:  # a single channel takes fewer instructions as a single float
+        vectors, live = vectors + 1, 0
+    end = num_channels - live
+    of_four = end + live // 4 * 4
+    cuts = [
+        (0, whole, lanes, blocking.vectors),
+        (whole, end, lanes, vectors),
+        (end, of_four, single, 4),
+        (of_four, num_channels, single, live % 4),
+    ]
+    return [
+        ChannelRange(begin=begin, end=end, lanes=lanes, vectors=vectors, weights=blocking.weights)
+        for begin, end, lanes, vectors in cuts
+        if end > begin
+    ]
+
+
+def padded(array: np.ndarray, blocking: Blocking) -> np.ndarray:
+    """An array of output channels, with 0 for lanes of the last vector that hold none."""
+    segment = channel_ranges(array.size, blocking)[-1]
+    return np.pad(array, (0, segment.begin + segment.num_blocks * segment.width - array.size))
+
+
+def lanes_finished(num_channels: int, finish: Finish, blocking: Blocking) -> list[Lanes]:
+    """Widths in which elements are finished: those of the ranges, or single floats where vectors cannot be."""
+    segments = channel_ranges(num_channels, blocking)
+    return [segment.lanes if finish.fits(segment.lanes) else SCALAR for segment in segments]
+
+
+def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[str, ...]:
+    """Headers of tiles for the lanes of the ranges; kernels: headers by the same lanes that stand on these."""
+    segments = channel_ranges(num_channels, blocking)
+    counts = sorted({segment.lanes.count for segment in segments})
+    stems = (
+        "",
+        "tile_",
+        *(f"{kernel}_" for kernel in kernels),
+        *(["tile_narrow_"] if blocking.weights.is_narrow else []),
+    )
+    names = [f"tvm_ext_{stem}f32x{count}.h" for count in counts for stem in stems]
+    names += [*blocking.lanes.includes, "tvm_ext_half_product.h"] if blocking.lanes.half else []
+    return (*names, "tvm_ext_layer.h", *blocking.weights.headers(counts), *part_headers(segments))
+
+
+def part_headers(segments: Sequence[ChannelRange]) -> tuple[str, ...]:
+    """Headers that read and write vectors with fewer channels than lanes."""
+    counts = [one.lanes.count for one in segments if one.channels < one.width]
+    return tuple(name for count in counts for name in (f"tvm_ext_lanes_f32x{count}.h", "tvm_ext_layer.h"))
+
+
+def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
+    """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them, in the weights' type."""
+    parts: list[np.ndarray] = []
+    for segment in channel_ranges(weight.shape[0], blocking):
+        rows = weight[segment.begin : segment.end]
+        dead = segment.num_blocks * segment.width - rows.shape[0]
+        rows = np.pad(rows, [(0, dead), *[(0, 0)] * (weight.ndim - 1)])
+        blocks = rows.reshape(-1, segment.width, *weight.shape[1:])
+        if segment.pairs_halves:
+            blocks = blocks[:, np.arange(segment.width).reshape(2, -1).T.ravel()]
+        parts.append(np.moveaxis(blocks, 1, -1).ravel())
+    return blocking.weights.stored(np.concatenate(parts))
