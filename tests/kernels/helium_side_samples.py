@@ -14,6 +14,18 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "side_pixels_beyond": (SIDE, conv(tensor(1, 3, 7, 24), tensor(1, 3, 7, 8, scale=0.3, dtype="uint8"), POINT)),
     "side_pixels_deep": (SIDE, conv(tensor(1, 2, 5, 120), tensor(1, 2, 5, 8, scale=0.4), POINT)),
     "side_pixels_deepest": (SIDE, conv(tensor(1, 2, 5, 208), tensor(1, 2, 5, 8, scale=0.5), POINT)),
+    "side_pixels_apart": (
+        SIDE,
+        conv(tensor(1, 9, 15, 32), tensor(1, 5, 8, 4, scale=0.3), Window(kernel=(1, 1), strides=(2, 2))),
+    ),
+    "side_pixels_apart_beyond": (
+        SIDE,
+        conv(tensor(1, 9, 15, 12), tensor(1, 5, 5, 4, scale=0.3), Window(kernel=(1, 1), strides=(2, 3))),
+    ),
+    "side_pixels_in_padding": (
+        SIDE,
+        conv(tensor(1, 4, 5, 16), tensor(1, 6, 7, 4, scale=0.3), Window(kernel=(1, 1), padding=(1, 1, 1, 1))),
+    ),
     "side_strip": (SIDE, conv(tensor(1, 5, 13, 16), tensor(1, 5, 13, 8, scale=0.5), SAME)),
     "side_strip_inside": (SIDE, conv(tensor(1, 4, 9, 32), tensor(1, 2, 7, 4, scale=0.5), Window(kernel=(3, 3)))),
     "side_strip_deep": (SIDE, conv(tensor(1, 4, 9, 32), tensor(1, 4, 9, 4, scale=0.5), SAME)),

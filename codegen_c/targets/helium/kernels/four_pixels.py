@@ -49,8 +49,8 @@ class Columns:
 
     @property
     def is_pixel(self) -> bool:
-        """True for windows of one column, which share nothing."""
-        return self.runs == self.taps == 1
+        """True for windows of one column each, one behind the other, which share nothing."""
+        return self.runs == self.taps == self.stride == 1
 
     @property
     def num_steps(self) -> int:
