@@ -94,12 +94,12 @@ def test_calibrated_instructions_choose() -> None:
     """Models of portable kernels say less than they execute here, and must not be taken for that."""
     operator = pointwise(np.random.default_rng(1).integers(-128, 128, (8, 64)))
     own, portable = (registered(name).implement(operator, CORTEX_M0PLUS, StoredRows()) for name in
-                     ("qconv2d_armv6m", "qconv2d_i8"))  # fmt: skip
+                     ("qconv2d_armv6m", "qconv2d_pairs_i8"))  # fmt: skip
     assert own.instructions > portable.instructions
     assert getattr(select(operator, CORTEX_M0PLUS), "kernel", None) == "qconv2d_armv6m"
     modelled = replace(CORTEX_M0PLUS.instruction_set, ranks_calibrated=False)
     chosen = select(operator, replace(CORTEX_M0PLUS, instruction_set=modelled))
-    assert getattr(chosen, "kernel", None) == "qconv2d_i8"
+    assert getattr(chosen, "kernel", None) == "qconv2d_pairs_i8"
 
 
 def test_what_the_kernels_refuse() -> None:

@@ -53,9 +53,9 @@ def test_models_with_options_of_their_own(mixed: BundlePackage) -> None:
     ram = next(one["used_bytes"] for one in report["memories"] if one["name"] == "ram")
     parts = [arenas["num_bytes"], *(one["num_bytes"] for key in ("states", "instances") for one in report[key])]
     assert ram == sum(parts)
-    # The third is compiled for size, so it shares constants with the others, and functions with none.
+    # The third is compiled for size, so its functions are its own, and its weights where blocks of others are padded.
     assert all("third" not in one["models"] for one in report["shared_functions"])
-    assert any(one["models"] == ["second", "third", "fourth"] for one in report["shared_constants"])
+    assert any({"second", "fourth"} <= {*one["models"]} for one in report["shared_constants"])
     coverage = report["selftest_coverage"]
     assert coverage["statements"] and not coverage["missed"], coverage
     makefile = (mixed.folder / "Makefile").read_text()

@@ -193,4 +193,4 @@ def test_scales_at_run_time(by_channel: bool, tmp_path: Path) -> None:
     verified = package.report["verify"]["host"]
     assert verified["passed"] and verified["reference"] == "onnxruntime" and verified["tensors_compared"] > 5
     products = {step["kernel"] for step in package.report["steps"] if step.get("macs")}
-    assert products == {"qconv2d_i8_real", "qdepthwise_i8_real", "qdense_i8_real"}
+    assert products == {"qconv2d_pairs_i8_real", "qdepthwise_i8_real", "qdense_i8_real"}

@@ -18,11 +18,12 @@ from rich.console import Console
 import tvm_ext
 import tvm_ext.subject
 from codegen_c.backend.build import Compiled
+from codegen_c.kernels.figures import KernelFigures
 from codegen_c.program import reference
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.pipeline import compile_model, compile_module
+from tvm_ext.pipeline import compile_module, compiler_of
 from tvm_ext.report.tables import report_tables
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import random_inputs
@@ -192,11 +193,14 @@ def _sample(compiled: Compiled) -> dict[str, np.ndarray]:
 
 
 def _replace_compile(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled], Compiled]) -> None:
-    def changed(*arguments: Any) -> tuple[Any, Compiled]:
-        module, compiled = compile_model(*arguments)
-        return module, change(compiled)
+    def changed(*arguments: Any) -> Callable[[KernelFigures], tuple[Any, Compiled]]:
+        def compiled_by(figures: KernelFigures) -> tuple[Any, Compiled]:
+            module, compiled = compiler_of(*arguments)(figures)
+            return module, change(compiled)
 
-    monkeypatch.setattr(tvm_ext.subject, "compile_model", changed)
+        return compiled_by
+
+    monkeypatch.setattr(tvm_ext.subject, "compiler_of", changed)
 
 
 def _shown(report: dict[str, object]) -> str:

@@ -47,7 +47,9 @@ def test_a_use_of_what_was_just_loaded_stalls_a_cortex_m33() -> None:
 
 
 def test_every_shipped_board_has_a_table_that_says_what_it_stands_on() -> None:
-    boards = [platform for name in Platform.shipped() if (platform := Platform.load(name)).board]
+    """Of Arm's; there is no table of a RISC-V core."""
+    platforms = [Platform.load(name) for name in Platform.shipped()]
+    boards = [one for one in platforms if one.board and not one.processor.isa.startswith("rv32")]
     assert boards
     for platform in boards:
         table = core_table(platform)

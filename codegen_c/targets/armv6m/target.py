@@ -16,6 +16,7 @@ TARGET = InstructionSet(
         "qbinary_i8": 5.66,
         "qconv2d_armv6m": 1.02,
         "qconv2d_i8": 2.8,
+        "qconv2d_pairs_i8": 3.47,
         "qdense_armv6m": 1.01,
         "qdense_i8": 2.8,
         "qdepthwise_armv6m": 1.03,
