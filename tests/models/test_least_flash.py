@@ -21,7 +21,7 @@ from tvm_ext.report.model_tables import totals_table
 M4 = Platform.load("cortex_m4")
 SPEED = BuildOptions(verify=())
 INT8 = TensorProto.INT8
-KERNELS = ("qwinograd_dsp", "qconv2d_dsp", "qconv2d_i8")
+KERNELS = ("qwinograd_dsp", "qconv2d_dsp", "qconv2d_pairs_i8")
 """By falling scratch."""
 GROWN = 16 * 16 * (2 * 16 - 9) - 4 * 16
 """Bytes that Winograd's weights take more than the direct kernel's, among which stands a multiplier of each channel."""

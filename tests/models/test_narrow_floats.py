@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -103,9 +104,13 @@ def test_what_is_not_computed_keeps_its_16_bits(tmp_path: Path) -> None:
 
 
 def test_weights_keep_their_16_bits(tmp_path: Path) -> None:
-    """Two bytes a weight in flash, four a bias, of a network that a converter brought to float16."""
+    """Two bytes a weight in flash, four a bias, of a network that a converter brought to float16.
+
+    For speed alone, channels that fill no vector have weights beside them that are zero.
+    """
     model = narrowed(onnx.load(DIGITS), TensorProto.FLOAT16)
-    package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", HOST_ONLY)
+    options = replace(HOST_ONLY, least_flash=True)
+    package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "out", options)
     arrays = [numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
     weights = [array for array in arrays if array.dtype == np.float16]
     assert package.report["weights_bytes"] == sum(2 * w.size if w.ndim > 1 else 4 * w.size for w in weights)
