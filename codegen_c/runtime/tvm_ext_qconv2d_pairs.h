@@ -49,35 +49,34 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_pair(const tvm_ext_qconv2d_layer *layer, con
                         tvm_ext_target(&layer->output, pixel, layer->output.pitch), multipliers, shifts, k, count);
 }
 
-/* All channels of one pixel. */
-TVM_EXT_INLINE void tvm_ext_qconv2d_single(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
-                                           const void *input, void *pixel, const int8_t *restrict weights,
-                                           const int32_t *restrict bias, const int32_t *restrict multipliers,
-                                           const uint8_t *restrict shifts)
+/* `count` channels from channel k on of one pixel, or of two neighbouring ones with whole rows of their windows. */
+TVM_EXT_INLINE void tvm_ext_qconv2d_one_or_two(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
+                                               const void *input, void *pixel, const int8_t *restrict weights,
+                                               const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                               const uint8_t *restrict shifts, int32_t k, int32_t count, bool is_pair)
 {
-    const int32_t channels = layer->output.channels;
-    const int32_t full = channels - (channels % TVM_EXT_QBLOCK);
-    for (int32_t k = 0; k < full; k += TVM_EXT_QBLOCK) {
-        tvm_ext_qconv2d_block(layer, place, input, pixel, weights, bias, multipliers, shifts, k, TVM_EXT_QBLOCK);
-    }
-    if (full < channels) {
-        tvm_ext_qconv2d_block(layer, place, input, pixel, weights, bias, multipliers, shifts, full, channels - full);
+    if (is_pair) {
+        tvm_ext_qconv2d_pair(layer, place, input, pixel, weights, bias, multipliers, shifts, k, count);
+    } else {
+        tvm_ext_qconv2d_block(layer, place, input, pixel, weights, bias, multipliers, shifts, k, count);
     }
 }
 
-/* All channels of two neighbouring pixels with whole rows of their windows. */
-TVM_EXT_INLINE void tvm_ext_qconv2d_both(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
-                                         const void *input, void *pixel, const int8_t *restrict weights,
-                                         const int32_t *restrict bias, const int32_t *restrict multipliers,
-                                         const uint8_t *restrict shifts)
+/* All channels of one pixel, or of two. */
+TVM_EXT_INLINE void tvm_ext_qconv2d_channels(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
+                                             const void *input, void *pixel, const int8_t *restrict weights,
+                                             const int32_t *restrict bias, const int32_t *restrict multipliers,
+                                             const uint8_t *restrict shifts, bool is_pair)
 {
     const int32_t channels = layer->output.channels;
     const int32_t full = channels - (channels % TVM_EXT_QBLOCK);
     for (int32_t k = 0; k < full; k += TVM_EXT_QBLOCK) {
-        tvm_ext_qconv2d_pair(layer, place, input, pixel, weights, bias, multipliers, shifts, k, TVM_EXT_QBLOCK);
+        tvm_ext_qconv2d_one_or_two(layer, place, input, pixel, weights, bias, multipliers, shifts, k, TVM_EXT_QBLOCK,
+                                   is_pair);
     }
     if (full < channels) {
-        tvm_ext_qconv2d_pair(layer, place, input, pixel, weights, bias, multipliers, shifts, full, channels - full);
+        tvm_ext_qconv2d_one_or_two(layer, place, input, pixel, weights, bias, multipliers, shifts, full,
+                                   channels - full, is_pair);
     }
 }
 
@@ -100,11 +99,11 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_pairs(const tvm_ext_qconv2d_layer *layer, co
                 void *const pixel = tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 place.left = (w * window->column_stride) - window->left;
                 if (place.left >= 0 && place.left <= last) {
-                    tvm_ext_qconv2d_both(layer, &place, input, pixel, weights, bias, multipliers, shifts);
+                    tvm_ext_qconv2d_channels(layer, &place, input, pixel, weights, bias, multipliers, shifts, true);
                     ++w;
                 } else {
                     place.columns = tvm_ext_column_taps(window, &layer->input, place.left);
-                    tvm_ext_qconv2d_single(layer, &place, input, pixel, weights, bias, multipliers, shifts);
+                    tvm_ext_qconv2d_channels(layer, &place, input, pixel, weights, bias, multipliers, shifts, false);
                 }
             }
         }
