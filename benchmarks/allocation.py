@@ -29,6 +29,7 @@ from tvm_ext.core.errors import BadInput  # noqa: E402
 NAMES = {"buffer": "id", "buffer_id": "id", "begin": "lower", "start": "lower", "end": "upper"}
 REQUIRED = ("id", "lower", "upper", "size")
 MOST_NODES = 10_000_000
+BEAMS = 20
 LARGEST = 2**46
 
 
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--capacity", type=int, required=True, help="bytes")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--nodes", type=int, default=MOST_NODES, help="partial solutions to look at (%(default)s)")
+    parser.add_argument("--beams", type=int, default=BEAMS, help="beam searches after that (%(default)s)")
     options = parser.parse_args(arguments)
     try:
         if not 0 <= options.capacity <= LARGEST:
@@ -48,9 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not is_available():
             print("the search needs a C compiler: install gcc or clang, or name one in CC.", file=sys.stderr)
             return 1
-        outcome = place_below(buffers, {}, options.capacity, options.nodes)
+        outcome = place_below(buffers, {}, options.capacity, options.nodes, options.beams)
         if outcome.offsets is None:
-            known = "there is no solution" if outcome.exhausted else f"none found in {options.nodes} partial solutions"
+            known = (
+                "there is no solution"
+                if outcome.exhausted
+                else (f"none found in {options.nodes} partial solutions and {options.beams} beam searches")
+            )
             more = f"{bound} B are in use at one time" if bound > options.capacity else f"the lower bound is {bound} B"
             print(f"{options.file.name}: {known} in {options.capacity} B; {more}.", file=sys.stderr)
             return 1

