@@ -43,8 +43,8 @@ class Startup:
 
     package: its folder holds `startup.c` with the entry `reset_handler` and a section `.vectors`, `semihosting_call.h`,
     `measure_known.h`, and a `timer_<name>.h` for each timer that a platform's `board.timer` may name; for several
-    processors `processors.c`, and a `start_<name>.h` for each way that `board.starts` may name. `semihosting.h` and
-    `measure.h` are those of `targets/firmware/` where it has none.
+    processors `processors.c`, and a `start_<name>.h` for each way that `board.starts` may name. `semihosting.h`,
+    `measure.h` and `program_start.h` are those of `targets/firmware/` where it has none.
     isas: processors' `isa` that the code is for. emulator: QEMU's program. emulator_flags: its further arguments.
     read_stack_pointer: assembly that copies the stack pointer to `%0`. bounds_stack: whether
     `tvm_ext.assurance.stack_bound` reads the disassembly. image_flags: of the compiler, for code that runs wherever it

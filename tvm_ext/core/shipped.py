@@ -13,4 +13,9 @@ _FOLDER = Path(__file__).parent.parent / "platforms"
 
 def shipped_tables() -> list[dict[str, Any]]:
     """Tables of the shipped files, sorted by name; tests load each with all checks. Raises BadPlatform."""
-    return [read_table(path, "platform", BadPlatform) for path in sorted(_FOLDER.glob("*.toml"))]
+    return [read_table(_FOLDER / f"{name}.toml", "platform", BadPlatform) for name in shipped_names()]
+
+
+def shipped_names() -> list[str]:
+    """Names of the shipped platforms, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))

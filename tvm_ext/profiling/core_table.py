@@ -38,9 +38,10 @@ class Pair:
 class CoreTable:
     """Cycles of one core.
 
-    cpus: names of the core as `-mcpu` has them. source: the manual, or what stands in its place. bound: what the
-    estimate leaves out. bus_bytes: bytes of data that a cycle moves at most. cycles: of a class, where it is not 1.
-    per_register: cycles more for each register of a list. taken: cycles more of a branch that is taken; loop: of the
+    cpus: names of the core as `-mcpu` has them, or the `isa` of processors that are compiled for without.
+    source: the manual, or what stands in its place. bound: what the estimate leaves out. bus_bytes: bytes of data that
+    a cycle moves at most. cycles: of a class, where it is not 1. per_register: cycles more for each register of a list,
+    or of a group of vectors. taken: cycles more of a branch that is taken; loop: of the
     end of a hardware loop that goes on.
     """
 
@@ -79,9 +80,13 @@ class CoreTable:
 
 
 def core_table(platform: Platform) -> CoreTable:
-    """The table of the core that the platform compiles for. Raises BadPlatform: no -mcpu, or a core without table."""
+    """The table of the core that the platform compiles for, of its -mcpu or of its processor's isa.
+
+    Raises BadPlatform where neither names one that has a table.
+    """
     named = [flag.removeprefix("-mcpu=").partition("+")[0] for flag in _cpu_flags(platform)]
     known = core_tables()
+    named = named or [isa for isa in (platform.processor.isa,) if isa in known]
     if not named:
         raise BadPlatform(
             f"platform {platform.name}: the flags of its compiler name no core; add -mcpu= to them. There are tables "

@@ -1,6 +1,7 @@
 """Instructions of firmware by address, from its disassembly: class, registers moved, registers read and written.
 
-Classes are those that tables of cycles tell apart (`core_table.py`); a mnemonic of no other class is `alu`.
+Those of Arm; `riscv_instructions.py` has RISC-V's. Classes are those that tables of cycles tell apart
+(`core_table.py`); a mnemonic of no other class is `alu`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Kind = Literal[
-    "alu", "multiply", "multiply_long", "divide", "load", "load_double", "load_multiple", "store", "store_double",
-    "store_multiple", "branch", "loop", "barrier", "float", "float_multiply", "float_mac", "float_divide",
-    "float_root", "float_load", "float_load_multiple", "float_store", "float_store_multiple", "double",
+    "alu", "multiply", "multiply_long", "divide", "load", "load_narrow", "load_double", "load_multiple", "store",
+    "store_double", "store_multiple", "branch", "loop", "barrier", "float", "float_multiply", "float_mac",
+    "float_divide", "float_root", "float_load", "float_load_multiple", "float_store", "float_store_multiple", "double",
     "double_divide", "vector", "vector_multiply", "vector_load", "vector_store",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-_LINE = re.compile(r"^ *([0-9a-f]+):\t([a-z]\S*)(?:\t([^@;\n]*))?", re.MULTILINE)
+LINE = re.compile(r"^ *([0-9a-f]+):\t([a-z]\S*)(?:\t([^@;\n]*))?", re.MULTILINE)
 _CONDITIONS = "eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al"
 _VECTOR_MULTIPLIES = re.compile(r"v(n?mul|mla|mls|r?mulh|q?r?dmul|q?r?dml|r?mlald|r?mlsld|fma|fms|cmul|cmla)")
 _NAMES: tuple[tuple[str, Kind], ...] = (
@@ -56,7 +57,10 @@ _WRITES_NOTHING = re.compile(r"(cmp|cmn|tst|teq|v?str|v?stm|v?push|stm|stl|b|cb|
 
 @dataclass(frozen=True, kw_only=True)
 class FirmwareInstruction:
-    """An instruction of firmware. registers: those that a list in braces names; 0 where there is none."""
+    """An instruction of firmware.
+
+    registers: those that a list in braces names, or of a group of RISC-V's vectors; 0 where there is neither.
+    """
 
     kind: Kind
     mnemonic: str
@@ -67,7 +71,7 @@ class FirmwareInstruction:
 
 def read_disassembly(text: str) -> dict[int, FirmwareInstruction]:
     """Instructions by address, of text that `tvm_ext.core.toolchain.disassembly` gives."""
-    return {int(at, 16): instruction(mnemonic, operands or "") for at, mnemonic, operands in _LINE.findall(text)}
+    return {int(at, 16): instruction(mnemonic, operands or "") for at, mnemonic, operands in LINE.findall(text)}
 
 
 def instruction(mnemonic: str, operands: str) -> FirmwareInstruction:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tvm_ext.core.rich_display import rows_html
+
 SCHEMA_VERSION = 1
 NOTE = "Cycles are estimated from executed instructions; nothing measured them."
 WAITS = "waits"
@@ -80,6 +82,20 @@ class Profile:
     core_bound: str
     clock_hz: int
     layers: tuple[LayerProfile, ...]
+
+    def __repr__(self) -> str:
+        time = f"{self.milliseconds(self.cycles):,.3f} ms"
+        figures = f"{self.num_instructions:,} instructions executed, {self.cycles:,.0f} cycles estimated, {time}"
+        return f"<Profile {self.model} on {self.platform}: {len(self.layers):,} layers, {figures}>"
+
+    def _repr_html_(self) -> str:
+        headings = ("layer", "kernel", "instructions", "cycles", "ms", "stack B")
+        rows = [
+            (one.name, one.kernel, one.num_instructions, round(one.cycles), self.milliseconds(one.cycles),
+             one.stack_bytes)
+            for one in self.layers
+        ]  # fmt: skip
+        return rows_html(repr(self)[1:-1], headings, rows, most=200)
 
     @property
     def num_instructions(self) -> int:

@@ -25,6 +25,7 @@ from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles
 from tvm_ext.profiling.instructions import read_disassembly
 from tvm_ext.profiling.layer_names import PackageSteps, layer_names
 from tvm_ext.profiling.profile import LayerProfile, Profile
+from tvm_ext.profiling.riscv_instructions import read_riscv
 
 _WARM_UP_RUNS = 1
 """Runs of firmware before the one that it measures."""
@@ -84,8 +85,10 @@ def counted_layers(
     """
     counts = read_counts(folder / _COUNTS)
     functions = function_ranges(elf, platform.toolchain)
+    isa = platform.processor.isa
+    read = read_riscv if isa.startswith("rv32") else read_disassembly
     firmware = Firmware(
-        instructions=read_disassembly(disassembly(elf, platform.toolchain, machine=platform.processor.isa)),
+        instructions=read(disassembly(elf, platform.toolchain, machine=isa)),
         functions=functions,
         memories=[memory.name for memory in platform.memories],
     )

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from tvm_ext.profiling.device_profile import NOT_AVAILABLE, DeviceProfile
 from tvm_ext.profiling.profile import NOTE, LayerProfile, Profile
 from tvm_ext.report.cells import number
 
@@ -34,6 +35,25 @@ def profile_tables(profile: Profile) -> list[RenderableType]:
         number(profile.stack_bytes),
     )  # fmt: skip
     return [table, Text(f"{NOTE} {profile.core_source}. {profile.core_bound}")]
+
+
+def device_tables(profile: DeviceProfile) -> list[RenderableType]:
+    """A row for each layer that a device measured and their sum, then what is not known of it."""
+    title = f"{profile.model} on {profile.platform}, measured by {profile.program}"
+    table = Table("layer", "kernel", title=escape(title), title_justify="left")
+    for heading in ("calls", "cycles", "ms", "%"):
+        table.add_column(heading, justify="right")
+    for layer in profile.layers:
+        share = f"{layer.cycles / profile.cycles:.1%}" if profile.cycles else "-"
+        milliseconds = f"{profile.milliseconds(layer.cycles):,.3f}"
+        table.add_row(
+            escape(layer.name), escape(layer.kernel or "-"), number(layer.calls), number(layer.cycles), milliseconds,
+            share,
+        )  # fmt: skip
+    table.add_section()
+    table.add_row("in all", "", "", number(profile.cycles), f"{profile.milliseconds(profile.cycles):,.3f}", "")
+    run = f"The whole run: {number(profile.total_cycles)} cycles, {number(profile.stack_bytes)} B of stack."
+    return [table, Text(f"{run} Not available on a device: {', '.join(NOT_AVAILABLE)}.")]
 
 
 def _cycles(profile: Profile, cycles: float) -> tuple[str, str, str]:

@@ -1,36 +1,20 @@
-/* Vector table, reset, faults. Memory bounds and tables come from link.ld. */
+/* Vector table, reset, faults. Bounds of the stack come from link.ld. */
 #include <stdint.h>
-#include <string.h>
 
+#include "program_start.h"
 #include "semihosting.h"
-
-typedef struct {
-    const uint8_t *load;
-    uint8_t *begin;
-    const uint8_t *end;
-} copy_range;
-
-typedef struct {
-    uint8_t *begin;
-    const uint8_t *end;
-} zero_range;
 
 typedef struct {
     const uint32_t *stack_top;
     void (*handlers[15])(void);
 } vector_table;
 
-extern const copy_range copy_table_begin[];
-extern const copy_range copy_table_end[];
-extern const zero_range zero_table_begin[];
-extern const zero_range zero_table_end[];
 extern const uint32_t stack_top[];
 extern const uint32_t stack_limit[];
 
-int main(void);
 void reset_handler(void);
-void fault_handler(void);
 void start(void);
+void fault_handler(void);
 void report_fault(const uint32_t *frame, uint32_t exception);
 
 __attribute__((section(".vectors"), used)) static const vector_table vectors = {
@@ -64,13 +48,7 @@ __attribute__((naked)) void reset_handler(void)
 
 __attribute__((used)) void start(void)
 {
-    for (const copy_range *range = copy_table_begin; range < copy_table_end; range++) {
-        (void)memcpy(range->begin, range->load, (size_t)(range->end - range->begin));
-    }
-    for (const zero_range *range = zero_table_begin; range < zero_table_end; range++) {
-        (void)memset(range->begin, 0, (size_t)(range->end - range->begin));
-    }
-    semihosting_exit((uint32_t)main());
+    run_program();
 }
 
 /* A fresh stack first: an overflow of it is one of the causes. Nothing returns from here. */

@@ -1,31 +1,15 @@
-/* Reset and traps, in machine mode. Memory bounds and tables come from link.ld. */
+/* Reset and traps, in machine mode. Bounds of the stack come from link.ld. */
 #include <stdint.h>
-#include <string.h>
 
+#include "program_start.h"
 #include "semihosting.h"
 
-typedef struct {
-    const uint8_t *load;
-    uint8_t *begin;
-    const uint8_t *end;
-} copy_range;
-
-typedef struct {
-    uint8_t *begin;
-    const uint8_t *end;
-} zero_range;
-
-extern const copy_range copy_table_begin[];
-extern const copy_range copy_table_end[];
-extern const zero_range zero_table_begin[];
-extern const zero_range zero_table_end[];
 extern const uint32_t stack_top[];
 extern const uint32_t stack_limit[];
 
-int main(void);
 void reset_handler(void);
-void trap_handler(void);
 void start(void);
+void trap_handler(void);
 void report_trap(const uint32_t *stack_pointer);
 
 /* First in memory. Assembly, because there is no stack yet. */
@@ -38,18 +22,16 @@ __attribute__((naked, section(".vectors"), used)) void reset_handler(void)
                      "li t0, 0x2000\n" /* mstatus.FS: the FPU is on */
                      "csrs mstatus, t0\n"
 #endif
+#if defined(__riscv_vector) || defined(TVM_EXT_RVV)
+                     "li t0, 0x600\n" /* mstatus.VS: vectors are on */
+                     "csrs mstatus, t0\n"
+#endif
                      "j start\n");
 }
 
 __attribute__((used)) void start(void)
 {
-    for (const copy_range *range = copy_table_begin; range < copy_table_end; range++) {
-        (void)memcpy(range->begin, range->load, (size_t)(range->end - range->begin));
-    }
-    for (const zero_range *range = zero_table_begin; range < zero_table_end; range++) {
-        (void)memset(range->begin, 0, (size_t)(range->end - range->begin));
-    }
-    semihosting_exit((uint32_t)main());
+    run_program();
 }
 
 /* A fresh stack first: an overflow of it is one of the causes. Nothing returns from here. */

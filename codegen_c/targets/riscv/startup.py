@@ -10,4 +10,5 @@ RISCV = Startup(
     emulator="qemu-system-riscv32",
     emulator_flags=("-bios", "none"),
     read_stack_pointer="mv %0, sp",
+    bounds_stack=True,
 )

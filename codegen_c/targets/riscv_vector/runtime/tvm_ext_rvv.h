@@ -1,0 +1,87 @@
+/* RISC-V's vectors of integers (Zve32x), and the same in plain C elsewhere.
+ *
+ * Loops are assembly: no vector register lives from one to the next, each asks for the length of its vectors, so that
+ * one text is for all lengths from 128 bits on, and one vsetvli is for a whole loop. Compilers that do not know the
+ * extension assemble it, too, where the build defines TVM_EXT_RVV as 1. */
+#ifndef TVM_EXT_RVV_H
+#define TVM_EXT_RVV_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if !defined(TVM_EXT_RVV)
+#if defined(__riscv_vector) && defined(__GNUC__) && __riscv_xlen == 32
+#define TVM_EXT_RVV 1
+#else
+#define TVM_EXT_RVV 0
+#endif
+#endif
+
+/* Text around instructions of the extension, where -march does not name it. */
+#if defined(__riscv_vector)
+#define TVM_EXT_RVV_BEGIN ""
+#define TVM_EXT_RVV_END ""
+#else
+#define TVM_EXT_RVV_BEGIN ".option push\n\t.option arch, +zve32x\n\t"
+#define TVM_EXT_RVV_END ".option pop\n\t"
+#endif
+
+/* Vector registers that a loop changes, for compilers that use them. */
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 13)
+#define TVM_EXT_RVV_CHANGED                                                                                           \
+    , "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",    \
+        "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
+#else
+#define TVM_EXT_RVV_CHANGED
+#endif
+
+/* One copy for all layers. */
+#if TVM_EXT_RVV
+#define TVM_EXT_RVV_SHARED static __attribute__((noinline, unused))
+#else
+#define TVM_EXT_RVV_SHARED static inline
+#endif
+
+/* Copies bytes, count > 0. */
+TVM_EXT_RVV_SHARED void tvm_ext_rvv_copy(uint8_t *target, const uint8_t *source, int32_t count)
+{
+#if TVM_EXT_RVV
+    int32_t length;
+    __asm__ volatile(TVM_EXT_RVV_BEGIN "1:\n\t"
+                                       "vsetvli %[length], %[count], e8, m8, ta, ma\n\t"
+                                       "vle8.v v0, (%[source])\n\t"
+                                       "sub %[count], %[count], %[length]\n\t"
+                                       "add %[source], %[source], %[length]\n\t"
+                                       "vse8.v v0, (%[target])\n\t"
+                                       "add %[target], %[target], %[length]\n\t"
+                                       "bnez %[count], 1b\n\t" TVM_EXT_RVV_END
+                     : [length] "=&r"(length), [count] "+r"(count), [source] "+r"(source), [target] "+r"(target)
+                     :
+                     : "memory" TVM_EXT_RVV_CHANGED);
+#else
+    (void)memcpy(target, source, (size_t)count);
+#endif
+}
+
+/* Fills bytes with a value, count > 0. */
+TVM_EXT_RVV_SHARED void tvm_ext_rvv_fill(uint8_t *target, int32_t value, int32_t count)
+{
+#if TVM_EXT_RVV
+    int32_t length;
+    __asm__ volatile(TVM_EXT_RVV_BEGIN "1:\n\t"
+                                       "vsetvli %[length], %[count], e8, m8, ta, ma\n\t"
+                                       "vmv.v.x v0, %[value]\n\t"
+                                       "sub %[count], %[count], %[length]\n\t"
+                                       "vse8.v v0, (%[target])\n\t"
+                                       "add %[target], %[target], %[length]\n\t"
+                                       "bnez %[count], 1b\n\t" TVM_EXT_RVV_END
+                     : [length] "=&r"(length), [count] "+r"(count), [target] "+r"(target)
+                     : [value] "r"(value)
+                     : "memory" TVM_EXT_RVV_CHANGED);
+#else
+    (void)memset(target, value & 0xff, (size_t)count);
+#endif
+}
+
+#endif

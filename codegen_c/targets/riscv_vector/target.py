@@ -1,0 +1,23 @@
+"""RV32 with vectors of integers (Zve32x) of 128 bits or more; floats one by one, by a library.
+
+On the host the headers of `runtime/` compute the same in plain C; boards run in QEMU, where vectors have 128 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from codegen_c.targets.instruction_set import InstructionSet
+from codegen_c.targets.riscv.startup import RISCV
+
+TARGET = InstructionSet(
+    simd="zve32x",
+    title="RISC-V's vectors of integers",
+    ranks_calibrated=True,
+    startups=(
+        replace(
+            RISCV, isas=("rv32imac_zve32x",),
+            emulator_flags=(*RISCV.emulator_flags, "-cpu", "rv32,v=true,vlen=128"),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,111 @@
+"""Kernels of RISC-V's vectors on RV32: the instructions themselves against the numpy references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from codegen_c.emit import firmware
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.operators.kinds import Operator, QPool2d, Window
+from codegen_c.targets.registry import startup_of
+from codegen_c.targets.riscv_vector.kernels import qconv2d_rvv, qpool2d_rvv
+from codegen_c.targets.riscv_vector.kernels.rescale_rvv import GroupedRescale
+from tests.boards.test_dsp_kernels import run_on_board
+from tests.kernels.on_target import taken_on
+from tests.kernels.quantized import elements, seeds
+from tests.kernels.test_q_rvv import STRATEGIES, ZVE32X
+from tests.kernels.test_qconv2d_dsp import image, pointwise
+from tests.support.packages import Packages
+from tests.support.sweeps import some_of
+from tvm_ext import BuildOptions
+from tvm_ext.core.platform import Platform
+
+pytestmark = [pytest.mark.board, pytest.mark.riscv_board]
+
+PLATFORM = Platform.load("riscv32_zve32x")
+STARTUP = startup_of(PLATFORM)
+
+
+def assert_on_board(calls: list[Implementation], operators: Sequence[Operator], seed: int = 0) -> None:
+    """Outputs of firmware are those of the references."""
+    inputs = [[elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
+    outputs = run_on_board(PLATFORM, list(operators), calls, inputs)
+    for implementation, arrays, result in zip(calls, inputs, outputs, strict=True):
+        np.testing.assert_array_equal(result, implementation.reference(arrays)[0])
+
+
+@pytest.mark.parametrize("kernel", STRATEGIES, ids=lambda kernel: kernel.name)
+def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
+    """One firmware of sixteen random operators, of either type and rounding."""
+
+    @settings(
+        max_examples=1, deadline=None, derandomize=True, phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.lists(taken_on(ZVE32X, kernel, STRATEGIES[kernel]), min_size=16, max_size=16), seeds)
+    def check(operators: list[Operator], seed: int) -> None:
+        assert_on_board([kernel.implement(one, ZVE32X, StoredRows()) for one in operators], operators, seed)
+
+    check()
+
+
+def test_vectors_may_be_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Firmware is the same for 512 bits."""
+    longer = replace(STARTUP, emulator_flags=(*STARTUP.emulator_flags[:-1], "rv32,v=true,vlen=512"))
+    monkeypatch.setattr(firmware, "startup_of", lambda platform: longer)
+    operators = [pointwise(np.arange(40 * 33).reshape(40, 33) % 255 - 127, dtype=dtype) for dtype in ("int8", "uint8")]
+    assert_on_board([qconv2d_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+
+
+def test_pools_of_many_channels() -> None:
+    """More than a group of registers holds, of either type; maxima with padding and limits."""
+    operators: list[Operator] = []
+    for dtype in ("int8", "uint8"):
+        source, output = image(1, 5, 6, 150, dtype=dtype), image(1, 3, 3, 150, dtype=dtype)
+        window = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 0), dilation=(1, 1))
+        top = 60 if dtype == "int8" else 190
+        operators.append(
+            QPool2d(inputs=(source,), outputs=(output,), method="max", window=window, low=top - 170, high=top)
+        )
+        whole = Window(kernel=(5, 6), strides=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1))
+        mean = image(1, 1, 1, 150, dtype=dtype, scale=0.013)
+        low = -128 if dtype == "int8" else 0
+        operators.append(
+            QPool2d(inputs=(source,), outputs=(mean,), method="average", window=whole, low=low, high=low + 255)
+        )
+    assert_on_board([qpool2d_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+
+
+def test_halves_go_to_even() -> None:
+    """Factors of a power of two: one sum of 16 lies halfway between two results."""
+    weights = [np.random.default_rng(k).integers(-2, 3, (k, 8)) for k in (7, 16, 40)]
+    operators = [
+        replace(
+            pointwise(weight),
+            inputs=(image(1, 1, 7, 8, scale=0.5),), outputs=(image(1, 1, 7, len(weight), scale=0.5),),
+            weight_scale=np.full(len(weight), 2.0**-4, np.float32), bias=np.arange(len(weight), dtype=np.int32),
+        )
+        for weight in weights
+    ]  # fmt: skip
+    for operator in operators:
+        assert GroupedRescale.of_convolution(operator).halves_even
+    assert_on_board([qconv2d_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+
+
+@pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["resnet_int8"]))
+def test_networks_take_few_instructions(packages: Packages, model: str) -> None:
+    """At most 0.40 for each multiply-add, and 1.25 times as many as modelled; output verified."""
+    report = packages.shared(model, "riscv32_zve32x", BuildOptions(verify=("host", "qemu"))).report
+    verified = report["verify"]["qemu"]
+    assert verified["passed"]
+    assert verified["instructions"] < 0.40 * report["macs"]
+    kernels = {step["kernel"] for step in report["steps"]}
+    assert {"qconv2d_rvv", "qdense_rvv"} <= kernels
+    modelled = sum(step["modelled_instructions"] for step in report["steps"])
+    assert modelled / 1.25 < verified["instructions"] < 1.25 * modelled

@@ -1,0 +1,117 @@
+"""Commands that compile and link C for a platform: GCC or clang, with the flags that the platform's file may hold.
+
+clang compiles for a processor of its own choice of target and brings neither C library nor linker for it: headers of
+the C library, and the link, are those of the GCC of the toolchain's prefix.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tvm_ext.core.compiler_flags import arguments, specs_of
+from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import Toolchain
+from tvm_ext.core.tools import find_program, run_tool
+
+# Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
+LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
+STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
+"""Flags for all C compiled here. Build files of packages leave warnings as such: other compilers know others."""
+
+_LINKED = ("-mcpu=", "-march=", "-mthumb", "-marm", "-mabi=", "-mfloat-abi=", "-mfpu=", "-mcmodel=", "-mcmse")
+"""Beginnings of flags for clang that say which library GCC links, too."""
+
+
+def find_compiler(toolchain: Toolchain) -> list[str]:
+    """The C compiler as the head of an argument list: by its name, else `<prefix>gcc`, or for the host $CC, gcc, clang.
+
+    Raises MissingTool.
+    """
+    if toolchain.prefix or toolchain.compiler:
+        return [find_program(toolchain.compiler_name)]
+    text = os.environ.get("CC", "")
+    try:
+        chosen = shlex.split(text)
+    except ValueError as error:
+        raise MissingTool(f"CC = {text!r}: is no command: {error}. Quote it as for a shell, or unset CC.") from None
+    if chosen:
+        return [find_program(chosen[0]), *chosen[1:]]
+    return [find_program("gcc" if shutil.which("gcc") or not shutil.which("clang") else "clang")]
+
+
+def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:
+    """Flags every source of a package is compiled with, warnings and folders of headers left out."""
+    chosen = toolchain.speed_flags if optimize == "speed" else toolchain.size_flags
+    return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
+
+
+def compile_command(toolchain: Toolchain, optimize: Optimize) -> list[str]:
+    """The compiler and its flags, to which sources are added. Raises MissingTool, BuildFailed, BadPlatform."""
+    chosen = compile_flags(toolchain, optimize)
+    compiler = find_compiler(toolchain)
+    if not toolchain.crosses_with_clang:
+        _check_specs(compiler, toolchain)
+        return [*compiler, *_arguments(chosen, toolchain)]
+    library = ["-idirafter", str(_library_headers(toolchain))]
+    return [*compiler, *_arguments([one for one in chosen if not specs_of(one)], toolchain), *library]
+
+
+def link_command(toolchain: Toolchain) -> list[str]:
+    """The compiler that links, and its flags, to which objects are added. Raises as `compile_command` does."""
+    if not toolchain.crosses_with_clang:
+        compiler = find_compiler(toolchain)
+        _check_specs(compiler, toolchain)
+        return [*compiler, *_arguments(toolchain.flags, toolchain)]
+    compiler = [find_program(f"{toolchain.prefix}gcc")]
+    _check_specs(compiler, toolchain)
+    return [*compiler, *_of_gcc(toolchain)]
+
+
+def _arguments(flags: Sequence[str], toolchain: Toolchain) -> list[str]:
+    return [word for flag in flags for word in arguments(flag, toolchain.project)]
+
+
+def linked_flags(toolchain: Toolchain) -> list[str]:
+    """Flags for clang that the GCC which links takes, too, as the platform's file has them."""
+    return [one for one in toolchain.flags if one.startswith((*_LINKED, "--sysroot=")) or specs_of(one)]
+
+
+def _of_gcc(toolchain: Toolchain) -> list[str]:
+    return _arguments(linked_flags(toolchain), toolchain)
+
+
+def _library_headers(toolchain: Toolchain) -> Path:
+    """Folder of the C library's headers that the toolchain's GCC takes. Raises MissingTool, BuildFailed."""
+    compiler = find_program(f"{toolchain.prefix}gcc")
+    probe = [compiler, *_of_gcc(toolchain), "-E", "-Wp,-v", "-x", "c", os.devnull]
+    _check_specs([compiler], toolchain)
+    said = run_tool(probe, Path.cwd(), reads=(), and_stderr=True)
+    folders = [Path(line.strip()) for line in said.splitlines() if line.startswith(" ")]
+    found = next((folder.resolve() for folder in folders if (folder / "string.h").is_file()), None)
+    if found is None:
+        raise BuildFailed(
+            f"{Path(compiler).name} has no string.h: clang takes headers of the C library from it. Install the C "
+            "library of that toolchain, or name its specs, such as -specs=picolibc.specs."
+        )
+    return found
+
+
+def _check_specs(compiler: list[str], toolchain: Toolchain) -> None:
+    """Raises BuildFailed where specs are not the compiler's own: else it would read a file of that name elsewhere."""
+    for name in filter(None, map(specs_of, toolchain.flags)):
+        given = linked_flags(toolchain) if toolchain.uses_clang else toolchain.flags
+        others = [flag for flag in given if not specs_of(flag)]
+        command = [*compiler, *_arguments(others, toolchain), f"-print-file-name={name}"]
+        found = Path(run_tool(command, Path.cwd(), reads=()).strip())
+        inside = toolchain.project and found.resolve().is_relative_to(Path(toolchain.project).resolve())
+        if not found.is_absolute() or inside:
+            raise BuildFailed(
+                f"-specs={name}: {Path(compiler[0]).name} has no specs of that name, and others are not read, for they "
+                "say which programs run. Install the C library that brings them, or leave the flag out."
+            )

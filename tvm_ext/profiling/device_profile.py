@@ -1,0 +1,169 @@
+"""A profile from a device: cycles of each layer by the hooks of `<model>_profile.h`, which the firmware prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from codegen_c.emit.firmware import profile_counter
+from codegen_c.program.interface import Interface
+from tvm_ext.core.errors import RunFailed
+from tvm_ext.core.options import Optimize
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.execution.host_model import library_sources
+from tvm_ext.execution.runner import Runner, run_by, tail_of
+from tvm_ext.execution.samples import Sample
+
+NOT_AVAILABLE = ("executed instructions", "loads and stores of each memory", "functions and stack of each layer")
+"""Figures that QEMU's plugin counts, and no device does."""
+_LINE = re.compile(r"^layer=(\w+) (cycles|ticks)=(\d{1,20}) calls=(\d{1,10})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredLayer:
+    """A layer as a device ran it. calls: in one run, more than one where it runs for some rows at a time."""
+
+    name: str
+    cycles: int
+    calls: int
+    kernel: str | None = None
+    macs: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceProfile:
+    """A profile of one run on a device: measured cycles of the processor, hooks around layers included.
+
+    counter: `cycles` of the processor's own counter (DWT), or `ticks` of the board's timer, turned into cycles.
+    total_cycles: of the whole run by the board's timer; None where that wrapped. stack_bytes: of the whole run.
+    """
+
+    model: str
+    platform: str
+    program: str
+    counter: str
+    clock_hz: int
+    layers: tuple[MeasuredLayer, ...]
+    total_cycles: int | None
+    stack_bytes: int
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all layers."""
+        return sum(layer.cycles for layer in self.layers)
+
+    def milliseconds(self, cycles: float) -> float:
+        """Time at the platform's clock."""
+        return cycles * 1000 / self.clock_hz
+
+    def to_json(self) -> dict[str, Any]:
+        """profile.json of a device, and what it does not have."""
+        return {
+            "schema_version": 1,
+            "note": f"Cycles are measured on a device by {self.program}.",
+            "not_available": list(NOT_AVAILABLE),
+            "model": self.model,
+            "platform": self.platform,
+            "counter": self.counter,
+            "clock_hz": self.clock_hz,
+            "cycles": self.cycles,
+            "ms": round(self.milliseconds(self.cycles), 4),
+            "run_cycles": self.total_cycles,
+            "stack_bytes": self.stack_bytes,
+            "layers": [
+                {
+                    "name": layer.name, "kernel": layer.kernel, "macs": layer.macs, "calls": layer.calls,
+                    "cycles": layer.cycles, "ms": round(self.milliseconds(layer.cycles), 4),
+                }
+                for layer in self.layers
+            ],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfiledPackage:
+    """A package whose firmware is built anew with its hooks on. report_steps: rows of its report."""
+
+    folder: Path
+    platform: Platform
+    interface: Interface
+    optimize: Optimize
+    report_steps: Sequence[Mapping[str, Any]]
+
+
+def profile_on_device(package: ProfiledPackage, sample: Sample, runner: Runner) -> DeviceProfile:
+    """The profile of one run behind a warm-up.
+
+    Raises RunFailed (no hooks, no firmware, a counter that stands still, what the runner comes to), BadInput,
+    MissingTool, BuildFailed, DoesNotFit.
+    """
+    interface, platform = package.interface, package.platform
+    header = package.folder / f"{interface.model}_profile.h"
+    if platform.board is None:
+        raise RunFailed(f"platform {platform.name} has no board, so there is no firmware for a device.")
+    if not header.is_file():
+        raise RunFailed(
+            f"{package.folder}: has no hooks around its layers, by which a device counts; compile it with --hooks, in "
+            "Python BuildOptions(hooks=True)."
+        )
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        built = Path(name)
+        flags = counting_flags(interface.model, built)
+        sources = [*library_sources(package.folder, interface.model), package.folder / f"{interface.model}_vectors.c"]
+        sources += [package.folder / f"{interface.model}_selftest.c", *sorted((package.folder / "board").glob("*.c"))]
+        toolchain = platform.toolchain_of(platform.processor)
+        include = [package.folder, package.folder / "board"]
+        objects = compile_objects(
+            sources, built / "objects", toolchain, optimize=package.optimize, flags=flags, include_dirs=include
+        )
+        elf = link_elf(objects, built / "profile.elf", toolchain, script=package.folder / "board" / "link.ld")
+        found = run_by(runner, elf, platform, interface, [sample])
+    layers = measured_layers(found.said, platform)
+    steps = {str(step.get("name")): step for step in package.report_steps}
+    return DeviceProfile(
+        model=interface.model, platform=platform.name, program=runner.program, clock_hz=platform.processor.clock_hz,
+        counter="ticks" if " ticks=" in found.said.split("layer=", 1)[-1].split("\n", 1)[0] else "cycles",
+        layers=tuple(_reported(layer, steps.get(layer.name, {})) for layer in layers.values()),
+        total_cycles=found.cycles, stack_bytes=found.stack_bytes,
+    )  # fmt: skip
+
+
+def counting_flags(model: str, folder: Path) -> list[str]:
+    """Flags that turn hooks on, with the header in a folder that names the counter."""
+    header = folder / "profile_counter.h"
+    header.write_text(profile_counter(model), encoding="utf-8")
+    return [f"-D{model.upper()}_PROFILE", "-include", str(header)]
+
+
+def measured_layers(said: str, platform: Platform) -> dict[str, MeasuredLayer]:
+    """Layers by name, as firmware printed them; ticks of the board's timer as cycles.
+
+    Raises RunFailed where it printed none, or the counter stands still.
+    """
+    assert platform.board is not None, "firmware was run"
+    ticks = platform.processor.clock_hz / platform.board.timer_hz
+    found = {
+        name: MeasuredLayer(name=name, cycles=round(int(count) * (ticks if unit == "ticks" else 1)), calls=int(calls))
+        for name, unit, count, calls in _LINE.findall(said)
+    }
+    if not found:
+        raise RunFailed(f"runner: the firmware printed no line of a layer (layer=... cycles=...){tail_of(said)}")
+    if not any(layer.cycles for layer in found.values()):
+        raise RunFailed(
+            "runner: the counter of cycles stands still at 0 on this device. QEMU has no DWT; a debugger may hold it, "
+            "or the core lacks one."
+        )
+    return found
+
+
+def _reported(layer: MeasuredLayer, step: Mapping[str, Any]) -> MeasuredLayer:
+    kernel, macs = step.get("kernel"), step.get("macs")
+    return MeasuredLayer(
+        name=layer.name, cycles=layer.cycles, calls=layer.calls, kernel=kernel if isinstance(kernel, str) else None,
+        macs=macs if isinstance(macs, int) else None,
+    )  # fmt: skip
