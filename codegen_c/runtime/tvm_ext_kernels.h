@@ -7,6 +7,13 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Words of C11 that C++ spells otherwise, for headers that a C++ file includes. */
+#ifdef __cplusplus
+#define _Alignas(bytes) alignas(bytes)
+#define _Static_assert static_assert
+#define restrict __restrict
+#endif
+
 /* Steps are not inlined into each other: tensors of different types share bytes by plan. Nor are they cloned with
    their addresses put in: GCC may then write addresses as differences to a base of 0, and drop calls as if they wrote
    nothing. */

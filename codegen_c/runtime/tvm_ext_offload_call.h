@@ -50,10 +50,10 @@ static inline tvm_ext_reference_place tvm_ext_reference_placed(const tvm_ext_off
     const int32_t pixel = index / window->output_channels;
     const int32_t row = pixel / window->output_columns;
     const tvm_ext_reference_place place = {
-        .image = row / window->output_rows,
-        .top = row % window->output_rows * window->row_stride - window->top,
-        .left = pixel % window->output_columns * window->column_stride - window->left,
-        .channel = index % window->output_channels,
+        row / window->output_rows,
+        row % window->output_rows * window->row_stride - window->top,
+        pixel % window->output_columns * window->column_stride - window->left,
+        index % window->output_channels,
     };
     return place;
 }

@@ -26,10 +26,10 @@ static inline float tvm_ext_reference_products_f32(float sum, const float *x, co
 static inline float tvm_ext_reference_sum_f32(const tvm_ext_reference_call *call, const tvm_ext_reference_place *place,
                                               bool is_depthwise)
 {
-    const tvm_ext_offload_conv2d_f32 *const layer = call->layer;
+    const tvm_ext_offload_conv2d_f32 *const layer = (const tvm_ext_offload_conv2d_f32 *)call->layer;
     const tvm_ext_offload_window *const window = &layer->window;
-    const float *const input = call->input;
-    const float *const weights = call->constants.weights;
+    const float *const input = (const float *)call->input;
+    const float *const weights = (const float *)call->constants.weights;
     const int32_t taps = window->kernel_rows * window->kernel_columns;
     const int32_t depth = is_depthwise ? 1 : window->input_channels;
     const int32_t begin = is_depthwise ? tvm_ext_reference_source(window, place->channel) : 0;
@@ -47,7 +47,7 @@ static inline float tvm_ext_reference_sum_f32(const tvm_ext_reference_call *call
 
 static inline void tvm_ext_reference_convolve_f32(const tvm_ext_reference_call *call, bool is_depthwise)
 {
-    const tvm_ext_offload_conv2d_f32 *const layer = call->layer;
+    const tvm_ext_offload_conv2d_f32 *const layer = (const tvm_ext_offload_conv2d_f32 *)call->layer;
     const int32_t results = tvm_ext_reference_results(&layer->window);
     for (int32_t i = 0; i < results; ++i) {
         const tvm_ext_reference_place place = tvm_ext_reference_placed(&layer->window, i);
@@ -58,7 +58,7 @@ static inline void tvm_ext_reference_convolve_f32(const tvm_ext_reference_call *
 
 static inline void tvm_ext_reference_dense_f32(const tvm_ext_reference_call *call)
 {
-    const tvm_ext_offload_dense_f32 *const layer = call->layer;
+    const tvm_ext_offload_dense_f32 *const layer = (const tvm_ext_offload_dense_f32 *)call->layer;
     const int32_t depth = layer->input_channels;
     for (int32_t v = 0; v < layer->vectors; ++v) {
         const float *const x = (const float *)call->input + v * depth;
@@ -75,7 +75,7 @@ static inline void tvm_ext_reference_dense_f32(const tvm_ext_reference_call *cal
 static inline float tvm_ext_reference_pooled_f32(const tvm_ext_reference_call *call,
                                                  const tvm_ext_reference_place *place)
 {
-    const tvm_ext_offload_pool_f32 *const layer = call->layer;
+    const tvm_ext_offload_pool_f32 *const layer = (const tvm_ext_offload_pool_f32 *)call->layer;
     const int32_t taps = layer->window.kernel_rows * layer->window.kernel_columns;
     float largest = -INFINITY;
     float sum = 0.0f;
@@ -97,7 +97,7 @@ static inline float tvm_ext_reference_pooled_f32(const tvm_ext_reference_call *c
 
 static inline void tvm_ext_reference_pool_f32(const tvm_ext_reference_call *call)
 {
-    const tvm_ext_offload_pool_f32 *const layer = call->layer;
+    const tvm_ext_offload_pool_f32 *const layer = (const tvm_ext_offload_pool_f32 *)call->layer;
     const int32_t results = tvm_ext_reference_results(&layer->window);
     for (int32_t i = 0; i < results; ++i) {
         const tvm_ext_reference_place place = tvm_ext_reference_placed(&layer->window, i);
@@ -108,7 +108,7 @@ static inline void tvm_ext_reference_pool_f32(const tvm_ext_reference_call *call
 
 static inline void tvm_ext_reference_add_f32(const tvm_ext_reference_call *call)
 {
-    const tvm_ext_offload_add_f32 *const layer = call->layer;
+    const tvm_ext_offload_add_f32 *const layer = (const tvm_ext_offload_add_f32 *)call->layer;
     for (int32_t i = 0; i < layer->elements; ++i) {
         const float sum = ((const float *)call->input)[i] + ((const float *)call->other)[i];
         ((float *)call->output)[i] = tvm_ext_reference_bounded(sum, layer->low, layer->high);

@@ -49,9 +49,9 @@ static inline int32_t tvm_ext_reference_products(const void *input, int32_t firs
 static inline int32_t tvm_ext_reference_sum(const tvm_ext_reference_call *call, const tvm_ext_reference_place *place,
                                             bool is_depthwise)
 {
-    const tvm_ext_offload_conv2d *const layer = call->layer;
+    const tvm_ext_offload_conv2d *const layer = (const tvm_ext_offload_conv2d *)call->layer;
     const tvm_ext_offload_window *const window = &layer->window;
-    const int8_t *const weights = call->constants.weights;
+    const int8_t *const weights = (const int8_t *)call->constants.weights;
     const int32_t taps = window->kernel_rows * window->kernel_columns;
     const int32_t depth = is_depthwise ? 1 : window->input_channels;
     const int32_t begin = is_depthwise ? tvm_ext_reference_source(window, place->channel) : 0;
@@ -70,7 +70,7 @@ static inline int32_t tvm_ext_reference_sum(const tvm_ext_reference_call *call, 
 
 static inline void tvm_ext_reference_convolve(const tvm_ext_reference_call *call, bool is_depthwise)
 {
-    const tvm_ext_offload_conv2d *const layer = call->layer;
+    const tvm_ext_offload_conv2d *const layer = (const tvm_ext_offload_conv2d *)call->layer;
     const int32_t results = tvm_ext_reference_results(&layer->window);
     for (int32_t i = 0; i < results; ++i) {
         const tvm_ext_reference_place place = tvm_ext_reference_placed(&layer->window, i);
@@ -83,7 +83,7 @@ static inline void tvm_ext_reference_convolve(const tvm_ext_reference_call *call
 
 static inline void tvm_ext_reference_dense(const tvm_ext_reference_call *call)
 {
-    const tvm_ext_offload_dense *const layer = call->layer;
+    const tvm_ext_offload_dense *const layer = (const tvm_ext_offload_dense *)call->layer;
     const int32_t depth = layer->input_channels;
     for (int32_t v = 0; v < layer->vectors; ++v) {
         for (int32_t k = 0; k < layer->output_channels; ++k) {
@@ -101,7 +101,7 @@ static inline void tvm_ext_reference_dense(const tvm_ext_reference_call *call)
 /* One output element of a pool. */
 static inline int32_t tvm_ext_reference_pooled(const tvm_ext_reference_call *call, const tvm_ext_reference_place *place)
 {
-    const tvm_ext_offload_pool *const layer = call->layer;
+    const tvm_ext_offload_pool *const layer = (const tvm_ext_offload_pool *)call->layer;
     const int32_t zero_point = layer->num_factors > 0 ? layer->input_zero_point : 0;
     int32_t largest = layer->low;
     int32_t sum = 0;
@@ -127,7 +127,7 @@ static inline int32_t tvm_ext_reference_pooled(const tvm_ext_reference_call *cal
 
 static inline void tvm_ext_reference_pool(const tvm_ext_reference_call *call)
 {
-    const tvm_ext_offload_pool *const layer = call->layer;
+    const tvm_ext_offload_pool *const layer = (const tvm_ext_offload_pool *)call->layer;
     const int32_t results = tvm_ext_reference_results(&layer->window);
     for (int32_t i = 0; i < results; ++i) {
         const tvm_ext_reference_place place = tvm_ext_reference_placed(&layer->window, i);
@@ -151,7 +151,7 @@ static inline int32_t tvm_ext_reference_added(const tvm_ext_offload_add *layer, 
 
 static inline void tvm_ext_reference_add(const tvm_ext_reference_call *call)
 {
-    const tvm_ext_offload_add *const layer = call->layer;
+    const tvm_ext_offload_add *const layer = (const tvm_ext_offload_add *)call->layer;
     for (int32_t i = 0; i < layer->elements; ++i) {
         const int32_t first = tvm_ext_reference_read(call->input, i, layer->is_unsigned) - layer->first_zero_point;
         const int32_t second = tvm_ext_reference_read(call->other, i, layer->is_unsigned) - layer->second_zero_point;

@@ -2,6 +2,7 @@
 #ifndef TVM_EXT_QUNARY_H
 #define TVM_EXT_QUNARY_H
 
+#include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
 
 typedef struct {

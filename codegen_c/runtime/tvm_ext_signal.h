@@ -7,8 +7,22 @@
 #ifndef TVM_EXT_SIGNAL_H
 #define TVM_EXT_SIGNAL_H
 
-#include <stdatomic.h>
 #include <stdint.h>
+
+#include "tvm_ext_kernels.h"
+
+#ifdef __cplusplus
+#include <atomic>
+#define TVM_EXT_SIGNAL_COUNT std::atomic<uint32_t>
+using std::atomic_load_explicit;
+using std::atomic_store_explicit;
+using std::memory_order_acquire;
+using std::memory_order_relaxed;
+using std::memory_order_release;
+#else
+#include <stdatomic.h>
+#define TVM_EXT_SIGNAL_COUNT _Atomic uint32_t
+#endif
 
 /* Bytes of a cache line, where processors have caches: then each count has a line of its own. */
 #ifndef TVM_EXT_SIGNAL_LINE_BYTES
@@ -66,8 +80,8 @@
 #endif
 
 typedef struct {
-    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) _Atomic uint32_t sent; /* written by the source alone */
-    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) uint32_t awaited;      /* the target's own */
+    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) TVM_EXT_SIGNAL_COUNT sent; /* written by the source alone */
+    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) uint32_t awaited;          /* the target's own */
 } tvm_ext_channel;
 
 /* Sends a signal: all that this processor did before is done, and is seen. */

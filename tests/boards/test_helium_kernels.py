@@ -193,12 +193,14 @@ def test_parts_of_vectors_copies_and_runs_of_sums(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, [x[0], x[1], 0, -1, -1, -1, 0, 0])
 
 
-def run_vectors(folder: Path, source: str) -> tuple[np.ndarray, np.ndarray]:
-    """Input and output of a program with the vectors of floats, 8 of each."""
+FLOAT_HEADERS = ("copy", "f32x4", "kernels", "layer", "tile_f32x4")
+
+
+def run_vectors(folder: Path, source: str, headers: tuple[str, ...] = FLOAT_HEADERS) -> tuple[np.ndarray, np.ndarray]:
+    """Input and output of a program with vectors, 8 floats of each. headers: of the runtime that it includes."""
     platform = Platform.load("cortex_m55")
     toy = write_toy(folder, platform)
     helium = instruction_set_of(platform.processor)
-    headers = ("copy", "f32x4", "kernels", "layer", "tile_f32x4")
     texts = {f"tvm_ext_{name}.h": runtime_text(f"tvm_ext_{name}.h", helium) for name in headers}
     write_texts(folder, {"toy.c": source, **texts})
     result = run_qemu(build_elf(folder, platform, folder / "build"), platform, toy.interface, [toy.sample])

@@ -129,6 +129,7 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "taps_5x5_strided": (TAPS, conv(tensor(1, 9, 11, 20), tensor(1, 5, 6, 20, scale=0.2), WIDE_STRIDED, groups=20)),
     "taps_7x7": (TAPS, conv(tensor(1, 5, 44, 16), tensor(1, 5, 44, 16, scale=0.2), WIDEST, groups=16)),
     "squares": (SQUARES, conv(tensor(1, 9, 6, 136), tensor(1, 9, 6, 136, scale=0.2), SAME, groups=136)),
+    "squares_five": (SQUARES, conv(tensor(1, 25, 5, 64), tensor(1, 25, 5, 64, scale=0.2), SAME, groups=64)),
     "squares_halves": (SQUARES, conv(tensor(1, 17, 9, 32), tensor(1, 17, 9, 32, scale=0.2), SAME, groups=32)),
     "squares_run": (SQUARES, conv(tensor(1, 7, 9, 12), tensor(1, 7, 9, 12, scale=0.2), SAME, groups=12)),
     "squares_shifts": (SQUARES, conv(tensor(1, 6, 8, 16), tensor(1, 6, 8, 16, scale=0.002), SAME, groups=16)),

@@ -14,6 +14,9 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "side_pixels_beyond": (SIDE, conv(tensor(1, 3, 7, 24), tensor(1, 3, 7, 8, scale=0.3, dtype="uint8"), POINT)),
     "side_pixels_deep": (SIDE, conv(tensor(1, 2, 5, 120), tensor(1, 2, 5, 8, scale=0.4), POINT)),
     "side_pixels_deepest": (SIDE, conv(tensor(1, 2, 5, 208), tensor(1, 2, 5, 8, scale=0.5), POINT)),
+    "side_pixels_in_place": (SIDE, conv(tensor(1, 5, 5, 64), tensor(1, 5, 5, 64, scale=0.3), POINT)),
+    "side_pixels_in_place_16": (SIDE, conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 16, scale=0.3), POINT)),
+    "side_pixels_in_place_beyond": (SIDE, conv(tensor(1, 3, 7, 24), tensor(1, 3, 7, 24, scale=0.3), POINT)),
     "side_pixels_apart": (
         SIDE,
         conv(tensor(1, 9, 15, 32), tensor(1, 5, 8, 4, scale=0.3), Window(kernel=(1, 1), strides=(2, 2))),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from codegen_c.kernels.elementwise import qbinary
+from codegen_c.kernels.shared.narrow_sums import narrow_sums
 from codegen_c.operators.kinds import QBinary
-from codegen_c.targets.helium.kernels.narrow_sums import narrow_sums
 from tests.kernels.helium_samples import BYTES, binary, tensor
 
 SUMS = [

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.targets.helium.kernels import qconv2d_side_helium
 from codegen_c.targets.helium.kernels.narrow_factors import NarrowFactors
-from tests.kernels.helium import M55, assert_same_bytes, takes
+from tests.kernels.helium import M55, assert_same_bytes, implementation, takes
+from tests.kernels.helium_samples import POINT, conv, tensor
 from tests.kernels.helium_side_samples import SAMPLES
 from tests.kernels.quantized import FEW, seeds
 from tests.kernels.test_qconv2d_helium import convolutions
@@ -40,6 +42,24 @@ def test_any(operators: list[QConv2d], seed: int) -> None:
 @pytest.mark.parametrize("names", some_of([NAMES[::2]], sweep=[NAMES[1::2]]), ids=lambda names: names[0])
 def test_samples(names: list[str]) -> None:
     assert_same_bytes(KERNEL, [SAMPLES[name][1] for name in names], 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pixels_of_as_many_channels_take_the_input_s_place(name: str) -> None:
+    """Where four of them may lie in two rows: otherwise the output lies no more than a row below the input."""
+    operator = SAMPLES[name][1]
+    assert isinstance(operator, QConv2d)
+    made = implementation(KERNEL, operator, StoredRows())
+    assert made.in_place == ((0,) if "in_place" in name else ())
+    assert implementation(KERNEL, operator, StoredRows(at_once=1)).in_place == ()
+
+
+@pytest.mark.parametrize(("columns", "in_place"), [(7, (0,)), (8, ())])
+def test_only_pixels_of_two_rows_are_copied(columns: int, in_place: tuple[int, ...]) -> None:
+    operator = conv(tensor(1, 3, columns, 32), tensor(1, 3, columns, 32, scale=0.3), POINT)
+    made = implementation(KERNEL, operator, StoredRows())
+    assert made.in_place == in_place and (made.scratch_bytes > 0) == bool(in_place)
+    assert made.spatial is not None and made.spatial.behind == 0
 
 
 def test_narrow_factors_give_every_sum_its_element() -> None:

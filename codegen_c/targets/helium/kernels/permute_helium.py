@@ -21,7 +21,7 @@ AT_ONCE = 16
 # Places of 16 pixels are offsets of 8 bits.
 MOST_CHANNELS = 17
 # Modelled instructions: of a vector, of a row.
-VECTOR, ROW = 8, 20
+VECTOR, ROW = 7, 4
 
 
 def turns_planes(operator: Permute, target: Target) -> bool:

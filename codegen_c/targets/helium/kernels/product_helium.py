@@ -26,10 +26,10 @@ CHANNEL_BLOCK = 4
 # Steps in one run of instructions without a loop.
 MOST_STEPS = {"speed": 12, "size": 2}
 STEP_BLOCKS: tuple[Block, ...] = ((2,), (4,), (8,), (20,))
-# Modelled instructions: of a step, of a block of four channels around its steps, of a call for two rows.
+# Modelled instructions, by rows: of a step, of a block of four channels around its steps, of a call.
 STEP_INSTRUCTIONS = {2: 14, 1: 9}
-BLOCK_INSTRUCTIONS = {2: 29, 1: 20}
-CALL_INSTRUCTIONS = 30
+BLOCK_INSTRUCTIONS = {2: 29, 1: 17}
+CALL_INSTRUCTIONS = {2: 30, 1: 4}
 # Per step, what weights of 4 bits take more: two loads less, four instructions that part them.
 NIBBLE_INSTRUCTIONS = 2
 
@@ -111,7 +111,7 @@ class Product:
         step = STEP_INSTRUCTIONS[rows] + (NIBBLE_INSTRUCTIONS if self.in_nibbles else 0)
         each = self.runs * self.steps * step + loops
         each += BLOCK_INSTRUCTIONS[rows] + rows * (self.rescale.instructions - 2)
-        return CALL_INSTRUCTIONS + -(-self.channels // CHANNEL_BLOCK) * each
+        return CALL_INSTRUCTIONS[rows] + -(-self.channels // CHANNEL_BLOCK) * each
 
     def members(self) -> dict[str, Value]:
         """A `tvm_ext_helium_product`."""

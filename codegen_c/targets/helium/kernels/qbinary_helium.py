@@ -17,11 +17,11 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.high_words import DOUBLED_BITS
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
+from codegen_c.kernels.shared.narrow_sums import narrow_sums
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
 from codegen_c.targets.helium.kernels.helium import LAYER_INCLUDES, Rescale
-from codegen_c.targets.helium.kernels.narrow_sums import narrow_sums
 
 LAYER = "tvm_ext_helium_qbinary_layer"
 LOW_BITS = 16

@@ -2,8 +2,10 @@
 
 int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Pixels of 1x1 windows are read
 in place, and so are windows of whole vectors that lie inside the input, a column of four of them once. Other windows
-are copied to scratch first: as a strip, or one by one where a row of a window is no whole vectors. Results are the
-portable kernel's, whatever the rounding (narrow_factors.py).
+are copied to scratch first: as a strip, or one by one where a row of a window is no whole vectors. Where pixels of 1x1
+windows have as many channels behind the layer as before it, the output may take the input's place: four pixels are in
+registers or in scratch before results are written. Results are the portable kernel's, whatever the rounding
+(narrow_factors.py).
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from codegen_c.targets.helium.kernels.qconv2d_helium import has_no_groups, num_w
 from codegen_c.targets.helium.kernels.qpointwise_helium import is_pointwise
 
 LAYER = "tvm_ext_helium_side_layer"
-INCLUDES = ("tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_conv2d.h")
+INCLUDES = ("tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_conv2d.h", "tvm_ext_copy.h")
 # Modelled instructions of a group of four pixels around its call; of one whose columns are looked at; of the copy of
-# four windows whose rows are a vector or less: around its rows, and of one.
-GROUP, WINDOWED_GROUP, SHORT_COPY, SHORT_ROW = 10, 25, 16, 4
+# a window whose rows are a vector or less: around its rows, of one, of three; of four vectors of a copy of four pixels.
+GROUP, WINDOWED_GROUP, SHORT_COPY, SHORT_ROW, THREE_ROWS, COPIED_VECTORS = 10, 25, 16, 4, 12, 10
 
 
 def takes_fours(operator: QConv2d, target: Target) -> bool:
@@ -97,7 +99,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         zero_point=quantization(output).zero_point, is_unsigned=output.dtype == "uint8",
     )  # fmt: skip
     groups, has_others = _num_groups(operator, stored), _has_others(operator, stored)
-    scratch_bytes = _scratch_bytes(operator, columns, has_others=has_others)
+    scratch_bytes, in_place = _scratch_bytes(operator, stored, has_others=has_others), _is_in_place(operator, stored)
     weight = operator.weight if not _is_copied(operator) else operator.weight.reshape(output.shape[3], 1, 1, -1)
     return Implementation(
         kernel=KERNEL.name,
@@ -120,11 +122,21 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         instructions=groups * (fours.instructions + GROUP) + _copying(operator, stored),
         passes=_passes(operator, groups),
         accumulation="products with r, c, s ascending in vectors of 16, then bias",
-        # Four pixels may span two rows.
-        spatial=replace(spatial(operator.window, source, output), behind=1 if _spans_rows(operator, stored) else 0),
+        # In place, four pixels of two rows are read before results are written.
+        spatial=replace(
+            spatial(operator.window, source, output), behind=1 if _spans_rows(operator, stored) and not in_place else 0
+        ),
+        in_place=(0,) if in_place else (),
         exact=True,
         pitched=True,
     )
+
+
+def _is_in_place(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where the output may take the input's place, pixel for pixel."""
+    is_whole = stored.output is None and not any(stored.inputs) and stored.at_once is None
+    same = operator.inputs[0].shape == operator.output.shape
+    return _is_pixel(operator) and is_whole and same and _spans_rows(operator, stored)
 
 
 def _is_copied(operator: QConv2d) -> bool:
@@ -146,6 +158,12 @@ def _inside_columns(operator: QConv2d) -> tuple[int, int]:
 
 
 def _spans_rows(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where a group of four pixels may lie in two rows, or windows are copied, which costs more row by row."""
+    in_rows = _is_pixel(operator) and operator.output.shape[2] % PIXELS == 0
+    return _is_one_run(operator, stored) and not in_rows
+
+
+def _is_one_run(operator: QConv2d, stored: StoredRows) -> bool:
     """True where groups of four pixels go on from row to row."""
     is_stored = stored.output is None and (stored.input(0) is None or not _is_pixel(operator))
     return _columns(operator).is_pixel and operator.output.shape[0] == 1 and is_stored
@@ -154,7 +172,7 @@ def _spans_rows(operator: QConv2d, stored: StoredRows) -> bool:
 def _num_groups(operator: QConv2d, stored: StoredRows) -> int:
     """Groups of four pixels."""
     images, rows, columns, _ = operator.output.shape
-    if _spans_rows(operator, stored):
+    if _is_one_run(operator, stored):
         return -(-rows * columns // PIXELS)
     return images * rows * -(-columns // PIXELS)
 
@@ -182,11 +200,14 @@ def _strip(operator: QConv2d) -> Window:
     return replace(window, kernel=(window.kernel[0], window.kernel[1] + (PIXELS - 1) * window.strides[1]))
 
 
-def _scratch_bytes(operator: QConv2d, columns: Columns, *, has_others: bool) -> int:
-    """The last pixels, where vectors reach beyond them; copies of four windows; or a strip, where one is copied."""
-    depth = operator.weight.shape[3]
+def _scratch_bytes(operator: QConv2d, stored: StoredRows, *, has_others: bool) -> int:
+    """The last pixels, where vectors reach beyond them; in place those, and four others where they are not kept in
+    registers; copies of four windows; or a strip, where one is copied."""
+    depth, columns = operator.weight.shape[3], _columns(operator)
     if _is_pixel(operator):
-        return (PIXELS - 1) * depth + padded(depth) if depth % STEP else 0
+        is_in_place = _is_in_place(operator, stored)
+        last = (PIXELS - 1) * depth + padded(depth) if depth % STEP or is_in_place else 0
+        return last + (PIXELS * padded(depth) if is_in_place and columns.steps > 1 else 0)
     if _is_copied(operator):
         return PIXELS * columns.column_bytes + (STEP if _is_short(operator) else 0)
     kernel = _strip(operator).kernel
@@ -196,12 +217,14 @@ def _scratch_bytes(operator: QConv2d, columns: Columns, *, has_others: bool) -> 
 def _copying(operator: QConv2d, stored: StoredRows) -> int:
     """Modelled instructions of all copies, and of the choice between them."""
     source, depth = operator.inputs[0], operator.weight.shape[3]
-    if _is_pixel(operator):
-        return 0
     groups, inside = _num_groups(operator, stored), _num_inside(operator, stored)
+    if _is_pixel(operator):
+        steps = _columns(operator).steps
+        return groups * steps * COPIED_VECTORS if _is_in_place(operator, stored) and steps > 1 else 0
     if _is_copied(operator):
         each = Im2col(window=operator.window, source=source, depth=depth).instructions
-        short = operator.weight.shape[1] * SHORT_ROW + SHORT_COPY
+        by_rows = operator.weight.shape[1] * SHORT_ROW + SHORT_COPY
+        short = THREE_ROWS if operator.weight.shape[1] == 3 and not flip(source) else by_rows
         return inside * short + (PIXELS * groups - inside) * (each + SHORT_COPY)
     each = Im2col(window=_strip(operator), source=source, depth=depth).instructions
     return groups * (WINDOWED_GROUP - GROUP) + (groups - inside) * each
@@ -224,6 +247,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_ot
         "input": image(operator.inputs[0]), "output": image(operator.output, pitch=stored.pitch),
         "window": sliding_window(operator.window), "inside_begin": begin, "inside_end": end,
         "reads_beyond": operator.weight.shape[3] % STEP > 0 and _is_pixel(operator),
+        "is_in_place": _is_in_place(operator, stored),
         "is_copied": _is_copied(operator), "has_others": has_others, "fours": fours.members(),
     }  # fmt: skip
     functions = [fours.function()]

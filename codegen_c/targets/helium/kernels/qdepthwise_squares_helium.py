@@ -29,24 +29,29 @@ from codegen_c.targets.helium.kernels.qconv2d_helium import rescale, start, sums
 VECTOR = 16
 WORD = 4
 SQUARE = 4  # rows and columns
-FEWEST_COLUMNS = 6
+FEWEST_COLUMNS = 5
 MOST_STRIPS = 8
 MOST_MOVE = 508  # of addresses by the instruction that reads them
 MOST_PLACE = 1 << 16
-FACTOR_BYTES = 13  # of a channel, and the zero behind its taps
+FACTOR_BYTES = 13  # of a channel, or 9, and the zero behind its taps
 CHANNEL_BYTES = 140  # read of constants for each channel: places, weights that are gathered, factors
+SMALL_BYTES = 8192  # of an input beside which more scratch would be a large part of an arena
 MOST_SCRATCH_BYTES = 8192
 LAYER = "tvm_ext_helium_squares_layer"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """Channels and strips (two output rows) that are copied and computed together, of so many output columns."""
+    """Channels and strips (two output rows) that are copied and computed together, of so many output columns.
+
+    shares_padding: strips lie one column apart. is_run: all channels, fewer than 16, are copied as runs of bytes.
+    """
 
     columns: int
     group: int
     strips: int
     shares_padding: bool
+    is_run: bool
 
     @property
     def strip_bytes(self) -> int:
@@ -55,7 +60,10 @@ class Tile:
 
     @property
     def scratch_bytes(self) -> int:
-        return self.strips * self.strip_bytes + (self.group if self.shares_padding else 0) * WORD + VECTOR * WORD
+        padding = self.group * WORD if self.shares_padding else 0
+        # Copies of 16 bytes of four rows end in the last column of padding, where whole or half vectors are copied.
+        beyond = 0 if self.shares_padding and not self.is_run and self.group in (VECTOR, VECTOR // 2) else VECTOR * WORD
+        return self.strips * self.strip_bytes + padding + beyond
 
     @property
     def is_narrow(self) -> bool:
@@ -93,7 +101,7 @@ def is_small(operator: QConv2d, target: Target) -> bool:
 
 
 def many_columns(operator: QConv2d, target: Target) -> bool:
-    """there must be six columns or more, and four channels, and four rows of less than 65536 bytes"""
+    """there must be five columns or more, and four channels, and four rows of less than 65536 bytes"""
     _, _, columns, channels = operator.output.shape
     return columns >= FEWEST_COLUMNS and channels >= WORD and SQUARE * columns * channels < MOST_PLACE
 
@@ -153,16 +161,19 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _tile(operator: QConv2d, rows: int, *, is_whole: bool) -> Tile:
-    """The tile of least cost whose scratch is what two rows and a window take, or a quarter of the input, or less."""
+    """The tile of least cost whose scratch is what two rows and a window take, or less; of inputs that are
+    not small a quarter."""
     _, _, columns, channels = operator.output.shape
-    shares = operator.window.padding[1] == 1
+    shares, is_run = operator.window.padding[1] == 1, channels < VECTOR
     if not is_whole or rows == 1:
-        return Tile(columns=columns, group=min(channels, VECTOR), strips=1, shares_padding=shares)
+        return Tile(columns=columns, group=min(channels, VECTOR), strips=1, shares_padding=shares, is_run=is_run)
     most = columns * channels * 2 + operator.weight[0].size * channels
-    most = min(max(most, operator.inputs[0].num_elements // 4), MOST_SCRATCH_BYTES)
+    if operator.inputs[0].num_elements > SMALL_BYTES:
+        most = max(most, operator.inputs[0].num_elements // 4)
+    most = min(most, MOST_SCRATCH_BYTES)
     groups = [channels] if channels < VECTOR else [VECTOR, VECTOR // 2]
     ways = [
-        Tile(columns=columns, group=group, strips=strips, shares_padding=shares)
+        Tile(columns=columns, group=group, strips=strips, shares_padding=shares, is_run=is_run)
         for group in groups
         for strips in range(1, min(MOST_STRIPS, -(-rows // 2)) + 1)
         if group in (channels, VECTOR) or strips > 1  # a copy of half vectors ends in the next column
@@ -188,13 +199,13 @@ def _places(rows: int, columns: int) -> Array:
 
 
 def _factors(operator: QConv2d) -> tuple[Array, int]:
-    """int32[C, 3] of starts, multipliers and shifts of doubled products, and the shift of all channels, or 0."""
+    """int32[C, 3]: starts, multipliers, shifts of doubled products, and 0; or int32[C, 2], and the shift of all."""
     finish = rescale(operator)
     table = finish.table(start(operator), np.arange(1)).reshape(-1, 3)
     common = CommonShift.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
     if common:
-        table[:, 1], table[:, 2] = common.multiplier, -common.shift - 1
-        return table, common.shift + 1
+        table[:, 1] = common.multiplier
+        return np.ascontiguousarray(table[:, :2]), common.shift + 1
     if not finish.is_twice:
         table[:, 2] -= 1
     return table, 0
@@ -204,9 +215,8 @@ def _instructions(operator: QConv2d, tile: Tile, rows: int, *, is_shifted: bool)
     """Modelled: copies, what begins a channel of a tile, then its blocks of eight results."""
     images, height, columns, channels = operator.output.shape
     groups = -(-channels // tile.group)
-    is_run = tile.group == channels < VECTOR
-    vectors = -(-columns * channels // VECTOR) if is_run else columns
-    vector = (10 if is_run or channels <= 127 else 14) + (4 if flip(operator.inputs[0]) else 0)
+    vectors = -(-columns * channels // VECTOR) if tile.is_run else columns
+    vector = (10 if tile.is_run or channels <= 127 else 14) + (4 if flip(operator.inputs[0]) else 0)
     total = 60
     for begin in range(0, height, rows):
         end = min(begin + rows, height)
@@ -239,8 +249,7 @@ def _copied(operator: QConv2d, tile: Tile) -> str:
         "uint8_t *target", "const uint8_t *from", "const uint8_t *const *rows", "int32_t count", "int32_t lanes",
     ]  # fmt: skip
     channels = operator.output.shape[3]
-    is_run = tile.group == channels < VECTOR
-    pitch, step = (VECTOR, VECTOR * WORD) if is_run else (channels, tile.group * WORD)
+    pitch, step = (VECTOR, VECTOR * WORD) if tile.is_run else (channels, tile.group * WORD)
     constants = f"{pitch}, {step}, {'true' if flip(operator.inputs[0]) else 'false'}"
     lines = [
         "if (from != NULL) {",

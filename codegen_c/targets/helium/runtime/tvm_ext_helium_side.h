@@ -6,6 +6,7 @@
 #ifndef TVM_EXT_HELIUM_SIDE_H
 #define TVM_EXT_HELIUM_SIDE_H
 
+#include "tvm_ext_copy.h"
 #include "tvm_ext_helium_conv2d.h"
 #include "tvm_ext_helium_fours.h"
 #include "tvm_ext_layer.h"
@@ -17,6 +18,7 @@ typedef struct {
     int32_t inside_begin; /* columns [begin, end) whose windows lie in columns of the image */
     int32_t inside_end;
     bool reads_beyond;    /* vectors reach beyond pixels of the input: the last four of a run are copied first */
+    bool is_in_place;     /* pixels of the output may lie where those of the input do */
     bool is_copied;       /* windows are copied one by one */
     bool has_others;      /* some windows do not lie in the image, one row behind the other in memory */
     tvm_ext_helium_fours fours;
@@ -28,18 +30,27 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_first_of_four(int32_t m, int32_t count)
     return m + TVM_EXT_HELIUM_FOUR_PIXELS <= count ? m : count - TVM_EXT_HELIUM_FOUR_PIXELS;
 }
 
-/* A run of pixels whose windows are pixels. */
+/* A run of pixels whose windows are pixels. In place, no pixel is read once results have been written to it: the last
+ * four, which may overlap those before them, are copied first of all, others as their turn comes. */
 TVM_EXT_INLINE void tvm_ext_helium_side_run(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
                                             const int8_t *x, uint8_t *y, const int8_t *restrict packed, int8_t *scratch,
                                             int32_t count)
 {
     const int32_t depth = layer->input.channels;
     const int32_t last = count - TVM_EXT_HELIUM_FOUR_PIXELS;
+    const bool keeps_last = layer->reads_beyond || layer->is_in_place;
+    const bool keeps_all = layer->is_in_place && layer->fours.steps > 1;
+    int8_t *const copy = &scratch[keeps_all ? TVM_EXT_HELIUM_FOUR_PIXELS * layer->fours.column_bytes : 0];
+    if (keeps_last) {
+        tvm_ext_copy_i8(copy, &x[last * depth], TVM_EXT_HELIUM_FOUR_PIXELS * depth);
+    }
     for (int32_t m = 0; m < count; m += TVM_EXT_HELIUM_FOUR_PIXELS) {
         const int32_t first = m < last ? m : last;
         const int8_t *from = &x[first * depth];
-        if (layer->reads_beyond && first == last) {
-            tvm_ext_copy_i8(scratch, from, TVM_EXT_HELIUM_FOUR_PIXELS * depth);
+        if (keeps_last && first == last) {
+            from = copy;
+        } else if (keeps_all) {
+            tvm_ext_copy(scratch, from, (size_t)(TVM_EXT_HELIUM_FOUR_PIXELS * depth));
             from = scratch;
         }
         four(from, 0, &y[first * layer->output.pitch], packed);
@@ -74,6 +85,29 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_strip(const tvm_ext_helium_side_layer *l
     tvm_ext_helium_copy_window(&layer->input, &window, layer->input.channels, strip, input, h, w);
 }
 
+#ifdef TVM_EXT_HAS_HELIUM
+
+#define TVM_EXT_HELIUM_SHORT_ROWS                                                                                    \
+    "vpsttt\n\tvldrbt.u8 q0, [%[r0]], %[pixel]\n\tvldrbt.u8 q1, [%[r1]], %[pixel]\n\t"                              \
+    "vldrbt.u8 q2, [%[r2]], %[pixel]\n\tvstrb.8 q0, [%[to]], %[row]\n\tvstrb.8 q1, [%[to]], %[row]\n\t"             \
+    "vstrb.8 q2, [%[to]], %[last]\n\t"
+
+/* Four windows of three rows, `pitch` bytes apart in the image. pixel_bytes, row_bytes and last (from a copy's last row
+ * to the next copy) are constants where it is expanded. */
+#define TVM_EXT_HELIUM_COPY_SHORTS(copies, x, pitch, pixel_bytes, row_bytes, last_bytes)                             \
+    do {                                                                                                             \
+        const uint8_t *shorts_0 = (x), *shorts_1 = &shorts_0[(pitch)], *shorts_2 = &shorts_1[(pitch)];               \
+        int8_t *shorts_to = (copies);                                                                                \
+        __asm__ volatile("vctp.8 %[lanes]\n\t" TVM_EXT_HELIUM_SHORT_ROWS TVM_EXT_HELIUM_SHORT_ROWS                   \
+                             TVM_EXT_HELIUM_SHORT_ROWS TVM_EXT_HELIUM_SHORT_ROWS                                     \
+                         : [r0] "+r"(shorts_0), [r1] "+r"(shorts_1), [r2] "+r"(shorts_2), [to] "+r"(shorts_to)       \
+                         : [pixel] "i"(pixel_bytes), [row] "i"(row_bytes), [last] "i"(last_bytes),                   \
+                           [lanes] "r"(row_bytes)                                                                    \
+                         : "q0", "q1", "q2", "cc", "memory");                                                        \
+    } while (0)
+
+#endif
+
 /* Rows of a window that are a vector or less, one behind the other; writes up to 16 bytes beyond the copy. */
 TVM_EXT_INLINE void tvm_ext_helium_copy_short(const tvm_ext_image *image, const tvm_ext_window *window,
                                               int8_t *restrict copy, const uint8_t *x)
@@ -84,6 +118,26 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_short(const tvm_ext_image *image, const 
             tvm_ext_i8x16_load_first(&x[r * window->row_dilation * image->columns * image->channels], row_bytes);
         const tvm_ext_i8x16 bits = tvm_ext_i8x16_splat(INT8_MIN);
         tvm_ext_i8x16_store(&copy[r * row_bytes], image->is_unsigned ? tvm_ext_i8x16_xor(row, bits) : row);
+    }
+}
+
+/* Four windows inside the image, `pixel_bytes` apart. */
+TVM_EXT_INLINE void tvm_ext_helium_copy_shorts(const tvm_ext_helium_side_layer *layer, int8_t *restrict copies,
+                                               const uint8_t *x, int32_t pixel_bytes)
+{
+#ifdef TVM_EXT_HAS_HELIUM
+    const tvm_ext_window *const window = &layer->window;
+    const int32_t row_bytes = window->columns * layer->input.channels;
+    const int32_t last = layer->fours.column_bytes - (2 * row_bytes);
+    if (window->rows == 3 && !layer->input.is_unsigned && pixel_bytes <= INT8_MAX && last <= INT8_MAX) {
+        TVM_EXT_HELIUM_COPY_SHORTS(copies, x, window->row_dilation * layer->input.columns * layer->input.channels,
+                                   pixel_bytes, row_bytes, last);
+        return;
+    }
+#endif
+    for (int32_t i = 0; i < TVM_EXT_HELIUM_FOUR_PIXELS; ++i) {
+        tvm_ext_helium_copy_short(&layer->input, &layer->window, &copies[i * layer->fours.column_bytes],
+                                  &x[i * pixel_bytes]);
     }
 }
 
@@ -102,9 +156,7 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_four(const tvm_ext_helium_side_layer *la
         (!layer->has_others || tvm_ext_helium_has_all_rows(image, window, top))) {
         const int32_t left = (w * pixel_bytes) - (window->left * image->channels);
         const uint8_t *const x = &input[tvm_ext_row(image, 0, top) + left];
-        for (int32_t i = 0; i < TVM_EXT_HELIUM_FOUR_PIXELS; ++i) {
-            tvm_ext_helium_copy_short(image, window, &copies[i * layer->fours.column_bytes], &x[i * pixel_bytes]);
-        }
+        tvm_ext_helium_copy_shorts(layer, copies, x, pixel_bytes);
         return;
     }
     for (int32_t i = 0; i < TVM_EXT_HELIUM_FOUR_PIXELS; ++i) {

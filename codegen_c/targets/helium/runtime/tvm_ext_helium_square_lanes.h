@@ -22,7 +22,7 @@ typedef struct {
 typedef struct {
     const uint8_t *copy;
     uint8_t *y;
-    const int32_t *factors;     /* a start of sums, a multiplier and a shift of each channel */
+    const int32_t *factors;     /* a start of sums and a multiplier of each channel, a shift where it has its own */
     const int8_t *weights;      /* of the channel, and a zero */
     const int8_t *upper_tables; /* places of the weights in both windows of the upper row, and of the lower one */
     const int8_t *lower_tables;
@@ -160,12 +160,12 @@ static inline void tvm_ext_squares_fill_row(uint8_t *copy, int32_t bytes, int32_
     "ldrd r2, r6, [%[work], #32]\n\tcmp r2, r6\n\tbeq 6f\n\tvldrw.u32 q5, [%[work], #80]\n\t"                        \
     "ldr r9, [%[work], #96]\n" TVM_EXT_SQUARES_BLOCKS("4", "5", "#36", "%[down]", "%[down]", product, lower) "6:\n\t"
 
-#define TVM_EXT_SQUARES_CHANNELS(product, lower, more)                                                               \
+#define TVM_EXT_SQUARES_CHANNELS(product, lower, own, more)                                                          \
     __asm__ volatile("ldr r11, [%[work], #100]\n"                                                                    \
                      "1:\n\tldrd r6, r8, [%[work], #8]\n\tldrd r10, r12, [%[work], #16]\n\t"                         \
                      "vldrb.u8 q4, [r10]\n\tvldrb.u8 q5, [r10, #16]\n\tvldrb.u8 q6, [r12]\n\t"                       \
                      "vldrb.u8 q7, [r12, #16]\n\tldrd r4, r5, [r6], #8\n\tvldrb.u8 q0, [r8, q4]\n\t"                 \
-                     "ldr r3, [r6], #4\n\tvldrb.u8 q1, [r8, q5]\n\tldr r2, [%[work], #24]\n\tvldrb.u8 q2, [r8, q6]\n\t"\
+                     own "vldrb.u8 q1, [r8, q5]\n\tldr r2, [%[work], #24]\n\tvldrb.u8 q2, [r8, q6]\n\t"            \
                      "ldr r9, [%[work], #44]\n\tvldrb.u8 q3, [r8, q7]\n\tadd r8, r8, %[taps]\n\t"                    \
                      "strd r6, r8, [%[work], #8]\n\tvldrw.u32 q5, [%[work], #64]\n"                                  \
                      TVM_EXT_SQUARES_BLOCKS("2", "3", "#28", "%[next]", "%[second]", product, lower) more            \
@@ -174,16 +174,17 @@ static inline void tvm_ext_squares_fill_row(uint8_t *copy, int32_t bytes, int32_
                      :                                                                                               \
                      : [work] "r"(work), [next] "i"(far.next), [second] "i"(far.second), [down] "i"(far.down),       \
                        [taps] "i"(far.taps), [narrow] "i"(far.narrow)                                                \
-                     : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9",\
+                     : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", \
                        "r10", "r11", "r12", "lr", "cc", "memory")
 
-#define TVM_EXT_SQUARES_ALL(product, lower)                                                                          \
+#define TVM_EXT_SQUARES_ALL(product, lower, own)                                                                     \
     if (far.down > 0) {                                                                                              \
-        TVM_EXT_SQUARES_CHANNELS(product, lower, TVM_EXT_SQUARES_DOWN(product, lower));                              \
+        TVM_EXT_SQUARES_CHANNELS(product, lower, own, TVM_EXT_SQUARES_DOWN(product, lower));                         \
     } else {                                                                                                         \
-        TVM_EXT_SQUARES_CHANNELS(product, lower, "");                                                                \
+        TVM_EXT_SQUARES_CHANNELS(product, lower, own, "");                                                           \
     }
 #define TVM_EXT_SQUARES_SHIFTED "vrshl.s32 q6, r3\n\tvrshl.s32 q7, r3\n\tvqmovnb.s32 q6, q6\n\tvqmovnt.s32 q6, q7\n\t"
+#define TVM_EXT_SQUARES_OWN_SHIFT "ldr r3, [r6], #4\n\t"
 #define TVM_EXT_SQUARES_NARROWED "vqrshrnb.s32 q6, q6, %[narrow]\n\tvqrshrnt.s32 q6, q7, %[narrow]\n\t"
 
 /* All results of all channels. far: constants where it is inlined. Shifts are those of doubled products. */
@@ -191,11 +192,11 @@ TVM_EXT_INLINE void tvm_ext_squares_channels(tvm_ext_squares_work *work, const t
                                              tvm_ext_squares_distances far)
 {
     if (rescale->rounds_twice) {
-        TVM_EXT_SQUARES_ALL("vqrdmulh.s32", TVM_EXT_SQUARES_SHIFTED)
+        TVM_EXT_SQUARES_ALL("vqrdmulh.s32", TVM_EXT_SQUARES_SHIFTED, TVM_EXT_SQUARES_OWN_SHIFT)
     } else if (far.narrow == 0) {
-        TVM_EXT_SQUARES_ALL("vqdmulh.s32", TVM_EXT_SQUARES_SHIFTED)
+        TVM_EXT_SQUARES_ALL("vqdmulh.s32", TVM_EXT_SQUARES_SHIFTED, TVM_EXT_SQUARES_OWN_SHIFT)
     } else {
-        TVM_EXT_SQUARES_ALL("vqdmulh.s32", TVM_EXT_SQUARES_NARROWED)
+        TVM_EXT_SQUARES_ALL("vqdmulh.s32", TVM_EXT_SQUARES_NARROWED, "")
     }
 }
 

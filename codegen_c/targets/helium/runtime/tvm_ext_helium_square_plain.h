@@ -63,11 +63,13 @@ static inline tvm_ext_i32x4 tvm_ext_squares_sums(tvm_ext_words words, const tvm_
 /* The blocks of a list: the second square is `second` bytes behind the first one, the next one `next` behind that. */
 static inline void tvm_ext_squares_blocks_of(const tvm_ext_squares_work *work, const tvm_ext_helium_rescale *rescale,
                                              const tvm_ext_i8x16 w[4], const tvm_ext_squares_blocks *blocks,
-                                             const uint16_t places[8], int32_t step, int32_t next, int32_t second)
+                                             const uint16_t places[8], int32_t step, int32_t next, int32_t second,
+                                             int32_t narrow)
 {
     tvm_ext_words at = tvm_ext_words_at(work->copy, blocks->square, work->lane);
     /* Shifts are those of doubled products where products are doubled. */
-    const int32_t shift = work->factors[2] + (rescale->rounds_twice ? 0 : 1);
+    const int32_t doubled = narrow > 0 ? -narrow : work->factors[2];
+    const int32_t shift = doubled + (rescale->rounds_twice ? 0 : 1);
     tvm_ext_i16x8 targets;
     for (int32_t i = 0; i < 8; ++i) {
         targets.lane[i] = (int16_t)places[i];
@@ -94,14 +96,15 @@ TVM_EXT_INLINE void tvm_ext_squares_channels(tvm_ext_squares_work *work, const t
         }
         for (const tvm_ext_squares_blocks *blocks = work->across; blocks != work->across_end; ++blocks) {
             tvm_ext_squares_blocks_of(work, rescale, w, blocks, work->across_places, work->across_step, far.next,
-                                      far.second);
+                                      far.second, far.narrow);
         }
         for (const tvm_ext_squares_blocks *blocks = work->down; blocks != work->down_end; ++blocks) {
-            tvm_ext_squares_blocks_of(work, rescale, w, blocks, work->down_places, work->down_step, far.down, far.down);
+            tvm_ext_squares_blocks_of(work, rescale, w, blocks, work->down_places, work->down_step, far.down, far.down,
+                                      far.narrow);
         }
         work->copy += 4;
         ++work->y;
-        work->factors += 3;
+        work->factors += far.narrow > 0 ? 2 : 3;
         work->weights += far.taps;
     }
 }

@@ -237,7 +237,7 @@ TVM_EXT_INLINE void tvm_ext_helium_squares(const tvm_ext_helium_squares_layer *l
                 }
                 work.copy = copy;
                 work.y = &((uint8_t *)output)[least + channel];
-                work.factors = &factors[3 * channel];
+                work.factors = &factors[(layer->narrow > 0 ? 2 : 3) * channel];
                 work.weights = &weights[TVM_EXT_SQUARES_TABLE + (channel * taps)];
                 work.channels = lanes;
                 tvm_ext_squares_channels(&work, &layer->rescale, far);
