@@ -1,0 +1,72 @@
+"""The page of the C interface: what each function of a package is for, and headers as they come out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from documentation.markdown import page, table
+
+PATH = "docs/reference/c_interface.md"
+EXPECTED = Path(__file__).resolve().parent.parent / "tests" / "golden" / "expected"
+_FUNCTIONS = (
+    ("<model>_<input>()", "place of an input; write it before each run", "`--io arena`"),
+    ("<model>_<output>()", "place of an output; read it after a run", "`--io arena`"),
+    ("<model>_run(…)", "one inference; 0 when done", "always"),
+    ("<MODEL>_<NAME>_SIZE", "elements of an input or output", "always"),
+    ("<model>_io", "functions of yours that give and take rows", "`--io stream`"),
+    ("<model>_reset()", "states as at the beginning; before the first run", "models with state"),
+    ("<model>_state_place(), <model>_state_bytes", "what runs keep, for `memcpy`", "models with state"),
+    ("<model>_not_reset", "answer of a run that finds no state it knows", "models with state"),
+    ("<model>_not_ready", "answer of a run before its window is full", "`--hop`"),
+    (
+        "<model>_context, <model>_context_bytes",
+        "arena and states, first argument",
+        "`--context caller`",
+    ),
+    ("<model>_put(), <model>_take()", "hand an input to a pipeline, take an output of it", "`--objective throughput`"),
+    ("<MODEL>_PROFILE, <model>_profile.h", "hooks around each layer", "`--hooks`"),
+)
+_HEADERS = (
+    ("Inputs and outputs in the arena", "float_network", "`--io arena`, which is the default."),
+    ("Inputs and outputs with the caller", "branching_network", "`--io caller`: pointers at each run."),
+    (
+        "Rows through functions of yours",
+        "streamed_network",
+        "`--io stream`: [frames never held](../streaming.md).",
+    ),
+)
+_INTRO = """\
+A package has one public header, `<model>.h`: C11, `extern "C"` for C++, no types of ours but where a table says so.
+Nothing allocates, prints or blocks. Every function that can fail answers `int32_t`, 0 when done; other answers are
+named below. A package's own README shows the calls for its own inputs and outputs."""
+
+
+def c_interface_page() -> str:
+    rows = [(" ".join(f"`{name}`" for name in names.split(", ")), *rest) for names, *rest in _FUNCTIONS]
+    headers = [f"## {title}\n\n{text}\n\n```c\n{_header(name)}```" for title, name, text in _HEADERS]
+    return page("The C interface", _INTRO, table(("name", "meaning", "where"), rows), _CALL, *headers)
+
+
+_CALL = """\
+## Files of a package
+
+| file | holds |
+| --- | --- |
+| `<model>.h` | the functions that firmware calls |
+| `<model>.c` | layers, and `<model>_run` as their schedule |
+| `<model>_memory.h`, `<model>_memory.c` | arenas: each tensor at its offset, proved by `_Static_assert` |
+| `<model>_weights.h`, `<model>_weights.c` | constants |
+| `tvm_ext_*.h` | loops that layers share |
+| `<model>_selftest*`, `<model>_vectors.*` | the self-test with stored vectors |
+| `board/` | start-up code, linker script and firmware for the board in QEMU |
+| `Makefile`, `CMakeLists.txt` | build files |
+| `report.json`, `trace.json`, `manifest.json` | decisions and figures; operators and their lines of C; files |
+
+Arenas are not to be written beside these functions; with the default `--context static` a model is not reentrant."""
+
+
+def _header(name: str) -> str:
+    """The header of a golden package from its first macro on, without what every header has."""
+    text = (EXPECTED / name / f"{name}.h").read_text(encoding="utf-8")
+    begin, end = text.index("/* Inputs and outputs"), text.index("#ifdef __cplusplus\n}")
+    return text[begin:end].rstrip() + "\n"

@@ -1,0 +1,121 @@
+"""The page of errors: the classes, and what every raise in the code says, read from its text."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from documentation.docstring_lists import with_lists
+from documentation.markdown import cell, documented, page
+from tvm_ext.core import errors
+from tvm_ext.core.errors import TvmExtError
+
+PATH = "docs/reference/errors.md"
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("tvm_ext", "relay_passes", "codegen_c")
+WAYS_OUT = {
+    "BadPlatform": "Mend the key that is named: [keys of a platform](platform_keys.md), "
+    "[your own board](../howto/board.md).",
+    "BadOptions": "Take one of the two options back, or a value that the message allows: "
+    "[commands and options](commands.md).",
+    "BadBundle": "Mend the key that is named: [bundles](../bundles.md).",
+    "BadModel": "Write the file again by the tool that made it; the message says where reading stopped.",
+    "UnsupportedModel": "[My model is refused](../howto/refused.md); [supported operators](supported_operators.md).",
+    "BadInput": "Arrays under the model's own names, in the shape and type that the message gives.",
+    "DoesNotFit": "[My model does not fit](../howto/does_not_fit.md).",
+    "PlanRejected": "A defect of the compiler: report it with the model. Nothing wrong was written.",
+    "MissingTool": "Install the program that is named; `make boards` does so on Debian and Ubuntu.",
+    "BuildFailed": "The compiler's own words follow: a flag or a section that it does not know, or memory that is too "
+    "small for the code.",
+    "RunFailed": "The program's own words follow; on boards, look at the stack of the platform's file first.",
+    "NotReady": "Hand in more frames: [a window becomes a stream](../state.md#a-window-becomes-a-stream).",
+    "ChildFailed": "Raise the limit that is named, or report the crash with the model.",
+    "ChildExpired": "`TVM_EXT_PATIENCE=10` gives ten times as much time.",
+    "ChildLost": "Run it again; if it is lost again, report it with the model.",
+    "VerificationFailed": "The outputs are not to be used. [Verification](../verification.md) says what is compared "
+    "with what.",
+    "BadPackage": "Compile the model again, or name another folder: nothing is written over what is not ours.",
+}
+
+
+def errors_page() -> str:
+    """Raises ValueError for an error class without a way out."""
+    classes = [entry for _, entry in inspect.getmembers(errors, inspect.isclass) if issubclass(entry, TvmExtError)]
+    classes = sorted((entry for entry in classes if entry is not TvmExtError), key=_line)
+    if silent := [entry.__name__ for entry in classes if entry.__name__ not in WAYS_OUT]:
+        raise ValueError(f"{', '.join(silent)}: say in documentation/errors_catalogue.py what a user does about it.")
+    said = messages()
+    intro = (
+        "Every error raised on purpose is a `tvm_ext.errors.TvmExtError`; the command line prints its class and "
+        "message, and exits with 1, or with 2 where it was called wrongly. Messages below are those of the code, with "
+        "what a run fills in `<so>`. Their last sentence is the way out."
+    )
+    return page("Errors", intro, *(_class(entry, said.get(entry.__name__, [])) for entry in classes))
+
+
+def _line(entry: type) -> int:
+    return inspect.getsourcelines(entry)[1]
+
+
+def _class(entry: type, said: list[str]) -> str:
+    text = with_lists(documented(entry))
+    listed = "\n".join(f"- {message}" for message in said)
+    return f"## {entry.__name__}\n\n{text}\n\n**Way out.** {WAYS_OUT[entry.__name__]}\n\n{listed}"
+
+
+def messages() -> dict[str, list[str]]:
+    """Messages of all raises by class of error, without repetition, sorted."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for name, message in _raises(ast.parse(path.read_text(encoding="utf-8"))):
+                found[name].add(message)
+    return {name: sorted(texts, key=str.lower) for name, texts in found.items()}
+
+
+def _raises(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            function = node.exc.func
+            name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+            text = _template(node.exc.args[0])
+            if text:
+                yield name, text
+
+
+def _template(node: ast.expr) -> str:
+    """The text of a literal, its values as `<name>`; empty where all of it is made elsewhere."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return _escaped(node.value)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return cell(_template(node.left) + _template(node.right))
+    if not isinstance(node, ast.JoinedStr):
+        return ""
+    parts = [
+        _escaped(str(part.value)) if isinstance(part, ast.Constant) else f"`<{_value_name(part)}>`"
+        for part in node.values
+    ]
+    words = [part for part in parts if not part.startswith("`<") and part.strip(" :.,")]
+    return cell("".join(parts)) if words else ""
+
+
+def _escaped(text: str) -> str:
+    for letter in "\\*_<>[]`":
+        text = text.replace(letter, f"\\{letter}")
+    return text
+
+
+def _value_name(part: ast.expr) -> str:
+    """Name of a value as the code has it: its variable, or what is asked of it."""
+    value = part.value if isinstance(part, ast.FormattedValue) else part
+    names = [node for node in ast.walk(value) if isinstance(node, ast.Name | ast.Attribute)]
+    first = names[0] if names else None
+    if isinstance(value, ast.Call) and value.args:
+        inner = [node for node in ast.walk(value.args[0]) if isinstance(node, ast.Name | ast.Attribute)]
+        first = inner[0] if inner else first
+    if isinstance(first, ast.Attribute):
+        return first.attr
+    return first.id if isinstance(first, ast.Name) else "value"

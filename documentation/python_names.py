@@ -1,0 +1,16 @@
+"""The page of Python names: every public name, its docstring by mkdocstrings."""
+
+from __future__ import annotations
+
+import tvm_ext
+from documentation.markdown import page
+
+PATH = "docs/reference/python.md"
+
+
+def python_page() -> str:
+    homes = tvm_ext._HOMES
+    functions = [name for name in tvm_ext.__all__ if name[0].islower() and name != "errors"]
+    classes = [name for name in tvm_ext.__all__ if name[0].isupper()]
+    intro = "Names of `tvm_ext`, each with what its docstring says. Errors have [a page of their own](errors.md)."
+    return page("Python", intro, *(f"::: {homes[name]}.{name}" for name in (*functions, *classes)))

@@ -1,0 +1,136 @@
+"""Gathers the site's pages in one folder, as any generator of sites that reads mkdocs.yml takes them.
+
+    python documentation/stage.py [FOLDER]
+
+`pages` there (default: build/) gets the pages of docs/, tutorials, and documents of the project, with links as the site
+has them; `mkdocs.yml` there is mkdocs.yml with its folders written out. A page directly in docs/ that
+mkdocs.yml does not name stands among the topics. No hook or plugin is needed for it: what builds the site can be
+replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from documentation.links import links, with_links  # noqa: E402
+from documentation.tutorial_page import tutorial_page  # noqa: E402
+
+PROJECT_PAGES = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benchmarks/results/side_by_side.md",
+    "benchmarks/conformance/RESULTS.md",
+    "benchmarks/conformance/LIGHT.md",
+)
+_TUTORIAL = re.compile(r"tutorials/\d\d_\w+\.py")
+_PICTURE = re.compile(r"^!\[(?P<text>[^\]]*)\]\((?:\.\./)*(?P<path>pictures/\w+\.svg)\)$", re.MULTILINE)
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder = Path(arguments[0]) if arguments else ROOT / "build"
+    pages = folder / "pages"
+    shutil.rmtree(pages, ignore_errors=True)
+    documents = _documents()
+    for path, text in documents.items():
+        place = _place(path)
+        _write(pages / place, _with_pictures(with_links(text, path, place, _place_of)))
+    linked = {name for path, text in documents.items() for name in links(text, path)}
+    beside = [name for name in sorted(linked | set(_tutorials())) if name not in documents or name.endswith(".py")]
+    for name in beside:
+        if (ROOT / name).is_file():
+            _write(pages / "source" / name, (ROOT / name).read_bytes())
+    _write(pages / "style.css", (ROOT / "docs" / "style.css").read_bytes())
+    configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    _write(folder / "mkdocs.yml", yaml.safe_dump(_filled(configuration), sort_keys=False))
+    return 0
+
+
+def _documents() -> dict[str, str]:
+    """Pages by their path in the repository."""
+    paths = [*(path for path in sorted((ROOT / "docs").rglob("*.md"))), *(ROOT / name for name in PROJECT_PAGES)]
+    found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+    return found | {name: tutorial_page((ROOT / name).read_text(encoding="utf-8"), name) for name in _tutorials()}
+
+
+def _tutorials() -> list[str]:
+    names = (f"tutorials/{path.name}" for path in sorted((ROOT / "tutorials").glob("*.py")))
+    return [name for name in names if _TUTORIAL.fullmatch(name)]
+
+
+def _place(path: str) -> str:
+    """Place in the site of a document of the repository."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    return path.removesuffix(".py") + ".md" if _TUTORIAL.fullmatch(path) else f"project/{path}"
+
+
+def _place_of(path: str) -> str | None:
+    """Place in the site of any file of the repository; None where there is none."""
+    if path == "README.md":
+        return "index.md"
+    if path in PROJECT_PAGES or path.startswith("docs/") or _TUTORIAL.fullmatch(path):
+        return _place(path)
+    name = path.removeprefix("source/")
+    return f"source/{name}" if (ROOT / name).is_file() else None
+
+
+def _with_pictures(text: str) -> str:
+    """Pictures as a part of the page: then they take its colours."""
+    return _PICTURE.sub(_inlined, text)
+
+
+def _inlined(found: re.Match[str]) -> str:
+    drawing = (ROOT / "docs" / found["path"]).read_text(encoding="utf-8")
+    return f"<figure>\n{drawing.strip()}\n</figure>"
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with whole paths, and folders of the navigation as lists of their pages."""
+    nav = configuration["nav"]
+    named = {name for entry in nav for name in _pages(entry)}
+    lists = {
+        "topics": sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in named),
+        "tutorials": [_place(name) for name in _tutorials()],
+        "project": [_place(name) for name in PROJECT_PAGES],
+    }
+    options = configuration["plugins"][-1]["mkdocstrings"]["handlers"]["python"]
+    options["paths"] = [str(ROOT)]
+    options["options"]["extensions"] = [str(ROOT / path) for path in options["options"]["extensions"]]
+    return {
+        **configuration,
+        "docs_dir": "pages",
+        "site_dir": "site",
+        "nav": [
+            {title: lists.get(value, value) if isinstance(value, str) else value for title, value in entry.items()}
+            if isinstance(entry, dict)
+            else entry
+            for entry in nav
+        ],
+    }
+
+
+def _pages(entry: Any) -> list[str]:
+    """Pages that an entry of the navigation names, in lists and tables, too."""
+    if isinstance(entry, dict):
+        return [name for value in entry.values() for name in _pages(value)]
+    return [name for value in entry for name in _pages(value)] if isinstance(entry, list) else [entry]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
