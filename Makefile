@@ -4,7 +4,9 @@
 #   make demo    compile, run and verify the digits network on the host and on a Cortex-M4 in QEMU
 #   make test    the whole test suite
 #   make sweep   more parameters of some tests, which take long
-#   make check   lint, format (C too), types, layering
+#   make check   lint, format (C too), types, layering, the site
+#   make docs    the site, build/site/index.html
+#   make release-check  a wheel in an environment of its own compiles and verifies a model
 #   make format  apply the formatters
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -19,7 +21,7 @@ C_FILES = $(wildcard codegen_c/arena/*.[ch] relay_passes/solvers/recompute/*.[ch
     codegen_c/runtime/*.[ch] codegen_c/custom/*/runtime/*.h codegen_c/targets/*/*.[ch] \
     codegen_c/targets/*/runtime/*.[ch])
 
-.PHONY: demo test sweep check format boards arm-boards analyzers clean
+.PHONY: demo test sweep check docs release-check format boards arm-boards analyzers clean
 
 demo: $(READY) arm-boards
 	@$(BIN)/python tutorials/demo.py
@@ -31,12 +33,20 @@ test: $(READY) boards analyzers
 sweep: $(READY) boards
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS) -m sweep
 
-check: $(READY)
+check: $(READY) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
+
+# Strict: a link that leads nowhere fails.
+docs: $(READY)
+	@$(BIN)/python documentation/stage.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file build/mkdocs.yml
+
+release-check: $(READY) arm-boards
+	@$(BIN)/python .ci/release_check.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.measure.blocks import BLOCKS  # noqa: E402
 
-DOCUMENTS = ("README.md",)
+DOCUMENTS = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
 _BLOCK = re.compile(r"(?<=<!-- begin: )(\w+)( -->\n)(.*?)(?=<!-- end: (\w+) -->)", re.DOTALL)
 
 

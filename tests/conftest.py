@@ -83,10 +83,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = {
         "board": _absent("arm-none-eabi-gcc", "qemu-system-arm"),
         "riscv_board": _absent("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
+        "riscv_clang": _absent("clang"),
         "analyzers": missing_tools(),
     }
     for mark, tools in missing.items():
-        installer = f"{mark.removeprefix('riscv_').removesuffix('s')}s"
+        installer = "analyzers" if mark == "analyzers" else "boards"
         if not tools or os.environ.get(f"TVM_EXT_REQUIRE_{installer.upper()}") == "1":
             continue
         skip = pytest.mark.skip(reason=f"no {' and no '.join(tools)}; .ci/{installer} installs them")

@@ -119,11 +119,11 @@ for line in run.splitlines():
         print(line.strip())
 
 # %% [markdown]
-# `both/memory_map.html` shows every memory: look for a tensor that ends in one and goes on in the other. The decisions
+# `both/report.html` shows every memory: look for a tensor that ends in one and goes on in the other. The decisions
 # stand in the module too: `relay_passes/memory/assign_memories.py` writes them as attributes `memory` and
 # `weights_memory` of operators and as calls of `tvm_ext.move`, and `mod.script()` prints them.
 
 # %%
-picture = (folder / "both" / "memory_map.html").read_text()
-print([memory for memory in ("dtcm", "sram") if f"<h2>{memory}</h2>" in picture])
+picture = (folder / "both" / "report.html").read_text()
+print([memory for memory in ("dtcm", "sram") if f"<h3>{memory}</h3>" in picture])
 shutil.rmtree(folder)

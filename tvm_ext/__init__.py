@@ -14,19 +14,28 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from tvm_ext.pipeline_names import register_pipelines
+
 if TYPE_CHECKING:
     from codegen_c.custom.contract import CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
     from codegen_c.custom.registry import register_operator
     from tvm_ext.builder import build
     from tvm_ext.bundles.bundler import bundle
     from tvm_ext.bundles.package import BundlePackage
+    from tvm_ext.comparison.compare import compare
     from tvm_ext.core import errors
     from tvm_ext.core.limits import Limits
     from tvm_ext.core.options import BuildOptions
     from tvm_ext.core.platform import Platform
     from tvm_ext.estimates import Estimate, estimate
+    from tvm_ext.execution.board import QemuResult
+    from tvm_ext.execution.host_model import HostModel
+    from tvm_ext.execution.qemu_session import QemuSession
+    from tvm_ext.execution.runner import Runner, RunnerResult
     from tvm_ext.load import load
-    from tvm_ext.package import Package
+    from tvm_ext.package import Package, TensorSpec
+    from tvm_ext.profiling.device_profile import DeviceProfile
+    from tvm_ext.profiling.profile import Profile
     from tvm_ext.sweeps.candidates import SweepModel
     from tvm_ext.sweeps.sweep import sweep
     from tvm_ext.sweeps.table import SweepTable
@@ -41,16 +50,25 @@ __all__ = [
     "CustomOperator",
     "CustomState",
     "CustomTensor",
+    "DeviceProfile",
     "Estimate",
+    "HostModel",
     "Limits",
     "Package",
     "PlacedModule",
     "Placing",
     "Platform",
+    "Profile",
+    "QemuResult",
+    "QemuSession",
+    "Runner",
+    "RunnerResult",
     "SweepModel",
     "SweepTable",
+    "TensorSpec",
     "build",
     "bundle",
+    "compare",
     "errors",
     "estimate",
     "load",
@@ -61,6 +79,14 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
+    "DeviceProfile": "tvm_ext.profiling.device_profile",
+    "HostModel": "tvm_ext.execution.host_model",
+    "Profile": "tvm_ext.profiling.profile",
+    "QemuResult": "tvm_ext.execution.board",
+    "QemuSession": "tvm_ext.execution.qemu_session",
+    "Runner": "tvm_ext.execution.runner",
+    "RunnerResult": "tvm_ext.execution.runner",
+    "TensorSpec": "tvm_ext.package",
     "BuildOptions": "tvm_ext.core.options",
     "BundlePackage": "tvm_ext.bundles.package",
     "CustomCall": "codegen_c.custom.contract",
@@ -78,6 +104,7 @@ _HOMES = {
     "SweepTable": "tvm_ext.sweeps.table",
     "build": "tvm_ext.builder",
     "bundle": "tvm_ext.bundles.bundler",
+    "compare": "tvm_ext.comparison.compare",
     "errors": "tvm_ext.core",
     "estimate": "tvm_ext.estimates",
     "load": "tvm_ext.load",
@@ -94,8 +121,6 @@ def __getattr__(name: str) -> object:
     if name == "errors":
         return import_module("tvm_ext.core.errors")
     value = getattr(import_module(_HOMES[name]), name)
-    if name in ("build", "bundle", "load"):
-        import_module("tvm_ext.tvm_compile")  # so that tvm.compile knows our pipelines by name, too
     globals()[name] = value
     return value
 
@@ -112,3 +137,4 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+register_pipelines()

@@ -10,10 +10,12 @@ from pathlib import Path
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
+from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.image import emit_image
 from codegen_c.emit.offload import reference_file
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.program.program import drivers_of
+from tvm_ext.core.object_code import ObjectCode, object_code
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library
 from tvm_ext.execution.host_model import library_sources
@@ -23,11 +25,15 @@ from tvm_ext.verification.verify import tolerance_of
 
 @dataclass(frozen=True, kw_only=True)
 class Artifacts:
-    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so."""
+    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so.
+
+    code: functions and tables of the library's objects; code_bytes: those that are not weights.
+    """
 
     library: Path
     elf: Path | None
     code_bytes: int
+    code: ObjectCode
     on_host: tuple[Path, ...]
 
 
@@ -38,6 +44,8 @@ def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors
     texts = compiled.sources()
     driver = reference_file(interface.model) if drivers_of(compiled.program) else ""
     units = [name for name in texts if name.endswith(".c") and name != driver]
+    files = [name for name in texts if name != driver]
+    parts = PackageParts.of(interface.model, platform.name, files, compiled.origin.generator)
     texts = {
         **texts,
         **emit_vectors(interface, vectors),
@@ -51,6 +59,7 @@ def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors
             own_flags=compiled.own_flags,
             several=bool(interface.servers),
             driver=driver,
+            parts=None if compiled.own_flags or interface.servers else parts,
         ),
         **(
             emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image, drives=bool(driver))
@@ -99,4 +108,5 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
         elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
     whole = not toolchain.prefix and not drivers_of(compiled.program)
     on_host = tuple(library_objects) if whole else ()
-    return Artifacts(library=library, elf=elf, code_bytes=code_bytes, on_host=on_host)
+    code = object_code(library_objects, toolchain)
+    return Artifacts(library=library, elf=elf, code_bytes=code_bytes, code=code, on_host=on_host)

@@ -8,16 +8,15 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
 
-from codegen_c.arena.profile import live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.image import check_image
-from codegen_c.emit.memory_map import emit_memory_map
 from codegen_c.emit.readme import emit_readme
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import drivers_of
@@ -26,6 +25,7 @@ from tvm_ext.alone import instructions_alone
 from tvm_ext.artifacts import Artifacts, compile_package, write_texts
 from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
+from tvm_ext.core.arguments import check_kind, path_of
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
@@ -34,12 +34,17 @@ from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
+from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.image import Image, make_image, run_image
+from tvm_ext.load import ModelSource, load
 from tvm_ext.package import TRACE_FILE, Package
+from tvm_ext.profiling.layer_names import steps_of_package
+from tvm_ext.report.flash import FlashByLayer, flash_by_layer
+from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
 from tvm_ext.services.choose import opened_services
-from tvm_ext.subject import Subject, host_outputs, judged, make_subject, steps_of, vectors_of
+from tvm_ext.subject import RUNNER, Subject, host_outputs, judged, judged_device, make_subject, steps_of, vectors_of
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
 Progress = Callable[[str], None]
@@ -47,9 +52,9 @@ Sample = Mapping[str, np.ndarray]
 
 
 def build(
-    mod: tvm.IRModule,
+    source: ModelSource,
     platform: Platform | str,
-    folder: str | Path,
+    folder: str | PathLike[str],
     options: BuildOptions | None = None,
     *,
     calibration: Source | None = None,
@@ -58,8 +63,11 @@ def build(
     jobs: int | None = None,
     executor: Executor | None = None,
     scheduler: str | None = None,
+    runner: str | Runner | None = None,
 ) -> Package:
-    """Compile a module into a package at `folder`, verified as the options ask.
+    """Compile a model into a package at `folder`, verified as the options ask.
+
+    source: as `load` takes it; a module that `load` made with more than defaults is handed over as that.
 
     An existing package there is replaced whole, or, if anything fails, not at all. progress is told what begins.
     calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
@@ -69,23 +77,30 @@ def build(
     fit; C compilers; runs on the host, on the board and for its coverage. None: compilers and runs on all processors,
     and one process that makes it fit. executor, any of `concurrent.futures`, or scheduler, the address of a cluster of
     dask.distributed, make it fit in place of processes. The package is the same for any number of them.
+    runner: a command that runs firmware on a device, as `Package.run_device` takes it: the package is verified there,
+    too, and with `tune` kernels are measured there in place of QEMU.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
     VerificationFailed.
     """
-    options, folder = BuildOptions() if options is None else options, Path(folder)
+    options, folder = BuildOptions() if options is None else options, path_of(folder, "folder")
     if not isinstance(options, BuildOptions):
         raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
+    if progress is not None and not callable(progress):
+        raise BadOptions(f"progress is of type {type(progress).__name__}; a function of one text is needed.")
+    check_kind(jobs, "jobs", int, "a number of processes, 1 or more,")
     say = progress or (lambda _: None)
     check_processors(platform)
-    targets = targets_of(platform, options.verify)
+    device = None if runner is None else Runner.parse(runner)
+    targets = targets_of(platform, options.verify, device, options.tune)
     if options.image:
         check_image(platform)
+    mod = source if isinstance(source, tvm.IRModule) else load(source)
     with replaced_folder(folder) as new:
         with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
             subject = make_subject(
                 mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
-                say=say, services=services, jobs=jobs,
+                say=say, services=services, jobs=jobs, runner=device,
             )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
         _say_pipeline(compiled, options)
@@ -96,7 +111,7 @@ def build(
         objects = new / "build"
         with at_once(jobs) as threads:
             compiling = threads.submit(compile_package, new, compiled, options, objects)
-            verifying = _verifying(threads, new, subject, compiling, targets, say)
+            verifying = _verifying(threads, new, subject, compiling, targets, say, device)
             assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
             artifacts = compiling.result()
             image = make_image(new, compiled, options, objects) if options.image else None
@@ -113,15 +128,22 @@ def build(
             },
             image=image.to_json(runs) if image else None,
             shared_run=_shared_run(subject, options, board, say), verify=verified,
-            assurance=assurance, tuning=subject.tuning.to_json() if subject.tuning else None,
+            flash=_flash(new, compiled, artifacts), assurance=assurance,
+            tuning=subject.tuning.to_json() if subject.tuning else None,
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        live = live_profile(compiled.program, compiled.plan)
-        picture = emit_memory_map(compiled.interface.model, compiled.program, compiled.plan, live)
-        (new / "memory_map.html").write_text(picture, encoding="utf-8")
+        (new / "report.html").write_text(report_page(report), encoding="utf-8")
         readme = emit_readme(compiled.interface, report, compiled.own_flags)
         (new / "README.md").write_text(readme, encoding="utf-8")
     return Package.load(folder)
+
+
+def _flash(folder: Path, compiled: Compiled, artifacts: Artifacts) -> FlashByLayer:
+    """Bytes of each layer, by the functions that the package's trace names."""
+    functions = steps_of_package(folder / TRACE_FILE).functions
+    return flash_by_layer(
+        compiled.program, artifacts.code, functions, weights_object=f"{compiled.interface.model}_weights.o"
+    )
 
 
 def _say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
@@ -158,8 +180,19 @@ def _say_weights(compiled: Compiled, options: BuildOptions) -> None:
     )  # fmt: skip
 
 
-def targets_of(platform: Platform, verify: tuple[Target, ...] | None) -> tuple[str, ...]:
-    """Targets on which to verify. Raises BadOptions where a board is asked for that the platform does not have."""
+def targets_of(
+    platform: Platform, verify: tuple[Target, ...] | None, runner: Runner | None = None, tune: bool = False
+) -> tuple[str, ...]:
+    """Targets on which to verify: with a runner the device takes QEMU's place, unless that is asked for, too.
+
+    Raises BadOptions where a board is asked for that the platform does not have, and for a runner that nothing needs.
+    """
+    if runner is not None:
+        if platform.board is None:
+            raise BadOptions(f"runner: {platform.name} has no board, so there is no firmware for a device.")
+        if verify == () and not tune:
+            raise BadOptions("runner: nothing is verified and no kernel measured, so nothing runs on it; leave it out.")
+        return () if verify == () else (*(verify or ("host",)), RUNNER)
     if verify is None:
         if platform.board is None:
             return ("host",)
@@ -176,7 +209,7 @@ Verified = tuple[dict[str, Any], QemuResult | None]
 
 def _verifying(
     threads: Executor, folder: Path, subject: Subject, compiling: Future[Artifacts], targets: Sequence[str],
-    say: Progress,
+    say: Progress, runner: Runner | None = None,
 ) -> Callable[[], Verified]:  # fmt: skip
     """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
     compiled, expected = subject.compiled, subject.expected
@@ -202,13 +235,24 @@ def _verifying(
             parallel=compiled.parallel,
         )  # fmt: skip
 
-    hosts, boards = threads.submit(on_host), threads.submit(on_board)
+    def on_device() -> RunnerResult | None:
+        elf = compiling.result().elf
+        if RUNNER not in targets or runner is None or elf is None:
+            return None
+        say("running on the device")
+        return run_by(runner, elf, compiled.platform, compiled.interface, subject.samples)
+
+    hosts, boards, devices = threads.submit(on_host), threads.submit(on_board), threads.submit(on_device)
     steps = threads.submit(steps_of, subject, expected)
 
     def verified() -> Verified:
         host, late = hosts.result()
         board = boards.result()
+        device = devices.result()
         results, problems = judged(subject, expected, steps.result(), host, board)
+        if device is not None and runner is not None:
+            results[RUNNER], wrong = judged_device(subject, expected, host, device, runner)
+            problems += wrong
         if problems or late:
             raise not_the_model(subject.model, [*late, *problems])
         return {target: result if target in targets else None for target, result in results.items()}, board

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from tvm_ext.core.errors import BadInput
-from tvm_ext.core.files.arrays import read_arrays
+from tvm_ext.core.files.arrays import array_names, read_arrays
 
 Array = np.ndarray
 # Argument of `tvm_ext.build(calibration=...)`.
-Source = str | Path | Mapping[str, Array] | Iterable[Mapping[str, Array]]
+Source = str | PathLike[str] | Mapping[str, Array] | Iterable[Mapping[str, Array]]
 # Per input: shape and dtype.
 Specs = Mapping[str, tuple[tuple[int, ...], str]]
 
@@ -47,8 +48,10 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
     Raises BadInput for an unreadable file, a missing input, another shape or type, NaN or infinity, no samples, and
     labels or resets that are not one integer per sample.
     """
-    if isinstance(source, str | Path):
+    if isinstance(source, str | PathLike):
         where, arrays = str(source), read_arrays(Path(source), {*inputs, LABELS, RESETS})
+        if missing := [name for name in inputs if name not in arrays]:
+            raise _no_array(where, missing[0], array_names(Path(source)))
     elif isinstance(source, Mapping):
         where, arrays = "calibration data", dict(source)
     else:
@@ -95,8 +98,7 @@ def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str,
 def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[int, ...], dtype: str) -> Array:
     """The samples of one input, dtype[N, *shape]."""
     if name not in arrays:
-        there = ", ".join(sorted(arrays)) or "nothing"
-        raise BadInput(f"{where}: has no array for the input {name!r}; it holds {there}.")
+        raise _no_array(where, name, arrays)
     array = _array(where, name, arrays[name])
     if str(array.dtype) != dtype:
         raise BadInput(f"{where}: {name!r} is {array.dtype}, the model's input {dtype}; prepare it as for the model.")
@@ -111,6 +113,16 @@ def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[in
     if not finite.all():
         raise BadInput(f"{where}: {name!r} holds NaN or infinity, first in sample {int(np.argmin(finite))}.")
     return array
+
+
+def _no_array(where: str, name: str, there: Iterable[str]) -> BadInput:
+    """The error of an input that there is no array for. there: names of those that there are."""
+    names = sorted(map(str, there))
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return BadInput(
+        f"{where}: has no array for the input {name!r}; it holds {shown or 'no array at all'}. Arrays have the names "
+        "of the model's inputs."
+    )
 
 
 def _integers(where: str, name: str, given: Array | None, count: int) -> Sequence[int] | None:

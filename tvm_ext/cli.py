@@ -1,4 +1,4 @@
-"""The command line: `tvm-ext compile | bundle | run | profile | pareto | sweep | report | platforms`.
+"""The command line: `tvm-ext compile | bundle | run | compare | profile | pareto | sweep | report | platforms`.
 
 Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr. A command imports
 what it needs: `--help` and `platforms` wait for no tvm, numpy or pydantic.
@@ -19,6 +19,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.commands import Command, Commands
+from tvm_ext.command_line.compare_command import compare_command
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import (
     parse_bindings,
@@ -38,16 +39,20 @@ from tvm_ext.command_line.option_types import (
     Debug,
     Folder,
     Initial,
+    Keep,
     Limit,
     OnPlatform,
     Output,
+    RunnerCommand,
     Scheduler,
     State,
     Verify,
+    VerifyOn,
 )
 from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
 from tvm_ext.command_line.profile_command import profile_command
+from tvm_ext.command_line.report_command import report_command
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
 from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.files.output_folder import check_output
@@ -106,12 +111,7 @@ def compile_command(
         typer.Option(help="Also an image that a main program loads from anywhere in memory; needs --context caller."),
     ] = False,
     verify: Verify = None,
-    verify_inputs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.npz", help="Compare on these: an array per input, of one sample or of N along a first axis."
-        ),
-    ] = None,
+    verify_inputs: VerifyOn = None,
     name: Annotated[str | None, typer.Option(help="C prefix of what is generated. Default: the file's name.")] = None,
     quantize: Annotated[
         Quantize,
@@ -134,7 +134,9 @@ def compile_command(
     ] = "int8",
     flash: Annotated[
         str | None,
-        typer.Option(metavar="32KiB", help="Bytes that weights and tables may take; with --quantize made so."),
+        typer.Option(
+            metavar="32KiB", help="Bytes that weights and tables may take, without code; with --quantize made so."
+        ),
     ] = None,
     guide: Annotated[
         Guide, typer.Option(help="Rank what could be computed again by learned costs, or by the kernels' estimates.")
@@ -150,10 +152,7 @@ def compile_command(
         list[str] | None,
         typer.Option(metavar="NAME=OFFSET", help="Place a tensor at these bytes of its arena. May be repeated."),
     ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Put nothing else where this tensor lies, at any time. May be repeated."),
-    ] = None,
+    keep: Keep = None,
     objective: Annotated[
         Objective, typer.Option(help="Where a platform has several processors: what placing operators on them is for.")
     ] = "makespan",
@@ -179,6 +178,7 @@ def compile_command(
             help="Take only so many new frames of a window over time in each run, and answer as the whole window.",
         ),
     ] = None,
+    runner: RunnerCommand = None,
     jobs: BuildJobs = None,
     scheduler: Scheduler = None,
     limit: Limit = None,
@@ -213,7 +213,7 @@ def compile_command(
             )  # fmt: skip
             package = tvm_ext.build(
                 module, board, output, options, calibration=calibration, verify_inputs=verify_inputs, jobs=jobs,
-                scheduler=scheduler, progress=lambda stage: status.update(escape(stage)),
+                scheduler=scheduler, runner=runner, progress=lambda stage: status.update(escape(stage)),
             )  # fmt: skip
         show_report(package.report, as_json)
 
@@ -247,7 +247,8 @@ def run_command(
     folder: Folder,
     inputs: Annotated[Path, typer.Option(metavar="IN.npz", help="One array per input, under the model's names.")],
     outputs: Annotated[Path, typer.Option(metavar="OUT.npz", help="Where the outputs go.")],
-    on: Annotated[Target, typer.Option(help="Where to run.")] = "host",
+    on: Annotated[Target | None, typer.Option(help="Where to run. Default: host, or where --runner does.")] = None,
+    runner: RunnerCommand = None,
     model: Annotated[str | None, typer.Option(help="Of a bundle, the model to run.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -260,30 +261,24 @@ def run_command(
         package = package_of(folder, model)
         check_result_file(outputs)
         arrays = read_arrays(inputs)
-        with stderr.status(f"Running on {on}"):
-            results = package.run(arrays, on=on)
+        place = on or ("runner" if runner is not None else "host")
+        with stderr.status(f"Running on {place}"):
+            results = package.run(arrays, on=on, runner=runner)
         write_result_file(outputs, results)
         if as_json:
             shown = {key: {"shape": list(value.shape), "dtype": str(value.dtype)} for key, value in results.items()}
-            print_json({"on": on, "file": str(outputs), "outputs": shown})
+            print_json({"on": place, "file": str(outputs), "outputs": shown})
             return
         for key, value in results.items():
             stdout.print(f"{escape(key)}: {value.dtype}{list(value.shape)}", highlight=False, markup=False)
         stdout.print(f"written to {outputs}", highlight=False, markup=False)
 
 
+app.command("compare")(compare_command)
 app.command("profile")(profile_command)
 app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
-
-
-@app.command("report")
-def report_command(folder: Folder, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show what a package holds: bytes per memory, steps and kernels, verification."""
-    from tvm_ext.report.read_report import read_report
-
-    with errors_shown(as_json, debug):
-        show_report(read_report(folder), as_json)
+app.command("report")(report_command)
 
 
 @app.command("platforms", cls=Command)

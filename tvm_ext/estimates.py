@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-import tvm
 
 from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import predicted_cycles, time_model
@@ -15,7 +12,8 @@ from tvm_ext.calibration import Source
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
+from tvm_ext.core.rich_display import facts_html
+from tvm_ext.load import ModelSource, load
 from tvm_ext.pipeline import compile_model, refuse_tune
 
 
@@ -26,7 +24,7 @@ class Estimate:
     ram_bytes, flash_bytes: of tensors, states and constants in all memories of a kind, the same that a build's report
     has; memories: of each by its name. arena_bytes, state_bytes, weights_bytes: parts of these. code_bytes,
     stack_bytes: None, for only a C compiler knows them, and only a run measures. predicted_instructions: of one run, by
-    the kernels' own costs. predicted_cycles: by the platform's clock and memories. method: the way that made it fit.
+    the kernels' own costs. predicted_cycles: of its processor and memories, at clock_hz. method: what made it fit.
     """
 
     model: str
@@ -42,11 +40,32 @@ class Estimate:
     macs: int
     predicted_instructions: int
     predicted_cycles: int
+    clock_hz: int
     method: str
+
+    @property
+    def predicted_ms(self) -> float:
+        """Time of one run at the platform's clock, in milliseconds."""
+        return self.predicted_cycles * 1000 / self.clock_hz
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts())
+        return f"<Estimate {self.model} on {self.platform}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        return facts_html(f"{self.model} on {self.platform}, estimated", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            ("RAM", f"{self.ram_bytes:,} B"), ("flash", f"{self.flash_bytes:,} B without code"),
+            ("MACs", f"{self.macs:,}"), ("instructions predicted", f"{self.predicted_instructions:,}"),
+            ("cycles predicted", f"{self.predicted_cycles:,}"), ("ms", f"{self.predicted_ms:.2f}"),
+            ("method", self.method),
+        ]  # fmt: skip
 
 
 def estimate(
-    source: str | Path | tvm.IRModule,
+    source: ModelSource,
     platform: Platform | str,
     options: BuildOptions | None = None,
     *,
@@ -81,6 +100,6 @@ def estimate_of(compiled: Compiled) -> Estimate:
         weights_bytes=program.weights_bytes, code_bytes=None, stack_bytes=None,
         macs=sum(call.implementation.macs for call in program.kernel_calls()),
         predicted_instructions=compiled.modelled_instructions,
-        predicted_cycles=round(predicted_cycles(program, time_model(platform))),
+        predicted_cycles=round(predicted_cycles(program, time_model(platform))), clock_hz=platform.processor.clock_hz,
         method=compiled.attempts[-1].method if compiled.attempts else "whole",
     )  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 
 import tvm
 from numpy.typing import ArrayLike
 
 from relay_passes.dataflow import bindings, op_name, operands
+from tvm_ext.core.arguments import check_kind, check_mapping
 from tvm_ext.core.decisions.models import (
     BoundInputs,
     FilledRows,
@@ -19,10 +21,11 @@ from tvm_ext.core.decisions.models import (
     ModelOrigin,
     PortNames,
 )
-from tvm_ext.core.errors import BadModel, BadOptions
+from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
+from tvm_ext.frontends.in_memory import file_in_memory
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.pair_states import Initial, Pairs, with_states
@@ -44,9 +47,14 @@ _READERS = {
 """Suffix -> format, and where its reader is: imported when used, as each brings its format's libraries."""
 
 
+ModelSource = object
+"""A model as `load` takes it: a path, its file's bytes, or an object of ONNX, PyTorch or TVM."""
+
+
 def load(
-    source: str | Path | tvm.IRModule,
+    source: ModelSource,
     *,
+    example_inputs: Sequence[object] | None = None,
     shapes: Shapes | None = None,
     limits: Limits | None = None,
     states: Pairs | None = None,
@@ -55,7 +63,10 @@ def load(
 ) -> tvm.IRModule:
     """A module whose `main` is one pure dataflow block: weights constants, every shape static.
 
-    source: path of an .onnx, .tflite or .pt2 file, or a Relax module with a function `main`.
+    source: path of an .onnx, .tflite or .pt2 file, or bytes of one, known by what they hold; an onnx.ModelProto, a
+    torch.export.ExportedProgram, a torch.nn.Module; or a Relax module with a function `main`. Objects are written as
+    their library writes files, and these are read as any file is.
+    example_inputs: of a torch.nn.Module, which is exported on them: arrays or tensors, one per argument of `forward`.
     shapes: shapes of inputs by name, for those with symbolic dimensions; the rest become 1, with a ModelNotice.
     limits: sizes beyond which a model is refused; None means the defaults, or those a module was loaded with before.
     states: input -> output that the next run finds in that input; they become states, and are no inputs and outputs any
@@ -71,12 +82,27 @@ def load(
     Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
     and `bind` that do not fit the model.
     """
+    check_mapping(shapes, "shapes", '{"input": (1, 3, 96, 96)}')
+    check_mapping(states, "states", '{"h": "hn"}, an input and its output')
+    check_mapping(initial, "initial", '{"h": array}')
+    check_mapping(bind, "bind", '{"sr": 16000}')
+    check_kind(limits, "limits", Limits, "a Limits")
     if isinstance(source, tvm.IRModule):
+        if example_inputs is not None:
+            raise BadOptions("example_inputs: a torch.nn.Module is exported with them; an IRModule needs none.")
         known = limits or LoadLimits.read(source).limits
         loaded = with_states(load_relax(source, shapes, known), states or {}, initial)
         _refuse_bindings(bind, "a Relax module")
         return _with_attributes(loaded, known, path="", source_format="relax", name="model")
+    if not isinstance(source, str | PathLike):
+        file = file_in_memory(source, example_inputs)
+        try:
+            return load(file.path, shapes=shapes, limits=limits, states=states, initial=initial, bind=bind)
+        except (BadModel, UnsupportedModel, BadOptions) as error:
+            raise type(error)(str(error).replace(str(file.path), file.said)) from None
     path = Path(source)
+    if example_inputs is not None:
+        raise BadOptions(f"example_inputs: a torch.nn.Module is exported with them; {path} needs none.")
     source_format, reader = _reader(path)
     chosen = limits or Limits()
     if source_format == "onnx" and bind:
@@ -105,7 +131,10 @@ def _reader(path: Path) -> tuple[str, Reader]:
     except OSError as error:
         raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
     if path.suffix.lower() not in _READERS:
-        raise BadModel(f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read.")
+        raise BadModel(
+            f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read. Bytes are known by what "
+            "they hold: load(path.read_bytes())."
+        )
     source_format, module, function = _READERS[path.suffix.lower()]
     return source_format, getattr(import_module(module), function)
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 
 from codegen_c.program.interface import Interface, Port
-from tvm_ext.core.errors import BadInput, BadPackage, BadPlatform, RunFailed
+from tvm_ext.core.arguments import path_of
+from tvm_ext.core.errors import BadOptions, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.rich_display import facts_html
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.host_model import HostModel, run_host
+from tvm_ext.execution.qemu_session import QemuSession
+from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.execution.samples import Sample
+from tvm_ext.profiling.device_profile import DeviceProfile, ProfiledPackage, profile_on_device
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.profiling.profile import Profile
 from tvm_ext.profiling.profile_package import ProfiledModel, noise, profile_model
 from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
 from tvm_ext.report.read_report import read_report
+from tvm_ext.report.summary import summary_facts, summary_line, title
 
 PLATFORM_FILE = "platform.json"
 TRACE_FILE = "trace.json"
@@ -43,10 +49,18 @@ class Package:
     folder: Path
     report: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return f"<Package {summary_line(self.report)}>"
+
+    def _repr_html_(self) -> str:
+        facts = [*summary_facts(self.report), ("folder", str(self.folder))]
+        return facts_html(title(self.report), facts)
+
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Open a package that a build left earlier. Raises BadPackage, also where report and header disagree."""
-        package = cls(folder=Path(folder), report=read_report(Path(folder)))
+        path = path_of(folder, "folder", BadPackage)
+        package = cls(folder=path, report=read_report(path))
         if "model" not in package.report and "bundle" in package.report:
             raise BadPackage(
                 f"{folder}: is a bundle of several models; name one with --model, or open it with "
@@ -80,24 +94,59 @@ class Package:
                 f"{self.folder / PLATFORM_FILE}: cannot be read ({error}); compile the model again."
             ) from None
 
-    def run(self, inputs: Sample, on: Literal["host", "qemu"] = "host") -> dict[str, np.ndarray]:
+    def run(
+        self, inputs: Sample, on: Literal["host", "qemu"] | None = None, *, runner: str | Runner | None = None
+    ) -> dict[str, np.ndarray]:
         """One inference; arrays under the model's own names. A model with states begins each time as if reset.
 
-        The package's C is compiled and run: on the host in a process of its own, with limits of time and memory.
-        Raises BadInput, RunFailed, MissingTool, BuildFailed, BadPackage.
+        The package's C is compiled and run: on the host, which is the default, in a process of its own, with limits of
+        time and memory. runner: a command that runs the firmware on a device, in place of both; see `run_device`.
+        Raises BadInput, RunFailed, MissingTool, BuildFailed, BadPackage, BadOptions.
         """
-        if not isinstance(inputs, Mapping):
-            raise BadInput(f"inputs are a {type(inputs).__name__}; a dict of arrays by name is needed.")
+        if on not in (None, "host", "qemu"):
+            raise BadOptions(f"on = {on!r}: a package runs on 'host' or 'qemu', or by a runner.")
+        if runner is not None:
+            if on is not None:
+                raise BadOptions(f"on = {on!r}: a runner is given, which is another place; leave one out.")
+            return dict(self.run_device([inputs], runner).outputs[0])
+        if on == "qemu":
+            return dict(self.run_board([inputs]).outputs[0])
+        return run_host(self.folder, self.interface, inputs, beside=self._beside)
+
+    def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunnerResult:
+        """Several inferences in one run of the firmware on a device, by a command such as "probe-rs run {elf}".
+
+        The command is divided into words as a shell does it, `{elf}` is the firmware's path, and no shell runs it. It
+        has to serve semihosting: files of the folder that it is run in, and text. Gives cycles by the board's timer.
+        A model with states begins reset, and carries them from sample to sample.
+        Raises BadOptions (a command without {elf}), MissingTool, BadInput, BadPackage, RunFailed: another status than
+        0, no end, nothing printed, or not what the firmware prints.
+        """
+        self._refuse_bundle()
+        return run_by(Runner.parse(runner), self._firmware(), self.platform, self.interface, samples)
+
+    @overload
+    def session(self, on: Literal["host"] = "host") -> HostModel: ...
+    @overload
+    def session(self, on: Literal["qemu"]) -> QemuSession: ...
+    def session(self, on: Literal["host", "qemu"] = "host") -> HostModel | QemuSession:
+        """The package kept ready for many runs, in one process; states carry over. Use it as a context manager.
+
+        on: the host, where its C is compiled once, or its board in QEMU, which starts once and counts nothing. Both
+        have `run(inputs)`, `reset()` and `close()`; on the host there are `state()` and `restore(state)`, too.
+        Raises as `run` does; BadOptions for another place, RunFailed for a bundle's model in QEMU.
+        """
         if on == "host":
-            return run_host(self.folder, self.interface, inputs, beside=self._beside)
-        return dict(self.run_board([inputs]).outputs[0])
-
-    def session(self) -> HostModel:
-        """The package on the host for many runs, its C compiled once; states carry over. Use it as a context manager.
-
-        It has `run(inputs)`, `reset()`, `state()` and `restore(state)`. Raises as `run` does.
-        """
-        return HostModel(self.folder, self.interface, beside=self._beside)
+            return HostModel(self.folder, self.interface, beside=self._beside)
+        if on != "qemu":
+            raise BadOptions(f"on = {on!r}: a session runs on 'host' or 'qemu'.")
+        if bundle_names(self.report) is not None:
+            raise RunFailed(
+                f"{self.interface.model} is of a bundle, whose firmware runs all its models in turn; open the session "
+                "on the host, or compile the model alone."
+            )
+        limit = board_seconds(modelled_instructions(self.report), 1)
+        return QemuSession(self._firmware(), self.platform, self.interface, seconds=limit)
 
     def run_board(self, samples: Sequence[Sample]) -> QemuResult:
         """Several inferences in one run of the board in QEMU, with executed instructions and stack.
@@ -115,12 +164,20 @@ class Package:
         )  # fmt: skip
         return found[interface.model]
 
-    def profile(self, inputs: Sample | None = None) -> Profile:
+    @overload
+    def profile(self, inputs: Sample | None = None) -> Profile: ...
+    @overload
+    def profile(self, inputs: Sample | None = None, *, runner: str | Runner) -> DeviceProfile: ...
+    def profile(self, inputs: Sample | None = None, *, runner: str | Runner | None = None) -> Profile | DeviceProfile:
         """Instructions, estimated cycles, memory traffic and stack of each layer, by one run on the board in QEMU.
 
-        inputs: as `run` takes them; noise by default. Raises RunFailed (no firmware, no board, several processors),
-        BadPlatform (no table of cycles for the core), BadInput, BadPackage, MissingTool, BuildFailed.
+        inputs: as `run` takes them; noise by default. runner: a command as `run_device` takes it: then a device
+        measures cycles of each layer by the hooks of a package that was compiled with them, and nothing else of it.
+        Raises RunFailed (no firmware, no board, several processors, no hooks), BadPlatform (no table of cycles for the
+        core), BadInput, BadPackage, MissingTool, BuildFailed.
         """
+        if runner is not None:
+            return self._device_profile(inputs, Runner.parse(runner))
         elf = self._firmware()
         bundle, interface = bundle_names(self.report), self.interface
         trace = self.folder / (f"{interface.model}_{TRACE_FILE}" if bundle else TRACE_FILE)
@@ -130,6 +187,20 @@ class Package:
         )  # fmt: skip
         limit = board_seconds(modelled_instructions(self.report), 1)
         return profile_model(subject, noise(interface) if inputs is None else inputs, time_limit_s=limit)
+
+    def _device_profile(self, inputs: Sample | None, runner: Runner) -> DeviceProfile:
+        self._refuse_bundle()
+        package = ProfiledPackage(
+            folder=self.folder, platform=self.platform, interface=self.interface, report_steps=self.report["steps"],
+            optimize="size" if self.report["options"]["optimize"] == "size" else "speed",
+        )  # fmt: skip
+        return profile_on_device(package, noise(self.interface) if inputs is None else inputs, runner)
+
+    def _refuse_bundle(self) -> None:
+        if bundle_names(self.report) is not None:
+            raise RunFailed(
+                f"{self.interface.model} is of a bundle, whose firmware no runner takes; compile the model alone."
+            )
 
     def _firmware(self) -> Path:
         elf = firmware_of(self.folder, self.report)

@@ -67,7 +67,7 @@ def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions)
 
     def within(ram: int | None) -> Compiled:
         compiled = fit_in_flash(fitter, platform, replace(options, ram=ram))[0]
-        if options.flash is not None and compiled.program.weights_bytes > options.flash:
+        if options.flash_bytes is not None and compiled.program.weights_bytes > options.flash_bytes:
             raise exceeds_flash(compiled, options)
         return compiled
 

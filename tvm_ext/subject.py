@@ -22,6 +22,7 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import QemuResult
 from tvm_ext.execution.host_model import HostModel
+from tvm_ext.execution.runner import Runner, RunnerResult
 from tvm_ext.pipeline import compiler_of
 from tvm_ext.report.report import moved_table
 from tvm_ext.services.job import OpenServices
@@ -38,6 +39,8 @@ from tvm_ext.verification.witnesses.testimony import Testimony
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
+RUNNER = "runner"
+"""Target of a device that a command of the user's runs firmware on."""
 NUM_SAMPLES = 3
 NUM_STEPS = 100
 """Consecutive samples of a model with states."""
@@ -85,15 +88,17 @@ def make_subject(
     say: Progress,
     services: OpenServices | None = None,
     jobs: int | None = None,
+    runner: Runner | None = None,
 ) -> Subject:
     """Compile a module, choose samples, ask a witness what it makes of them where that is to be verified.
 
-    jobs: compilers and boards at once, where kernels are measured. Raises as `build` does.
+    jobs: compilers and boards at once, where kernels are measured; runner: of the device that measures them.
+    Raises as `build` does.
     """
     say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
     compiler, tuning = compiler_of(mod, platform, options, calibration, services), None
     if options.tune:
-        mod, compiled, tuning = compile_tuned(compiler, platform, options, jobs, say)
+        mod, compiled, tuning = compile_tuned(compiler, platform, options, jobs, say, runner)
     else:
         mod, compiled = compiler(UNMEASURED)
     samples = _samples(mod, compiled, verify_inputs)
@@ -239,3 +244,21 @@ def judged(
         results["qemu"] = {**against.to_json(), **said.to_json(), "instructions": counted}
         results["qemu"]["moved"] = moved_table(board.moved_bytes)
     return results, problems
+
+
+def judged_device(
+    subject: Subject, expected: Expected, host: list[dict[str, np.ndarray]], device: RunnerResult, runner: Runner
+) -> tuple[dict[str, Any], list[str]]:
+    """Results of a device, for the report, and sentences on what is wrong: against the host, and against the witness.
+
+    Nothing there counts instructions or moved bytes. The report names the runner's program, not the user's paths.
+    """
+    compiled, said = subject.compiled, expected.testimony
+    answers = list(device.outputs[compiled.interface.warm_up_runs :])
+    same = compare(answers, host, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
+    limit = np.inf if compiled.is_quantized else tolerance_of(compiled.program)
+    against = compare(answers, said.outputs, tolerance=limit, judge_integers=not compiled.is_quantized)
+    problems = [] if same.passed else [f"runner: outputs differ from the host's by {same.max_abs_error:g}"]
+    problems += [] if against.passed else [f"runner: outputs differ from {said.witness} by {against.max_abs_error:g}"]
+    table = {**against.to_json(), **said.to_json(), "program": runner.program, "instructions": None}
+    return {**table, "cycles": device.cycles, "stack_bytes": device.stack_bytes}, problems

@@ -1,4 +1,4 @@
-"""The pipeline as `tvm.compile` takes it: regions run as our C, the rest as TVM compiles it; registered by name."""
+"""The pipeline as `tvm.compile` takes it: regions run as our C, the rest as TVM compiles it."""
 
 from __future__ import annotations
 
@@ -163,12 +163,3 @@ def _with_states_as_ports(mod: tvm.IRModule) -> tvm.IRModule:
     every = [*names.inputs, *(state.name for state in states)]
     ports = PortNames(inputs=tuple(every), outputs=tuple(with_next_names(names.outputs, states)))
     return KeptStates().write(ports.write(mod))
-
-
-def register_pipelines() -> None:
-    """Makes every shipped platform known to Relax as `tvm_ext.<platform>`."""
-    for name in Platform.shipped():
-        relax.register_pipeline(f"tvm_ext.{name}")(lambda name=name: relax_pipeline(name))
-
-
-register_pipelines()

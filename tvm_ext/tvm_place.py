@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from html import escape
 from typing import Any
 
 import tvm
@@ -68,6 +69,12 @@ class PlacedModule:
     report: Mapping[str, Any]
     pipeline: tvm.transform.Pass
     devices: Sequence[tvm.runtime.Device]
+
+    def __repr__(self) -> str:
+        return f"<PlacedModule\n{self.table()}\n>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.table())}</pre>"
 
     def table(self) -> str:
         """The report as text."""

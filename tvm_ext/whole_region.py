@@ -33,6 +33,7 @@ def single_region(mod: tvm.IRModule, output_names: Sequence[str]) -> relax.Funct
         raise UnsupportedModel(
             f"a package needs the whole model as C, but this is left over: {listed}. Remove these operators from the "
             "model, or run it through tvm.compile with tvm_ext.relax_pipeline, which leaves them to TVM."
+            f"{_halves(main)}"
         )
     if not _hands_over(main):
         raise UnsupportedModel(
@@ -40,6 +41,17 @@ def single_region(mod: tvm.IRModule, output_names: Sequence[str]) -> relax.Funct
             "it with the model."
         )
     return regions[0]
+
+
+def _halves(main: relax.Function) -> str:
+    """Advice where what is left over computes in float16, which few processors do; else empty."""
+    types = [binding.var.ty for binding in bindings(main) if op_name(binding.value)]
+    if not any(isinstance(ty, relax.TensorType) and str(ty.dtype) == "float16" for ty in types):
+        return ""
+    return (
+        " They compute in float16, as relax.transform.ToMixedPrecision makes it: hand over the module as it was before "
+        "that; weights stay as small with quantize = 'int8'."
+    )
 
 
 def _hands_over(main: relax.Function) -> bool:

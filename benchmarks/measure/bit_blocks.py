@@ -1,4 +1,4 @@
-"""Block of the README on bits of weights and activations: a view of `benchmarks/results/fewer_bits.json`."""
+"""Block of documents on bits of weights and activations: a view of `benchmarks/results/fewer_bits.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts that blocks of the README share: results, names of networks and processors, numbers."""
+"""Parts that blocks of documents share: results, names of networks and processors, numbers."""
 
 from __future__ import annotations
 

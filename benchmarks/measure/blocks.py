@@ -25,6 +25,7 @@ from benchmarks.measure.processor_blocks import pipelines, sweep, two_cores
 from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import quantizers
 from benchmarks.measure.records import Row, read_records
+from benchmarks.measure.riscv_blocks import riscv_vectors
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.transformer_blocks import transformers
@@ -249,7 +250,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm_reference,
         side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats,
-        quantizers, transformers, published_cycles, profile_kws, tune, modelled,
+        quantizers, transformers, published_cycles, profile_kws, tune, modelled, riscv_vectors,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

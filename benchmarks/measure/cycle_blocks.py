@@ -1,4 +1,4 @@
-"""Blocks of the README on cycles and on modelled instructions: views of results, nothing computed elsewhere."""
+"""Blocks of documents on cycles and on modelled instructions: views of results, nothing computed elsewhere."""
 
 from __future__ import annotations
 

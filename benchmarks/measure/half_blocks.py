@@ -1,4 +1,4 @@
-"""Block of the README on float16 beside float32: a view of `benchmarks/results/half_floats.json`."""
+"""Block of documents on float16 beside float32: a view of `benchmarks/results/half_floats.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of the README on several processors, and on sweeps."""
+"""Blocks of documents on several processors, and on sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block of the README on transformers: a view of `benchmarks/results/transformers.json`."""
+"""Block of documents on transformers: a view of `benchmarks/results/transformers.json`."""
 
 from __future__ import annotations
 

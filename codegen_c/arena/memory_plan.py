@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.platform import STATE_MEMORY
 
 
@@ -29,7 +30,8 @@ class Arena:
     """One memory's share: bytes used, the most bytes alive at a step, and that step.
 
     proved: whether no offsets need fewer bytes, for these lifetimes and overlaps.
-    home: the platform's memory, empty where it is `memory` itself.
+    home: the platform's memory, empty where it is `memory` itself. alignment_bytes: the arena begins at a multiple of
+    it, and so does everything in it.
     """
 
     memory: str
@@ -38,6 +40,7 @@ class Arena:
     peak_step: int
     proved: bool = False
     home: str = ""
+    alignment_bytes: int = ALIGNMENT_BYTES
 
     @property
     def inside(self) -> str:

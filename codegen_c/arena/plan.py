@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
+from types import MappingProxyType
 
 from codegen_c.arena.at_once import AtOnce, at_once
 from codegen_c.arena.bound import live_bytes
@@ -42,26 +43,28 @@ def plan_memory(
     kept: Collection[str] = (),
     order: StepOrder | None = None,
     phased: Collection[str] = (),
+    alignments: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Program, MemoryPlan]:
     """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
 
     activations: memory of scratch that has no other. held_by_caller: tensors that get no place here. pinned: tensor ->
     offset that it has to have. kept: tensors over whose bytes nothing else is ever put. order: of steps that several
     processors run, None for the program's own. phased: tensors of a pipeline with a place for each input in flight,
-    which nothing else ever takes either. Raises BadOptions where pinned tensors meet.
+    which nothing else ever takes either. alignments: memory of the platform -> bytes of which what lies in it begins at
+    a multiple, 16 for others. Raises BadOptions where pinned tensors meet.
     """
     kept = [*kept, *phased]
     pins, outside = pinned or {}, set(held_by_caller)
     alive = {name: span for name, span in lifetimes(program).items() if name not in outside}
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
     uses = at_once(program, order, kept) if order else None
-    planned = _planned(program, alive, activations, pins, kept, uses)
+    planned = _planned(program, alive, activations, pins, kept, alignments, uses)
     if uses:  # what is free of a state at a step of one processor, another one may use
         return planned
     sharing = with_guests(program, alive, {*pins, *kept})
     if sharing is program:
         return planned
-    shared = _planned(sharing, alive, activations, pins, kept)
+    shared = _planned(sharing, alive, activations, pins, kept, alignments)
     if shared[1].state_bytes > planned[1].state_bytes:  # more to save, and to retain
         return planned
     return min(planned, shared, key=lambda found: found[1].arena_bytes)
@@ -73,10 +76,12 @@ def _planned(
     activations: str,
     pins: Mapping[str, int],
     kept: Collection[str],
+    alignments: Mapping[str, int],
     uses: AtOnce | None = None,
 ) -> tuple[Program, MemoryPlan]:
     """The plan with every tensor in the memory that it names."""
-    items = [*_tensors(program, alive, pins, kept), *_scratch(program, activations)]
+    of_memory = {**alignments, STATE_MEMORY: STATE_ALIGNMENT_BYTES}
+    items = [*_tensors(program, alive, pins, kept, of_memory), *_scratch(program, activations, of_memory)]
     near = [step.without(kept) for step in overlaps(program)]
     near = uses.kept(near) if uses else near
     apart: set[tuple[str, str]] = set()
@@ -86,6 +91,7 @@ def _planned(
         if refused <= apart:
             break
         apart |= refused
+    arenas = [replace(one, alignment_bytes=alignments.get(one.inside, ALIGNMENT_BYTES)) for one in arenas]
     placements |= _parts(program, placements, alive)
     return with_directions(program, placements), MemoryPlan(placements=placements, arenas=tuple(arenas))
 
@@ -137,7 +143,11 @@ def _placed(
 
 
 def _tensors(
-    program: Program, alive: Mapping[str, tuple[int, int]], pins: Mapping[str, int], kept: Collection[str]
+    program: Program,
+    alive: Mapping[str, tuple[int, int]],
+    pins: Mapping[str, int],
+    kept: Collection[str],
+    alignments: Mapping[str, int],
 ) -> list[_Item]:
     """Live ranges of tensors that are no part of another one; of a tensor, only the bytes that matter take memory."""
     needed = extents_while(program, alive, kept)
@@ -151,8 +161,7 @@ def _tensors(
             for index, (low, high) in enumerate(needed.get(name, ()))
             if high - low < tensor.num_bytes
         )
-        least = STATE_ALIGNMENT_BYTES if tensor.memory == STATE_MEMORY else ALIGNMENT_BYTES
-        alignment = max(least, tensor.element_bytes)
+        alignment = max(alignments.get(tensor.memory, ALIGNMENT_BYTES), tensor.element_bytes)
         buffer = Buffer(
             begin=begin, end=end, size=tensor.num_bytes, alignment=alignment, offset=pins.get(name), gaps=gaps
         )
@@ -160,12 +169,14 @@ def _tensors(
     return items
 
 
-def _scratch(program: Program, default: str) -> list[_Item]:
+def _scratch(program: Program, default: str, alignments: Mapping[str, int]) -> list[_Item]:
     return [
         _Item(
             name=scratch_name(step.name),
-            memory=scratch_memory(step, default),
-            buffer=Buffer(begin=index, end=index + 1, size=scratch_bytes(step), alignment=ALIGNMENT_BYTES),
+            memory=(memory := scratch_memory(step, default)),
+            buffer=Buffer(
+                begin=index, end=index + 1, size=scratch_bytes(step), alignment=alignments.get(memory, ALIGNMENT_BYTES)
+            ),
             is_scratch=True,
         )
         for index, step in enumerate(program.steps)
@@ -190,8 +201,14 @@ def _parts(
 
 
 def _check_pins(items: Sequence[_Item], pairs: Collection[tuple[str, str]], uses: AtOnce | None) -> None:
-    """Raises BadOptions naming two pinned tensors that need the same bytes at one time."""
+    """Raises BadOptions naming two pinned tensors that need the same bytes at one time, or one at no aligned place."""
     fixed = [item for item in items if item.buffer.offset is not None]
+    for one in fixed:
+        if (one.buffer.offset or 0) % one.buffer.alignment:
+            raise BadOptions(
+                f"pin {one.name}={one.buffer.offset}: {one.memory} of this platform has its tensors at multiples of "
+                f"{one.buffer.alignment} bytes. Take one of these."
+            )
     for one, other in permutations(fixed, 2):
         begin, next_begin = one.buffer.offset or 0, other.buffer.offset or 0
         if one.memory != other.memory or (one.name, other.name) in pairs or (other.name, one.name) in pairs:
@@ -228,7 +245,7 @@ def check_capacity(
             "Try a larger memory, a smaller input, or an int8 model."
         )
     by_memory: dict[str, int] = {}
-    for constant in program.constants.values():
+    for constant in program.constant_objects:
         by_memory[constant.memory] = by_memory.get(constant.memory, 0) + constant.data.nbytes
     for name, num_bytes in by_memory.items():
         if num_bytes > platform.memory(name).capacity_bytes:

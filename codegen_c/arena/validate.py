@@ -16,7 +16,7 @@ from codegen_c.arena.validate_states import check_states
 from codegen_c.arena.validate_transfers import Flights, check_copies
 from codegen_c.program.program import Call, DriverWait, KernelCall, Loop, Program, RowSteps, Transfer, Wait, calls
 from codegen_c.program.tensors import Tensor
-from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
+from tvm_ext.core.alignment import STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY
 
@@ -104,12 +104,13 @@ def _require_places(program: Program, plan: MemoryPlan) -> None:
 def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]:
     """One array of owners per memory, after checking that every place is inside it, aligned and of the right size."""
     sizes = {arena.memory: arena.num_bytes for arena in plan.arenas}
+    alignments = {arena.memory: arena.alignment_bytes for arena in plan.arenas}
     for name, place in plan.placements.items():
         if place.offset < 0 or place.offset + place.num_bytes > sizes.get(place.memory, 0):
             raise PlanRejected(
                 f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}."
             )
-        wanted = ALIGNMENT_BYTES if place.memory != STATE_MEMORY else STATE_ALIGNMENT_BYTES
+        wanted = alignments[place.memory] if place.memory != STATE_MEMORY else STATE_ALIGNMENT_BYTES
         if place.offset % wanted and not place.part_of:
             raise PlanRejected(f"{name}: offset {place.offset} is no multiple of {wanted}.")
         _check_size(program, place)

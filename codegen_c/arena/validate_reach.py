@@ -23,6 +23,10 @@ def check_reach(
 
     parallel: the program in lists, whose processors run its steps; without, the platform's first one runs all.
     """
+    for arena in plan.arenas:
+        wanted = platform.memory(arena.inside).alignment_bytes
+        if arena.alignment_bytes % wanted:
+            raise PlanRejected(f"{arena.memory}: lies at multiples of {arena.alignment_bytes} B, not of {wanted} B.")
     inside = {arena.memory: arena.inside for arena in plan.arenas}
     joined = {(link.source, link.target) for link in platform.links}
     by_dma = {(link.source, link.target) for link in platform.links if link.dma}

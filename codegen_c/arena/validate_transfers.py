@@ -70,5 +70,6 @@ def check_copies(program: Program) -> None:
                 if constant:
                     copied.add((inner.source, inner.target))
             for constant, tensor in getattr(inner, "fetched", ()):
-                if (constant, tensor) not in copied:
+                held = program.constants[constant].layer or constant
+                if (held, tensor) not in copied:
                     raise PlanRejected(f"{where}: {constant} is read from {tensor} and was never copied there.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_reach import check_reach
 from codegen_c.arena.validate_successive import validate_successive
+from codegen_c.backend.named_tensors import kept_tensors, kept_values, tensor_named
 from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
@@ -37,7 +38,7 @@ from codegen_c.program.interface import Interface, Port, StreamedPort
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import KernelCall, Program, RowSteps, drivers_of
 from codegen_c.targets.registry import target_of
-from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
@@ -171,7 +172,9 @@ def compile_region(
     used = processors_of(program, platform)
     check_shared(used, options)
     check_driven(program, used, options)
-    program, plan, parallel = _planned(program, platform, options, used)
+    held = {*program.inputs, *program.outputs} if options.io != "arena" else set[str]()
+    kept = kept_tensors(program, options.keep, held)
+    program, plan, parallel = _planned(program, platform, options, used, held, {*kept, *program.linked})
     servers = tuple(steps.processor for steps in parallel.lists[1:]) if parallel else ()
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
     if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
@@ -190,9 +193,11 @@ def compile_region(
         warm_up_runs=warm_up_runs,
         context=options.context,
         context_bytes=context_bytes(plan) if options.context == "caller" else 0,
+        context_alignment_bytes=max((arena.alignment_bytes for arena in plan.arenas), default=ALIGNMENT_BYTES),
         servers=servers,
         in_flight=parallel.in_flight if parallel else 1,
         has_hooks=options.hooks,
+        kept=kept_values(program, plan, kept, in_flight=parallel.in_flight if parallel else 1),
     )
     used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
     used_bytes[platform.weights] = used_bytes.get(platform.weights, 0) + program.weights_bytes
@@ -203,17 +208,29 @@ def compile_region(
 
 
 def _planned(
-    program: Program, platform: Platform, options: BuildOptions, processors: Sequence[str]
+    program: Program,
+    platform: Platform,
+    options: BuildOptions,
+    processors: Sequence[str],
+    held: Collection[str],
+    kept: Collection[str],
 ) -> tuple[Program, MemoryPlan, ParallelProgram | None]:
     """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes.
 
     processors: those that run steps; where these are several, calls are not merged, and the program comes in lists.
+    held: tensors in the caller's memory. kept: tensors over which nothing else is put.
     """
-    held = {*program.inputs, *program.outputs} if options.io != "arena" else set[str]()
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
-    kept = {tensor_named(program, name) for name in options.keep} | {*program.linked}
     viewed = with_views(program, apart={*pinned, *kept})
-    plan = partial(plan_memory, activations=platform.activations, held_by_caller=held, pinned=pinned, kept=kept)
+    alignments = {memory.name: memory.alignment_bytes for memory in platform.memories}
+    plan = partial(
+        plan_memory,
+        activations=platform.activations,
+        held_by_caller=held,
+        pinned=pinned,
+        kept=kept,
+        alignments=alignments,
+    )
     if len(processors) > 1:
         ways = [with_waits(way, at_once=at_once) for at_once in (False, True) for way in (viewed, program)]
         pipelined = options.objective == "throughput"
@@ -236,18 +253,6 @@ def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[s
     """The program with some inputs in a struct of their own. inputs: tensor of each by the model's own name."""
     moved = {inputs[name]: replace(program.tensors[inputs[name]], memory=LINKED_MEMORY) for name in linked}
     return replace(program, tensors={**program.tensors, **moved}) if moved else program
-
-
-def tensor_named(program: Program, source: str) -> str:
-    """The tensor under a name of the model's own, an input or output before others. Raises BadOptions."""
-    ports = (*program.inputs, *program.outputs)
-    found = next((name for name in (*ports, *program.tensors) if program.tensors[name].source == source), None)
-    if found is None:
-        raise BadOptions(
-            f"{source!r} is no tensor of the compiled model, or was fused into an operator; its inputs and outputs are "
-            f"{', '.join(program.tensors[name].source for name in ports)}."
-        )
-    return found
 
 
 def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:

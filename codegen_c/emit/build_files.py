@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from codegen_c.emit.firmware import instruction_shift, qemu_arguments
+from codegen_c.emit.forms.form import PackageParts
+from codegen_c.emit.forms.registry import cmake_of_forms, emit_forms
 from codegen_c.emit.image import LINK_FLAGS, image_flags
 from codegen_c.emit.templates import render
 from codegen_c.targets.registry import startup_of
+from tvm_ext.core.compiler_flags import folder_of, specs_of
+from tvm_ext.core.compilers import linked_flags
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
@@ -26,6 +30,7 @@ def emit_build_files(
     own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     several: bool = False,
     driver: str = "",
+    parts: PackageParts | None = None,
 ) -> dict[str, str]:
     """Build files that work wherever the folder is copied.
 
@@ -33,6 +38,8 @@ def emit_build_files(
     models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
     image: whether there is one to be made. own_flags: of sources that other processors run than the first.
     several: whether several processors run it. driver: source that stands in for drivers of accelerators, if any.
+    parts: the package as other build systems take it, whose files come along; None where it has sources of its own for
+    other processors, for which those systems have no flags.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
@@ -44,10 +51,13 @@ def emit_build_files(
         "platform": platform.name,
         "sources": sorted(sources),
         "prefix": toolchain.prefix,
+        "compiler": toolchain.compiler_name,
+        "gnu": [one for one in _in_project(linked_flags(toolchain))] if toolchain.crosses_with_clang else [],
         "language_flags": LANGUAGE_FLAGS,
         "warning_flags": WARNING_FLAGS,
-        "platform_flags": platform.flags_of(platform.processor),
-        "own_flags": own_flags,
+        "platform_flags": _in_project(platform.flags_of(platform.processor), drop_specs=toolchain.crosses_with_clang),
+        "has_folders": any(folder_of(one) for processor in platform.processors for one in platform.flags_of(processor)),
+        "own_flags": {file: _in_project(flags) for file, flags in own_flags.items()},
         "threads": several,
         "driver": driver,
         "optimize_flags": flags[optimize],
@@ -60,5 +70,15 @@ def emit_build_files(
         "qemu": qemu_arguments(platform, shift=None if several else instruction_shift(board)) if board else [],
         "image_flags": image_flags(model, platform) if image else [],
         "link_flags": LINK_FLAGS,
+        "head": cmake_of_forms(parts) if parts else "",
+        "headers": sorted(parts.headers) if parts else (),
+        "version": parts.version if parts else "",
     }
-    return {name: render(f"{name}.j2", **values) for name in ("CMakeLists.txt", "Makefile")}
+    own = {name: render(f"{name}.j2", **values) for name in ("CMakeLists.txt", "Makefile")}
+    return own | (emit_forms(parts) if parts else {})
+
+
+def _in_project(flags: Sequence[str], *, drop_specs: bool = False) -> list[str]:
+    """Flags whose folders lie in the one that build files call PROJECT. drop_specs: without those, for clang."""
+    kept = [flag for flag in flags if not (drop_specs and specs_of(flag))]
+    return [flag.replace(folder, f"${{PROJECT}}/{folder}") if (folder := folder_of(flag)) else flag for flag in kept]

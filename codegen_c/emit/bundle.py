@@ -12,7 +12,7 @@ from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.common_pieces import LINKAGE, CommonPiece, common_constants, common_functions, kernels_title
 from codegen_c.emit.functions import declaration
 from codegen_c.emit.links import ModelLink, emit_links
-from codegen_c.emit.memory import arena_definition, union_name
+from codegen_c.emit.memory import BEGIN_FOR_CPLUSPLUS, END_FOR_CPLUSPLUS, arena_definition, union_name
 from codegen_c.emit.model import RUNTIME_HEADER
 from codegen_c.emit.sharing import (
     Member,
@@ -56,7 +56,8 @@ class Bundle:
             group.name: {one.model: one.state_bytes for one in group.models if one.state_bytes}
             for group in self.variants
         }
-        return {name: overlay_of(STATE_MEMORY, states, ()) for name, states in sizes.items() if states}
+        alignment = _alignment_bytes(self.members, STATE_MEMORY)
+        return {name: overlay_of(STATE_MEMORY, states, (), alignment) for name, states in sizes.items() if states}
 
     @property
     def weights_bytes(self) -> int:
@@ -64,12 +65,23 @@ class Bundle:
         return sum(member.program.weights_bytes for member in self.members) - sum(c.saved_bytes for c in self.constants)
 
 
+def _alignment_bytes(members: Sequence[Member], memory: str) -> int:
+    """Bytes of which arenas in a memory begin at a multiple."""
+    found = (arena.alignment_bytes for one in members for arena in one.plan.arenas if arena.memory == memory)
+    return max(found, default=ALIGNMENT_BYTES)
+
+
 def bundle_of(name: str, members: Sequence[Member], at_once: Sequence[Sequence[str]]) -> Bundle:
     """A bundle with its arenas placed, and all found that stands once. at_once: groups of models that may meet."""
     memories = dict.fromkeys(memory for member in members for memory in member.overlaid)
     groups = [frozenset(group) for group in at_once]
     overlays = [
-        overlay_of(memory, {m.model: m.overlaid[memory] for m in members if memory in m.overlaid}, groups)
+        overlay_of(
+            memory,
+            {m.model: m.overlaid[memory] for m in members if memory in m.overlaid},
+            groups,
+            _alignment_bytes(members, memory),
+        )
         for memory in memories
     ]
     return Bundle(
@@ -124,8 +136,10 @@ def _memory(bundle: Bundle, origin: Origin, platform: Platform) -> dict[str, str
         "#include <stddef.h>\n#include <stdint.h>\n",
         *(f'#include "{model}_memory.h"' for model in owners),
         "",
+        BEGIN_FOR_CPLUSPLUS,
         *(_union(name, overlay) for overlay in bundle.overlays),
         *(_union(group, overlay) for group, overlay in states.items()),
+        END_FOR_CPLUSPLUS,
         "#endif\n",
     ]
     source = [
@@ -139,7 +153,7 @@ def _memory(bundle: Bundle, origin: Origin, platform: Platform) -> dict[str, str
 
 def _union(bundle: str, overlay: Overlay) -> str:
     tag = union_name(bundle, overlay.memory)
-    members = [f"_Alignas({ALIGNMENT_BYTES}) uint8_t bytes[{overlay.num_bytes}];"]
+    members = [f"_Alignas({overlay.alignment_bytes}) uint8_t bytes[{overlay.num_bytes}];"]
     asserts: list[str] = []
     for model, offset in overlay.offsets.items():
         own = f"union {union_name(model, overlay.memory)} {model};"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from codegen_c.emit.bundle import Bundle
+from codegen_c.emit.forms.registry import usages
 from codegen_c.emit.readme import usage, verified
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
@@ -21,7 +22,7 @@ def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
         variants=report["variants"], links=report["links"], linked_inputs=report["linked_inputs"],
         at_once=report["bundle"]["at_once"], board=report["artifacts"]["elf"] is not None,
         code_bytes=report["code_bytes"], weights_bytes=report["weights_bytes"],
-        functions=report["shared_functions"], constants=report["shared_constants"],
+        forms=usages(bundle.name), functions=report["shared_functions"], constants=report["shared_constants"],
     )  # fmt: skip
 
 

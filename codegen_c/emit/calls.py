@@ -60,7 +60,10 @@ class Calls:
         return self.sharing.functions.get(call.implementation.function, f"{self.model}_{self.names[call.name]}")
 
     def _constant(self, name: str) -> str:
-        return self.sharing.constants.get(name, f"{self.model}_{name}")
+        constant = self.program.constants[name]
+        held = constant.layer or name
+        symbol = self.sharing.constants.get(held, f"{self.model}_{held}")
+        return f"{symbol}.{constant.member}" if constant.layer else symbol
 
     def lines(self, call: Call, step_name: str, bounds: RowBounds | None = None) -> list[str]:
         """Lines of a call. bounds: rows that a kernel computes; by default its own."""
@@ -115,6 +118,8 @@ class Calls:
     def _transfer(self, step: Transfer) -> str:
         target = place(self.program, self.plan, step.target)
         source = self._constant(step.source) if step.source_is_constant else self._place(step.source)
+        if step.source_is_constant and self.program.constants[step.source].members:
+            target, source = f"&{target}", f"&{source}"
         operands = f"{target}, {source}, {self.program.tensors[step.target].num_bytes}u"
         if step.number is not None:
             return f"tvm_ext_dma_start({step.number}u, {operands});"
@@ -155,7 +160,9 @@ class Calls:
                 arguments.append(self._place(next(outputs)))
             elif parameter.role == "constant":
                 name = next(constants)
-                arguments.append(self._place(fetched[name]) if name in fetched else self._constant(name))
+                member = self.program.constants[name].member
+                copy = f"{self._place(fetched[name])}{f'.{member}' if member else ''}" if name in fetched else ""
+                arguments.append(copy or self._constant(name))
             elif parameter.role == "scratch":
                 arguments.append(self._place(scratch_name(step_name)))
             elif parameter.role == "ring":

@@ -14,7 +14,7 @@ from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.model import RUNTIME_HEADER
 from codegen_c.emit.pieces import Piece, PieceKind
 from codegen_c.emit.sharing import Member, SharedConstant, SharedFunction
-from codegen_c.emit.weights import constant_definition
+from codegen_c.emit.weights import constant_definition, layer_type
 from codegen_c.emit.weights import declaration as constant_declaration
 from codegen_c.program.program import KernelCall
 from tvm_ext.core.options import Optimize
@@ -103,15 +103,17 @@ def common_constants(
     if not constants:
         return {}
     memories = dict.fromkeys(one.constant.memory for one in constants)
+    stddef = "#include <stddef.h>\n" if any(one.constant.members for one in constants) else ""
     head = [
         banner(origin, f"{bundle}: weights that several of its models read."),
-        "#include <stdbool.h>\n#include <stdint.h>\n#include <math.h>\n",
+        f"#include <stdbool.h>\n#include <stdint.h>\n#include <math.h>\n{stddef}",
         *(define_section(bundle, platform.memory(memory), zeroed=False) for memory in memories),
     ]
     pieces = [CommonPiece(text="\n".join(head))]
     for one in constants:
         section, readers = section_macro(bundle, one.constant.memory), _readers(members, one)
-        declared = f"extern {constant_declaration(one.constant, one.symbol)};"
+        declared = layer_type(one.constant, one.symbol, shared=True)
+        declared += f"extern {constant_declaration(one.constant, one.symbol)};"
         defined = constant_definition(one.constant, one.symbol, section, _layers(readers, origins))
         pieces.append(CommonPiece(text=f"{declared}\n{defined}", kind="constant", name=one.symbol, calls=readers))
     return {f"{bundle}_weights.c": _folded(pieces)}

@@ -22,7 +22,9 @@ from tvm_ext.core.platform import Board, Memory, Platform
 
 _MAX_SHIFT = 10  # QEMU's own limit
 _NANOSECONDS = 1_000_000_000
-STARTUP_FILES = ("startup.c", "semihosting.h", "semihosting_call.h", "measure.h", "measure_known.h")
+STARTUP_FILES = (
+    "startup.c", "program_start.h", "semihosting.h", "semihosting_call.h", "measure.h", "measure_known.h",
+)  # fmt: skip
 DMA_COUNT = ("dma_count.c", "dma_count.h")
 
 
@@ -201,6 +203,16 @@ def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[di
     return regions
 
 
+def print_layers(interface: Interface) -> str:
+    """A function of firmware that prints what the hooks around layers counted."""
+    return render("print_layers.c.j2", model=interface.model, macro=interface.model.upper())
+
+
+def profile_counter(model: str) -> str:
+    """The header that names the counter of layers on a board, for all files that are compiled with hooks on."""
+    return render("profile_counter.h.j2", macro=model.upper())
+
+
 def _part(memory: Memory) -> dict[str, object]:
     return {
         "output": f".memory_{memory.name}",
@@ -239,6 +251,9 @@ def firmware_part(
         counts=moves,
         drives=drives,
         compares=compares,
+        hooks=interface.has_hooks and not in_bundle,
+        macro=interface.model.upper(),
+        print_layers=print_layers(interface) if interface.has_hooks else "",
         resets=interface.state_bytes > 0,
         warms_up=interface.warm_up_runs > 0,
         read_stack_pointer=startup.read_stack_pointer,

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen_c.c_text.lines import comment_block
-from codegen_c.c_text.text import block, comment
+from codegen_c.c_text.text import block, comment, float_literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.stream import callback_signature, describe_rows, streamed
-from codegen_c.program.interface import EMPTY, FULL, NOT_READY, NOT_RESET, Interface, Port
-from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
 
 
-def emit_header(interface: Interface, origin: Origin) -> str:
-    """Text of `<model>.h`."""
+def emit_header(interface: Interface, origin: Origin, kept_api: str = "") -> str:
+    """Text of `<model>.h`. kept_api: declarations of values that are kept (`codegen_c.emit.kept`)."""
     guard = f"{interface.model.upper()}_H"
-    sizes = [
-        f"#define {interface.size_macro(port)} {port.num_elements}" for port in (*interface.inputs, *interface.outputs)
-    ]
+    sizes = [line for port in (*interface.inputs, *interface.outputs) for line in _port_macros(interface, port)]
     sizes += [
         line
         for _, port in streamed(interface)
@@ -34,7 +31,7 @@ def emit_header(interface: Interface, origin: Origin) -> str:
             f"#ifndef {guard}\n#define {guard}\n",
             "#include <stdbool.h>\n#include <stdint.h>\n",
             '#ifdef __cplusplus\nextern "C" {\n#endif\n',
-            "/* Numbers of elements. */",
+            "/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */",
             *sizes,
             "",
             *([_context_api(interface)] if interface.holds_context else []),
@@ -42,10 +39,22 @@ def emit_header(interface: Interface, origin: Origin) -> str:
             *([_pipeline_api(interface)] if interface.is_pipeline else []),
             *([_serve_api(interface)] if interface.servers else []),
             *([_state_api(interface)] if interface.state_bytes else []),
+            *([kept_api] if kept_api else []),
             "#ifdef __cplusplus\n}\n#endif\n",
             "#endif\n",
         ]
     )
+
+
+def _port_macros(interface: Interface, port: Port) -> list[str]:
+    """Macros of a tensor: what code around the model needs to fill or read it."""
+    shape, quantization = ", ".join(map(str, port.shape)), port.quantization
+    values = {"SIZE": str(port.num_elements), "RANK": str(len(port.shape)), "TYPE": port.c_type}
+    if shape:  # C has no empty initializer
+        values["SHAPE"] = f"{{{shape}}}"
+    if quantization:
+        values |= {"SCALE": float_literal(quantization.scale), "ZERO_POINT": f"({quantization.zero_point})"}
+    return [f"#define {interface.port_macro(port, key)} {value}" for key, value in values.items()]
 
 
 def describe(port: Port) -> str:
@@ -216,7 +225,7 @@ def _reentrancy(interface: Interface) -> str:
 
 def _context_api(interface: Interface) -> str:
     kept = f" and the state of {interface.state_bytes} B" if interface.state_bytes else ""
-    alignment, member = ALIGNMENT_BYTES, f"uint8_t bytes[{interface.context_bytes_name}];"
+    alignment, member = interface.context_alignment_bytes, f"uint8_t bytes[{interface.context_bytes_name}];"
     return (
         f"/* An instance of the model: the arenas{kept}, for one stream, thread or task. Declare one for each,\n"
         "   wherever memory is aligned so; every function works on the one it is given, and on constants.\n"
@@ -227,7 +236,15 @@ def _context_api(interface: Interface) -> str:
         f"    alignas({interface.context_alignment_name}) {member}\n#else\n"
         f"    _Alignas({interface.context_alignment_name}) {member}\n#endif\n"
         f"}} {interface.context_type};\n"
+        f"{_misaligned(interface)}"
     )
+
+
+def _misaligned(interface: Interface) -> str:
+    if not interface.checks_alignment:
+        return ""
+    note = "/* The answer of a run to an instance that does not lie at a multiple of that. */"
+    return f"{note}\n#define {interface.misaligned} ({MISALIGNED})\n"
 
 
 def _state_api(interface: Interface) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen_c.emit.firmware import board_files
+from codegen_c.emit.firmware import board_files, print_layers
 from codegen_c.emit.selftest import ports
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
@@ -14,6 +14,8 @@ def emit_layers_firmware(interface: Interface, platform: Platform) -> dict[str, 
     text = render(
         "layers_firmware.c.j2",
         model=interface.model,
+        macro=interface.model.upper(),
+        print_layers=print_layers(interface),
         inputs=ports(interface, "inputs", ""),
         outputs=ports(interface, "outputs", ""),
     )

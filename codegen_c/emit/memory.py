@@ -13,15 +13,30 @@ from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
 from codegen_c.c_text.text import C_TYPES, block, comment
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import accessor_signature
+from codegen_c.emit.kept import kept_functions
 from codegen_c.emit.pipeline_lists import flow_name
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import Program
+from codegen_c.program.program import Program, Transfer, calls
+from codegen_c.program.tensors import Constant
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.section_names import zeroed_by_name
 
 INSTANCE = "instance"
 """Name of an instance as generated functions see it, and of its type behind the model's."""
+BEGIN_FOR_CPLUSPLUS = """\
+/* C++ has no anonymous structs by the letter; its compilers have them. */
+#ifdef __cplusplus
+#pragma GCC system_header
+#include "tvm_ext_kernels.h"
+extern "C" {
+#endif
+"""
+END_FOR_CPLUSPLUS = """\
+#ifdef __cplusplus
+}
+#endif
+"""
 _MEMBER_COLUMNS = 4
 """Columns by which members of a union are indented."""
 
@@ -54,7 +69,11 @@ def instance_pointer(interface: Interface, *, const: bool = False) -> list[str]:
 
 def context_bytes(plan: MemoryPlan) -> int:
     """Bytes of an instance with all arenas and states of a plan; C has no empty one."""
-    return max(sum(aligned(arena.num_bytes) for arena in plan.arenas), ALIGNMENT_BYTES)
+    most = max((arena.alignment_bytes for arena in plan.arenas), default=ALIGNMENT_BYTES)
+    end = 0
+    for arena in plan.arenas:
+        end = aligned(end, arena.alignment_bytes) + aligned(arena.num_bytes, arena.alignment_bytes)
+    return max(aligned(end, most), most)
 
 
 def section_macro(model: str, memory: str) -> str:
@@ -90,25 +109,32 @@ def emit_memory(
     shared: Mapping[str, str] | None = None,
     bundle: str = "",
     copies: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    constants: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Texts of `<model>_memory.h` and `<model>_memory.c`.
 
     shared: memory -> the arena's object in the memory of a bundle, of that name. copies: names of tensors that have a
-    place for each phase of a pipeline.
+    place for each phase of a pipeline. constants: symbols of those that a bundle has, by name.
     """
     model, shared = interface.model, shared or {}
     guard = f"{model.upper()}_MEMORY_H"
     memories = [arena.memory for arena in plan.arenas if arena.num_bytes]
+    layers = {
+        name: f"struct {constants.get(one.name, f'{model}_{one.name}')}" for name, one in _layer_copies(program).items()
+    }
     homes = {arena.memory: arena.inside for arena in plan.arenas}
     header = [
         banner(origin, f"{model}: the arenas, every tensor at its planned place."),
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n",
+        *([f'#include "{model}_weights.h"\n'] if layers else []),
+        BEGIN_FOR_CPLUSPLUS,
         *(
-            _union(program, plan, model, memory, is_own=not interface.holds_context and memory not in shared)
+            _union(program, plan, model, memory, layers, is_own=not interface.holds_context and memory not in shared)
             for memory in memories
         ),
         *([_instance(interface, memories)] if interface.holds_context else []),
+        END_FOR_CPLUSPLUS,
         "#endif\n",
     ]
     source = [
@@ -126,6 +152,9 @@ def emit_memory(
             ]
         ),
         *(_accessors(plan, interface, shared, copies) if interface.io == "arena" else ()),
+        *kept_functions(
+            interface, lambda memory: arena_object(interface, memory, shared), instance_pointer(interface, const=True)
+        ),
     ]
     return {f"{model}_memory.h": "\n".join(header), f"{model}_memory.c": "\n".join(source)}
 
@@ -148,22 +177,35 @@ def place(program: Program, plan: MemoryPlan, name: str) -> str:
 def _instance(interface: Interface, memories: Sequence[str]) -> str:
     """The struct of everything that one instance writes to."""
     members = [f"union {union_name(interface.model, memory)} {memory};" for memory in memories]
-    unused = f"_Alignas({ALIGNMENT_BYTES}) uint8_t unused[{ALIGNMENT_BYTES}];"
+    most = interface.context_alignment_bytes
+    unused = f"_Alignas({most}) uint8_t unused[{most}];"
     note = "/* An instance, which the caller holds. */"
     return f"{note}\nstruct {interface.model}_{INSTANCE} {{\n{block(members or [unused])}\n}};\n"
 
 
-def _union(program: Program, plan: MemoryPlan, model: str, memory: str, *, is_own: bool) -> str:
+def _layer_copies(program: Program) -> dict[str, Constant]:
+    """Tensors to which a transfer copies all constants of a layer, and the object that it copies."""
+    found = (call for step in program.steps for call in calls(step) if isinstance(call, Transfer))
+    copied = {call.target: program.constants[call.source] for call in found if call.source_is_constant}
+    return {name: constant for name, constant in copied.items() if constant.members}
+
+
+def _union(
+    program: Program, plan: MemoryPlan, model: str, memory: str, layers: Mapping[str, str], *, is_own: bool
+) -> str:
+    """The union of a memory's arena. layers: C types of copies of all constants of a layer, by name."""
     arena = next(arena for arena in plan.arenas if arena.memory == memory)
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
-    members = [f"_Alignas({ALIGNMENT_BYTES}) uint8_t bytes[{arena.num_bytes}];"]
+    members = [f"_Alignas({arena.alignment_bytes}) uint8_t bytes[{arena.num_bytes}];"]
     named = [placement for placement in placements if not (placement.part_of and program.turns(placement.name))]
-    members += [line for placement in named for line in _member(program, placement)]
+    members += [line for placement in named for line in _member(program, placement, layers.get(placement.name, ""))]
     asserts = [
         f'_Static_assert(offsetof(union {tag}, {p.name}) == {p.offset}u, "{p.name}");' for p in named if p.offset
     ]
-    asserts.append(f'_Static_assert(sizeof(union {tag}) == {aligned(arena.num_bytes)}u, "{tag}");')
+    asserts.append(
+        f'_Static_assert(sizeof(union {tag}) == {aligned(arena.num_bytes, arena.alignment_bytes)}u, "{tag}");'
+    )
     peak = program.steps[arena.peak_step].name if program.steps else model
     bound = arena.lower_bound_bytes
     note = f"/* {arena.num_bytes} B; no plan of these lifetimes needs fewer than {bound} B (at {peak}). */"
@@ -171,7 +213,7 @@ def _union(program: Program, plan: MemoryPlan, model: str, memory: str, *, is_ow
     return "\n".join([note, f"union {tag} {{", block(members), "};", *declared, *asserts, ""])
 
 
-def _member(program: Program, placement: Placement) -> list[str]:
+def _member(program: Program, placement: Placement, layer: str = "") -> list[str]:
     tensor = program.tensors.get(placement.name)
     if tensor:
         shape = ", ".join(map(str, tensor.shape))
@@ -188,7 +230,7 @@ def _member(program: Program, placement: Placement) -> list[str]:
         if placement.end == placement.begin + 1
         else f"steps {placement.begin} to {placement.end - 1}"
     )
-    members = [*gap, f"{ctype} {placement.name}[{count}];"]
+    members = [*gap, f"{layer} {placement.name};" if layer else f"{ctype} {placement.name}[{count}];"]
     one_line = f"struct {{ {' '.join(members)} }};"
     struct = [one_line] if len(one_line) <= MOST_COLUMNS - _MEMBER_COLUMNS else ["struct {", block(members), "};"]
     alive = "kept" if tensor and tensor.role == "state" else alive

@@ -155,6 +155,9 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
     has_status = fails_late or any(isinstance(step, DriverWait) for step in one.steps)
     lines += ["int32_t status = 0;"] if has_status or (one.begins and streamed(interface)) else []
     lines += [""] if lines else []
+    if one.begins and interface.checks_alignment:
+        check = f"if ((uintptr_t)context % {interface.context_alignment_name} != 0u) {{"
+        lines += [check, block(f"return {interface.misaligned};"), "}"]
     if one.begins:
         lines += _begins(written, interface, one, uses_context=bool(used))
     lines += one.before

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codegen_c.c_text.text import block, comment
+from codegen_c.emit.forms.registry import usages
 from codegen_c.emit.header import describe
 from codegen_c.emit.memory import section_macro
 from codegen_c.emit.offload import reference_file
@@ -37,7 +38,7 @@ def emit_readme(
         ports=ports, files=", ".join(sources), board=report["artifacts"]["elf"] is not None, memories=used,
         arena_bytes=report["arena_bytes"], lower_bound_bytes=report["lower_bound_bytes"],
         code_bytes=report["code_bytes"], stack_bytes=report["stack_bytes"],
-        image=report["image"],
+        image=report["image"], forms={} if own_flags or interface.servers else usages(model),
         own_flags={file: " ".join(flags) for file, flags in own_flags.items()},
         section=section_macro(model, arenas[0] if arenas else "ram"),
         instructions=verify["qemu"]["instructions"] if verify["qemu"] else None,
@@ -46,7 +47,7 @@ def emit_readme(
 
 def verified(verify: Mapping[str, Any]) -> str:
     """One sentence for each place where the package was run, or nothing; and whose reading it was compared with."""
-    places = {"host": "the host", "qemu": "the board in QEMU"}
+    places = {"host": "the host", "qemu": "the board in QEMU", "runner": "a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [
         f"Verified on {places[target]} against {result['reference']}: largest difference {result['max_abs_error']:g} "

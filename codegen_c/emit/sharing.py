@@ -109,15 +109,16 @@ def shared_functions(bundle: str, members: Sequence[Member]) -> list[SharedFunct
 
 def shared_constants(bundle: str, members: Sequence[Member]) -> list[SharedConstant]:
     """Constants of the same content hash, type and memory in several models, in order of first use."""
-    users: dict[tuple[str, str, str], list[tuple[str, Constant]]] = {}
+    users: dict[tuple[str, str, str, tuple[tuple[str, str], ...]], list[tuple[str, Constant]]] = {}
     for member in members:
-        for constant in member.program.constants.values():
+        for constant in member.program.constant_objects:
             digest = hashlib.sha256(constant.data.tobytes()).hexdigest()
-            key = (str(constant.data.dtype), digest, constant.memory)
+            inside = tuple((one.member, one.note) for one in constant.members)
+            key = (str(constant.data.dtype), digest, constant.memory, inside)
             users.setdefault(key, []).append((member.model, constant))
     taken: set[str] = set()
     found: list[SharedConstant] = []
-    for (_, digest, _), same in users.items():
+    for (_, digest, *_), same in users.items():
         if len({model for model, _ in same}) > 1:
             symbol = f"{bundle}_weights_{unique(digest[:8], taken)}"
             named = tuple((model, constant.name) for model, constant in same)

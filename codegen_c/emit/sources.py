@@ -8,12 +8,14 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.lines import folded
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
+from codegen_c.emit.kept import kept_api
 from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import COPY_HEADER, DMA_HEADER, headers
 from codegen_c.emit.offload import emit_offload, runtime_headers
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.profile import emit_profile
+from codegen_c.emit.push import PUSH_HEADERS, emit_push, pushed_ports
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.signals import SIGNAL_HEADER, emit_signals
 from codegen_c.emit.state import emit_state
@@ -49,6 +51,7 @@ def emit_sources(
     runtime = [name for name in headers(program) if name.startswith("tvm_ext_") and name not in brought]
     runtime += [SIGNAL_HEADER] if parallel else []
     runtime += [name for name in runtime_headers(program) if name not in runtime]
+    runtime += [name for name in PUSH_HEADERS if pushed_ports(interface) and name not in runtime]
     runtime += ["tvm_ext_dma.c", COPY_HEADER] if DMA_HEADER in runtime else []
     runs_on = {
         name: platform.processor_named(call.processor)
@@ -57,12 +60,23 @@ def emit_sources(
     }
     layers = layer_pieces(program, plan, interface, origin, platform, sharing, parallel, after_step=after_step)
     generated = {
-        f"{model}.h": emit_header(interface, origin),
+        f"{model}.h": emit_header(interface, origin, kept_api(interface) if interface.kept else ""),
         **{file: joined(pieces) for file, pieces in layers.items()},
         **(emit_signals(parallel, plan, interface, origin, platform) if parallel else {}),
+        **emit_push(interface),
         **emit_profile(program, interface, origin),
         **emit_offload(program, model, origin, platform),
-        **emit_memory(program, plan, interface, origin, platform, sharing.arenas, sharing.bundle, _copies(parallel)),
+        **emit_memory(
+            program,
+            plan,
+            interface,
+            origin,
+            platform,
+            sharing.arenas,
+            sharing.bundle,
+            _copies(parallel),
+            sharing.constants,
+        ),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
     }
     own = {

@@ -83,7 +83,8 @@ class _Owners:
             return self.nodes[call.call.name]
         if not isinstance(call, KernelCall):
             constants = {transfer.source for transfer in transfers_of(call) if transfer.source_is_constant}
-            readers = [c for c in self.program.kernel_calls() if constants & {name for name, _ in c.fetched}]
+            held = {name: one.layer or name for name, one in self.program.constants.items()}
+            readers = [c for c in self.program.kernel_calls() if constants & {held[name] for name, _ in c.fetched}]
             if readers:
                 return list(dict.fromkeys(node for reader in readers for node in self.nodes[reader.name]))
         return self._nearest(call, forward=True) or self._nearest(call, forward=False)

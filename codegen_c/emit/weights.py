@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.program.program import Program
 from codegen_c.program.tensors import Constant
-from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.platform import Platform
 
 _LINE_LENGTH = 108
@@ -25,17 +26,18 @@ def emit_weights(
     program: Program, model: str, origin: Origin, pieces: Sequence[Piece], sharing: Sharing = ALONE
 ) -> dict[str, str]:
     """Texts of `<model>_weights.h` and `<model>_weights.c`. pieces: `weights_pieces`."""
-    constants = list(program.constants.values())
+    symbols = {
+        sharing.constants.get(constant.name, f"{model}_{constant.name}"): (constant.name, constant)
+        for constant in program.constant_objects
+    }
     guard = f"{model.upper()}_WEIGHTS_H"
     header = [
         banner(origin, f"{model}: weights."),
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stdint.h>\n",
         *(
-            f"extern {declaration(constant, symbol)};"
-            for symbol, constant in {
-                sharing.constants.get(constant.name, f"{model}_{constant.name}"): constant for constant in constants
-            }.items()
+            f"{layer_type(constant, symbol, shared=name in sharing.constants)}extern {declaration(constant, symbol)};"
+            for symbol, (name, constant) in symbols.items()
         ),
         "\n#endif\n",
     ]
@@ -46,17 +48,18 @@ def weights_pieces(
     program: Program, model: str, origin: Origin, platform: Platform, sharing: Sharing = ALONE
 ) -> list[Piece]:
     """`<model>_weights.c` in pieces: what stands above, then each constant that no bundle has for several models."""
-    own = [constant for constant in program.constants.values() if constant.name not in sharing.constants]
+    own = [constant for constant in program.constant_objects if constant.name not in sharing.constants]
     memories = dict.fromkeys(constant.memory for constant in own)
+    stddef = "#include <stddef.h>\n" if any(constant.members for constant in own) else ""
     head = [
         banner(origin, f"{model}: weights."),
-        f'#include "{model}_weights.h"\n\n#include <math.h>\n',
+        f'#include "{model}_weights.h"\n\n#include <math.h>\n{stddef}',
         *(define_section(model, platform.memory(memory), zeroed=False) for memory in memories),
     ]
-    readers: dict[str, list[str]] = {name: [] for name in program.constants}
+    readers: dict[str, list[str]] = {constant.name: [] for constant in program.constant_objects}
     owners: dict[str, str] = {}
     for call in program.kernel_calls():
-        for name in call.constants:
+        for name in dict.fromkeys(program.constants[one].layer or one for one in call.constants):
             readers[name].append(call.name)
             owners.setdefault(name, layer_names(call, origin.operators))
     constants = [
@@ -71,17 +74,54 @@ def weights_pieces(
 
 
 def declaration(constant: Constant, symbol: str) -> str:
-    """`const float <symbol>[n]`."""
+    """`const float <symbol>[n]`; of a layer's object `const struct <symbol> <symbol>`."""
+    if constant.members:
+        return f"const struct {symbol} {symbol}"
     ctype = C_TYPES[str(constant.data.dtype)]
     return f"const {ctype} {symbol}[{max(constant.data.size, 1)}]"
 
 
 def constant_definition(constant: Constant, symbol: str, section: str, layers: str) -> str:
     """A constant under `symbol`. section: macro that says where it lies."""
-    values = _lines(constant.data.reshape(-1))
+    values = _layer_lines(constant) if constant.members else _lines(constant.data.reshape(-1))
     note = comment_block([comment(f"{layers}: {constant.note}, {constant.data.nbytes} B")])
     head = f"{section} _Alignas({ALIGNMENT_BYTES}) {declaration(constant, symbol)} = {{"
-    return "\n".join([note, head, *(f"    {line}" for line in values), "};", ""])
+    return "\n".join([note, head, *(f"    {line}" for line in values), "};", *_layer_places(constant, symbol), ""])
+
+
+def layer_type(constant: Constant, symbol: str, *, shared: bool) -> str:
+    """Definition of the structure of a layer's object; empty for other constants. shared: by headers of models."""
+    if not constant.members:
+        return ""
+    lines: list[str] = []
+    for one in constant.members:
+        lines.append(f"    {C_TYPES[str(one.data.dtype)]} {one.member}[{one.data.size}];")
+        gap = aligned(one.data.nbytes) - one.data.nbytes
+        lines += [f"    uint8_t GAP_{one.member}[{gap}];"] if gap else []
+    guard = f"{symbol.upper()}_TYPE"
+    head, tail = ([f"#ifndef {guard}", f"#define {guard}"], ["#endif"]) if shared else ([], [])
+    return "\n".join([*head, f"struct {symbol} {{", *lines, "};", *tail, ""])
+
+
+def _layer_lines(constant: Constant) -> list[str]:
+    """Initializers of the members of a layer's object."""
+    lines: list[str] = []
+    for one in constant.members:
+        lines += [f".{one.member} = {{ /* {comment(one.note)} */"]
+        lines += [*(f"    {line}" for line in _lines(one.data.reshape(-1))), "},"]
+    return lines
+
+
+def _layer_places(constant: Constant, symbol: str) -> list[str]:
+    """Assertions that no compiler puts the members of a layer's object elsewhere."""
+    sizes = [aligned(one.data.nbytes) for one in constant.members]
+    places = [
+        f'_Static_assert(offsetof(struct {symbol}, {one.member}) == {first}u, "{one.member}");'
+        for one, first in zip(constant.members, accumulate(sizes, initial=0), strict=False)
+        if first
+    ]
+    whole = f'_Static_assert(sizeof(struct {symbol}) == {sum(sizes)}u, "{constant.name}");'
+    return [*places, whole] if constant.members else []
 
 
 def _lines(array: np.ndarray) -> Sequence[str]:

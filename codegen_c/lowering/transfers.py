@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from codegen_c.lowering.layer_objects import with_layer_objects
 from codegen_c.program.program import KernelCall, Program, Step, Transfer, Wait, reads
 from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.names import unique
@@ -64,23 +65,27 @@ def with_transfers(
         )
         for move in moves
     ]  # fmt: skip
+    program = with_layer_objects(program, fetches, taken)
     tensors, steps = dict(program.tensors), list(program.steps)
     for index, step in enumerate(program.steps):
         if step.name in fetches and isinstance(step, KernelCall):
             fetch = fetches[step.name]
-            copies = [_copy(program.constants[name], fetch.memory, taken) for name in step.constants]
-            tensors |= {copy.name: copy for copy in copies}
-            pairs = tuple(zip(step.constants, (copy.name for copy in copies), strict=True))
-            steps[index] = replace(step, fetched=pairs)
+            held = {name: program.constants[name].layer or name for name in step.constants}
+            copies = {
+                name: _copy(program.constants[name], fetch.memory, taken) for name in dict.fromkeys(held.values())
+            }
+            tensors |= {copy.name: copy for copy in copies.values()}
+            steps[index] = replace(step, fetched=tuple((name, copies[held[name]].name) for name in step.constants))
             planned += [
                 _Planned(
                     transfer=Transfer(
-                        name=unique(f"fetch_{copy}", taken), source=constant, target=copy, source_is_constant=True,
+                        name=unique(f"fetch_{copy.name}", taken), source=constant, target=copy.name,
+                        source_is_constant=True,
                         number=_number(platform, program.constants[constant].memory, fetch.memory),
                     ),
                     start=max(0, index - fetch.ahead), due=index,
                 )
-                for constant, copy in pairs
+                for constant, copy in copies.items()
             ]  # fmt: skip
     return replace(program, tensors=tensors, steps=tuple(_numbered(_woven(steps, planned, taken))))
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.options import Context, Io
 
 
@@ -67,7 +68,28 @@ class Port:
         return np.asarray(turned.transpose(np.argsort(layout).astype(int).tolist()), order="C")
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeptValue:
+    """A value inside the model that stays readable after a run: its place, and its elements as they are stored.
+
+    port: its names, stored shape and type. layout: axes of the model's tensor in that order, empty where both are the
+    same. rows, rows_stored: of a tensor that is made and used row by row, how many rows it has and how many of them
+    stay, the last ones; None where it is whole. pitch: elements from one pixel to the next, None where they lie behind
+    each other.
+    """
+
+    port: Port
+    layout: tuple[int, ...]
+    memory: str
+    offset: int
+    num_bytes: int
+    rows: int | None = None
+    rows_stored: int | None = None
+    pitch: int | None = None
+
+
 NOT_RESET, NOT_READY = -1, -2
+MISALIGNED = -3
 """Answers of a run whose states nobody has set, and of one whose window is not full."""
 
 FULL, EMPTY = -3, -4
@@ -88,6 +110,7 @@ class Interface:
     in_flight: inputs that a pipeline works on at once, by `int32_t <model>_put(...)`, of the same arguments as `run`,
     and `int32_t <model>_take(void)`; 1 where there are neither.
     has_hooks: whether `<model>_profile.h` has hooks around its layers.
+    kept: values inside the model, whose places `const T *<model>_kept_<value>(void)` gives.
     """
 
     model: str
@@ -98,9 +121,11 @@ class Interface:
     warm_up_runs: int = 0
     context: Context = "static"
     context_bytes: int = 0
+    context_alignment_bytes: int = ALIGNMENT_BYTES
     servers: tuple[str, ...] = ()
     in_flight: int = 1
     has_hooks: bool = False
+    kept: tuple[KeptValue, ...] = ()
 
     @property
     def is_pipeline(self) -> bool:
@@ -137,17 +162,25 @@ class Interface:
         """Name of the C function that gives a port's place in the arena."""
         return f"{self.model}_{port.name}"
 
+    def kept_accessor(self, value: KeptValue) -> str:
+        """Name of the C function that gives the place of a value that is kept."""
+        return f"{self.model}_kept_{value.port.name}"
+
+    def port_macro(self, port: Port, what: str) -> str:
+        """Name of the C macro that holds a fact about a port, `SHAPE` or the like."""
+        return f"{self.model}_{port.name}_{what}".upper()
+
     def size_macro(self, port: Port) -> str:
         """Name of the C macro that holds a port's number of elements."""
-        return f"{self.model}_{port.name}_SIZE".upper()
+        return self.port_macro(port, "SIZE")
 
     def rows_macro(self, port: Port) -> str:
         """Name of the C macro that holds the number of rows a port is streamed in."""
-        return f"{self.model}_{port.name}_ROWS".upper()
+        return self.port_macro(port, "ROWS")
 
     def row_macro(self, port: Port) -> str:
         """Name of the C macro that holds the number of elements of such a row."""
-        return f"{self.model}_{port.name}_ROW_SIZE".upper()
+        return self.port_macro(port, "ROW_SIZE")
 
     @property
     def holds_context(self) -> bool:
@@ -166,6 +199,16 @@ class Interface:
     @property
     def context_alignment_name(self) -> str:
         return f"{self.model}_context_alignment"
+
+    @property
+    def misaligned(self) -> str:
+        """Name of the answer of a run where the instance does not lie at a multiple of its alignment."""
+        return f"{self.model}_misaligned"
+
+    @property
+    def checks_alignment(self) -> bool:
+        """True where a run looks at the place of its instance: what C allocates may lie at less than is asked for."""
+        return self.holds_context and self.context_alignment_bytes > ALIGNMENT_BYTES
 
     @property
     def io_struct(self) -> str:

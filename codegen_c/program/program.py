@@ -1,7 +1,7 @@
 """The program that runs: tensors, constants, and steps in order. Plain data; nothing here knows tvm or C text.
 
-A Program is what `lowering/` makes of a region and what everything after it reads: the arena gives its
-tensors places, the emitters write it as C, `reference.py` runs it in numpy.
+A Program is what `lowering/` makes of a region and what everything after it reads: the arena gives its tensors places,
+the emitters write it as C, `reference.py` runs it in numpy.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class KernelCall:
     scratch_memory: where its scratch lies; empty for the platform's default memory.
     processor: what runs it, of the platform; empty for the platform's first one.
     computes: its operator as a C identifier (`operators.titles`).
-    rings: values of the function's parameters of that role, where layers with other rings share the function, or a
-    ring turns.
+    rings: values of the function's parameters of that role, where layers of other rings share it, or a ring turns.
     weight_bits: those in which its operator's weights are stored, where it is quantized.
     operator: as its composite was read; None of what was made without one.
     """
@@ -228,7 +227,12 @@ class Program:
 
     @property
     def weights_bytes(self) -> int:
-        return sum(constant.data.nbytes for constant in self.constants.values())
+        return sum(one.data.nbytes for one in self.constant_objects)
+
+    @property
+    def constant_objects(self) -> list[Constant]:
+        """Constants that are objects in memory: those of a layer that one transfer fetches are one together."""
+        return [constant for constant in self.constants.values() if not constant.layer]
 
     @property
     def has_grown_weights(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.operators.quantization import Quantization
+from tvm_ext.core.alignment import aligned
 
 DTYPES = tuple(C_TYPES)
 
@@ -108,12 +110,29 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constant:
-    """Weights as the kernel reads them. note: role, type and shape, for the comment above the array."""
+    """Weights as the kernel reads them. note: role, type and shape, for the comment above the array.
+
+    members: of an object that holds all constants of a layer, so that one transfer fetches them; its data are their
+    bytes (`layer_object`). layer, member: of such a constant, the object's name and its own name in there.
+    """
 
     name: str
     data: np.ndarray
     memory: str
     note: str = ""
+    members: tuple[Constant, ...] = ()
+    layer: str = ""
+    member: str = ""
+
+
+def layer_object(name: str, members: Sequence[Constant]) -> Constant:
+    """One constant of the bytes of several, each at a multiple of the alignment; the bytes between are 0."""
+    padded = [np.zeros(aligned(one.data.nbytes), np.uint8) for one in members]
+    for held, one in zip(padded, members, strict=True):
+        held[: one.data.nbytes] = np.frombuffer(one.data.tobytes(), np.uint8)
+    data = np.concatenate(padded)
+    note = f"{len(members)} constants of a layer"
+    return Constant(name=name, data=data, memory=members[0].memory, note=note, members=tuple(members))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

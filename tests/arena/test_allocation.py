@@ -53,6 +53,19 @@ def test_published_problems_are_solved(shared: Path, main: Main, tmp_path: Path,
     assert_valid(solved(main, path, 1048576, tmp_path), 1048576)
 
 
+def test_beam_searches_fill_a_published_problem_up_to_its_bound(shared: Path, main: Main, tmp_path: Path) -> None:
+    """Four sections of D are full then; it is the least there is, and the complete search alone does not find it."""
+    path, bound = shared / "allocation" / "D.1048576.csv", 986_112
+    if not path.is_file():
+        pytest.skip(f"no allocation/{path.name} in {shared.name}")
+    output = tmp_path / "out.csv"
+    alone = ["--nodes", "1000", "--beams", "0"]
+    assert main([str(path), "--capacity", str(bound), "--output", str(output), *alone]) == 1
+    assert main([str(path), "--capacity", str(bound), "--output", str(output), "--nodes", "1000"]) == 0
+    with output.open(newline="") as lines:
+        assert_valid(list(csv.DictReader(lines)), bound)
+
+
 def test_the_validator_rejects_a_solution_that_is_moved(main: Main, tmp_path: Path) -> None:
     (tmp_path / "toy.csv").write_text(TOY)
     rows = solved(main, tmp_path / "toy.csv", 12, tmp_path)
@@ -72,9 +85,9 @@ def test_toy_does_not_fit_into_less(main: Main, tmp_path: Path, capsys: pytest.C
 
 def test_giving_up_is_not_a_proof(main: Main, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "toy.csv").write_text(TOY)
-    arguments = ["--capacity", "12", "--output", str(tmp_path / "out.csv"), "--nodes", "2"]
+    arguments = ["--capacity", "12", "--output", str(tmp_path / "out.csv"), "--nodes", "2", "--beams", "0"]
     assert main([str(tmp_path / "toy.csv"), *arguments]) == 1
-    assert "none found in 2 partial solutions in 12 B" in capsys.readouterr().err
+    assert "none found in 2 partial solutions and 0 beam searches in 12 B" in capsys.readouterr().err
 
 
 def test_a_window_is_used(main: Main, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from codegen_c.lowering.layer_objects import MOST_REPEATED_BYTES
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.program.program import KernelCall, Program, Transfer, Wait
 from codegen_c.program.tensors import Constant
@@ -91,8 +92,8 @@ def test_the_processor_waits_for_nothing_that_it_copies_itself() -> None:
 
 def weighted() -> Program:
     constants: dict[str, Any] = {
-        name: Constant(name=name, data=np.zeros((size, 2), np.int16), memory="flash")
-        for name, size in (("w", 3), ("v", 1))
+        name: Constant(name=name, data=np.full((size, 2), size, np.int16), memory="flash", note=f"{role}, int16")
+        for name, size, role in (("w", 3, "weights"), ("v", 1, "bias"))
     }
     steps = (*STEPS[:2], replace(STEPS[2], constants=("w", "v")), *STEPS[3:])
     return replace(MADE, steps=steps, constants=constants)
@@ -102,13 +103,54 @@ def weighted() -> Program:
 def test_constants_are_fetched_before_an_earlier_step_and_waited_for_before_theirs(ahead: int, place: int) -> None:
     made = woven(of=weighted(), s2=Fetch(memory="fast", ahead=ahead))
     names = order(made)
-    assert names[place : place + 2] == ["fetch_w_copy", "fetch_v_copy"]
-    assert names[names.index("s2") - 1] == "wait_v_copy" and names.count("wait_v_copy") == 1
-    copied = made.tensors["w_copy"]
-    assert (copied.shape, copied.dtype, copied.memory) == ((6,), "int16", "fast")
+    assert names[place] == "fetch_s2_constants_copy" and names[names.index("s2") - 1] == "wait_s2_constants_copy"
+    assert [step.source for step in made.steps if isinstance(step, Transfer)] == ["s2_constants"]
+    copied = made.tensors["s2_constants_copy"]
+    assert (copied.shape, copied.dtype, copied.memory) == ((32,), "uint8", "fast")
     reading = made.steps[names.index("s2")]
-    assert isinstance(reading, KernelCall) and reading.fetched == (("w", "w_copy"), ("v", "v_copy"))
+    members = ("s2_constants_weights", "s2_constants_bias")
+    assert isinstance(reading, KernelCall) and reading.constants == members
+    assert reading.fetched == tuple((name, "s2_constants_copy") for name in members)
     assert all(step.source_is_constant for step in made.steps if isinstance(step, Transfer))
+
+
+def test_constants_of_a_layer_lie_next_to_each_other_at_aligned_places() -> None:
+    made = woven(of=weighted(), s2=Fetch(memory="fast", ahead=0))
+    whole = made.constants["s2_constants"]
+    assert [one.member for one in whole.members] == ["weights", "bias"]
+    assert whole.data[:16].view(np.int16).tolist() == [3] * 6 + [0] * 2
+    assert whole.data[16:].view(np.int16).tolist() == [1] * 2 + [0] * 6
+    assert made.weights_bytes == 32 and set(made.constants) == {"s2_constants", *reading_names(made)}
+
+
+def reading_names(made: Program) -> tuple[str, ...]:
+    return next(step.constants for step in made.kernel_calls() if step.constants)
+
+
+@pytest.mark.parametrize(("size", "transfers"), [(MOST_REPEATED_BYTES, 1), (MOST_REPEATED_BYTES + 1, 2)])
+def test_a_constant_of_two_layers_is_repeated_while_it_is_small(size: int, transfers: int) -> None:
+    """The other layer has bias and shifts of its own, so its constants are not the same ones."""
+    shared = Constant(name="w", data=np.ones(size, np.int8), memory="flash", note="weights, int8")
+    others = {n: Constant(name=n, data=np.ones(4, np.int8), memory="flash", note=f"{n}, int8") for n in ("b", "c", "d")}
+    steps = (
+        *STEPS[:2],
+        replace(STEPS[2], constants=("w", "b", "d")),
+        replace(STEPS[3], constants=("w", "c")),
+        STEPS[4],
+    )
+    twice = replace(MADE, steps=steps, constants={"w": shared, **others})
+    made = woven(of=twice, s2=Fetch(memory="fast", ahead=0))
+    assert sum(isinstance(step, Transfer) for step in made.steps) == transfers
+    assert "w" in made.constants, "the other layer reads it where it is"
+    assert made.weights_bytes == (size + 32 + size + 4 if transfers == 1 else size + 32 + 4)
+
+
+def test_layers_of_the_same_constants_have_one_object() -> None:
+    steps = tuple(replace(step, constants=("w", "v")) if step.name in ("s2", "s3") else step for step in STEPS)
+    same = replace(weighted(), steps=steps)
+    made = woven(of=same, s2=Fetch(memory="fast", ahead=0), s3=Fetch(memory="fast", ahead=0))
+    assert [step.source for step in made.steps if isinstance(step, Transfer)] == ["s2_constants"] * 2
+    assert made.weights_bytes == 32
 
 
 def test_nothing_to_move_changes_nothing() -> None:

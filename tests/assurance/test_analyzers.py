@@ -15,9 +15,9 @@ from tests.support.analyzers import ANALYZERS, MODEL, Finding, copied_sources, l
 from tests.support.kinds import KINDS
 from tvm_ext import Package
 
-pytestmark = [pytest.mark.analyzers, pytest.mark.board]
+pytestmark = [pytest.mark.analyzers, pytest.mark.board, pytest.mark.riscv_board]
 
-SOME = ("int8_dsp", "int8_helium", "stream", "states")
+SOME = ("int8_dsp", "int8_helium", "int8_rvv", "stream", "states")
 """Kinds that are looked at always; all others are left to the sweep, for the tools take twenty seconds for each."""
 
 WHOLE = ("float_m4", "tflite_host", "dma", "stream", "states", "hop")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kinds import KINDS, MODEL, needs_board
+from tests.support.kinds import KINDS, MODEL, needs_board, needs_riscv
 from tvm_ext import Package
 from tvm_ext.assurance.coverage import MOST_MACS, covered_lines, selftest_coverage
 
@@ -17,6 +17,7 @@ NAMES = [
         name,
         marks=[
             *([pytest.mark.board] if needs_board(name) else []),
+            *([pytest.mark.riscv_board] if needs_riscv(name) else []),
             *([] if name in _ALWAYS else [pytest.mark.sweep]),
         ],
     )

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.boards.toy import build_elf, write_toy
-from tests.support.kinds import KINDS, needs_board
+from tests.support.kinds import KINDS, needs_board, needs_riscv
 from tests.support.sweeps import some_of
 from tvm_ext import Package, Platform
 from tvm_ext.assurance.stack_bound import firmware_bound, frames_of, stack_bound
 from tvm_ext.core.platform import HOST_TOOLCHAIN
 from tvm_ext.execution.board import run_qemu
 
-ON_BOARDS = [name for name in KINDS if needs_board(name)]
+ON_BOARDS = [name for name in KINDS if needs_board(name) and not needs_riscv(name)]
+ON_RISCV = [pytest.param(name, marks=pytest.mark.riscv_board) for name in KINDS if needs_riscv(name)]
 
 FRAMES = {
     "push\t{r4, r5, lr}": 12,
@@ -189,7 +190,7 @@ def test_planted_recursion_and_pointers(tmp_path: Path, cortex_m4: Platform) -> 
 
 
 @pytest.mark.board
-@pytest.mark.parametrize("name", some_of(ON_BOARDS[::2], sweep=ON_BOARDS[1::2]))
+@pytest.mark.parametrize("name", some_of([*ON_BOARDS[::2], *ON_RISCV], sweep=ON_BOARDS[1::2]))
 def test_no_board_paints_more(name: str, kind: Callable[[str], Package]) -> None:
     report = kind(name).report
     bound, painted = report["stack_bound"], report["stack_bytes"]

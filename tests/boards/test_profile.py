@@ -102,13 +102,16 @@ def test_a_hardware_loop_of_vectors_on_a_cortex_m55(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "where",
     some_of(
-        [("cortex_m3", "arena"), ("cortex_m4", "arena"), ("cortex_m4", "stream")],
+        [
+            ("cortex_m3", "arena"), ("cortex_m4", "arena"), ("cortex_m4", "stream"),
+            pytest.param(("riscv32_zve32x", "arena"), marks=pytest.mark.riscv_board),
+        ],
         sweep=[
             (name, "arena")
             for name in ("cortex_m0plus", "cortex_m33", "cortex_m7", "cortex_m7_psram", "cortex_m55", "always_on")
         ],
     ),
-)
+)  # fmt: skip
 def test_sums_of_a_profile_are_those_of_a_run(packages: Packages, where: tuple[str, Io]) -> None:
     """All instructions, and the stack; every layer has a name of the report, or of a function."""
     platform, io = where

@@ -65,7 +65,8 @@ def test_arenas_and_weights_lie_where_the_platform_says(packages: Packages) -> N
     package = packages.shared("resnet_int8", "always_on", LITTLE)
     assert lies_in(package, "resnet_int8_dtcm", "dtcm")
     assert lies_in(package, "resnet_int8_sram", "sram")
-    tables = [name for name in addresses(package) if name.endswith("_weights")]
+    tables = [name for name in addresses(package) if name.endswith(("_weights", "_constants"))]
+    assert any(name.endswith("_constants") for name in tables), "layers that one transfer fetches"
     assert tables and all(lies_in(package, name, "flash") for name in tables)
     used = {memory["name"]: memory["used_bytes"] for memory in package.report["memories"]}
     assert 0 < used["dtcm"] <= NEAR_BYTES and used["sram"] > 0

@@ -76,9 +76,8 @@ def build_elf(folder: Path, platform: Platform, out_dir: Path) -> Path:
 
 
 ARM_LOOP = (".syntax unified", "ldr r0, =0", "ldr r1, ={}", "1: subs r1, r1, #1", "bne 1b", "bx lr")
-LOOPS = {
-    "rv32imac": ("lui a1, %hi({0})", "addi a1, a1, %lo({0})", "1: addi a1, a1, -1", "bnez a1, 1b", "li a0, 0", "ret")
-}
+RISCV_LOOP = ("lui a1, %hi({0})", "addi a1, a1, %lo({0})", "1: addi a1, a1, -1", "bnez a1, 1b", "li a0, 0", "ret")
+LOOPS = {"rv32imac": RISCV_LOOP, "rv32imac_zve32x": RISCV_LOOP}
 """A function that returns 0 after so many turns of two instructions, with four beside them, by `isa`; else Arm's."""
 
 

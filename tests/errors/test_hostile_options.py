@@ -22,9 +22,9 @@ from tvm_ext.core.errors import BadInput, BadModel, BadOptions, BadPackage, BadP
 
 HUGE = 10**5000  # Python does not write it out
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
-    *(("ram = ", {"ram": value}) for value in (0, -1, 10**30, HUGE, 1.5, "64", True, float("nan"), [], [1])),
-    *(("flash = ", {"flash": value}) for value in (0, -1, 10**30, HUGE, 1.5, "64", True, float("nan"), [], {"x": 1})),
-    *(("ram = ", {"ram": value}) for value in ({"ram": "x"}, {"ram": None}, {"ram": -1}, {"ram": HUGE}, {3: 5})),
+    *(("ram = ", {"ram": value}) for value in (0, -1, 10**30, HUGE, 1.5, "64k", True, float("nan"), [], [1])),
+    *(("flash = ", {"flash": value}) for value in (0, -1, 10**30, HUGE, 1.5, "64k", True, float("nan"), [], {"x": 1})),
+    *(("ram.* = ", {"ram": value}) for value in ({"ram": "x"}, {"ram": None}, {"ram": -1}, {"ram": HUGE}, {3: 5})),
     *(
         ("min_snr_db = ", {"min_snr_db": value})
         for value in (float("nan"), float("inf"), -1e308, HUGE, "x", None, True)

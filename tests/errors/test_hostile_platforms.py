@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from codegen_c.targets.registry import check_processors
 from tests.errors.test_platform_errors import GOOD
 from tvm_ext import Platform
 from tvm_ext.core.errors import BadPlatform
 
 SHIPPED = Path(__file__).parents[2] / "tvm_ext" / "platforms"
 M55 = (SHIPPED / "cortex_m55.toml").read_text(encoding="utf-8")
+RISCV = (SHIPPED / "riscv32.toml").read_text(encoding="utf-8")
+ZVE32X = (SHIPPED / "riscv32_zve32x.toml").read_text(encoding="utf-8")
 DIGITS = "9" * 5000
 MORE_MEMORIES = "".join(
     f'[[memories]]\nname = "m{i}"\nkind = "ram"\ncapacity_bytes = 1\nread_bytes_per_cycle = 1\n'
@@ -76,6 +79,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         f"{M55}\nstack_bytes = 0x80000\n",
         "stack_bytes = 524288: does not fit into dtcm",
     ),
+    "RISC-V's ram in its flash": (
+        changed("0x8040_0000", "0x8020_0000", RISCV),
+        "flash and memories.sram: both .* 0x8020",
+    ),
+    "RISC-V's ram beyond the end": (changed("0x8040_0000", "0xFFF0_0000", ZVE32X), "sram: .* lie beyond the 32 bits"),
+    "RISC-V's code in ram": (changed('code_memory = "flash"', 'code_memory = "sram"', ZVE32X), "'sram' is a ram"),
+    "RISC-V's stack as large as its memory": (f"{ZVE32X}\nstack_bytes = 0x400000\n", "does not fit into sram"),
+    "RISC-V's flash without an address": (changed("address = 0x8000_0000\n", "", RISCV), "needs the address of each"),
+    "an extension as a file of flags": (changed("-DTVM_EXT_RVV=1", "@flags", ZVE32X), r"toolchain\.flags"),
     "an address that is missing": (changed("address = 0x0100_0000\n", "", M55), "needs the address of each memory"),
 }
 
@@ -152,3 +164,20 @@ def test_names_of_no_file(path: str) -> None:
 def test_json_that_is_no_platform(text: str) -> None:
     with pytest.raises(BadPlatform):
         Platform.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rv32imac_zve32x", "rv32imac", "isa = 'rv32imac': target 'zve32x' has start-up code for rv32imac_zve32x"),
+        ("rv32imac_zve32x", "rv32imac_zve64d", "isa = 'rv32imac_zve64d': .* Did you mean 'rv32imac_zve32x'"),
+        ('simd = "zve32x"', 'simd = "zve32f"', "simd = 'zve32f': there is no such target.* 'zve32x'"),
+        ('timer = "mcycle"', 'timer = "../mcycle"', "timer"),
+    ],
+)
+def test_vectors_that_no_start_up_code_turns_on(old: str, new: str, message: str, tmp_path: Path) -> None:
+    """A platform is refused whose kernels would take instructions that the board traps on."""
+    path = tmp_path / "mine.toml"
+    path.write_text(changed(old, new, ZVE32X))
+    with pytest.raises(BadPlatform, match=message):
+        check_processors(Platform.load(path))

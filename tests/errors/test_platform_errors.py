@@ -82,7 +82,7 @@ def test_unknown_platform(tmp_path: Path) -> None:
         (
             "capacity_bytes = 1_000_000",
             'capacity_bytes = "1M"',
-            r"memories\[0\]\.capacity_bytes = '1M': .*number of bytes",
+            r"memories\[0\]\.capacity_bytes = '1M': is no size: .* Write 1MiB",
         ),
         ("capacity_bytes = 1_000_000", "capacity_bytes = 1.5", r"memories\[0\]\.capacity_bytes = 1\.5"),
         ("capacity_bytes = 1_000_000", "capacity_bytes = -1", r"memories\[0\]\.capacity_bytes = -1: .*greater than"),

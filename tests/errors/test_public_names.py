@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,20 @@ def test_public_name(name: str) -> None:
     assert (result.stdout.strip() == "module") == (name == "errors")
 
 
+def test_names_have_their_homes_and_nothing_else_is_public() -> None:
+    """Also the types that public functions give; each is found where it says that it is."""
+    result = python("import tvm_ext; print(*[n for n in dir(tvm_ext) if not n.startswith('_')])")
+    assert result.returncode == 0, result.stderr
+    homes = {name: module for name, module in tvm_ext._HOMES.items()}
+    assert {*homes} == {*tvm_ext.__all__} and [*tvm_ext.__all__] == sorted(tvm_ext.__all__)
+    assert {"HostModel", "QemuSession", "Runner", "Profile", "Estimate", "TensorSpec"} <= {*tvm_ext.__all__}
+    others = {*result.stdout.split()} - {*tvm_ext.__all__}
+    assert others <= {"annotations", "sys", "import_module", "ModuleType", "TYPE_CHECKING", "core", "pipeline_names",
+                      "register_pipelines"}, others  # fmt: skip
+    for package in ("tvm_ext", "relay_passes", "codegen_c"):
+        assert (Path(__file__).parents[2] / package / "py.typed").is_file()
+
+
 def test_submodules_do_not_hide_functions() -> None:
     result = python("import tvm_ext.load, tvm_ext.tvm_compile; import tvm_ext; assert callable(tvm_ext.load)")
     assert result.returncode == 0, result.stderr
@@ -32,6 +47,27 @@ def test_submodules_do_not_hide_functions() -> None:
 
 def test_describing_a_platform_does_not_import_tvm() -> None:
     result = python("import sys, tvm_ext; tvm_ext.Platform.load('host'); sys.exit('tvm' in sys.modules)")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("before", ["tvm_ext", "tvm"])
+def test_pipelines_are_known_by_name_behind_either_import(before: str) -> None:
+    """And tvm is not imported by it, nor is a finder of modules left."""
+    code = f"""
+import sys, {before}
+assert {before!r} == "tvm" or "tvm" not in sys.modules
+import tvm_ext
+from tvm import relax
+from tvm_ext.core.shipped import shipped_names
+names = shipped_names()
+assert len(names) > 5
+for name in names:
+    assert relax.get_pipeline("tvm_ext." + name).info.name == "tvm_ext." + name
+options = tvm_ext.BuildOptions(optimize="size")
+assert relax.get_pipeline("tvm_ext.cortex_m4", options=options) is not None
+assert not [one for one in sys.meta_path if "tvm_ext" in type(one).__module__]
+"""
+    result = python(code)
     assert result.returncode == 0, result.stderr
 
 

@@ -72,7 +72,10 @@ def test_no_state_no_word_of_it(tmp_path: Path) -> None:
     module = tvm_ext.load(saved(frames(), tmp_path))
     package = tvm_ext.build(module, "host", tmp_path / "p", BuildOptions(verify=(), name="net"))
     assert "## State" not in readme(package) and "net_state" not in readme(package)
-    assert "Kept from run to run" not in printed(package) and "kept from run" not in map_of(package)
+    assert (
+        "Kept from run to run" not in printed(package)
+        and "state, in" not in (package.folder / "report.html").read_text()
+    )
 
 
 def test_the_report_has_a_line_for_each_state(hop: Package) -> None:
@@ -93,21 +96,23 @@ def printed(package: Package) -> str:
     return console.file.getvalue()
 
 
-def map_of(package: Package) -> str:
-    return (package.folder / "memory_map.html").read_text(encoding="utf-8")
-
-
 def test_the_memory_map_shows_states_as_blocks_of_their_own(hop: Package) -> None:
-    page = ElementTree.fromstring(map_of(hop).removeprefix("<!DOCTYPE html>\n"))
-    assert "state, in ram" in [heading.text for heading in page.iterfind(".//h2")]
+    page = ElementTree.fromstring((hop.folder / "report.html").read_text().removeprefix("<!DOCTYPE html>\n"))
+    assert "state, in ram" in [heading.text for heading in page.iterfind(".//h3")]
     (picture,) = (svg for svg in page.iterfind(".//svg[@class='map']") if "state" in svg.attrib["aria-label"])
-    boxes = {(box.findtext("title") or "").split("\n")[0]: box for box in picture.findall("rect")}
-    shown = {name: box for name, box in boxes.items() if box.attrib["class"] == "box state"}
+    marks = {(mark.findtext("title") or "").split("\n")[0]: mark for mark in picture.findall("g[@class='mark']")}
+    shown = {name: mark for name, mark in marks.items() if kind_of(mark) == "box state"}
     for state in hop.report["states"]:
-        box = shown[f"{state['c_name']} ({state['name']})"]
-        facts = (box.findtext("title") or "").split("\n")
-        assert f"{state['num_bytes']} bytes at offset {state['offset']}" in facts and "kept from run to run" in facts
-        assert float(box.attrib["x"]) == 0 and float(box.attrib["width"]) == pytest.approx(1080)
-    assert any("steps" in (box.findtext("title") or "") for name, box in boxes.items() if name not in shown)
+        mark = shown[f"{state['c_name']} ({state['name']})"]
+        facts, box = (mark.findtext("title") or "").split("\n"), mark.find("rect")
+        assert f"{state['num_bytes']:,} B at offset {state['offset']:,}" in " ".join(facts) and "in every step" in facts
+        assert box is not None
+        assert float(box.attrib["x"]) == 0 and float(box.attrib["width"]) == pytest.approx(900)
+    assert any("steps" in (mark.findtext("title") or "") for name, mark in marks.items() if name not in shown)
     (other,) = (svg for svg in page.iterfind(".//svg[@class='map']") if svg is not picture)
-    assert "box state" not in [box.attrib["class"] for box in other.findall("rect")]
+    assert "box state" not in [kind_of(mark) for mark in other.findall("g[@class='mark']")]
+
+
+def kind_of(mark: ElementTree.Element) -> str:
+    """Class of a tensor's rectangle, which tells its kind."""
+    return mark.find("rect").attrib["class"]

@@ -18,9 +18,13 @@ RESULTS = [
     *sorted((ROOT / "benchmarks" / "results").glob("*.json")),
     ROOT / "benchmarks" / "conformance" / "totals.json",
 ]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-LIMITS = {"10,000"}
-"""Numbers that are no figures: the README names them as limits of what is accepted."""
+TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in tables.DOCUMENTS}
+OWN_WORDS = {
+    "docs/limits.md": {"10,000"},
+    "docs/operators.md": {"16,384"},
+}
+"""Numbers that are no figures: pages name them as limits of what is accepted."""
+MEASURED = [name for name, text in TEXTS.items() if name == "README.md" or "<!-- begin: " in text]
 
 
 def git(*arguments: str) -> str | None:
@@ -32,19 +36,33 @@ def git(*arguments: str) -> str | None:
     return None if done.returncode else done.stdout.strip()
 
 
-def test_the_readme_holds_what_the_results_say() -> None:
-    assert tables.updated(README) == README, "run python benchmarks/tables.py"
-    assert set(re.findall(r"<!-- begin: (\w+) -->", README)) == set(BLOCKS)
+@pytest.mark.parametrize("name", MEASURED)
+def test_documents_hold_what_the_results_say(name: str) -> None:
+    assert tables.updated(TEXTS[name]) == TEXTS[name], "run python benchmarks/tables.py"
+
+
+def test_each_block_stands_somewhere() -> None:
+    """In the pages of docs/: the README repeats one of them."""
+    standing = {found for text in TEXTS.values() for found in re.findall(r"<!-- begin: (\w+) -->", text)}
+    assert standing == set(BLOCKS)
+    assert re.findall(r"<!-- begin: (\w+) -->", TEXTS["README.md"]) == ["side_by_side"]
 
 
 def test_a_figure_edited_by_hand_is_noticed() -> None:
-    (first,) = re.findall(r"\| ResNet-8 \| (\d+,\d+) \| \d+,\d+ \| \d+,\d+ \|", README)
-    assert tables.updated(README.replace(first, "1,000")) == README
+    page = TEXTS["docs/fitting.md"]
+    (first,) = re.findall(r"\| ResNet-8 \| (\d+,\d+) \| \d+,\d+ \| \d+,\d+ \|", page)
+    assert tables.updated(page.replace(first, "1,000")) == page
 
 
-def test_no_figure_stands_outside_of_the_blocks() -> None:
-    assert set(re.findall(r"(?<![\w.])\d{1,3}(?:,\d{3})+", tables.without_blocks(README))) <= LIMITS
-    assert "ResNet-8 |" in README and "ResNet-8 |" not in tables.without_blocks(README)
+@pytest.mark.parametrize("name", MEASURED)
+def test_no_figure_stands_outside_of_the_blocks(name: str) -> None:
+    own_words = tables.without_blocks(TEXTS[name])
+    assert set(re.findall(r"(?<![\w.])\d{1,3}(?:,\d{3})+", own_words)) <= OWN_WORDS.get(name, set())
+
+
+def test_blocks_are_told_from_words() -> None:
+    page = TEXTS["docs/fitting.md"]
+    assert "ResNet-8 |" in page and "ResNet-8 |" not in tables.without_blocks(page)
 
 
 @pytest.mark.parametrize("damaged", ["<!-- begin: arenas -->\n", "<!-- begin: nothing -->\n<!-- end: nothing -->\n"])

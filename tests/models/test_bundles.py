@@ -41,6 +41,22 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> BundlePackage:
     return tvm_ext.bundle(written(folder, MODELS, entries), "host", folder / "package")
 
 
+def test_a_bundle_has_the_forms_of_a_package(mixed: BundlePackage, tmp_path: Path) -> None:
+    """Compiled as Arduino's builder does: all below `src/`, the sketch as C++ with the headers of all models."""
+    shutil.copytree(mixed.folder, tmp_path / "door")
+    name = mixed.report["bundle"]["name"]
+    assert all((tmp_path / "door" / file).is_file() for file in ("zephyr/module.yml", f"tvm_ext.{name}.pdsc"))
+    sources = [str(path) for path in sorted((tmp_path / "door" / "src").glob("*.c"))]
+    headers = [path.name for path in sorted((tmp_path / "door" / "src").glob("*.h"))]
+    assert f"{name}.h" in headers and f"{name}_memory.h" in headers
+    sketch = "".join(f'#include "{header}"\n' for header in headers) + "int main() { return second_run(); }\n"
+    (tmp_path / "sketch.cpp").write_text(sketch)
+    subprocess.run(["gcc", "-Os", "-c", *sources], cwd=tmp_path, check=True)
+    flags = ["-Os", "-std=c++11", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}/door/src"]
+    objects = sorted(str(path) for path in tmp_path.glob("*.o"))
+    subprocess.run(["g++", *flags, "sketch.cpp", *objects, "-lm", "-o", "sketch"], cwd=tmp_path, check=True)
+
+
 def test_models_with_options_of_their_own(mixed: BundlePackage) -> None:
     assert passed(mixed, "host") and list(mixed.models) == ["first", "second", "third", "fourth"]
     report = mixed.report

@@ -262,6 +262,6 @@ def test_nothing_fits_says_what_was_tried(tmp_path: Path) -> None:
 
 def test_what_does_not_go_together() -> None:
     with pytest.raises(BadOptions, match="with io = 'stream' inputs and outputs are not there"):
-        BuildOptions(io="stream", keep=("x",))
+        BuildOptions(io="stream", pin={"x": 0})
     with pytest.raises(BadOptions, match=r"inside tvm\.compile use io = 'arena' or 'caller'"):
         tvm_ext.relax_pipeline("host", BuildOptions(io="stream"))

@@ -41,8 +41,8 @@ SMALL: dict[str, Callable[[str], onnx.ModelProto]] = {
 def test_small_ones_are_verified(packages: Packages, name: str) -> None:
     package = packages.small(name, partial(SMALL[name], name))
     assert package.report["verify"]["host"]["passed"]
-    assert (package.folder / "memory_map.html").is_file()
-    assert "(memory_map.html)" in (package.folder / "README.md").read_text(encoding="utf-8")
+    assert (package.folder / "report.html").is_file()
+    assert "(report.html)" in (package.folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["darts_cifar_6_36", "nasnet_a_cifar_6_32", "amoebanet_a_cifar_6_36"])

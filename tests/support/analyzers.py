@@ -19,6 +19,8 @@ MODEL = "net"
 """C prefix of the packages that are looked at."""
 
 TOOLS = ("cppcheck", "clang-tidy", "gcc")
+PICOLIBC = "/usr/lib/picolibc/riscv64-unknown-elf/include"
+"""Headers of Debian's C library for RISC-V, which clang does not find by itself."""
 CHECKS = "-*,bugprone-*,cert-*,clang-analyzer-*,misc-*,performance-*,portability-*"
 TIME_LIMIT_S = 600
 
@@ -79,7 +81,10 @@ def cppcheck(folder: Path, sources: Sequence[str], _package: Package) -> set[Fin
 def clang_tidy(folder: Path, sources: Sequence[str], package: Package) -> set[Finding]:
     """Clang's static analyzer and the checks for bugs, with the platform's processor as target."""
     toolchain, flags = package.platform.toolchain, ["-std=c11", "-fno-strict-aliasing", "-I.", "-Iboard", "-Iimage"]
-    if toolchain.prefix:
+    if toolchain.prefix.startswith("riscv"):
+        known = [flag for flag in toolchain.flags if not flag.startswith(("-specs", "-misa-spec", "-msmall-data"))]
+        flags += ["--target=riscv32-unknown-elf", "-isystem", PICOLIBC, *known]
+    elif toolchain.prefix:
         include = _output([*find_compiler(toolchain), "-print-sysroot"], folder).strip() or "/usr/lib/arm-none-eabi"
         flags += ["--target=arm-none-eabi", "-isystem", f"{include}/include", *toolchain.flags]
     else:

@@ -120,12 +120,17 @@ KINDS: dict[str, Kind] = {
     "attention_m4": Kind(source=_float_attention, platform=Platform.load("cortex_m4"), options=DEFAULT),
     "attention_m55": Kind(source=_float_attention, platform=Platform.load("cortex_m55"), options=DEFAULT),
     "audio": Kind(source=lambda folder: side_by_side(folder)[0], platform=Platform.load("cortex_m4"), options=DEFAULT),
+    "int8_rvv": Kind(source=_small("branches", int8=True), platform=Platform.load("riscv32_zve32x"), options=DEFAULT),
     "single_dsp": Kind(source=_onnx(pixel_and_vector, int8=True), platform=Platform.load("cortex_m4"), options=DEFAULT),
 }
 
 
 def needs_board(name: str) -> bool:
     return KINDS[name].platform.board is not None
+
+
+def needs_riscv(name: str) -> bool:
+    return KINDS[name].platform.toolchain.prefix.startswith("riscv")
 
 
 def built_kind(name: str, folder: Path) -> Package:

@@ -22,6 +22,8 @@ def test_ram_and_flash_are_those_of_the_build(digits: Path, tmp_path: Path) -> N
         assert (found.ram_bytes, found.flash_bytes) == (report["arena_bytes"], report["weights_bytes"])
         assert found.method == report["fit"]["attempts"][-1]["method"]
         assert found.predicted_cycles == report["prediction"]["cycles"] and found.macs == report["macs"]
+        assert found.predicted_ms == pytest.approx(1000 * found.predicted_cycles / found.clock_hz)
+        assert found.clock_hz == tvm_ext.Platform.load("host").processor.clock_hz
         assert found.code_bytes is None and found.stack_bytes is None
 
 

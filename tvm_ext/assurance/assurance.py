@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.stream import streamed
 from codegen_c.targets.registry import startup_of
+from tvm_ext.assurance.bare_elf import bare_elf
 from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.assurance.stack_bound import StackBound, firmware_bound
+from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.platform import Toolchain
 
 
 def measured_assurance(
@@ -27,13 +31,13 @@ def measured_assurance(
     Where processors share a run, `stack_bound_of` has the bounds of the others' functions.
 
     in_bundle: the model's self-test is part of one for several models, whose coverage is counted by itself.
-    elf: the linked firmware, None where there is no board.
+    elf: the linked firmware, None where there is no board; then the library is linked by itself, to look at.
     """
     interface = compiled.interface
     callbacks = [f"{direction}_{port.name}" for direction, port in streamed(interface)]
     readable = elf is None or startup_of(compiled.platform).bounds_stack
     bound = (
-        firmware_bound(elf, compiled.platform.toolchain, interface.run, callbacks)
+        _bound(elf or folder / f"lib{interface.model}.a", compiled.platform.toolchain, interface.run, callbacks)
         if readable
         else StackBound(num_bytes=None, reason=f"code of {compiled.platform.processor.isa} is not read here")
     )
@@ -48,3 +52,15 @@ def measured_assurance(
         coverage = selftest_coverage(folder, interface.model, macs=macs).to_json()
     found = {"stack_bound": bound.to_json(), "selftest_coverage": coverage}
     return found | ({"stack_bound_of": others} if others else {})
+
+
+def _bound(file: Path, toolchain: Toolchain, run: str, callbacks: Sequence[str]) -> StackBound:
+    """The bound of a run in firmware, or in a library, which is linked by itself with what it calls of libc."""
+    if file.suffix != ".a" or not toolchain.prefix or not file.is_file():
+        return firmware_bound(None if file.suffix == ".a" else file, toolchain, run, callbacks)
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        try:
+            elf = bare_elf(file, Path(name) / "bare.elf", toolchain, run)
+        except (MissingTool, BuildFailed) as error:
+            return StackBound(num_bytes=None, reason=f"the library does not link: {str(error).splitlines()[0]}")
+        return firmware_bound(elf, toolchain, run, callbacks)

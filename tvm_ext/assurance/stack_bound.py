@@ -15,14 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tvm_ext.assurance.frames import Frame, left_for, target_of
 from tvm_ext.assurance.inner_jumps import grown_bytes, inner_jumps, plain
+from tvm_ext.assurance.riscv_frames import is_riscv, own_code
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import disassembly
 
 _CONDITIONS = "eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le"
 _BRANCH = re.compile(rf"(b|bl|blx|b({_CONDITIONS})|cbn?z|le|letp|wls|wlstp)(\.[nw])?")
-_TARGET = re.compile(r"([0-9a-f]+) <[^>]*>\s*$")
 _BY_TABLE = re.compile(r"pc, \[pc, \w+(, lsl #2)?\]")
 _READ_STACK_POINTER = ("cmp", "tst", "str", "stm", "ldm", "vstm", "vldm")
 _ADDS = re.compile(r"sp, (?:sp, )?#\d+")
@@ -44,20 +45,6 @@ class StackBound:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Frame:
-    """A function: bytes of its own, and addresses it calls, jumps to or runs into.
-
-    calls_pointers: whether it calls through a pointer. unclear: why its bytes are not known.
-    """
-
-    name: str
-    num_bytes: int
-    targets: tuple[int, ...]
-    calls_pointers: bool = False
-    unclear: str | None = None
 
 
 def firmware_bound(elf: Path | None, toolchain: Toolchain, run: str, callbacks: Sequence[str]) -> StackBound:
@@ -107,7 +94,7 @@ def stack_bound(frames: Mapping[int, Frame], run: str, callbacks: Sequence[str] 
 
 
 def frames_of(text: str) -> dict[int, Frame]:
-    """Functions by address from the output of objdump -d for Arm."""
+    """Functions by address from the output of objdump -d for Arm or RISC-V."""
     bodies: dict[int, tuple[str, list[tuple[str, str]]]] = {}
     body: list[tuple[str, str]] = []
     for line in text.splitlines():
@@ -115,7 +102,13 @@ def frames_of(text: str) -> dict[int, Frame]:
             body = []
             bodies[int(head[1], 16)] = (head[2], body)
         elif match := re.match(r"\s*[0-9a-f]+:\t([^\s.]\S*)(?:\t(.*))?$", line):  # .word is data
-            body.append((match[1], re.split(r"\s*[@;]", match[2] or "")[0]))
+            body.append((match[1], match[2] or ""))
+    if is_riscv(text):
+        return own_code(bodies)
+    bodies = {
+        address: (name, [(operation, re.split(r"\s*[@;]", operands)[0]) for operation, operands in body])
+        for address, (name, body) in bodies.items()
+    }
     ordered = sorted(address for address, (_, body) in bodies.items() if body)
     after = dict(zip(ordered, [*ordered[1:], None], strict=True))
     by_name = {name: address for address, (name, _) in bodies.items()}
@@ -137,25 +130,17 @@ def _frame(
     veneer = re.fullmatch(r"__(\w+)_veneer", name)
     if veneer and veneer[1] in by_name:
         return Frame(name=name, num_bytes=0, targets=(by_name[veneer[1]],))
-    end = following if following is not None else 1 << 32
-    targets: list[int] = []
+    jumps: list[tuple[str, bool]] = []
     total, pointers, unclear, inside = 0, False, None, inner_jumps(body)
     for index, (operation, operands) in enumerate(body):
         total += grown_bytes(operation, operands)
         pointers |= _is_indirect(operation, operands) and index not in inside
         if _sets_stack_pointer(operation, operands):
             unclear = f"sets its stack pointer: {operation} {operands}"
-        target = _TARGET.search(operands)
-        if target and _BRANCH.fullmatch(operation):
-            address = int(target[1], 16)
-            calls_itself = address == start and operation.startswith("bl") and operation not in ("bls.n", "bls.w")
-            if calls_itself or not start <= address < end:
-                targets.append(address)
-    if following is not None and not _ends(body):
-        targets.append(following)
-    return Frame(
-        name=name, num_bytes=total, targets=tuple(dict.fromkeys(targets)), calls_pointers=pointers, unclear=unclear
-    )
+        if _BRANCH.fullmatch(operation):
+            jumps.append((operands, operation.startswith("bl") and operation not in ("bls.n", "bls.w")))
+    targets = left_for(jumps, start, following, ends=_ends(body))
+    return Frame(name=name, num_bytes=total, targets=targets, calls_pointers=pointers, unclear=unclear)
 
 
 def _sets_stack_pointer(operation: str, operands: str) -> bool:
@@ -168,7 +153,7 @@ def _sets_stack_pointer(operation: str, operands: str) -> bool:
 def _is_indirect(operation: str, operands: str) -> bool:
     """True where an instruction branches to an address in a register or memory, other than a return or a jump table."""
     if operation.startswith(("blx", "bx")):
-        return operands != "lr" and not _TARGET.search(operands)
+        return operands != "lr" and target_of(operands) is None
     if operation.startswith("mov") and operands.startswith("pc,"):
         return operands != "pc, lr"
     if operation.startswith(("ldr", "add")) and operands.startswith("pc,"):

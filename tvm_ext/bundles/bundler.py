@@ -22,6 +22,7 @@ from tvm_ext.bundles.package import BundlePackage
 from tvm_ext.bundles.texts import write_texts
 from tvm_ext.bundles.variants import variants_of
 from tvm_ext.bundles.verify import verify_bundle
+from tvm_ext.core.arguments import path_of
 from tvm_ext.core.bundle_file import BundledModel, BundleFile
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import BadBundle, DoesNotFit, PlanRejected, TvmExtError
@@ -33,6 +34,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import QemuResult
 from tvm_ext.load import load
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
+from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
 from tvm_ext.subject import Progress, Subject, make_subject
 
@@ -51,7 +53,8 @@ def bundle(
     verify: as in `BuildOptions`. limits: as `load` takes them. An existing package there is replaced whole, or, if
     anything fails, not at all. Raises BadBundle, and what `load` and `build` raise, with the model's name.
     """
-    file, folder = source if isinstance(source, BundleFile) else BundleFile.load(source), Path(folder)
+    file = source if isinstance(source, BundleFile) else BundleFile.load(path_of(source, "source", BadBundle))
+    folder = path_of(folder, "folder")
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     say = progress or (lambda _: None)
     check_processors(platform)
@@ -82,6 +85,7 @@ def bundle(
             artifacts=artifacts_of(new, built), coverage=coverage_of(new, common) if "host" in targets else None,
         )  # fmt: skip
         (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (new / "report.html").write_text(report_page(report), encoding="utf-8")
         (new / "README.md").write_text(emit_bundle_readme(common, report), encoding="utf-8")
     return BundlePackage.load(folder)
 

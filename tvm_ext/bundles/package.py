@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.rich_display import facts_html, rows_html
 from tvm_ext.execution.bundle_runner import HostBundle
 from tvm_ext.package import Package
 from tvm_ext.report.interface import bundle_names, check_header
 from tvm_ext.report.read_report import read_report
+from tvm_ext.report.summary import summary_facts, summary_line, title
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,6 +22,17 @@ class BundlePackage:
     folder: Path
     report: dict[str, Any]
     models: dict[str, Package]
+
+    def __repr__(self) -> str:
+        return f"<BundlePackage {summary_line(self.report)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, *(package.report.get(key) for key in ("arena_bytes", "weights_bytes", "macs")))
+            for name, package in self.models.items()
+        ]
+        own = facts_html(title(self.report), summary_facts(self.report))
+        return own + rows_html("models", ("model", "arena B", "weights B", "MACs"), rows)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -1,4 +1,4 @@
-"""Files of a bundle: what its models have in common, and of each its sources, tests, map and trace."""
+"""Files of a bundle: what its models have in common, and of each its sources, tests and trace."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from codegen_c.arena.profile import live_profile
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.bundle import Bundle, common_pieces, emit_bundle
 from codegen_c.emit.bundle_tests import emit_bundle_firmware, emit_bundle_selftest
 from codegen_c.emit.common_pieces import kernels_file
-from codegen_c.emit.memory_map import emit_memory_map
+from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.selftest import emit_selftest, emit_vectors
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import Optimize
@@ -34,11 +33,12 @@ def write_texts(
     for one in subjects:
         texts |= one.compiled.sources()
     units = [name for name in texts if name.endswith(".c")]
+    parts = PackageParts.of(common.name, platform.name, [*texts], origin.generator)
     small = [name for name in units if optimize_of(common, name) == "size"]
     names = [one.model for one in subjects]
     vectors = {one.model: vectors_of(one) for one in subjects}
     texts |= emit_bundle_selftest(common, vectors, tolerance=FLOAT_TOLERANCE, compares=compares)
-    texts |= emit_build_files(common.name, units, platform, "speed", tested=names, otherwise=small)
+    texts |= emit_build_files(common.name, units, platform, "speed", tested=names, otherwise=small, parts=parts)
     texts |= emit_bundle_firmware(common, platform, compares=compares) if platform.board else {}
     texts[PLATFORM_FILE] = json.dumps(json.loads(platform.to_json()), indent=2) + "\n"
     for one in subjects:
@@ -48,8 +48,6 @@ def write_texts(
         del texts[f"{one.model}_selftest_main.c"]
         common_to = {file: [piece.of(one.model) for piece in found] for file, found in pieces.items()}
         texts[f"{one.model}_trace.json"] = compiled.trace(ModelOrigin.read(one.mod).nodes, common_to)
-        live = live_profile(compiled.program, compiled.plan)
-        texts[f"{one.model}_memory_map.html"] = emit_memory_map(one.model, compiled.program, compiled.plan, live)
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")

@@ -8,8 +8,7 @@ from typing import cast
 import typer
 
 from tvm_ext.core.options import Target
-
-_UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
+from tvm_ext.core.sizes import parse_size, size_problem
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
@@ -80,9 +79,11 @@ def parse_ram(texts: list[str]) -> dict[str, int]:
     limits: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")
-        found = _size(size)
-        if found is None or ("=" in text and not name):
+        found = parse_size(size)
+        if "=" in text and not name:
             raise typer.BadParameter(f"{text!r} is not of the form 64KiB or dtcm=16KiB.", param_hint="--ram")
+        if found is None:
+            raise typer.BadParameter(f"{size!r} {size_problem(size)}", param_hint="--ram")
         if name in limits:
             raise typer.BadParameter(f"{name or 'the default memory'} is given twice.", param_hint="--ram")
         limits[name] = found
@@ -91,16 +92,10 @@ def parse_ram(texts: list[str]) -> dict[str, int]:
 
 def parse_bytes(text: str | None, option: str) -> int | None:
     """`"32KiB"` to 32768; None where nothing is said. option: name for messages."""
-    found = None if text is None else _size(text)
+    found = None if text is None else parse_size(text)
     if text is not None and found is None:
-        raise typer.BadParameter(f"{text!r} is not of the form 32KiB.", param_hint=option)
+        raise typer.BadParameter(f"{text!r} {size_problem(text)}", param_hint=option)
     return found
-
-
-def _size(text: str) -> int | None:
-    """Bytes that a number with a unit says; None for anything else."""
-    found = re.fullmatch(r"([0-9]{1,15})\s*(B|KiB|MiB|kB|MB)?", text.strip())
-    return int(found[1]) * _UNITS[found[2] or "B"] if found else None
 
 
 def parse_pins(texts: list[str]) -> dict[str, int]:

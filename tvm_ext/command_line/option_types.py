@@ -16,6 +16,10 @@ ActivationBits = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(metavar="all|NAME|GLOB", help="Values that stay readable behind a run. May be repeated."),
+]
 Limit = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
@@ -55,6 +59,20 @@ Verify = Annotated[
     typer.Option(
         metavar="host,qemu|host|none",
         help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+    ),
+]
+VerifyOn = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npz", help="Compare on these: an array per input, of one sample or of N along a first axis."
+    ),
+]
+RunnerCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--runner",
+        metavar="'COMMAND {elf}'",
+        help="Run firmware on a device by this command, which serves semihosting, in place of QEMU; no shell reads it.",
     ),
 ]
 Initial = Annotated[

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
-from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes
+from tvm_ext.command_line.option_texts import parse_bindings, parse_bytes, parse_shapes
 from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Jobs, Limit, OnPlatform, Scheduler
 from tvm_ext.command_line.show import errors_shown, stderr, stdout
 from tvm_ext.core.files.output_folder import check_output
@@ -28,6 +28,10 @@ def pareto_command(
     ] = None,
     bind: Bind = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="64KiB", help="Bytes the arena may take: a line in the picture, and the point to choose."),
+    ] = None,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
     limit: Limit = None,
@@ -36,6 +40,7 @@ def pareto_command(
 ) -> None:
     """Show RAM against instructions: the model within smaller and smaller budgets."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
+    budget_bytes = parse_bytes(budget, "--budget")
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         check_output(output)
@@ -49,7 +54,7 @@ def pareto_command(
                 module, board, BuildOptions(optimize=optimize), jobs=jobs, scheduler=scheduler,
                 progress=lambda text: status.update(escape(text)),
             )  # fmt: skip
-        write_pareto(points, model.name, board, output)
+        write_pareto(points, model.name, board, output, budget_bytes=budget_bytes)
         if as_json:
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
         else:

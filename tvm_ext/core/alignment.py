@@ -8,6 +8,10 @@ STATE_ALIGNMENT_BYTES = 4
 """Least alignment of every state in the struct that holds them."""
 
 
-def aligned(num_bytes: int) -> int:
+MOST_ALIGNMENT_BYTES = 1024
+"""Largest alignment that a platform may ask for its memories: of cache lines, and of what a DMA wants."""
+
+
+def aligned(num_bytes: int, to: int = ALIGNMENT_BYTES) -> int:
     """Bytes that so many occupy in an arena: the next multiple of the alignment."""
-    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return -(-num_bytes // to) * to

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadBundle, BadOptions
@@ -26,6 +26,7 @@ from tvm_ext.core.options import (
     Quantize,
     Weights,
 )
+from tvm_ext.core.sizes import read_size
 
 MOST_MODELS = 32
 
@@ -35,6 +36,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 FileName = Annotated[str, Field(min_length=1, max_length=4096)]
 Tensor = Annotated[str, Field(min_length=1, max_length=1000)]
 Count = Annotated[int, Field(ge=0, lt=1 << 48)]
+Size = Annotated[Count, BeforeValidator(read_size)]
 Extent = Annotated[int, Field(ge=1, lt=1 << 31)]
 Value = bool | int | Annotated[float, Field(allow_inf_nan=False)]
 Values = Annotated[tuple[Value, ...], Field(max_length=1 << 16, strict=False)]
@@ -53,8 +55,8 @@ class BundledOptions:
     min_snr_db: Annotated[float, Field(strict=False)] = 10.0
     activations: Activations = "int8"
     weights: Weights = "int8"
-    flash: Count | None = None
-    ram: Count | dict[str, Count] | None = None
+    flash: Size | None = None
+    ram: Size | dict[str, Size] | None = None
     least_scratch: bool = False
     least_flash: bool = False
     hooks: bool = False

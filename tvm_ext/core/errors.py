@@ -44,8 +44,8 @@ class DoesNotFit(TvmExtError):
         self, message: str, nearest_bytes: int | None = None, least_bytes: Mapping[str, int] | None = None
     ) -> None:
         super().__init__(message)
-        self.nearest_bytes = nearest_bytes
-        self.least_bytes = least_bytes or {}
+        self.nearest_bytes: int | None = nearest_bytes
+        self.least_bytes: Mapping[str, int] = least_bytes or {}
 
 
 class PlanRejected(TvmExtError):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.sizes import parse_size, size_problem
 
-_UNITS = {"": 1, "B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _LARGEST = 1 << 62
 
 
@@ -26,6 +25,8 @@ class Limits:
     operands: inputs, or outputs, of one operator.
     fields: of an ONNX file's protobuf messages: what nodes, attributes, tensors and shapes are written with.
     text_bytes: of all names, documentation and metadata of a file, and of lists in attributes.
+
+    Those in bytes are numbers; `Limits().changed(["tensor_bytes=1GiB"])` takes them as text.
     """
 
     tensor_bytes: int = 512 << 20
@@ -48,15 +49,16 @@ class Limits:
         values: dict[str, int] = {}
         for text in texts:
             name, _, size = text.partition("=")
-            found = re.fullmatch(r"(\d{1,20})\s*([kM]?B|GB|[KMG]iB)?", size.strip())
+            found = parse_size(size)
             if name not in names:
                 raise BadOptions(f"limit {text!r}: there are {', '.join(names)}.")
-            if found is None or (found[2] and not name.endswith("_bytes")):
-                example = "1GiB" if name.endswith("_bytes") else str(2 * getattr(self, name))
-                raise BadOptions(f"limit {text!r} is not of the form {name}={example}.")
+            if not name.endswith("_bytes") and not size.strip().isdecimal():
+                raise BadOptions(f"limit {text!r} is not of the form {name}={2 * getattr(self, name)}.")
+            if found is None:
+                raise BadOptions(f"limit {text!r} is not of the form {name}=1GiB: {size!r} {size_problem(size)}")
             if name in values:
                 raise BadOptions(f"limit {name} is given twice.")
-            values[name] = int(found[1]) * _UNITS[found[2] or ""]
+            values[name] = found
         return replace(self, **values)
 
     def to_json(self) -> str:

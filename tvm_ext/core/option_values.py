@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.sizes import read_size
 
 
 def maps_names_to_integers(values: object) -> bool:
@@ -43,6 +44,17 @@ def check_types(options: Mapping[str, object]) -> None:
             raise BadOptions(f"{key} = {shown(options[key])}: {wanted} is needed.")
 
 
+def with_sizes(key: str, value: object) -> object:
+    """The value of an option, with texts of sizes as bytes, also those of each memory. Raises BadOptions."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {name: with_sizes(f"{key} of {name}", size) for name, size in items}
+    try:
+        return read_size(value)
+    except ValueError as error:
+        raise BadOptions(f"{key} = {shown(value)} {error}") from None
+
+
 def _or_none(is_good: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or is_good(value)
 
@@ -58,9 +70,9 @@ def _is_truth(value: object) -> bool:
 _TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "ram": (
         _or_none(lambda value: maps_names_to_integers(value) or _is_size(value)),
-        "a number of bytes, or {memory: bytes}",
+        'bytes as a number or a text like "64KiB", or {memory: bytes}',
     ),
-    "flash": (_or_none(_is_size), "a number of bytes"),
+    "flash": (_or_none(_is_size), 'bytes as a number or a text like "64KiB"'),
     "pin": (_or_none(maps_names_to_integers), "{tensor: offset in bytes}"),
     "keep": (are_names, "a tuple of names of tensors"),
     "processors": (_or_none(are_names), "a tuple of names of processors"),

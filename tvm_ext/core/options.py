@@ -12,7 +12,7 @@ from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import hides_header
 from tvm_ext.core.objectives import GROUPINGS, OBJECTIVES, Grouping, Objective
-from tvm_ext.core.option_values import check_types, shown
+from tvm_ext.core.option_values import check_types, shown, with_sizes
 from tvm_ext.core.quantization_options import quantization_problem
 
 if TYPE_CHECKING:
@@ -73,13 +73,16 @@ class BuildOptions:
         weights of 8; `mixed` for as few as bring every output to min_snr_db, none where int8 does.
     weights: of quantized layers: `int8`; `mixed` stores in 4 bits what 4 bits hold, and of a model quantized here as
         many layers as leave every output at min_snr_db; `int4` all layers that have kernels for it.
-    flash: bytes that all constants may take: weights, biases, factors, tables, `weights_bytes` of the report. Of a
-        model quantized here, layers get weights of 4 bits, those first that cost the least accuracy, until it is kept.
+    flash: bytes that all constants may take: weights, biases, factors, tables, `weights_bytes` of the report; code is
+        not counted, `flash` of the report has both. Of a model quantized here, layers get weights of 4 bits, those that
+        cost the least accuracy first, until it is kept.
     ram: bytes that tensors may take: a number for the platform's default memory, or {memory: bytes}; None leaves
-        it at what the memory holds. A model that needs more is split, or computes results again, to fit.
+        it at what the memory holds. A model that needs more is split, or computes results again, to fit. Here and as
+        `flash`, bytes may be written as a text, "64KiB"; it becomes the number.
     pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
-    keep: tensors over whose bytes nothing else is ever put: an input that is filled, or an output that is read, while
-        the model runs, or state that outlives a run.
+    keep: tensors over whose bytes nothing else is ever put: names, patterns with `*`, `?` or `[...]`, or `all`. An
+        input may be filled, an output read while the model runs; values inside stay readable after a run, where the
+        header says.
     memories: `all` lets tensors, scratch and weights live where they cost least time, and moves them meanwhile, where
         the processor reaches more than one memory for tensors; `default` keeps everything in the platform's default.
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
@@ -114,8 +117,8 @@ class BuildOptions:
     min_snr_db: float = 10.0
     activations: Activations = "int8"
     weights: Weights = "int8"
-    flash: int | None = None
-    ram: int | Mapping[str, int] | None = None
+    flash: int | str | None = None
+    ram: int | str | Mapping[str, int | str] | None = None
     least_scratch: bool = False
     least_flash: bool = False
     guide: Guide = "learned"
@@ -131,15 +134,18 @@ class BuildOptions:
     tune: bool = False
 
     def __post_init__(self) -> None:
+        for key in ("ram", "flash"):
+            object.__setattr__(self, key, with_sizes(key, getattr(self, key)))
         for key, allowed in _CHOICES.items():
             if getattr(self, key) not in allowed:
                 raise BadOptions(f"{key} = {getattr(self, key)!r}: allowed are {', '.join(allowed)}.")
         check_types(vars(self))
-        for where, num_bytes in (self.ram if isinstance(self.ram, Mapping) else {"": self.ram}).items():
+        asked = self.ram_bytes
+        for where, num_bytes in (asked if isinstance(asked, Mapping) else {"": asked}).items():
             if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
                 said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
                 raise BadOptions(f"{said}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
-        if self.flash is not None and not 0 < self.flash < _MOST_BYTES:
+        if self.flash_bytes is not None and not 0 < self.flash_bytes < _MOST_BYTES:
             raise BadOptions(f"flash = {shown(self.flash)}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
         for name, offset in (self.pin or {}).items():
             if not 0 <= offset < _MOST_BYTES or offset % ALIGNMENT_BYTES:
@@ -147,9 +153,9 @@ class BuildOptions:
                     f"pin {name}={shown(offset)}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more, and "
                     f"less than {_MOST_BYTES}."
                 )
-        if self.io != "arena" and (self.pin or self.keep):
+        if self.io != "arena" and self.pin:
             raise BadOptions(
-                f"pin and keep place tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
+                f"pin places tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
             )
         if self.image and self.context != "caller":
             raise BadOptions(
@@ -178,6 +184,16 @@ class BuildOptions:
         if self.name is not None and hides_header(self.name):
             raise BadOptions(f"name = {self.name!r}: {self.name}.h would hide another header; choose another name.")
 
+    @property
+    def ram_bytes(self) -> int | Mapping[str, int] | None:
+        """`ram` in bytes."""
+        return cast("int | Mapping[str, int] | None", self.ram)
+
+    @property
+    def flash_bytes(self) -> int | None:
+        """`flash` in bytes."""
+        return cast("int | None", self.flash)
+
     def to_json(self) -> str:
         """All choices as one JSON text; equal options give equal text."""
         return json.dumps(asdict(self), sort_keys=True)
@@ -199,7 +215,8 @@ class BuildOptions:
         Raises BadOptions for an unknown memory, and where an instance would lie in several memories.
         """
         memory = platform.memory(platform.activations)
-        asked = self.ram if isinstance(self.ram, Mapping) else {memory.name: self.ram} if self.ram else {}
+        ram = self.ram_bytes
+        asked = ram if isinstance(ram, Mapping) else {memory.name: ram} if ram else {}
         known = [other.name for other in platform.memories if other.kind == "ram"]
         unknown = [name for name in asked if name not in known]
         if unknown:
@@ -279,7 +296,7 @@ class BuildOptions:
 
         Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
         """
-        asked: Mapping[str, int] = self.ram if isinstance(self.ram, Mapping) else {}
+        asked: Mapping[str, int] = self.ram_bytes if isinstance(self.ram_bytes, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
         cores = self.cores_of(platform)
         are_far = any(map(platform.near_memory, self.offloads_of(platform)))  # what is moved, is moved for them alone

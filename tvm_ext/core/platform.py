@@ -69,7 +69,8 @@ class Platform(PlatformTables):
             return cls._read(Path(text))
         known = cls.shipped()
         if text not in known:
-            near = get_close_matches(text, known, 1)
+            plain = text.lower().replace("-", "_")
+            near = get_close_matches(plain, known, 1) or [name for name in known if name.endswith(f"_{plain}")][:1]
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise BadPlatform(
                 f"unknown platform {text!r}.{hint} Shipped: {', '.join(known)}; "
@@ -99,9 +100,10 @@ class Platform(PlatformTables):
     def _read(cls, path: Path) -> Self:
         table = read_table(path, "platform", BadPlatform)
         try:
-            return cls._check(table, str(path))
+            found = cls._check(table, str(path))
         except ValueError as error:  # of json: an integer too long to be written
             raise BadPlatform(f"{path}: is not TOML that can be read: {shortened(error)}.") from None
+        return replace(found, toolchain=replace(found.toolchain, project=str(path.resolve().parent)))
 
     @classmethod
     def _check(cls, table: dict[str, object], where: str) -> Self:
@@ -183,4 +185,4 @@ def _allowed(location: Location) -> list[str]:
         table = OffloadOperator if "operators" in location[:-1] else Offload
     if table is Processor and "tvm" in location[:-1]:
         table = OperatorRate if "rates" in location[:-1] else TvmBackend
-    return list(table.__dataclass_fields__)
+    return [key for key in table.__dataclass_fields__ if key != "project"]

@@ -6,8 +6,19 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 
+from tvm_ext.core.alignment import ALIGNMENT_BYTES, MOST_ALIGNMENT_BYTES
+from tvm_ext.core.compiler_flags import folder_of
 from tvm_ext.core.names import is_c_keyword
-from tvm_ext.core.platform_parts import LINKED_MEMORY, NO_SIMD, STATE_MEMORY, Board, PlatformTables, Processor, Signal
+from tvm_ext.core.platform_parts import (
+    LINKED_MEMORY,
+    NO_SIMD,
+    STATE_MEMORY,
+    Board,
+    Memory,
+    PlatformTables,
+    Processor,
+    Signal,
+)
 from tvm_ext.core.section_names import section_problem, shared_sections
 
 _ADDRESS_SPACE_BYTES = 1 << 32
@@ -24,7 +35,10 @@ _REGISTERS = {
 
 def contradiction(tables: PlatformTables) -> str | None:
     """The first contradiction, with the key that has it; None without."""
-    checks = (_name_problem, _processor_problem, _link_problem, _signal_problem, _section_problem, _memory_problem)
+    checks = (
+        _name_problem, _processor_problem, _toolchain_problem, _link_problem, _signal_problem, _section_problem,
+        _memory_problem,
+    )  # fmt: skip
     problem = next((problem for check in checks if (problem := check(tables))), None)
     return problem or (_board_problem(tables, tables.board) if tables.board else None)
 
@@ -96,6 +110,31 @@ def _driver_problem(processors: Iterable[Processor]) -> str | None:
                 return f"{where}.{key} = {name!r}: is a word of C, or of the code generated here; choose another one."
             if taken.setdefault(name, use) != use:
                 return f"{where}.{key} = {name!r}: another function has that name; each takes arguments of its own."
+    return None
+
+
+def _toolchain_problem(tables: PlatformTables) -> str | None:
+    """A compiler without its target, or headers of a project in code that this machine would run."""
+    toolchain = tables.toolchain
+    lists = [("toolchain.flags", toolchain.flags), ("toolchain.speed_flags", toolchain.speed_flags)]
+    lists += [("toolchain.size_flags", toolchain.size_flags)]
+    lists += [(f"processors.{processor.name}.flags", processor.flags) for processor in tables.processors]
+    for key, flags in lists:
+        for flag in flags:
+            if not toolchain.prefix and (folder_of(flag) or flag.startswith("--target=")):
+                return (
+                    f"{key}: {flag}: is for another processor than this machine's; say prefix = ... of its tools. "
+                    "What lies in a project's folders is not compiled into code that runs here."
+                )
+            if flag.startswith("--target=") and not toolchain.uses_clang:
+                return f'{key}: {flag}: GCC has one target, its prefix says which; say compiler = "clang".'
+    if toolchain.project:
+        return "toolchain.project: is no key; folders of flags are relative to the platform's file."
+    if toolchain.uses_clang and toolchain.prefix and not any(one.startswith("--target=") for one in toolchain.flags):
+        return (
+            f"toolchain.compiler = {toolchain.compiler!r}: compiles for this machine; flags need --target=..., such as "
+            "--target=arm-none-eabi."
+        )
     return None
 
 
@@ -179,8 +218,22 @@ def _memory_problem(tables: PlatformTables) -> str | None:
     for memory in tables.memories:
         if memory.retained and memory.kind == "rom":
             return f"memories.{memory.name}.retained = true: a rom keeps what it holds anyway; a ram is needed."
+        if problem := _alignment_problem(memory):
+            return f"memories.{memory.name}.alignment_bytes = {memory.alignment_bytes}: {problem}"
         if memory.kind == "ram" and memory.write_bytes_per_cycle < 1e-6:
             return f"memories.{memory.name}.write_bytes_per_cycle = {memory.write_bytes_per_cycle:g}: at least 1e-6."
+    return None
+
+
+def _alignment_problem(memory: Memory) -> str | None:
+    """An alignment that no address has, or that tensors here could not do with."""
+    least, most, value = ALIGNMENT_BYTES, MOST_ALIGNMENT_BYTES, memory.alignment_bytes
+    if not least <= value <= most or value & (value - 1):
+        return f"a power of two from {least}, which kernels need, to {most}; the bytes of a cache's line, such as 32."
+    if memory.kind == "rom" and value != least:
+        return f"is of tensors, and a rom holds none; leave it out: constants lie at multiples of {least}."
+    if memory.address is not None and memory.address % value:
+        return f"the memory begins at 0x{memory.address:x}, which is no multiple of it."
     return None
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
+
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.compiler_flags import checked_flag
+from tvm_ext.core.sizes import read_size
 
 STATE_MEMORY = "state"
 """Name, in programs and plans, of the struct that holds what a model keeps between runs: no memory has it."""
@@ -26,11 +30,10 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Architecture = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,31}$")]
 Positive = Annotated[int, Field(gt=0, lt=1 << 48)]
 Count = Annotated[int, Field(ge=0, lt=1 << 48)]
+Size = Annotated[Positive, BeforeValidator(read_size)]
 Rate = Annotated[float, Field(ge=1e-6, lt=1e6, strict=False)]
 Cost = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
-# Flags come from a file that is not ours: only code generation, optimisation, debug and plain defines.
-_FLAG = r"^-(m[A-Za-z0-9=_.,+-]+|O[0-3sz]|g[0-3]?|f[a-z0-9-]+|-?specs=[a-z0-9_+-]+\.specs|D[A-Za-z_]\w*(=\w+)?)$"
-Flag = Annotated[str, Field(pattern=_FLAG, max_length=200)]
+Flag = Annotated[str, Field(max_length=200), AfterValidator(checked_flag)]
 Flags = Annotated[tuple[Flag, ...], Field(max_length=100)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 DeviceProperty = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\.[a-z][a-z0-9-]{0,62}$")]
@@ -139,18 +142,20 @@ class Memory:
     `section` is the linker section generated arrays go to, on the board; None leaves the choice to the linker
     (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None
     where the system decides. `retained`: whether it keeps what it holds while the processor sleeps deeply; states of
-    models go there.
+    models go there. `alignment_bytes`: a power of two; an arena in it begins at a multiple of that, and each tensor of
+    the arena, so that no two of them share a line of a cache, nor one with the firmware's own.
     """
 
     name: Name
     kind: Literal["ram", "rom"]
-    capacity_bytes: Positive
+    capacity_bytes: Size
     read_bytes_per_cycle: Rate
     write_bytes_per_cycle: Annotated[float, Field(ge=0, lt=1e6, strict=False)]
     latency_cycles: Count = 0
     section: Annotated[str, Field(pattern=r"^\.[A-Za-z_][A-Za-z0-9_.]{0,62}$")] | None = None
     address: Count | None = None
     retained: bool = False
+    alignment_bytes: int = ALIGNMENT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -185,12 +190,35 @@ class Signal:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Toolchain:
-    """Compiler of C for the platform: the prefix of its name, then flags for target and speed or size."""
+    """Compiler of C for the platform: the prefix of its tools' names, then flags for target and speed or size.
+
+    `compiler` is the compiler's name: `clang`, `clang-19`; or behind the prefix `gcc`, `gcc-13`. Left out it is
+    `<prefix>gcc`, on the host whatever `CC` says. clang for another processor than this one needs `--target=`, and the
+    prefix of the GCC that links and brings the C library. `flags` are those that `compiler_flags.py` lets pass.
+    project: folder of the platform's file, to which folders of flags are relative; no key of the file, and in no JSON.
+    """
 
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=100)] = ""
+    compiler: Annotated[str, Field(pattern=r"^((gcc|clang)(-[0-9]{1,3}(\.[0-9]{1,3}){0,2})?)?$")] = ""
     flags: Flags = ()
     speed_flags: Flags = ("-O3",)
     size_flags: Flags = ("-Os",)
+    project: Annotated[str, Field(exclude=True)] = field(default="", compare=False)
+
+    @property
+    def uses_clang(self) -> bool:
+        """True where its C compiler is clang."""
+        return self.compiler.startswith("clang")
+
+    @property
+    def crosses_with_clang(self) -> bool:
+        """True where clang compiles, and the GCC of the prefix brings the C library and links."""
+        return self.uses_clang and self.prefix != ""
+
+    @property
+    def compiler_name(self) -> str:
+        """Name of the compiler, where one is said."""
+        return self.compiler if self.uses_clang else f"{self.prefix}{self.compiler or 'gcc'}"
 
 
 HOST_TOOLCHAIN = Toolchain(flags=("-march=native",))
@@ -221,7 +249,7 @@ class Board:
     timer_hz: Positive
     code_memory: Name
     data_memory: Name
-    stack_bytes: Positive = 16384
+    stack_bytes: Size = 16384
     starts: Name | None = None
 
 

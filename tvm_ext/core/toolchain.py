@@ -1,4 +1,4 @@
-"""Find and call C compilers and binary tools: objects, libraries, ELF files, section sizes.
+"""Call C compilers and binary tools: objects, libraries, ELF files, section sizes.
 
 No shell is involved anywhere. Tools run in the folder of the source with relative names, so equal
 sources give equal objects wherever they lie.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -17,30 +15,44 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tvm_ext.core.errors import BuildFailed, DoesNotFit, MissingTool
+from tvm_ext.core.compilers import (
+    LANGUAGE_FLAGS,
+    STRICT_FLAGS,
+    WARNING_FLAGS,
+    compile_command,
+    compile_flags,
+    find_compiler,
+    link_command,
+)
+from tvm_ext.core.errors import BuildFailed, DoesNotFit
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.processes.at_once import turns
-from tvm_ext.core.processes.process import allowed_seconds, run_program
+from tvm_ext.core.tools import find_program, made_by, run_tool
 
-# Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
-LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
-WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
-STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
-"""Flags for all C compiled here. Build files of packages leave warnings as such: other compilers know others."""
+__all__ = [
+    "LANGUAGE_FLAGS",
+    "STRICT_FLAGS",
+    "WARNING_FLAGS",
+    "SectionSizes",
+    "compile_flags",
+    "compile_objects",
+    "disassembly",
+    "find_compiler",
+    "find_program",
+    "function_ranges",
+    "host_program",
+    "link_elf",
+    "raw_binary",
+    "section_ranges",
+    "section_sizes",
+    "shared_library",
+    "static_library",
+    "symbol_sizes",
+    "undefined_symbols",
+]
 
 _UNTOLD = ("armv8.1-m.main",)
-_LEAST_SECONDS = 120.0
-_SECONDS_PER_MIB = 60.0  # of what a tool reads: some twenty times what GCC takes for generated sources
-_ERROR_LINES = 12
-_LINE_CHARACTERS = 1000
-_PACKAGES = {
-    "arm-none-eabi-gcc": "gcc-arm-none-eabi and libnewlib-arm-none-eabi",
-    "qemu-system-arm": "qemu-system-arm",
-    "qemu-system-riscv32": "qemu-system-misc",
-    "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf",
-    "gcc": "gcc",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,40 +63,6 @@ class SectionSizes:
     rodata: int = 0
     data: int = 0
     bss: int = 0
-
-
-def find_program(name: str) -> str:
-    """Path of a program on PATH. Raises MissingTool with the Debian package that holds it."""
-    path = shutil.which(name)
-    if path:
-        return path
-    known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
-    package = _PACKAGES.get(known)
-    hint = f"install it (Debian, Ubuntu: apt install {package.replace(' and ', ' ')})" if package else "install it"
-    raise MissingTool(f"{name} is not on PATH; {hint} or add its folder to PATH.")
-
-
-def find_compiler(toolchain: Toolchain) -> list[str]:
-    """The C compiler as the head of an argument list: `<prefix>gcc`, or for the host $CC, gcc, clang.
-
-    Raises MissingTool.
-    """
-    if toolchain.prefix:
-        return [find_program(f"{toolchain.prefix}gcc")]
-    text = os.environ.get("CC", "")
-    try:
-        chosen = shlex.split(text)
-    except ValueError as error:
-        raise MissingTool(f"CC = {text!r}: is no command: {error}. Quote it as for a shell, or unset CC.") from None
-    if chosen:
-        return [find_program(chosen[0]), *chosen[1:]]
-    return [find_program("gcc" if shutil.which("gcc") or not shutil.which("clang") else "clang")]
-
-
-def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:
-    """Flags every source of a package is compiled with, warnings left out."""
-    chosen = toolchain.speed_flags if optimize == "speed" else toolchain.size_flags
-    return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
 
 
 def compile_objects(
@@ -104,7 +82,7 @@ def compile_objects(
     if len(set(stems)) < len(stems):
         raise BuildFailed(f"two sources would share an object file: {', '.join(sorted(stems))}; rename one.")
     out_dir.mkdir(parents=True, exist_ok=True)
-    head = [*find_compiler(toolchain), *compile_flags(toolchain, optimize), *STRICT_FLAGS, *flags]
+    head = [*compile_command(toolchain, optimize), *STRICT_FLAGS, *flags]
     for folder in include_dirs:
         head += ["-I", str(folder.resolve()), f"-ffile-prefix-map={folder.resolve()}={folder.name}"]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -115,32 +93,32 @@ def _compile(out_dir: Path, head: Sequence[str], turn: AbstractContextManager[ob
     folder = source.parent.resolve()
     target = out_dir / f"{source.stem}.o"
     with turn:
-        _run([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder, reads=[source])
-    return _made(target, head[0])
+        run_tool([*head, f"-ffile-prefix-map={folder}=.", "-c", source.name, "-o", str(target)], folder, reads=[source])
+    return made_by(target, head[0])
 
 
 def static_library(objects: Sequence[Path], library: Path, toolchain: Toolchain) -> Path:
     """Archive of objects without times, owners or paths; an existing file is replaced."""
     library.unlink(missing_ok=True)
     archiver = find_program(f"{toolchain.prefix}ar")
-    _run([archiver, "rcsD", str(library.resolve()), *_absolute(objects)], library.parent, reads=objects)
-    return _made(library, archiver)
+    run_tool([archiver, "rcsD", str(library.resolve()), *_absolute(objects)], library.parent, reads=objects)
+    return made_by(library, archiver)
 
 
 def shared_library(objects: Sequence[Path], library: Path, toolchain: Toolchain, *, flags: Sequence[str] = ()) -> Path:
     """Shared library of objects that were compiled with -fPIC, for ctypes on the host."""
-    compiler = find_compiler(toolchain)
+    linker = link_command(toolchain)
     output = str(library.resolve())
-    command = [*compiler, *toolchain.flags, *flags, "-shared", "-o", output, *_absolute(objects), "-lm"]
-    _run(command, library.parent, reads=objects)
-    return _made(library, compiler[0])
+    command = [*linker, *flags, "-shared", "-o", output, *_absolute(objects), "-lm"]
+    run_tool(command, library.parent, reads=objects)
+    return made_by(library, linker[0])
 
 
 def host_program(objects: Sequence[Path], program: Path, toolchain: Toolchain, *, flags: Sequence[str] = ()) -> Path:
     """Link a program for this machine. Raises MissingTool, BuildFailed."""
-    command = [*find_compiler(toolchain), *toolchain.flags, *flags, "-o", str(program.resolve()), *_absolute(objects)]
-    _run([*command, "-lm"], program.parent, reads=objects)
-    return _made(program, command[0])
+    command = [*link_command(toolchain), *flags, "-o", str(program.resolve()), *_absolute(objects)]
+    run_tool([*command, "-lm"], program.parent, reads=objects)
+    return made_by(program, command[0])
 
 
 def link_elf(
@@ -152,9 +130,9 @@ def link_elf(
     """
     fixed = ["-nostartfiles", "-Wl,--gc-sections", "-T", str(script.resolve())]
     tail = ["-o", str(elf.resolve()), *_absolute(objects), "-lm"]
-    compiler = find_compiler(toolchain)
+    linker = link_command(toolchain)
     try:
-        _run([*compiler, *toolchain.flags, *flags, *fixed, *tail], elf.parent, reads=objects)
+        run_tool([*linker, *flags, *fixed, *tail], elf.parent, reads=objects)
     except BuildFailed as error:
         missing = re.findall(r"region `(\w+)' overflowed by (\d+) bytes?", str(error))
         if not missing:
@@ -164,7 +142,7 @@ def link_elf(
             f"{elf.name}: {said} for the firmware: code, constants, variables and stack, self-test and its vectors "
             "included. Try a larger memory, an int8 model, or --optimize size."
         ) from None
-    return _made(elf, compiler[0])
+    return made_by(elf, linker[0])
 
 
 def disassembly(elf: Path, toolchain: Toolchain, *, machine: str = "") -> str:
@@ -175,7 +153,7 @@ def disassembly(elf: Path, toolchain: Toolchain, *, machine: str = "") -> str:
     """
     chosen = ["-m", machine] if machine in _UNTOLD else []
     command = [find_program(f"{toolchain.prefix}objdump"), "-d", "--no-show-raw-insn", *chosen, str(elf.resolve())]
-    return _run(command, elf.parent, reads=[elf])
+    return run_tool(command, elf.parent, reads=[elf])
 
 
 def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, SectionSizes]:
@@ -183,14 +161,16 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
     if not objects:
         return {}
     folder = objects[0].parent
-    text = _run([find_program(f"{toolchain.prefix}objdump"), "-h", "-w", *_absolute(objects)], folder, reads=objects)
+    text = run_tool(
+        [find_program(f"{toolchain.prefix}objdump"), "-h", "-w", *_absolute(objects)], folder, reads=objects
+    )
     found: dict[str, dict[str, int]] = {}
     current: dict[str, int] = {}
     for line in text.splitlines():
         if ":     file format" in line:
             current = found.setdefault(Path(line.split(":     file format")[0]).name, {})
         match = re.match(r"\s*\d+\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+[0-9a-f]+\s+[0-9a-f]+\s+\S+\s+(.*)", line)
-        kind = _kind(match[2]) if match else None
+        kind = section_kind(match[2]) if match else None
         if match and kind:
             current[kind] = current.get(kind, 0) + int(match[1], 16)
     return {name: SectionSizes(**sizes) for name, sizes in found.items()}
@@ -200,7 +180,7 @@ def section_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[int, int]]:
     """Addresses [begin, end) that an ELF's sections take, where they run and where they are loaded."""
     command = [find_program(f"{toolchain.prefix}objdump"), "-h", "-w", str(elf.resolve())]
     found: list[tuple[int, int]] = []
-    for line in _run(command, elf.parent, reads=[elf]).splitlines():
+    for line in run_tool(command, elf.parent, reads=[elf]).splitlines():
         match = re.match(r"\s*\d+\s+\S+\s+([0-9a-f]+)\s+([0-9a-f]+)\s+([0-9a-f]+)\s+\S+\s+\S+\s+(.*)", line)
         if match and "ALLOC" in match[4]:
             size = int(match[1], 16)
@@ -212,22 +192,22 @@ def raw_binary(elf: Path, target: Path, toolchain: Toolchain, *, section: str) -
     """A file of the bytes of an ELF's section."""
     copier = find_program(f"{toolchain.prefix}objcopy")
     wanted = ["-O", "binary", "-j", section, str(elf.resolve()), str(target.resolve())]
-    _run([copier, *wanted], elf.parent, reads=[elf])
-    return _made(target, copier)
+    run_tool([copier, *wanted], elf.parent, reads=[elf])
+    return made_by(target, copier)
 
 
 def undefined_symbols(objects: Sequence[Path], toolchain: Toolchain) -> set[str]:
     """Names that objects use and none of them defines."""
     program = find_program(f"{toolchain.prefix}nm")
-    wanted = _run([program, "-u", *_absolute(objects)], objects[0].parent, reads=objects)
-    defined = _run([program, "--defined-only", *_absolute(objects)], objects[0].parent, reads=objects)
+    wanted = run_tool([program, "-u", *_absolute(objects)], objects[0].parent, reads=objects)
+    defined = run_tool([program, "--defined-only", *_absolute(objects)], objects[0].parent, reads=objects)
     names = set(re.findall(r"^\S+ \S (\S+)$", defined, re.MULTILINE))
     return set(re.findall(r"^\s+U (\S+)$", wanted, re.MULTILINE)) - names
 
 
 def function_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[str, int, int]]:
     """Name and addresses [begin, end) of each function of an ELF, also of those that only one file knows."""
-    text = _run([find_program(f"{toolchain.prefix}nm"), "-S", str(elf.resolve())], elf.parent, reads=[elf])
+    text = run_tool([find_program(f"{toolchain.prefix}nm"), "-S", str(elf.resolve())], elf.parent, reads=[elf])
     found = re.findall(r"^([0-9a-f]+) ([0-9a-f]+) [tTwW] (\S+)$", text, re.MULTILINE)
     return [(name, begin, begin + int(size, 16)) for at, size, name in found for begin in (int(at, 16) & ~1,)]
 
@@ -237,11 +217,11 @@ def symbol_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int
     if not objects:
         return {}
     command = [find_program(f"{toolchain.prefix}nm"), "-S", "--defined-only", "--extern-only", *_absolute(objects)]
-    text = _run(command, objects[0].parent, reads=objects)
+    text = run_tool(command, objects[0].parent, reads=objects)
     return {name: int(size, 16) for size, name in re.findall(r"^[0-9a-f]+ ([0-9a-f]+) \S (\S+)$", text, re.MULTILINE)}
 
 
-def _kind(section_flags: str) -> str | None:
+def section_kind(section_flags: str) -> str | None:
     """Size that a section counts towards; None for a section that is not in the target's memory."""
     flags = set(re.split(r",\s*", section_flags.strip()))
     if "ALLOC" not in flags:
@@ -255,27 +235,3 @@ def _kind(section_flags: str) -> str | None:
 
 def _absolute(paths: Iterable[Path]) -> list[str]:
     return [str(path.resolve()) for path in paths]
-
-
-def _made(target: Path, tool: str) -> Path:
-    """The file that a tool said it made. Raises BuildFailed where it did not."""
-    if not target.is_file():
-        raise BuildFailed(f"{Path(tool).name} made no {target.name}, and did not say why. Is it what PATH and CC mean?")
-    return target
-
-
-def _run(command: Sequence[str], folder: Path, *, reads: Iterable[Path]) -> str:
-    """Standard output of a tool. Raises BuildFailed with the first lines of its complaints."""
-    name = Path(command[0]).name
-    read_bytes = sum(path.stat().st_size for path in reads if path.is_file())
-    seconds = allowed_seconds(_LEAST_SECONDS + _SECONDS_PER_MIB * read_bytes / (1 << 20))
-    try:
-        done = run_program(command, folder, seconds=seconds, environment={**os.environ, "LC_ALL": "C"})
-    except OSError as error:
-        raise BuildFailed(f"{name} could not be started: {error.strerror}.") from None
-    if done.problem or done.status:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        more = [f"... {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []
-        said = "\n".join(["", *(line[:_LINE_CHARACTERS] for line in lines[:_ERROR_LINES]), *more])
-        raise BuildFailed(f"{name} {done.left} in {folder}{':' if lines else '.'}{said if lines else ''}")
-    return done.stdout

@@ -23,7 +23,7 @@ from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.count_instructions import plugin_arguments, shared_run
 from tvm_ext.execution.qemu_plugin import quoted
 from tvm_ext.execution.qemu_start import started
-from tvm_ext.execution.samples import Sample, check_inputs
+from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
 from tvm_ext.frontends.shapes import ModelNotice
 
 Fields = dict[str, int]
@@ -125,7 +125,7 @@ def qemu_result(
     elf: Path, platform: Platform, interface: Interface, num_samples: int, data: bytes, fields: Fields, coarse: Fields
 ) -> QemuResult:
     """Figures and outputs of one model. data: its outputs as the board wrote them; fields, coarse: of `booted`."""
-    outputs = _split(data, interface, num_samples, elf)
+    outputs = outputs_of(data, interface, num_samples, elf.name)
     assert platform.board is not None, "the caller has looked"
     if fields["wrapped"]:
         instructions = unwrap_instructions(fields, coarse, platform.board, instruction_shift(platform.board))
@@ -168,7 +168,7 @@ def _run_shared(
         data = (folder / "out.bin").read_bytes()
         shared = shared_run(folder, platform, parallel) if parallel and counting else None
     return QemuResult(
-        outputs=_split(data, interface, num_samples, elf), instructions=shared.makespan if shared else None,
+        outputs=outputs_of(data, interface, num_samples, elf.name), instructions=shared.makespan if shared else None,
         stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform), shared=shared,
         driver_calls=_driver_calls(fields),
     )  # fmt: skip
@@ -254,20 +254,3 @@ def _field(fields: Fields, key: str, elf: Path) -> int:
             f"{elf.name} could not tell its {key}: the timer and QEMU's clock do not agree on the platform."
         )
     return fields[key]
-
-
-def _split(data: bytes, interface: Interface, num_samples: int, elf: Path) -> tuple[dict[str, np.ndarray], ...]:
-    """Raw outputs of all samples as arrays."""
-    expected = num_samples * sum(port.num_bytes for port in interface.outputs)
-    if len(data) != expected:
-        raise RunFailed(f"{elf.name} wrote {len(data)} B of outputs; {expected} B were due. Is it of this package?")
-    samples: list[dict[str, np.ndarray]] = []
-    offset = 0
-    for _ in range(num_samples):
-        sample = {}
-        for port in interface.outputs:
-            flat = np.frombuffer(data, port.dtype, port.num_elements, offset)
-            sample[port.source] = port.taken_back(flat).copy()
-            offset += port.num_bytes
-        samples.append(sample)
-    return tuple(samples)

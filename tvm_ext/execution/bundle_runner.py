@@ -38,7 +38,7 @@ class HostBundle:
             built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
             library = host_library(folder, first, built, others=others, beside=[bundle])
             child = held.enter_context(loaded_library(folder, library, HOST_LIMITS))
-            self.models = {
+            self.models: dict[str, HostModel] = {
                 one.model: HostModel.inside(child, one, (runs or {}).get(one.model, "")) for one in interfaces
             }
             self._child = child

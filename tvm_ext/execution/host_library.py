@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from codegen_c.program.interface import NOT_READY, NOT_RESET
+from tvm_ext.core.alignment import MOST_ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.processes.wire import Value
 
@@ -24,7 +25,7 @@ OUT_OF_ORDER = 1000
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_int32)
-_ALIGNMENT_BYTES = 64
+_ALIGNMENT_BYTES = MOST_ALIGNMENT_BYTES
 _loaded: dict[str, ctypes.CDLL] = {}
 _serving: dict[str, threading.Thread] = {}
 _instances: dict[str, Array] = {}

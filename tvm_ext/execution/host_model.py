@@ -70,10 +70,12 @@ class HostModel:
         return model
 
     def _begin(self, child: Child, interface: Interface, run: str = "") -> None:
-        self.interface, self._child, self._symbol = interface, child, run or interface.run
+        self.interface: Interface = interface
+        self._child, self._symbol = child, run or interface.run
+        self._closed = False
         self._instance = interface.model if interface.holds_context else ""
         if self._instance:
-            child.call("hold", self._instance, interface.context_bytes)
+            self._told("hold", self._instance, interface.context_bytes)
         self.reset()
 
     def run(self, inputs: Sample) -> dict[str, np.ndarray]:
@@ -99,7 +101,7 @@ class HostModel:
         call = {"symbol": self._symbol, "io": ports.io, "inputs": came, "outputs": went, "watch": watch}
         call["instance"], call["servers"] = self._instance, [ports.serve(name) for name in ports.servers]
         try:
-            result = self._child.call("run", call, ask=ask)
+            result = self._told("run", call, ask=ask)
         except ChildFailed as error:
             raise ChildFailed(f"{ports.run} on the host: {error}") from None
         if result["status"] == NOT_READY and ports.warm_up_runs:
@@ -130,7 +132,7 @@ class HostModel:
             "servers": [ports.serve(name) for name in ports.servers], "warms_up": ports.warm_up_runs > 0,
         }  # fmt: skip
         try:
-            result = self._child.call("run_successive", call)
+            result = self._told("run_successive", call)
         except ChildFailed as error:
             raise ChildFailed(f"{ports.put} and {ports.take} on the host: {error}") from None
         if result["status"] != 0:
@@ -144,14 +146,14 @@ class HostModel:
     def reset(self) -> None:
         """Begin anew: the next run finds the states as the model begins with them."""
         if self.interface.state_bytes:
-            self._child.call("call", self.interface.reset, self._instance)
+            self._told("call", self.interface.reset, self._instance)
 
     def state(self) -> bytes:
         """State that the last run left for the next one; empty for a model that keeps nothing."""
         if not self.interface.state_bytes:
             return b""
         place, num_bytes = self.interface.state_place, self.interface.state_bytes
-        return self._child.call("read_bytes", place, num_bytes, self._instance)
+        return self._told("read_bytes", place, num_bytes, self._instance)
 
     def restore(self, state: bytes) -> None:
         """Go on from what `state` gave, of a session with the same package. Raises BadInput."""
@@ -160,11 +162,18 @@ class HostModel:
                 f"the state of {self.interface.model} is {self.interface.state_bytes} B; {len(state)} B are given."
             )
         if state:
-            self._child.call("write_bytes", self.interface.state_place, state, self._instance)
+            self._told("write_bytes", self.interface.state_place, state, self._instance)
 
     def close(self) -> None:
         """End the process and remove the temporary folder."""
+        self._closed = True
         self._held.close()
+
+    def _told(self, function: str, *values: Value, ask: Callable[..., Value] | None = None) -> Value:
+        """Result of a function in the process. Raises RunFailed where it was ended, and what it raises."""
+        if self._closed:
+            raise RunFailed(f"the session of {self.interface.model} is closed; open another one.")
+        return self._child.call(function, *values, ask=ask)
 
     def __enter__(self) -> Self:
         return self

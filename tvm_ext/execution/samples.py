@@ -3,30 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 import numpy as np
 
-from codegen_c.program.interface import Interface
-from tvm_ext.core.errors import BadInput
+from codegen_c.program.interface import Interface, Port
+from tvm_ext.core.errors import BadInput, RunFailed
 
 Sample = Mapping[str, np.ndarray]
 
 
 def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
     """The arrays in the order of the interface, contiguous. Raises BadInput: name, shape or dtype is wrong."""
+    if not isinstance(inputs, Mapping):
+        raise BadInput(f"inputs are a {type(inputs).__name__}; a dict of arrays by name is needed.")
     names = [port.source for port in interface.inputs]
     for name in inputs:
         if name not in names:
-            raise BadInput(f"{name!r} is not an input of {interface.model}: {', '.join(names)}.")
+            near = get_close_matches(str(name), names, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise BadInput(f"{name!r} is not an input of {interface.model}: {', '.join(names)}.{hint}")
     arrays: list[np.ndarray] = []
     for port in interface.inputs:
         if port.source not in inputs:
             raise BadInput(f"input {port.source!r} is missing; {interface.model} reads {', '.join(names)}.")
-        array = np.asarray(inputs[port.source])
+        try:
+            array = np.asarray(inputs[port.source])
+        except ValueError:
+            raise BadInput(f"input {port.source!r} is no array: its rows differ in length.") from None
         if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
             raise BadInput(
                 f"input {port.source!r} is {array.dtype}{list(array.shape)}; "
-                f"{interface.model} reads {port.dtype}{list(port.shape)}."
+                f"{interface.model} reads {port.dtype}{list(port.shape)}.{_way_out(port, array)}"
             )
         arrays.append(np.asarray(array, order="C"))
     return arrays
+
+
+def outputs_of(data: bytes, interface: Interface, num_samples: int, writer: str) -> tuple[dict[str, np.ndarray], ...]:
+    """Raw outputs of all samples as arrays. writer: for errors, the firmware's name. Raises RunFailed."""
+    expected = num_samples * sum(port.num_bytes for port in interface.outputs)
+    if len(data) != expected:
+        raise RunFailed(f"{writer} wrote {len(data)} B of outputs; {expected} B were due. Is it of this package?")
+    samples: list[dict[str, np.ndarray]] = []
+    offset = 0
+    for _ in range(num_samples):
+        sample = {}
+        for port in interface.outputs:
+            flat = np.frombuffer(data, port.dtype, port.num_elements, offset)
+            sample[port.source] = port.taken_back(flat).copy()
+            offset += port.num_bytes
+        samples.append(sample)
+    return tuple(samples)
+
+
+def _way_out(port: Port, array: np.ndarray) -> str:
+    """Advice on an array of another type or shape, as sentences; empty where it cannot be guessed."""
+    said = ""
+    if array.shape != port.shape and array.size == port.num_elements:
+        said = f" It has as many elements: .reshape({list(port.shape)})."
+    if array.dtype == np.dtype(port.dtype) or array.dtype.kind not in "biuf":
+        return said
+    if port.quantization is not None and array.dtype.kind == "f":
+        scale, zero_point = port.quantization.scale, port.quantization.zero_point
+        return f"{said} It is quantized: round(x / {scale:g}) + {zero_point}, cut off to {port.dtype}."
+    return f'{said} .astype("{port.dtype}") converts it.'

@@ -32,7 +32,7 @@ def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: Bui
     options, found = _first(compiled, options)
     more, most = 0, found.compiled.program.weights_bytes
     for _ in range(MOST_TRIES):
-        missing = 0 if options.flash is None else found.compiled.program.weights_bytes - options.flash
+        missing = 0 if options.flash_bytes is None else found.compiled.program.weights_bytes - options.flash_bytes
         if missing <= 0:
             return found
         if found.compiled.program.has_grown_weights:
@@ -62,7 +62,8 @@ def _first(compiled: Callable[[BuildOptions, int], FlashTry], options: BuildOpti
 def exceeds_flash(compiled: Compiled, options: BuildOptions) -> DoesNotFit:
     """The error of constants that take more than the budget."""
     return DoesNotFit(
-        f"{compiled.program.name}: its constants are {compiled.program.weights_bytes} B, and flash = {options.flash}. "
+        f"{compiled.program.name}: its constants are {compiled.program.weights_bytes} B, and flash = {options.flash}, "
+        "which counts weights and tables, no code. "
         "Of a float model, quantize = 'int8' or 'auto' with calibration data makes weights of 8 bits, and of 4 where "
         "that is not enough; of a quantized one weights = 'mixed' packs what 4 bits hold. Else give more, or change "
         "the model."

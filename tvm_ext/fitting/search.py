@@ -75,7 +75,7 @@ def nearest_bytes(fitter: Fitter, platform: Platform, options: BuildOptions, fou
     search within that budget comes to it again, else what promises one."""
     arenas = [(tried.arena_bytes or 0, tried.one) for tried in found.reached]
     least = min(num_bytes for num_bytes, _ in arenas)
-    asked = options.ram if isinstance(options.ram, Mapping) else {}
+    asked = options.ram_bytes if isinstance(options.ram_bytes, Mapping) else {}
     again = replace(options, ram={**asked, platform.activations: max(1, least)})
     if search(fitter, platform, again, found.methods).best is not None:
         return least

@@ -34,6 +34,7 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
     if not is_dataflow(static["main"]):
         static = relax.transform.ConvertToDataflow(1)(static)
     func = _without_source_lines(_with_results_opened(static["main"]))
+    _check_calls(func)
     _check_static(func)
     check_results(func, limits)
     known = ModelOrigin.read(mod)
@@ -101,6 +102,26 @@ def _without_source_lines(func: relax.Function) -> relax.Function:
         return relax.VarBinding(binding.var, with_span(binding.value, None)) if is_line else binding
 
     return rebuild(func, [strip(binding) for binding in bindings(func)])
+
+
+def _check_calls(func: relax.Function) -> None:
+    """Raises UnsupportedModel for values that are no operator's: what other passes make of a model before us."""
+    found: dict[str, int] = {}
+    for binding in bindings(func):
+        value = binding.value
+        callee = value.op if isinstance(value, relax.Call) else None
+        if callee is None or isinstance(callee, tvm.ir.Op):
+            continue
+        name = callee.name_hint if isinstance(callee, tvm.ir.GlobalVar | relax.Var) else f"a {type(callee).__name__}"
+        found[name] = found.get(name, 0) + 1
+    if found:
+        listed = ", ".join(f"{name} ({count} times)" for name, count in [*found.items()][:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise UnsupportedModel(
+            f"'main' calls functions in place of operators: {listed}{more}. Passes such as FuseOps, CallTIRRewrite and "
+            "those of other back ends make them; hand over the module as it was before these, and leave them to "
+            "tvm.compile with tvm_ext.relax_pipeline. LegalizeOps and FuseTIR may stand before."
+        )
 
 
 def _check_static(func: relax.Function) -> None:

@@ -59,6 +59,8 @@ def _checked(inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]
     known = {declared.name: declared.dims for declared in inputs}
     checked = {}
     for name, shape in shapes.items():
+        if isinstance(shape, int):
+            raise BadOptions(f"shapes: {name} = {shape}: a shape is several numbers, one per axis: ({shape},).")
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -41,6 +41,8 @@ def totals_table(report: Report) -> Table:
             table.add_row(
                 "grown for speed", f"{sum(one['bytes'] for one in grown):,} B for {saved:,} modelled instructions"
             )
+        if key == "code_bytes" and report.get("flash"):
+            table.add_row("flash: weights + code, no C library", number(report["flash"]["total_bytes"], " B"))
         if key == "stack_bytes":
             table.add_row("stack, bound by its calls", _stack_bound(report.get("stack_bound") or {}))
     table.add_row("statements the self-test covers", coverage(report.get("selftest_coverage") or {}))
@@ -91,7 +93,7 @@ def _arena(used: int, bound: int | None, proved: bool) -> str:
 
 def memories_table(report: Report) -> Table:
     """Bytes used of each memory."""
-    table = Table("memory", "kind", title="Memories", title_justify="left")
+    table = Table("memory", "kind", title="Memories: tensors and weights, without code", title_justify="left")
     for heading in ("used B", "capacity B", "used"):
         table.add_column(heading, justify="right")
     for memory in report["memories"]:
@@ -193,7 +195,7 @@ def verification_table(report: Report) -> RenderableType:
     """Results of each comparison, and notes on those that are missing; a warning where there was none at all."""
     verify: Report = report["verify"]
     targets = ["host", "qemu"] if report["artifacts"]["elf"] else ["host"]
-    results = {target: verify[target] for target in ("host", "qemu") if verify.get(target)}
+    results = {target: verify[target] for target in ("host", "qemu", "runner") if verify.get(target)}
     if not results:
         message = "NOT VERIFIED: this package was never run and compared with a reference."
         return Panel(Text(message, style="bold red"), border_style="red", expand=False)
@@ -205,7 +207,7 @@ def verification_table(report: Report) -> RenderableType:
         errors = [small_number(result[key]) for key in ("max_abs_error", "max_rel_error")]
         against = str(result.get("reference", "not said")) + (" (our own reading)" if result.get("own_reading") else "")
         table.add_row(target, escape(against), passed, *errors, number(result["elements"]))
-    notes = [f"not verified on {target}" for target in targets if target not in results][:1]
+    notes = [f"not verified on {target}" for target in targets if target not in results and "runner" not in results][:1]
     own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
     notes += [f"compared with our own reading only: {own}"] if own else []
     return Group(table, *(Text(note, style="yellow") for note in notes)) if notes else table

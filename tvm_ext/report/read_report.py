@@ -7,12 +7,25 @@ from pathlib import Path
 from typing import Any, cast
 
 from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.rich_display import facts_html
+from tvm_ext.report.summary import summary_facts, summary_line, title
 
 NEWEST_SCHEMA = 1
 _MOST_BYTES = 1 << 28
 _MOST_DEPTH = 32
 
 Report = dict[str, Any]
+
+
+class PackageReport(dict[str, Any]):
+    """report.json of a package: a dict, which consoles and notebooks show in short."""
+
+    def __repr__(self) -> str:
+        return f"<PackageReport {summary_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        keys = ", ".join(self)
+        return facts_html(title(self), [*summary_facts(self), ("keys", keys)])
 
 
 def read_report(folder: Path) -> Report:
@@ -34,7 +47,7 @@ def read_report(folder: Path) -> Report:
         raise BadPackage(f"{path}: is no report of tvm-ext: schema_version is missing.")
     if version > NEWEST_SCHEMA:
         raise BadPackage(f"{path}: has schema_version {version}; this tvm-ext reads up to {NEWEST_SCHEMA}. Update it.")
-    return cast("Report", report)
+    return PackageReport(cast("Report", report))
 
 
 def _check_depth(report: Any) -> None:

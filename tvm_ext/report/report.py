@@ -11,7 +11,7 @@ from codegen_c.arena.profile import largest_arena, live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes, predicted_cycles, step_cycles, time_model
 from codegen_c.kernels.contract import Alternative
-from codegen_c.program.interface import Port
+from codegen_c.program.interface import KeptValue, Port
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import (
     DriverWait,
@@ -28,6 +28,8 @@ from codegen_c.program.program import (
 from codegen_c.program.tensors import KeptState
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.report.flash import FlashByLayer
+from tvm_ext.report.placed import arenas_of, placed_tensors, read_by
 from tvm_ext.report.processors import shared_processors
 
 SCHEMA_VERSION = 1
@@ -44,16 +46,20 @@ def make_report(
     artifacts: Mapping[str, str | None],
     verify: Mapping[str, Any],
     image: Mapping[str, Any] | None = None,
+    flash: FlashByLayer | None = None,
     assurance: Mapping[str, Any] | None = None,
     shared_run: SharedRun | None = None,
     tuning: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
+    arenas, tensors: of each memory, and of everything that has a place in one (`tvm_ext.report.placed`).
     context_bytes: of an instance that the caller holds, with arena and states; 0 where they are static.
     arena_bytes: states included. state_bytes, states: what runs keep, and how each is changed.
     inputs, outputs: `stream` says in how many rows they are handed over, how many of those are kept at a time, how many
     come in one call, and the order of axes of their elements; None where they are not streamed.
+    kept: values inside the model that stay readable after a run; left out where none were asked for.
+    flash: weights and code together, and of each layer; left out where nothing was compiled.
     float_operations: of a quantized model, steps that compute in float, and why.
     assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them.
     placement: where the platform has several processors, what placing operators on them is predicted to give.
@@ -88,6 +94,7 @@ def make_report(
                 "name": memory.name,
                 "kind": memory.kind,
                 "capacity_bytes": memory.capacity_bytes,
+                "alignment_bytes": memory.alignment_bytes,
                 "used_bytes": used.get(memory.name, 0),
             }
             for memory in platform.memories
@@ -95,6 +102,7 @@ def make_report(
         "arena_bytes": plan.arena_bytes,
         "lower_bound_bytes": plan.lower_bound_bytes,
         "arena_proved": all(arena.proved for arena in plan.arenas),
+        "arenas": arenas_of(compiled, options, live),
         "state_bytes": plan.state_bytes,
         "warm_up_runs": compiled.interface.warm_up_runs,
         "context_bytes": compiled.interface.context_bytes,
@@ -102,21 +110,25 @@ def make_report(
         "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
         "fit": {
             "limit_bytes": options.limit_bytes(platform),
+            "flash_limit_bytes": options.flash,
             "attempts": [asdict(attempt) for attempt in compiled.attempts],
         },
         "peak": _peak(compiled),
         "weights_bytes": program.weights_bytes,
         "code_bytes": code_bytes,
+        **({"flash": flash.to_json()} if flash else {}),
         "stack_bytes": stack_bytes,
         "macs": sum(call.implementation.macs for call in program.kernel_calls()),
         "prediction": _prediction(compiled),
         **({"placement": dict(compiled.placement)} if compiled.placement is not None else {}),
         "inputs": [_port(port) for port in compiled.interface.inputs],
         "outputs": [_port(port) for port in compiled.interface.outputs],
+        **({"kept": [_kept(value) for value in compiled.interface.kept]} if compiled.interface.kept else {}),
         "steps": [
             _step(compiled, index, step, sum(memory[index] for memory in live.values()))
             for index, step in enumerate(program.steps)
         ],
+        "tensors": placed_tensors(compiled),
         "float_operations": _float_operations(compiled) if compiled.is_quantized else [],
         "quantization": quantization,
         "artifacts": dict(artifacts),
@@ -140,6 +152,13 @@ def _port(port: Port) -> dict[str, Any]:
         "zero_point": quantization.zero_point if quantization else None,
         "stream": asdict(port.stream) if port.stream else None,
     }
+
+
+def _kept(value: KeptValue) -> dict[str, Any]:
+    """A value that stays readable: as an input is described, its place, and which of its rows stay."""
+    described = {key: entry for key, entry in _port(value.port).items() if key != "stream"}
+    place = {key: entry for key, entry in asdict(value).items() if key != "port"}
+    return {**described, **place, "layout": list(value.layout)}
 
 
 def _state(compiled: Compiled, state: KeptState) -> dict[str, Any]:
@@ -229,6 +248,7 @@ def _step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[s
         ),
         "alternatives": [_alternative(other) for call in kernel_calls for other in call.implementation.alternatives],
         **_grown_weights(kernel_calls),
+        **read_by(compiled, step),
         "scratch_bytes": scratch_bytes(step),
         "live_bytes": live_bytes,
         "outputs": [_tensor(compiled, compiled.program, name) for name in writes(step)],
@@ -268,6 +288,11 @@ def _tensor(compiled: Compiled, program: Program, name: str) -> dict[str, Any]:
         "c_name": name,
         "shape": list(tensor.shape),
         "dtype": tensor.dtype,
+        "scale": tensor.quantization.scale if tensor.quantization else None,
+        "zero_point": tensor.quantization.zero_point if tensor.quantization else None,
+        "layout": list(tensor.layout),
+        "strip": asdict(tensor.strip) if tensor.strip else None,
+        "whole": tensor.ring is None and not program.turns(name) and not (tensor.part and tensor.part.pitch),
         "memory": place.memory if place else None,
         "offset": place.offset if place else None,
         "begin": place.begin if place else None,

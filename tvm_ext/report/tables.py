@@ -7,6 +7,7 @@ from rich.errors import ConsoleError
 
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.report.bundle_tables import bundle_tables
+from tvm_ext.report.flash_tables import flash_table
 from tvm_ext.report.model_tables import (
     float_operations_table,
     memories_table,
@@ -27,15 +28,24 @@ def report_tables(report: Report) -> list[RenderableType]:
     try:
         if "bundle" in report and "model" not in report:
             return bundle_tables(report)
-        quantized = [quantization_table(report["quantization"])] if report.get("quantization") else []
-        floats = [float_operations_table(report["float_operations"])] if report.get("float_operations") else []
-        moved = report.get("prediction", {}).get("moved", [])
-        moves = [moves_table(moved)] if moved else []
-        states = [states_table(report)] if report.get("states") else []
-        shared = [processors_table(report)] if report.get("processors") else []
-        steps = steps_table(report["steps"])
-        tables = [totals_table(report), memories_table(report), *states, *moves, *shared, steps, *floats, *quantized]
-        tuned = [tuning_table(report["tuning"])] if report.get("tuning") else []
-        return [*tables, *tuned, verification_table(report)]
+        totals, memories = totals_table(report), memories_table(report)
+        steps, verification = steps_table(report["steps"]), verification_table(report)
+        return [totals, memories, steps, *other_tables(report), verification]
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
         raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
+
+
+def other_tables(report: Report) -> list[RenderableType]:
+    """Tables that only some models have: states, moves, processors, floats, quantization, flash, tuning.
+
+    Raises LookupError, TypeError, AttributeError, ValueError for a report that is damaged.
+    """
+    states = [states_table(report)] if report.get("states") else []
+    moved = report.get("prediction", {}).get("moved", [])
+    moves = [moves_table(moved)] if moved else []
+    shared = [processors_table(report)] if report.get("processors") else []
+    floats = [float_operations_table(report["float_operations"])] if report.get("float_operations") else []
+    quantized = [quantization_table(report["quantization"])] if report.get("quantization") else []
+    flash = [flash_table(report["flash"])] if report.get("flash") else []
+    tuned = [tuning_table(report["tuning"])] if report.get("tuning") else []
+    return [*states, *moves, *shared, *floats, *quantized, *flash, *tuned]

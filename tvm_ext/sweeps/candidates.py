@@ -96,7 +96,7 @@ class _Read:
 
                 suffix, content = _MODULE, _as_json(load(path, shapes=model.shapes))
         else:
-            suffix, content = _MODULE, _as_json(model.source)
+            suffix, content = _MODULE, _as_json(_loaded(model))
         return cls(name=_name(model, index), suffix=suffix, content=content, samples=samples, shapes=shapes)
 
     def job(self, **asked: str | list[str]) -> Job:
@@ -108,6 +108,15 @@ class _Read:
 def _name(model: SweepModel, index: int) -> str:
     """The file's name without its suffix, which C prefixes are made of; of a module, its place."""
     return Path(model.source).stem if isinstance(model.source, str | Path) else f"model_{index}"
+
+
+def _loaded(model: SweepModel) -> IRModule:
+    """The module of a model that is no file. Raises what `load` raises."""
+    import tvm
+
+    from tvm_ext.load import load
+
+    return model.source if isinstance(model.source, tvm.IRModule) else load(model.source, shapes=model.shapes)
 
 
 def _as_json(module: IRModule) -> bytes:

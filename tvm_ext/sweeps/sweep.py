@@ -54,6 +54,9 @@ def sweep(
     A candidate that raises, crashes or takes too long is a row with `error` and `message`.
     Raises BadOptions, BadPlatform, BadInput where the cache cannot be written, MissingTool.
     """
+    for given, one in ((models, "models"), (platforms, "platforms")):
+        if isinstance(given, str | bytes):
+            raise BadOptions(f"{one} is a text, {given!r}; a list is needed: [{given!r}].")
     if tier not in TIERS:
         raise BadOptions(f"tier = {tier!r}: allowed are {', '.join(TIERS)}.")
     check_services(jobs, executor, scheduler)

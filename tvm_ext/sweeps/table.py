@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm_ext.core.errors import BadOptions, MissingTool
 from tvm_ext.core.files.staging import staged
+from tvm_ext.core.rich_display import rows_html
 
 Row = Mapping[str, Any]
 
@@ -21,6 +22,8 @@ FIGURES = (
     "predicted_cycles", "macs", "method", "error", "message", "seconds",
 )  # fmt: skip
 """Columns behind the user's own; `memories`, bytes by name, stands in JSON lines and Parquet alone."""
+_SHOWN = ("ram_bytes", "flash_bytes", "predicted_instructions", "method", "error")
+"""Columns that a notebook shows, behind the names."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +37,14 @@ class SweepTable:
         """Columns of all rows: names, the user's own, figures."""
         own = dict.fromkeys(key for row in self.rows for key in row if key not in (*FIRST, *FIGURES, "memories"))
         return (*FIRST, *own, *FIGURES)
+
+    def __repr__(self) -> str:
+        failed = sum(1 for row in self.rows if row.get("error"))
+        return f"<SweepTable of {len(self.rows):,} rows, {failed:,} without figures>"
+
+    def _repr_html_(self) -> str:
+        shown = [*FIRST[:3], *_SHOWN]
+        return rows_html(repr(self)[1:-1], shown, ([row.get(key) for key in shown] for row in self.rows))
 
     def write(self, path: str | Path) -> None:
         """Write the table as its name's suffix says: .csv, .jsonl or .parquet, whole or not at all.

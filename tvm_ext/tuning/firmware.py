@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.profiling.device_profile import counting_flags
 from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
 from tvm_ext.tuning.layers import TunedLayer, way_text
 from tvm_ext.tuning.layers_program import MeasuredWay, compiled_ways, program_of, results_of, samples_of
@@ -38,16 +39,27 @@ class LayersFirmware:
     tolerances: tuple[float, ...]
 
 
-def build_layers(ways: Sequence[MeasuredWay], platform: Platform, optimize: Optimize, folder: Path) -> LayersFirmware:
-    """Firmware of some ways in a folder. Raises MissingTool, BuildFailed, DoesNotFit."""
+def build_layers(
+    ways: Sequence[MeasuredWay], platform: Platform, optimize: Optimize, folder: Path, *, hooks: bool = False
+) -> LayersFirmware:
+    """Firmware of some ways in a folder. hooks: whether it counts cycles of each itself, and prints them.
+
+    Raises MissingTool, BuildFailed, DoesNotFit.
+    """
     compiled = compiled_ways(ways, platform)
+    flags: list[str] = []
+    if hooks:
+        compiled = replace(compiled, interface=replace(compiled.interface, has_hooks=True))
+        flags = counting_flags(compiled.interface.model, folder)
     texts = {**compiled.sources(), **emit_layers_firmware(compiled.interface, platform), _TRACE: compiled.trace([])}
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     sources = [*sorted(folder.glob("*.c")), *sorted((folder / "board").glob("*.c"))]
     toolchain = platform.toolchain_of(platform.processor)
-    objects = compile_objects(sources, folder / "build", toolchain, optimize=optimize, include_dirs=[folder])
+    objects = compile_objects(
+        sources, folder / "build", toolchain, optimize=optimize, flags=flags, include_dirs=[folder, folder / "board"]
+    )
     elf = link_elf(objects, folder / "layers.elf", toolchain, script=folder / "board" / "link.ld")
     layers = list(dict.fromkeys(way.layer for way in ways))
     samples = {layer: samples_of(layer) for layer in layers}

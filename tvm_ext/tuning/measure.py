@@ -16,7 +16,9 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.board import board_seconds
 from tvm_ext.execution.qemu_start import started
+from tvm_ext.execution.runner import Runner, written
 from tvm_ext.profiling.core_table import CoreTable, core_table
+from tvm_ext.profiling.device_profile import measured_layers
 from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.tuning.firmware import LayersFirmware, build_layers, check_outputs
@@ -31,20 +33,36 @@ _NO_TABLE = CoreTable(cpus=("any",), source="none", bound="only instructions are
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The board that layers are measured on. table: of the core's cycles; None where there is none."""
+    """The board that layers are measured on.
+
+    table: of the core's cycles; None where there is none, or a device measures them. runner: of that device.
+    """
 
     platform: Platform
     optimize: Optimize
     table: CoreTable | None
+    runner: Runner | None = None
+
+    @property
+    def device(self) -> str | None:
+        """Program that runs firmware on a device; None for QEMU."""
+        return self.runner.program if self.runner else None
+
+    @property
+    def place(self) -> str:
+        """The board, as progress tells of it."""
+        return f"the device, by {self.device}" if self.device else "the board in QEMU"
 
     @classmethod
-    def of(cls, platform: Platform, options: BuildOptions) -> Self:
+    def of(cls, platform: Platform, options: BuildOptions, runner: Runner | None = None) -> Self:
         """The board of a platform. Raises BadOptions where it has none."""
         if platform.board is None:
             raise BadOptions(
                 f"tune: {platform.name} has no board in QEMU, on which kernels are measured. Tune for a platform that "
                 "has one, such as cortex_m4 or cortex_m55, or a copy of yours with a [board] table; or leave tune out."
             )
+        if runner is not None:
+            return cls(platform=platform, optimize=options.optimize, table=None, runner=runner)
         try:
             table = core_table(platform)
         except BadPlatform:
@@ -61,7 +79,7 @@ def measured_ways(
     results are compared. Raises MissingTool, BuildFailed,
     DoesNotFit, RunFailed, and VerificationFailed where a way does not compute its layer.
     """
-    tools = Tools.of(bench.platform, bench.optimize, bench.table)
+    tools = Tools.of(bench.platform, bench.optimize, bench.table, bench.runner)
     keys = {way: key_of(way, bench.platform, tools) for way in ways}
     asked = {key: way for way, key in reversed(keys.items())}
     found = {key: figures for key in asked if (figures := read_figures(cache, key))}
@@ -105,7 +123,7 @@ def _measured(ways: Sequence[MeasuredWay], bench: Bench) -> Mapping[MeasuredWay,
     """Figures of ways in one firmware, whose outputs are right."""
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        firmware = build_layers(ways, bench.platform, bench.optimize, folder)
+        firmware = build_layers(ways, bench.platform, bench.optimize, folder, hooks=bench.runner is not None)
         modelled = sum(way.candidate.made.instructions for way in ways)
         data, figures = run_layers(firmware, bench, folder, board_seconds(modelled, 1))
     check_outputs(ways, firmware, data)
@@ -115,14 +133,21 @@ def _measured(ways: Sequence[MeasuredWay], bench: Bench) -> Mapping[MeasuredWay,
 def run_layers(
     firmware: LayersFirmware, bench: Bench, folder: Path, seconds: float
 ) -> tuple[bytes, dict[str, WayFigures]]:
-    """Outputs of one run of the firmware, and figures by step. The one place that knows how a board is run: a runner
-    of hardware takes the ELF and its inputs, and brings outputs and cycles back.
+    """Outputs of one run of the firmware, and figures by step. The one place that knows how a board is run.
+
+    QEMU counts instructions; a device measures cycles, by the hooks around layers.
 
     Raises MissingTool, BuildFailed, RunFailed.
     """
     platform, table = bench.platform, bench.table or _NO_TABLE
     assert platform.board is not None, "a bench has one"
     (folder / "in.bin").write_bytes(firmware.inputs)
+    if bench.runner is not None:
+        said = bench.runner.run(firmware.elf, folder)
+        measured = measured_layers(said, platform)
+        return written(folder, said), {
+            name: WayFigures(instructions=None, cycles=layer.cycles) for name, layer in measured.items()
+        }
     counting = plugin_arguments(firmware.elf, platform, table, f"{MODEL}_run", folder, skip=0)
     limit = allowed_seconds(seconds)
     started(firmware.elf, platform, None, folder, limit, (), (), counting)

@@ -53,6 +53,7 @@ class Tuning:
     """Measured layers of a model. table: of the core's cycles, None where instructions were compared.
 
     known: figures that an earlier run had measured. notice: why not all of the best ways were taken; empty if they are.
+    device: program that ran firmware on a device, which measured cycles and counted no instructions; None for QEMU.
     """
 
     platform: Platform
@@ -60,6 +61,7 @@ class Tuning:
     rows: tuple[TunedWays, ...]
     known: int
     notice: str = ""
+    device: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """`tuning` of the report. before, after: sums over all calls of measured layers, by the modelled choice and by
@@ -67,25 +69,33 @@ class Tuning:
         measured = [row for row in self.rows if row.figures]
         sums = {
             when: {
-                "instructions": sum(len(row.layer.steps) * row.figures[way(row)].instructions for row in measured),
+                "instructions": None
+                if self.device
+                else sum(len(row.layer.steps) * (row.figures[way(row)].instructions or 0) for row in measured),
                 "estimated_cycles": round(
                     sum(len(row.layer.steps) * (row.figures[way(row)].cycles or 0.0) for row in measured)
                 )
-                if self.table
+                if self.table or self.device
                 else None,
             }
             for when, way in (("before", _modelled), ("after", _chosen))
         }
         return {
-            "metric": "estimated cycles" if self.table else "executed instructions",
+            "metric": self._metric,
             "core": {"source": self.table.source, "bound": self.table.bound} if self.table else None,
-            "board": self.platform.board.qemu_machine if self.platform.board else None,
+            "board": self.device or (self.platform.board.qemu_machine if self.platform.board else None),
             "layers_measured": len(measured),
             "figures_measured_before": self.known,
             **sums,
             "notice": self.notice or None,
             "layers": [row.to_json() for row in self.rows],
         }
+
+    @property
+    def _metric(self) -> str:
+        if self.device:
+            return "measured cycles"
+        return "estimated cycles" if self.table else "executed instructions"
 
 
 def _modelled(row: TunedWays) -> Way:

@@ -17,6 +17,7 @@ from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import STRICT_FLAGS, compile_flags, find_compiler, find_program
+from tvm_ext.execution.runner import Runner
 from tvm_ext.profiling.core_table import CoreTable
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.services.job import JobOutcome
@@ -27,18 +28,18 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class WayFigures:
-    """Executed instructions of one run of a way, and cycles as `tvm-ext profile` estimates them.
+    """Executed instructions of one run of a way, and cycles as `tvm-ext profile` estimates or a device measures them.
 
-    cycles: None where there is no table of the core's.
+    instructions: None of a device; cycles: None where there is no table of the core's.
     """
 
-    instructions: int
+    instructions: int | None
     cycles: float | None
 
     @property
     def cost(self) -> float:
         """Estimated cycles, or instructions where these are not known."""
-        return self.instructions if self.cycles is None else self.cycles
+        return self.cycles if self.cycles is not None else self.instructions or 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +49,13 @@ class Tools:
     text: str
 
     @classmethod
-    def of(cls, platform: Platform, optimize: Optimize, table: CoreTable | None) -> Self:
-        """Tools of this machine. Raises MissingTool."""
+    def of(cls, platform: Platform, optimize: Optimize, table: CoreTable | None, runner: Runner | None = None) -> Self:
+        """Tools of this machine. runner: of a device in QEMU's place. Raises MissingTool."""
         toolchain = platform.toolchain_of(platform.processor)
         plugin = (files("tvm_ext.profiling") / "profile_plugin.c", files("tvm_ext.profiling") / "profile_counts.h")
         parts = [
-            _version(find_compiler(toolchain)), _version([find_program(startup_of(platform).emulator)]),
+            _version(find_compiler(toolchain)),
+            f"runner {runner.text}" if runner else _version([find_program(startup_of(platform).emulator)]),
             " ".join((*compile_flags(toolchain, optimize), *STRICT_FLAGS)), platform.to_json(),
             json.dumps(asdict(table), sort_keys=True) if table else "no table of cycles",
             *(file.read_text(encoding="utf-8") for file in plugin),
@@ -78,7 +80,7 @@ def read_figures(cache: ResultCache, key: str) -> WayFigures | None:
         return None
     try:
         values = json.loads(kept.result)
-        return WayFigures(instructions=int(values["instructions"]), cycles=values["cycles"])
+        return WayFigures(instructions=values["instructions"], cycles=values["cycles"])
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -17,6 +17,7 @@ from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.at_once import at_once
+from tvm_ext.execution.runner import Runner
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pipeline import Compiler
 from tvm_ext.services.cache import ResultCache, default_folder
@@ -34,19 +35,25 @@ _Rung = tuple[str, KernelFigures]
 
 
 def compile_tuned(
-    compiler: Compiler, platform: Platform, options: BuildOptions, jobs: int | None, say: Callable[[str], None]
+    compiler: Compiler,
+    platform: Platform,
+    options: BuildOptions,
+    jobs: int | None,
+    say: Callable[[str], None],
+    runner: Runner | None = None,
 ) -> tuple[tvm.IRModule, Compiled, Tuning]:
     """The module whose answers it gives, its C by the kernels that measured best, and what was measured.
 
+    runner: of a device that measures in place of QEMU, one firmware at a time.
     A kernel that measured better is not taken where the model then fits no longer, or only in a way that costs more.
     Raises what the compiler raises; BadOptions where the platform has no board; MissingTool, BuildFailed, RunFailed;
     VerificationFailed where a kernel does not compute its layer.
     """
-    bench = Bench.of(platform, options)
+    bench = Bench.of(platform, options, runner)
     mod, modelled = compiler(UNMEASURED)
     layers = layers_of(modelled, options)
-    say(f"measuring kernels of {len(layers)} layers on the board in QEMU")
-    figures, known = _figures(layers, bench, ResultCache(folder=default_folder()), jobs)
+    say(f"measuring kernels of {len(layers)} layers on {bench.place}")
+    figures, known = _figures(layers, bench, ResultCache(folder=default_folder()), 1 if runner else jobs)
     found = KernelFigures(
         ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
     )
@@ -59,7 +66,11 @@ def compile_tuned(
         TunedWays(layer=layer, figures=figures[layer.digest], chosen=chosen.get(layer.digest, layer.modelled))
         for layer in layers
     )
-    return mod, compiled, Tuning(platform=platform, table=bench.table, rows=rows, known=known, notice=notice)
+    return (
+        mod,
+        compiled,
+        Tuning(platform=platform, table=bench.table, rows=rows, known=known, notice=notice, device=bench.device),
+    )
 
 
 def _figures(

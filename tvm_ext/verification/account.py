@@ -27,7 +27,7 @@ Sample = Mapping[str, Array]
 TOLERANCE_LSB = 1
 MEAN_LSB = 0.25
 """Least mean difference that is not rounding, for tensors with so many elements in all samples:"""
-_LEAST_ELEMENTS = 32
+LEAST_ELEMENTS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def account_for(compiled: Compiled, samples: Sequence[Sample], testimony: Testim
             total[0] += float(signed.sum())
             total[1] += signed.size
     for name, (total_lsb, count) in means.items():
-        if count >= _LEAST_ELEMENTS and abs(total_lsb / count) > MEAN_LSB:
+        if count >= LEAST_ELEMENTS and abs(total_lsb / count) > MEAN_LSB:
             source = compiled.program.tensors[name].source
             errors.append(f"{source} is off {testimony.witness}'s by {total_lsb / count:.2f} LSB on average")
     return Account(errors=tuple(dict.fromkeys(errors)), tensors_compared=len(judged))
@@ -68,12 +68,12 @@ def _known(compiled: Compiled, values: Sample, outputs: Sample) -> dict[str, Arr
     program = compiled.program
     found: dict[str, Array] = {}
     for tensor in program.tensors.values():
-        stored = _as_stored(values.get(_source(tensor)), tensor)
+        stored = as_stored(values.get(source_of(tensor)), tensor)
         if stored is not None:
             found[tensor.name] = stored
     for port in compiled.interface.outputs:
         found.pop(port.name, None)
-        stored = _as_stored(outputs.get(port.source), program.tensors[port.name])
+        stored = as_stored(outputs.get(port.source), program.tensors[port.name])
         if stored is not None:
             found[port.name] = stored
     return found
@@ -196,17 +196,17 @@ def _shifted(array: Array, way: int, random: np.random.Generator) -> Array:
     return np.clip(array.astype(np.int64) + signs, info.min, info.max).astype(array.dtype)
 
 
-def _source(tensor: Tensor) -> str:
+def source_of(tensor: Tensor) -> str:
     """The model's own name of what a tensor holds, or holds columns of."""
     return tensor.strip.source if tensor.strip else tensor.source
 
 
 def sources(program: Program) -> list[str]:
     """Names of the model's tensors that steps make or read: what a witness is asked for."""
-    return list(dict.fromkeys(_source(tensor) for tensor in program.tensors.values()))
+    return list(dict.fromkeys(source_of(tensor) for tensor in program.tensors.values()))
 
 
-def _as_stored(array: Array | None, tensor: Tensor) -> Array | None:
+def as_stored(array: Array | None, tensor: Tensor) -> Array | None:
     """The model's array as the program stores it; None where the two are not the same tensor."""
     if array is None or str(array.dtype) != tensor.dtype:
         return None

@@ -37,6 +37,11 @@ def tolerance_of(program: Program, otherwise: float = FLOAT_TOLERANCE) -> float:
     return max([otherwise, *narrow, *([_STEP_TOLERANCE] if _rounds_floats(program) else [])])
 
 
+def float_tolerance(dtype: str) -> float:
+    """Tolerance for floats of a type, relative to the largest magnitude: `FLOAT_TOLERANCE`, or four half steps."""
+    return max(FLOAT_TOLERANCE, _NARROW_TOLERANCES.get(dtype, 0.0))
+
+
 def _rounds_floats(program: Program) -> bool:
     """True where a step rounds its input behind one whose floats processors compute with an ulp's difference."""
     has_floats = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.arrays import read_arrays
 
 Array = np.ndarray
-VerifyInputs = str | Path | Mapping[str, Array]
+VerifyInputs = str | PathLike[str] | Mapping[str, Array]
 Specs = Mapping[str, tuple[tuple[int, ...], str]]
 
 MAX_SAMPLES = 100
@@ -25,8 +26,12 @@ def read_verify_inputs(source: VerifyInputs, inputs: Specs) -> list[dict[str, Ar
 
     Raises BadInput: unreadable file, a missing or unknown name, another shape or type, no sample, more than 100.
     """
-    where = str(source) if isinstance(source, str | Path) else "verify_inputs"
-    arrays = read_arrays(Path(source)) if isinstance(source, str | Path) else dict(source)
+    if not isinstance(source, str | PathLike | Mapping):
+        raise BadInput(
+            f"verify_inputs is of type {type(source).__name__}; the path of an .npz file or a dict of arrays is needed."
+        )
+    where = "verify_inputs" if isinstance(source, Mapping) else str(source)
+    arrays = dict(source) if isinstance(source, Mapping) else read_arrays(Path(source))
     unknown = [name for name in arrays if name not in inputs]
     missing = [name for name in inputs if name not in arrays]
     if unknown or missing:

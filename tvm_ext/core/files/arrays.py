@@ -45,6 +45,12 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
         raise BadInput(f"{path}: is not an .npz file that can be read ({reason}). {_ADVICE}") from None
 
 
+def array_names(path: Path) -> list[str]:
+    """Names of the arrays of an .npz file that `read_arrays` reads."""
+    with zipfile.ZipFile(path) as archive:
+        return [info.filename.removesuffix(".npy") for info in archive.infolist()]
+
+
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """An .npz file, whole or not at all. Raises OSError."""
     with staged(path.absolute().parent, path.name) as staging:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 20
 _MOST_CHARACTERS = 200
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
+_TYPE = re.compile(r"(function-|constrained-|dict\[)")
+"""A part of pydantic's location that is no key, but the alternative of a type that a value was taken for."""
 
 Location = tuple[int | str, ...]
 """Keys and indices that lead to a value."""
@@ -48,14 +50,17 @@ def explained(error: ValidationError, allowed: Callable[[Location], Iterable[str
     problems = error.errors(include_url=False)
     unknown = [one for one in problems if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
     first = (unknown or problems)[0]
-    key = re.sub(r"\.(\d+)", r"[\1]", ".".join(map(str, first["loc"])))
+    parts = [str(part) for part in first["loc"] if not _TYPE.match(str(part))]
+    key = re.sub(r"\.(\d+)", r"[\1]", ".".join(parts))
     if unknown:
         return f"{key}: unknown key; allowed here: {', '.join(allowed(first['loc']))}."
     if first["type"] in ("missing", "missing_argument"):
         return f"{key}: is missing."
-    message = first["msg"][0].lower() + first["msg"][1:]
+    is_ours = first["type"] == "value_error"
+    text = first["msg"].removeprefix("Value error, ") if is_ours else first["msg"]
+    message = text[0].lower() + text[1:].rstrip(".")
     unit = next((unit for unit in ("bytes", "hz", "cycles") if key.endswith(f"_{unit}")), None)
-    suffix = f" (a plain number of {unit})" if unit else ""
+    suffix = f" (a plain number of {unit})" if unit and not is_ours else ""
     value = repr(first["input"])
     shown = value if len(value) < _MOST_CHARACTERS else value[:_MOST_CHARACTERS] + " ..."
     return f"{key} = {shown}: {message}{suffix}."

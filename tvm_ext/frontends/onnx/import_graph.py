@@ -38,6 +38,7 @@ from tvm_ext.frontends.onnx.refusals import WAY_OUT, not_defined, operator_of
 from tvm_ext.frontends.onnx.selecting_inputs import bind_hint, selecting_inputs
 from tvm_ext.frontends.onnx.sub_byte import made_unseen, spelled_out
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator, untranslated
+from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, unsupported
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.size_limits import ImportSizes
@@ -101,10 +102,7 @@ class _Importer:
         scope.update({param.name: known_if_empty(param) for param in params})
         params = [param for param in params if scope[param.name] is param]
         opsets = {domain_of(entry.domain): entry.version for entry in self._model.opset_import}
-        with warnings.catch_warnings():
-            # Converters warn about choices of TVM's that a user of this package cannot make.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("default", ModelNotice)
+        with quiet():
             for index, node in enumerate(graph.node):
                 self._nodes.tensor = next((name for name in node.output if name), "")
                 label = node.name or f"{node.op_type}_{index}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.frontends.pytorch import quantized_operators, resizes
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
+from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
 _CONVERTERS = {**quantized_operators.CONVERTERS, **resizes.CONVERTERS}
@@ -62,9 +62,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
             self.labels = {value.name: (node.name, _place(node)) for node, value in made}
             return results
 
-    with warnings.catch_warnings():
-        # torch and TVM warn about choices that a user of this package cannot make.
-        warnings.simplefilter("ignore")
+    with quiet():
         decomposed, buffers = with_buffers_opened(program.run_decompositions())
         importer = NamingImporter()
         try:

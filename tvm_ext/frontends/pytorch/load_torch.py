@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from tvm_ext.frontends.pytorch.buffers import MutatedBuffer
 from tvm_ext.frontends.pytorch.import_program import ImportedProgram, import_program
 from tvm_ext.frontends.pytorch.quantized_operators import register_operators
 from tvm_ext.frontends.pytorch.screen_archive import screened_archive
+from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.relax_module import load_relax
 
 
@@ -77,8 +77,7 @@ def _program(path: Path, archive: Any) -> Any:
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # what went wrong is in the exception too
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             register_operators()
             return torch.export.load(archive)
     except Exception as error:  # a damaged archive can make torch raise anything

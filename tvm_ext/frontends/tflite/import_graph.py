@@ -7,7 +7,6 @@ the model's names. What only moves numbers stays on integers.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tvm import relax
 from relay_passes.dataflow import array_of, build, constant, dict_attrs, live, op_name, static_shape, substitute
 from tvm_ext.core.decisions.composites import InputCount, Symbol
 from tvm_ext.frontends.name_variables import name_variables
+from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements
@@ -88,9 +88,7 @@ class _Importer:
         for index, tensor in enumerate(self._file.tensors):
             if tensor.data is not None:
                 self._values[index] = constant(tensor.data)
-        with warnings.catch_warnings():
-            # Converters warn about choices of TVM's that a user of this package cannot make.
-            warnings.simplefilter("ignore")
+        with quiet():
             for node in self._file.nodes:
                 self._convert(node)
         if self._refused:

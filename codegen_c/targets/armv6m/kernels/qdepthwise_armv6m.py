@@ -50,7 +50,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             parameters=(*parameters(operator), *((SCRATCH,) if is_padded else ()), *ROW_PARAMETERS),
             body=_body(operator, stored),
             helpers="\n".join((windowed_shapes(LAYER, operator, stored, finish), _pixel())),
-            includes=("tvm_ext_armv6m_depthwise.h", *HEADERS),
+            includes=("tvm_ext_armv6m_depthwise.h", "tvm_ext_taps.h", *HEADERS),
         ),
         reference=lambda inputs: qconv2d.reference(operator, inputs),
         constants=(("weights", qdepthwise.pack(operator.weight)), *finish.constants()),

@@ -11,6 +11,7 @@
 #include "tvm_ext_armv6m.h"
 #include "tvm_ext_armv6m_requantize.h"
 #include "tvm_ext_layer.h"
+#include "tvm_ext_taps.h"
 
 typedef struct {
     tvm_ext_image input;
@@ -82,26 +83,6 @@ typedef struct {
 TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(s8, int8_t, "ldrsb")
 TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(u8, uint8_t, "ldrb")
 
-/* The places of the taps of the window that begins with row `top` and column `left` of image n. */
-TVM_EXT_INLINE void tvm_ext_armv6m_find_taps(const tvm_ext_armv6m_depthwise_layer *layer, const uint8_t **taps,
-                                             const uint8_t *input, const uint8_t *padding, int32_t n, int32_t top,
-                                             int32_t left)
-{
-    const tvm_ext_window *const window = &layer->window;
-    const tvm_ext_image *const image = &layer->input;
-    const bool is_padded = tvm_ext_is_padded(window);
-    for (int32_t r = 0; r < window->rows; ++r) {
-        const int32_t y = top + (r * window->row_dilation);
-        const bool is_outside = is_padded && (y < 0 || y >= image->rows);
-        const uint8_t *const row = is_outside ? padding : &input[tvm_ext_row(image, n, y)];
-        for (int32_t s = 0; s < window->columns; ++s) {
-            const int32_t x = left + (s * window->column_dilation);
-            *taps = is_outside || (is_padded && (x < 0 || x >= image->columns)) ? padding : &row[x * image->channels];
-            ++taps;
-        }
-    }
-}
-
 /* All channels of one output pixel. The last four may share some with those before: computing them twice gives the same
  * bytes. A function by itself for each layer, with registers of its own. */
 TVM_EXT_INLINE void tvm_ext_armv6m_depthwise_pixel(const tvm_ext_armv6m_depthwise_layer *layer, uint8_t *output,
@@ -144,7 +125,7 @@ TVM_EXT_INLINE void tvm_ext_armv6m_depthwise(const tvm_ext_armv6m_depthwise_laye
             uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
             for (int32_t w = 0; w < layer->output.columns; ++w) {
                 const int32_t left = (w * window->column_stride) - window->left;
-                tvm_ext_armv6m_find_taps(layer, taps, (const uint8_t *)input, padding, n, top, left);
+                tvm_ext_find_taps(window, &layer->input, taps, (const uint8_t *)input, padding, n, top, left);
                 compute(&row[w * layer->output.pitch], taps, weights, factors);
             }
         }

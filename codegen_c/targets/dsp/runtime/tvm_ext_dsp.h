@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tvm_ext_kernels.h"
+
 /* C11 leaves the right shift of negative numbers to the compiler; this code needs it to keep the sign. */
 _Static_assert((-3 >> 1) == -2, "right shifts of negative numbers must keep the sign");
 

@@ -16,11 +16,23 @@
 extern "C" {
 #endif
 
-/* Numbers of elements. */
+/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define BRANCHING_NETWORK_A_SIZE 12
+#define BRANCHING_NETWORK_A_RANK 2
+#define BRANCHING_NETWORK_A_TYPE float
+#define BRANCHING_NETWORK_A_SHAPE {2, 6}
 #define BRANCHING_NETWORK_B_SIZE 12
+#define BRANCHING_NETWORK_B_RANK 2
+#define BRANCHING_NETWORK_B_TYPE float
+#define BRANCHING_NETWORK_B_SHAPE {2, 6}
 #define BRANCHING_NETWORK_Y_SIZE 12
+#define BRANCHING_NETWORK_Y_RANK 2
+#define BRANCHING_NETWORK_Y_TYPE float
+#define BRANCHING_NETWORK_Y_SHAPE {2, 6}
 #define BRANCHING_NETWORK_FLAT_SIZE 12
+#define BRANCHING_NETWORK_FLAT_RANK 1
+#define BRANCHING_NETWORK_FLAT_TYPE float
+#define BRANCHING_NETWORK_FLAT_SHAPE {12}
 
 /* One inference, 0 when done. Inputs and outputs must not overlap. Not reentrant: the arenas are static.
  * a: float32[2, 6], in the model a.

@@ -13,6 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* C++ has no anonymous structs by the letter; its compilers have them. */
+#ifdef __cplusplus
+#pragma GCC system_header
+#include "tvm_ext_kernels.h"
+extern "C" {
+#endif
+
 /* 48 B; no plan of these lifetimes needs fewer than 48 B (at cumsum). */
 union branching_network_ram {
     _Alignas(16) uint8_t bytes[48];
@@ -21,5 +28,9 @@ union branching_network_ram {
 };
 extern union branching_network_ram branching_network_ram;
 _Static_assert(sizeof(union branching_network_ram) == 48u, "branching_network_ram");
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

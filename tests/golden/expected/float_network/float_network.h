@@ -16,9 +16,15 @@
 extern "C" {
 #endif
 
-/* Numbers of elements. */
+/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define FLOAT_NETWORK_IMAGE_0_SIZE 72
+#define FLOAT_NETWORK_IMAGE_0_RANK 4
+#define FLOAT_NETWORK_IMAGE_0_TYPE float
+#define FLOAT_NETWORK_IMAGE_0_SHAPE {1, 2, 6, 6}
 #define FLOAT_NETWORK_PROBABILITIES_SIZE 3
+#define FLOAT_NETWORK_PROBABILITIES_RANK 2
+#define FLOAT_NETWORK_PROBABILITIES_TYPE float
+#define FLOAT_NETWORK_PROBABILITIES_SHAPE {1, 3}
 
 /* Write the input here before each run: float32[1, 2, 6, 6], in the model image:0. */
 float *float_network_image_0(void);

@@ -13,6 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* C++ has no anonymous structs by the letter; its compilers have them. */
+#ifdef __cplusplus
+#pragma GCC system_header
+#include "tvm_ext_kernels.h"
+extern "C" {
+#endif
+
 /* 672 B; no plan of these lifetimes needs fewer than 672 B (at conv1). */
 union float_network_sram {
     _Alignas(16) uint8_t bytes[672];
@@ -33,5 +40,9 @@ extern union float_network_sram float_network_sram;
 _Static_assert(offsetof(union float_network_sram, image_0_nhwc) == 384u, "image_0_nhwc");
 _Static_assert(offsetof(union float_network_sram, pool) == 480u, "pool");
 _Static_assert(sizeof(union float_network_sram) == 672u, "float_network_sram");
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

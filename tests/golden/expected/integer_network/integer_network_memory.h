@@ -13,6 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* C++ has no anonymous structs by the letter; its compilers have them. */
+#ifdef __cplusplus
+#pragma GCC system_header
+#include "tvm_ext_kernels.h"
+extern "C" {
+#endif
+
 /* 604 B; no plan of these lifetimes needs fewer than 600 B (at permute_dims_y). */
 union integer_network_sram {
     _Alignas(16) uint8_t bytes[604];
@@ -37,5 +44,9 @@ _Static_assert(offsetof(union integer_network_sram, conv_q) == 80u, "conv_q");
 _Static_assert(offsetof(union integer_network_sram, sum_q) == 240u, "sum_q");
 _Static_assert(offsetof(union integer_network_sram, y) == 304u, "y");
 _Static_assert(sizeof(union integer_network_sram) == 608u, "integer_network_sram");
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -16,9 +16,15 @@
 extern "C" {
 #endif
 
-/* Numbers of elements. */
+/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define SHARED_NETWORK_X_SIZE 75
+#define SHARED_NETWORK_X_RANK 4
+#define SHARED_NETWORK_X_TYPE float
+#define SHARED_NETWORK_X_SHAPE {1, 3, 5, 5}
 #define SHARED_NETWORK_Y_SIZE 75
+#define SHARED_NETWORK_Y_RANK 4
+#define SHARED_NETWORK_Y_TYPE float
+#define SHARED_NETWORK_Y_SHAPE {1, 3, 5, 5}
 
 /* Write the input here before each run: float32[1, 3, 5, 5], in the model x. */
 float *shared_network_x(void);

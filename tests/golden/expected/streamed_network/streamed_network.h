@@ -16,9 +16,15 @@
 extern "C" {
 #endif
 
-/* Numbers of elements. */
+/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define STREAMED_NETWORK_IMAGE_0_SIZE 72
+#define STREAMED_NETWORK_IMAGE_0_RANK 4
+#define STREAMED_NETWORK_IMAGE_0_TYPE float
+#define STREAMED_NETWORK_IMAGE_0_SHAPE {1, 2, 6, 6}
 #define STREAMED_NETWORK_PROBABILITIES_SIZE 3
+#define STREAMED_NETWORK_PROBABILITIES_RANK 2
+#define STREAMED_NETWORK_PROBABILITIES_TYPE float
+#define STREAMED_NETWORK_PROBABILITIES_SHAPE {1, 3}
 #define STREAMED_NETWORK_IMAGE_0_ROWS 6
 #define STREAMED_NETWORK_IMAGE_0_ROW_SIZE 12
 #define STREAMED_NETWORK_PROBABILITIES_ROWS 1

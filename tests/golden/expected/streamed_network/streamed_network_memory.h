@@ -13,6 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* C++ has no anonymous structs by the letter; its compilers have them. */
+#ifdef __cplusplus
+#pragma GCC system_header
+#include "tvm_ext_kernels.h"
+extern "C" {
+#endif
+
 /* 768 B; no plan of these lifetimes needs fewer than 768 B (at sequence_0). */
 union streamed_network_sram {
     _Alignas(16) uint8_t bytes[768];
@@ -31,5 +38,9 @@ extern union streamed_network_sram streamed_network_sram;
 _Static_assert(offsetof(union streamed_network_sram, image_0_nhwc) == 576u, "image_0_nhwc");
 _Static_assert(offsetof(union streamed_network_sram, pool) == 576u, "pool");
 _Static_assert(sizeof(union streamed_network_sram) == 768u, "streamed_network_sram");
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

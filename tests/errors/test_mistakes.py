@@ -1,0 +1,86 @@
+"""Mistakes that callers of Python make: each is an error of ours that says what was given and what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_ext
+from tests.support.onnx_models import SMALL_MODELS, saved
+from tvm_ext import BuildOptions
+from tvm_ext.core.errors import TvmExtError
+
+SAMPLES = np.zeros((4, 1, 3, 12, 10), np.float32)
+
+
+class Desk:
+    """A loaded model, its file, and a folder with what can be mistaken for one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, saved(SMALL_MODELS["image_in_and_out"](), folder)
+        self.mod: tvm.IRModule = tvm_ext.load(self.path)
+        (folder / "empty.onnx").touch()
+        (folder / "empty.npz").touch()
+        (folder / "folder.onnx").mkdir()
+        (folder / "file").write_text("x")
+
+    def build(self, folder: Any, *more: Any, **options: Any) -> object:
+        return tvm_ext.build(self.mod, "host", folder, *more, **options)
+
+    def calibrated(self, data: Any) -> object:
+        return tvm_ext.estimate(self.mod, "cortex_m4", BuildOptions(quantize="int8"), calibration=data)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return Desk(tmp_path_factory.mktemp("desk"))
+
+
+MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
+    "missing file": (lambda d: tvm_ext.load(d.folder / "no.onnx"), r"no\.onnx: no such file"),
+    "directory": (lambda d: tvm_ext.load(d.folder / "folder.onnx"), r"is a directory; give the path of a \.onnx"),
+    "empty file": (lambda d: tvm_ext.load(d.folder / "empty.onnx"), r"is empty \(0 B\)"),
+    "near platform": (lambda d: tvm_ext.estimate(d.mod, "cortex-m4"), "Did you mean 'cortex_m4'"),
+    "short platform": (lambda d: tvm_ext.estimate(d.mod, "M4"), "Did you mean 'cortex_m4'"),
+    "platform 5": (lambda d: tvm_ext.estimate(d.mod, 5), "unknown platform '5'.*Shipped: "),  # type: ignore[arg-type]
+    "NaN": (lambda d: d.calibrated({"x": SAMPLES * np.nan}), "'x' holds NaN or infinity, first in sample 0"),
+    "float64": (lambda d: d.calibrated({"x": SAMPLES.astype("f8")}), "'x' is float64, the model's input float32"),
+    "no samples": (lambda d: d.calibrated({"x": SAMPLES[:0]}), "'x' holds no sample; give at least one"),
+    "empty npz": (lambda d: d.calibrated(d.folder / "empty.npz"), r"\.npz file .* Write one with numpy\.savez"),
+    "missing npz": (lambda d: d.calibrated(d.folder / "no.npz"), "No such file"),
+    "calibration array": (lambda d: d.calibrated(SAMPLES), "is no path, no dict of arrays, and no iterable of dicts"),
+    "calibration 5": (lambda d: d.calibrated(5), "is no path, no dict of arrays"),
+    "output file": (lambda d: d.build(d.folder / "file"), "is not a folder; choose another output folder"),
+    "foreign output": (lambda d: d.build(d.folder), "which would be lost. Choose a new or an empty folder"),
+    "output None": (lambda d: d.build(None), "folder is None; a path is needed"),
+    "output 5": (lambda d: d.build(5), "folder is of type int; a path is needed"),
+    "options dict": (lambda d: d.build(d.folder / "o", {}), "options is a dict; a BuildOptions is needed"),
+    "jobs": (lambda d: d.build(d.folder / "o", jobs="two"), "jobs is of type str; a number of processes"),
+    "progress": (lambda d: d.build(d.folder / "o", progress=5), "progress is of type int; a function of one text"),
+    "verify_inputs": (lambda d: d.build(d.folder / "o", verify_inputs=5), r"verify_inputs is of type int; the path of"),
+    "shape": (lambda d: tvm_ext.load(d.path, shapes={"x": 5}), r"x = 5: a shape is several numbers.*\(5,\)"),  # type: ignore[dict-item]
+    "shape list": (lambda d: tvm_ext.load(d.path, shapes=[1]), "shapes is of type list; a dict is needed"),  # type: ignore[arg-type]
+    "shape name": (lambda d: tvm_ext.load(d.path, shapes={"y": (1,)}), "the model has no input 'y'.* Inputs: x"),
+    "states": (lambda d: tvm_ext.load(d.path, states=["x"]), "states is of type list; a dict is needed, such as"),  # type: ignore[arg-type]
+    "initial": (lambda d: tvm_ext.load(d.path, initial=[1]), "initial is of type list; a dict is needed"),  # type: ignore[arg-type]
+    "bind": (lambda d: tvm_ext.load(d.path, bind=["x"]), "bind is of type list; a dict is needed"),  # type: ignore[arg-type]
+    "limits": (lambda d: tvm_ext.load(d.path, limits={"rank": 3}), "limits is of type dict; a Limits is needed"),  # type: ignore[arg-type]
+    "package 5": (lambda _: tvm_ext.Package.load(5), "folder is of type int; a path is needed"),  # type: ignore[arg-type]
+    "no package": (lambda d: tvm_ext.Package.load(d.folder / "no"), r"is not a package: report\.json: No such file"),
+    "bundle 5": (lambda d: tvm_ext.bundle(5, "host", d.folder / "o"), "source is of type int; a path is needed"),  # type: ignore[arg-type]
+    "one model": (lambda d: tvm_ext.sweep(str(d.path), ["host"]), r"models is a text, .*; a list is needed"),
+    "one platform": (lambda d: tvm_ext.sweep([d.path], "host"), r"platforms is a text, 'host'; a list is needed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake(mistake: str, desk: Desk) -> None:
+    make, said = MISTAKES[mistake]
+    with pytest.raises(TvmExtError, match=said):
+        make(desk)
+    assert not (desk.folder / "o").exists()

@@ -1,0 +1,102 @@
+"""Values that steps of a package write, as its report and trace describe them: nothing in these is trusted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from codegen_c.operators.quantization import Quantization
+from codegen_c.program.tensors import DTYPES, Strip, Tensor
+from tvm_ext.core.errors import BadPackage
+
+_MOVES = ("wait", "dma", "copy")
+_IDENTIFIER = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedValue:
+    """A tensor behind the last step that writes it. absent: why it cannot be looked at there; empty where it can.
+
+    only_moves: the step copies, or waits for copies, and computes nothing.
+    """
+
+    step: int
+    step_name: str
+    nodes: tuple[str, ...]
+    tensor: Tensor
+    absent: str = ""
+    only_moves: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLines:
+    """Lines [begin, end) of a file, counted from 1, that are a step; functions: those that it calls."""
+
+    file: str
+    begin: int
+    end: int
+    functions: tuple[str, ...]
+
+
+def compared_values(report: Mapping[str, Any], folder: Path) -> list[ComparedValue]:
+    """Values in the order of the steps that finish them, without what runs keep for the next. Raises BadPackage."""
+    try:
+        kept = {str(state["c_name"]) for state in report["states"]}
+        found: dict[str, ComparedValue] = {}
+        for index, step in enumerate(cast("list[dict[str, Any]]", report["steps"])):
+            for output in step["outputs"]:
+                value = ComparedValue(
+                    step=index, step_name=str(step["name"]), nodes=tuple(map(str, step["source_nodes"])),
+                    tensor=_tensor(output), absent=_absent(output), only_moves=step["kernel"] in _MOVES,
+                )  # fmt: skip
+                if value.tensor.name not in kept:
+                    found.pop(value.tensor.name, None)
+                    found[value.tensor.name] = value
+    except (KeyError, TypeError, ValueError):
+        raise BadPackage(f"{folder / 'report.json'}: does not say what steps write; compile the model again.") from None
+    return list(found.values())
+
+
+def step_lines(trace: Path) -> list[StepLines]:
+    """Lines of each step, in order. Raises BadPackage."""
+    try:
+        code = cast("list[dict[str, Any]]", json.loads(trace.read_text(encoding="utf-8"))["code"])
+        functions = [(str(entry["name"]), {*entry["steps"]}) for entry in code if entry["is"] == "function"]
+        return [
+            StepLines(
+                file=str(entry["file"]), begin=int(entry["lines"][0]), end=int(entry["lines"][1]),
+                functions=tuple(name for name, steps in functions if steps & {*entry["steps"]}),
+            )
+            for entry in code
+            if entry["is"] == "step"
+        ]  # fmt: skip
+    except (OSError, KeyError, TypeError, ValueError, IndexError, RecursionError):
+        raise BadPackage(f"{trace}: does not say which lines are a step; compile the model again.") from None
+
+
+def _tensor(output: Mapping[str, Any]) -> Tensor:
+    """Raises KeyError, TypeError, ValueError for what is none."""
+    name, dtype, memory = output["c_name"], output["dtype"], output["memory"] or ""
+    scale, strip = output["scale"], output["strip"]
+    if not _IDENTIFIER.fullmatch(name) or dtype not in DTYPES or not _IDENTIFIER.fullmatch(memory or "none"):
+        raise ValueError
+    return Tensor(
+        name=name, source=str(output["name"]), shape=_numbers(output["shape"]), dtype=dtype,
+        memory=memory, layout=_numbers(output["layout"]),
+        quantization=None if scale is None else Quantization(scale=float(scale), zero_point=int(output["zero_point"])),
+        strip=Strip(source=str(strip["source"]), begin=int(strip["begin"]), end=int(strip["end"])) if strip else None,
+    )  # fmt: skip
+
+
+def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)
+
+
+def _absent(output: Mapping[str, Any]) -> str:
+    if output["memory"] is None:
+        return "lies in the caller's memory"
+    return "" if output["whole"] else "is never there as a whole: rows, or columns, go on over others"

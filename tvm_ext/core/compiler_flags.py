@@ -1,0 +1,132 @@
+"""Flags of compilers that a platform file may hold, and words for those that it may not.
+
+A platform file may come from anyone, and building for it must run nothing of its author's: so flags are accepted by
+what they do, never by the lack of a known danger. Flags that load code into the compiler, that name programs or files
+of options, that hand arguments on unchecked, that write files or lead out of the project are refused, and so are those
+that change results.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+from pydantic_core import PydanticCustomError
+
+from tvm_ext.core.errors import BadPlatform
+
+_FOLDER_FLAG = re.compile(r"^(-isystem |--sysroot=)(.*)$", re.DOTALL)
+_SPECS_FLAG = re.compile(r"^--?specs=(.*)$", re.DOTALL)
+_FOLDER = re.compile(r"^[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*$")
+
+ALLOWED = {
+    "processor and ABI": r"-m[A-Za-z0-9=_.,+-]+",
+    "target of clang": r"--target=[a-z0-9_]+(-[a-z0-9_.]+){0,4}",
+    "optimization": r"-O[0-3sz]",
+    "debug information": r"-g[0-4]?|-gdwarf-[2-5]",
+    "code generation": r"-f[a-z][a-z0-9]*(-[a-z0-9]+)*|-falign-(functions|loops|jumps|labels)=[0-9]{1,5}"
+    r"|-fvisibility=(default|hidden|internal|protected)|-ffp-contract=off|-fuse-ld=(bfd|gold|lld|mold)"
+    r"|-fdebug-types-section|-fstack-reuse=(all|named_vars|none)",
+    "warnings": r"-W[a-z][a-z0-9+-]*(=[0-9]+)?",
+    "defines": r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_]+)?",
+    "specs of the compiler's own": r"--?specs=[a-z0-9][a-z0-9_+-]*\.specs",
+    "folders inside the project": r"(-isystem |--sysroot=)[A-Za-z0-9_.+/-]+",
+}
+"""Kinds of flags, and the form of each."""
+
+_ALLOWED_TEXT = (
+    "allowed are -m..., --target=..., -O0 to -Oz, -g, -f... that generate code, -W..., -DNAME=VALUE, -specs=NAME.specs "
+    "of the compiler's own, and -isystem FOLDER and --sysroot=FOLDER inside the folder of the platform's file"
+)
+
+_REFUSED: tuple[tuple[str, str], ...] = (
+    (r"-fplugin|-fpass-plugin|-load|-Xclang|-mllvm|-flto|-fuse-linker-plugin",
+     "loads code into compiler or linker, or hands them arguments unchecked"),
+    (r"-B|--prefix|-wrapper|--gcc-toolchain|--gcc-install-dir|-ccc-|-fuse-ld|--ld-path|-resource-dir"
+     r"|-f(no-)?integrated",
+     "says which programs the compiler runs"),
+    (r"@", "names a file of options, which nobody has checked"),
+    (r"-W[alp],|-Xlinker|-Xassembler|-Xpreprocessor|-z$", "hands arguments to another program unchecked"),
+    (r"-include|-imacros|-I|-iquote|-idirafter|-iprefix|-iwith|-L|-l|-T|-u|-x|-o$|-M|-d|--param|-save|-print|-v$|-###",
+     "chooses files or steps of the build, which the package's own build files do; for headers write -isystem FOLDER"),
+    (r"-f(dump|profile|opt-info|callgraph|coverage|branch-prob|auto-profile|module|preprocessed|syntax-only|save"
+     r"|record|instrument|xray|sanitize|crash|time-trace|ada|go-)|-ftest-coverage",
+     "reads or writes files beside the objects, or adds code that the package does not have"),
+    (r"-f(fast-math|unsafe-math|associative-math|reciprocal-math|finite-math|no-signed-zeros|strict-aliasing"
+     r"|fp-contract|fp-model|approx-func|no-trapping-math|single-precision-constant|cx-)|-Ofast",
+     "may change results, or read tensors that share bytes wrongly"),
+    (r"-W(no-)?error", "decides which warnings end a build; it is a matter of the tests of a package"),
+)  # fmt: skip
+"""Beginnings of flags that are refused, and the reason."""
+
+
+def flag_problem(flag: str) -> str | None:
+    """The reason why a flag is refused and the flags that are allowed; None for one that is."""
+    folder, specs = _FOLDER_FLAG.match(flag), _SPECS_FLAG.match(flag)
+    if folder:
+        reason = _folder_problem(folder[2])
+    elif flag == "-isystem":
+        reason = 'its folder belongs to it: write one text, "-isystem vendor/include"'
+    elif specs and not re.fullmatch(ALLOWED["specs of the compiler's own"], flag):
+        reason = (
+            "specs say which programs the compiler runs, so only those that lie with the compiler are read: a bare "
+            "NAME.specs, no path"
+        )
+    else:
+        refused = (reason for form, reason in _REFUSED if re.match(form, flag) and not _is_exact(flag))
+        reason = next(refused, None)
+        if reason is None and not any(re.fullmatch(form, flag) for form in ALLOWED.values()):
+            reason = "is none of the flags known here"
+    return f"{reason}; {_ALLOWED_TEXT}" if reason else None
+
+
+def checked_flag(flag: str) -> str:
+    """The flag itself, for pydantic. Raises PydanticCustomError for one that is refused."""
+    problem = flag_problem(flag)
+    if problem:
+        raise PydanticCustomError("flag", "{problem}", {"problem": problem})
+    return flag
+
+
+def folder_of(flag: str) -> str | None:
+    """Folder inside the project that a flag names; None without."""
+    found = _FOLDER_FLAG.match(flag)
+    return found[2] if found else None
+
+
+def specs_of(flag: str) -> str | None:
+    """Name of the specs that a flag asks for; None without."""
+    found = _SPECS_FLAG.match(flag)
+    return found[1] if found else None
+
+
+def arguments(flag: str, project: str) -> list[str]:
+    """A flag as arguments of a compiler. project: the folder of the platform's file, empty where it is not known.
+
+    Raises BadPlatform for a folder that is not there, or lies outside of the project by a link.
+    """
+    found = _FOLDER_FLAG.match(flag)
+    if not found:
+        return [flag]
+    if not project:
+        raise BadPlatform(f"{flag}: is relative to the platform's file, and this platform was read from none; load it.")
+    root = Path(project).resolve()
+    folder = (root / found[2]).resolve()
+    if not folder.is_relative_to(root):
+        raise BadPlatform(f"{flag}: leads out of {root} by a link; copy the folder into the project.")
+    if not folder.is_dir():
+        raise BadPlatform(f"{flag}: {folder} is no folder; paths are relative to the platform's file.")
+    return [found[1].strip(), str(folder)] if found[1].startswith("-i") else [f"{found[1]}{folder}"]
+
+
+def _folder_problem(text: str) -> str | None:
+    if PurePosixPath(text).is_absolute() or ".." in PurePosixPath(text).parts:
+        return "a folder has to lie inside the project: relative to the platform's file, without .."
+    if not _FOLDER.match(text):
+        return "a folder's name has letters, digits and _ . + - alone, parts joined by /"
+    return None
+
+
+def _is_exact(flag: str) -> bool:
+    """True for a flag with a value out of a fixed list, whose beginning others share."""
+    return flag in ("-ffp-contract=off", "-fno-lto") or re.fullmatch(r"-fuse-ld=(bfd|gold|lld|mold)", flag) is not None

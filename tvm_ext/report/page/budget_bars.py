@@ -1,0 +1,61 @@
+"""Budgets of a page: each memory's capacity, what may be taken, what is, and how near it is to the proved bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvm_ext.report.page.axes import bytes_text
+from tvm_ext.report.page.placed_things import ShownArena, arenas_of
+from tvm_ext.report.read_report import Report
+
+WIDTH = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One memory. used, limit: widths in the picture's units, of WIDTH for its capacity; None for no limit below it."""
+
+    y: float
+    name: str
+    kind: str
+    used: float
+    limit: float | None
+    text: str
+    notes: Sequence[str]
+    is_over: bool
+
+
+def budget_bars(report: Report) -> list[Bar]:
+    """One bar for each memory of the platform, one below the other."""
+    arenas = {arena.memory: arena for arena in arenas_of(report)} if "steps" in report else {}
+    bars: list[Bar] = []
+    for memory in report["memories"]:
+        y = bars[-1].y + (66 if bars[-1].notes else 46) if bars else 8
+        bars.append(_bar(report, memory, arenas.get(memory["name"]), y))
+    return bars
+
+
+def _bar(report: Report, memory: Report, arena: ShownArena | None, y: float) -> Bar:
+    used, capacity = memory["used_bytes"] or 0, max(memory["capacity_bytes"], 1)
+    limit = arena.limit_bytes if arena else None
+    if memory["kind"] == "rom":
+        limit = report.get("fit", {}).get("flash_limit_bytes")
+    shown = limit if limit is not None and limit < capacity else None
+    parts = [f"{used:,} B of {bytes_text(capacity)}, {used / capacity:.1%}"]
+    if shown:
+        parts.append(f"budget {shown:,} B, {shown - used:,} B of it free" if used <= shown else f"budget {shown:,} B")
+    return Bar(
+        y=y, name=memory["name"], kind=memory["kind"], used=round(min(used / capacity, 1) * WIDTH, 1),
+        limit=round(shown / capacity * WIDTH, 1) if shown else None, text="; ".join(parts),
+        notes=[_bound(arena)] if arena and arena.lower_bound_bytes else [], is_over=used > (shown or capacity),
+    )  # fmt: skip
+
+
+def _bound(arena: ShownArena) -> str:
+    """Sentence on the distance of an arena from the least that its tensors can do with."""
+    bound, num_bytes = arena.lower_bound_bytes or 0, arena.num_bytes
+    if num_bytes == bound:
+        return f"The arena of {num_bytes:,} B is proved minimal: so many bytes are alive at one step."
+    gap = f"The arena of {num_bytes:,} B is {(num_bytes - bound) / bound:.1%} above its lower bound of {bound:,} B"
+    return f"{gap}; a search proved that no offsets need fewer." if arena.proved else f"{gap}."

@@ -1,0 +1,153 @@
+"""The model as a page draws it: a node per step, inputs above, outputs below, edges by what a step reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tvm_ext.report.page.graph_layout import layered
+from tvm_ext.report.page.labels import FONT, Rect, shortened
+from tvm_ext.report.read_report import Report
+
+MOST_STEPS = 600
+"""Steps beyond which a drawing is no help, and none is made."""
+_WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 212.0, 42.0, 236.0, 70.0, 12.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnNode:
+    """A step, an input or an output. kind: the colour of its area."""
+
+    kind: str
+    area: Rect
+    title: str
+    text: str
+    facts: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphPicture:
+    """Nodes, edges as paths of SVG, the size of it all, and the names of colours."""
+
+    nodes: Sequence[DrawnNode]
+    edges: Sequence[str]
+    width: float
+    height: float
+    legend: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draft:
+    kind: str
+    title: str
+    text: str
+    facts: str
+
+
+_COLOURS = ("intermediate", "state", "weights", "scratch")
+"""Colours of processors, the first one's first; copies between memories have their own."""
+
+
+def graph_picture(report: Report) -> GraphPicture | None:
+    """The drawing; None of reports that do not say what steps read, and of models of too many steps."""
+    steps: list[Report] = report["steps"]
+    if len(steps) > MOST_STEPS or not all("reads" in step for step in steps):
+        return None
+    processors = list(dict.fromkeys(step["processor"] for step in steps if step["kernel"] != "wait"))
+    colours = {name: _COLOURS[min(index, len(_COLOURS) - 1)] for index, name in enumerate(processors)}
+    drafts, edges = _graph(report, colours, several=len(processors) > 1)
+    layout = layered(len(drafts), edges)
+    nodes = [
+        DrawnNode(
+            kind=draft.kind, title=shortened(draft.title, _WIDTH - 16, FONT + 1),
+            text=shortened(draft.text, _WIDTH - 16), facts=draft.facts,
+            area=Rect(x=_x(column), y=_y(row), width=_WIDTH, height=_HEIGHT),
+        )
+        for draft, (column, row) in zip(drafts, layout.nodes, strict=True)
+    ]  # fmt: skip
+    kinds = {draft.kind for draft in drafts}
+    words = {colours[name]: name for name in processors} | {"input": "input", "output": "output"}
+    return GraphPicture(
+        nodes=nodes, edges=[_path(points) for points in layout.edges],
+        width=round(_x(layout.columns - 1) + _WIDTH + _MARGIN, 1),
+        height=round(_y(layout.rows - 1) + _HEIGHT + _MARGIN, 1),
+        legend=[(kind, text) for kind, text in (*words.items(), ("copy", "copy between memories")) if kind in kinds],
+    )  # fmt: skip
+
+
+def _graph(report: Report, colours: Mapping[str, str], *, several: bool) -> tuple[list[_Draft], list[tuple[int, int]]]:
+    """Nodes and edges. A tensor that was written in parts comes from all that wrote a part of it."""
+    roots = {one["c_name"]: one["part_of"] for one in report.get("tensors", ()) if one.get("part_of")}
+    drafts: list[_Draft] = []
+    edges: dict[tuple[int, int], None] = {}
+    writers: dict[str, list[int]] = {}
+    for port in report["inputs"]:
+        writers[port["c_name"]] = [len(drafts)]
+        drafts.append(_port(port, "input"))
+    for step in report["steps"]:
+        if step["kernel"] == "wait":
+            continue
+        number = len(drafts)
+        for name in step["reads"]:
+            edges.update(((writer, number), None) for writer in _sources(name, roots, writers))
+        for output in step["outputs"]:
+            name = output["c_name"]
+            writers[name] = [number]
+            if name in roots:
+                writers.setdefault(roots[name], []).append(number)
+        drafts.append(_step(step, colours, several=several))
+    for port in report["outputs"]:
+        number = len(drafts)
+        edges.update(((writer, number), None) for writer in _sources(port["c_name"], roots, writers))
+        drafts.append(_port(port, "output"))
+    return drafts, [edge for edge in edges if edge[0] != edge[1]]
+
+
+def _sources(name: str, roots: Mapping[str, str], writers: Mapping[str, list[int]]) -> list[int]:
+    """Nodes that wrote a tensor: itself, or else what it is a part of."""
+    return writers.get(name) or writers.get(roots.get(name, ""), [])
+
+
+def _port(port: Mapping[str, Any], kind: str) -> _Draft:
+    text = f"{port['dtype']}[{', '.join(map(str, port['shape']))}]"
+    return _Draft(kind=kind, title=port["name"], text=text, facts=f"{kind} {port['name']}\n{text}")
+
+
+def _step(step: Mapping[str, Any], colours: Mapping[str, str], *, several: bool) -> _Draft:
+    is_copy = step["kernel"] in ("dma", "copy")
+    shapes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
+    nodes = ", ".join(step["source_nodes"])
+    lines = [
+        f"step {step['index']}: {step['name']}", f"kernel {step['kernel']}", f"the model's {nodes}" if nodes else "",
+        f"writes {', '.join(shapes)}" if shapes else "",
+        f"{step['macs']:,} multiply-accumulates" if step["macs"] else "",
+        f"on {step['processor']}" if several else "",
+    ]  # fmt: skip
+    return _Draft(
+        kind="copy" if is_copy else colours[step["processor"]], title=f"{step['index']} {step['name']}",
+        text=f"{step['kernel']} {shapes[0][shapes[0].find('['):]}" if shapes else step["kernel"],
+        facts="\n".join(filter(None, lines)),
+    )  # fmt: skip
+
+
+def _x(column: float) -> float:
+    return round(_MARGIN + column * _ACROSS, 1)
+
+
+def _y(row: int) -> float:
+    return _MARGIN + row * _DOWN
+
+
+def _path(points: Sequence[tuple[float, int]]) -> str:
+    """A curve from the lower edge of the first node to the upper edge of the last, straight down where it passes."""
+    (column, row), middle = points[0], _WIDTH / 2
+    parts = [f"M{_x(column) + middle} {_y(row) + _HEIGHT}"]
+    gap = _DOWN - _HEIGHT
+    for (before, _), (column, row) in pairwise(points):
+        begin, end, bend = _x(before) + middle, _x(column) + middle, _y(row) - gap / 2
+        parts.append(f"C{begin} {bend} {end} {bend} {end} {_y(row)}")
+        if (column, row) != points[-1]:
+            parts.append(f"V{_y(row) + _HEIGHT}")
+    return "".join(parts)

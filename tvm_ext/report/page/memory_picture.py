@@ -1,0 +1,157 @@
+"""Memory map of a page: offsets of a memory over the steps of a run, as rectangles, labels and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_ext.report.page.axes import byte_ticks, bytes_text
+from tvm_ext.report.page.labels import FONT, Rect, TextLabel, label_in, shortened, spread, text_width
+from tvm_ext.report.page.placed_things import ShownArena, Thing
+
+WIDTH, HEIGHT = 900.0, 400.0
+"""Size of the plot inside its axes, in the picture's own units."""
+LEFT, RIGHT, TOP, BOTTOM = 84.0, 190.0, 26.0, 46.0
+_FAR = 2.2
+_MOST_PAIRS = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A tensor: its area and kind, what a reader is told who points at it, and its label where there is room."""
+
+    name: str
+    kind: str
+    area: Rect
+    facts: str
+    is_part: bool
+    label: TextLabel | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A size across the whole plot: the arena's, its lower bound, its budget; and text at its right end."""
+
+    kind: str
+    y: float
+    text: str
+    text_y: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPicture:
+    """One memory. shared: areas where several tensors share bytes; notes: of what lies outside of the picture."""
+
+    title: str
+    boxes: Sequence[Box]
+    shared: Sequence[Rect]
+    lines: Sequence[Line]
+    live: str
+    peak: Rect | None
+    peak_label: TextLabel | None
+    x_ticks: Sequence[tuple[float, int]]
+    y_ticks: Sequence[tuple[float, str]]
+    kinds: Sequence[str]
+    notes: Sequence[str]
+
+
+def memory_picture(arena: ShownArena, things: Sequence[Thing], steps: Sequence[Mapping[str, Any]]) -> MemoryPicture:
+    """The picture of one arena. things: those that lie in it."""
+    count = max(len(steps), 1)
+    top = max(arena.num_bytes, *(thing.offset + thing.num_bytes for thing in things), 1)
+    limit = arena.limit_bytes
+    is_near = limit is not None and limit <= _FAR * top
+    top = max(top, limit if limit is not None and is_near else 0) * 1.06
+
+    def y(num_bytes: float) -> float:
+        return round(HEIGHT * (1 - num_bytes / top), 2)
+
+    def x(step: float) -> float:
+        return round(WIDTH * step / count, 2)
+
+    def area(thing: Thing) -> Rect:
+        upper = y(thing.offset + thing.num_bytes)
+        return Rect(
+            x=x(thing.begin), y=upper, width=round(x(thing.end) - x(thing.begin), 2),
+            height=round(y(thing.offset) - upper, 2),
+        )  # fmt: skip
+
+    order = sorted(things, key=lambda thing: (thing.part_of is not None, -thing.work, thing.c_name))
+    areas = [area(thing) for thing in order]
+    shared = _shared(areas)
+    peak = arena.peak_step if arena.peak_step is not None and arena.peak_step < len(steps) else None
+    band = None if peak is None else Rect(x=x(peak), y=0, width=round(x(peak + 1) - x(peak), 2), height=HEIGHT)
+    every = max(1, -(-count // 24))
+    return MemoryPicture(
+        title=arena.title,
+        boxes=_boxes(order, areas, shared),
+        shared=shared,
+        lines=_lines(arena, y, is_near=is_near),
+        live=" ".join(f"{x(i)},{y(value)} {x(i + 1)},{y(value)}" for i, value in enumerate(arena.live_bytes)),
+        peak=band,
+        peak_label=_peak_label(band, steps[peak]) if band and peak is not None else None,
+        x_ticks=[(x(step + 0.5), step) for step in range(0, count, every)],
+        y_ticks=[(y(value), bytes_text(value)) for value in byte_ticks(top)],
+        kinds=list(dict.fromkeys(thing.kind for thing in order)),
+        notes=[] if limit is None or is_near else [f"Budget {limit:,} B, far above the picture."],
+    )  # fmt: skip
+
+
+def _shared(areas: Sequence[Rect]) -> list[Rect]:
+    """Areas of two tensors at once: a kernel writes over what it has read, or one lies inside the other."""
+    if len(areas) > _MOST_PAIRS:
+        return []
+    found: dict[tuple[float, float, float, float], Rect] = {}
+    for index, one in enumerate(areas):
+        for other in areas[index + 1 :]:
+            both = one.common(other)
+            if both and both.width > 0.1 and both.height > 0.1:
+                found.setdefault((both.x, both.y, both.width, both.height), both)
+    return list(found.values())
+
+
+def _boxes(things: Sequence[Thing], areas: Sequence[Rect], shared: Sequence[Rect]) -> list[Box]:
+    """Boxes in the order they are drawn, labels of the largest first."""
+    taken: list[Rect] = []
+    boxes: list[Box] = []
+    for thing, area in zip(things, areas, strict=True):
+        label = label_in(thing.label, area, taken, shared)
+        if label:
+            taken.append(label.area)
+        boxes.append(
+            Box(
+                name=thing.c_name,
+                kind=thing.kind,
+                area=area,
+                facts=thing.facts,
+                label=label,
+                is_part=thing.part_of is not None,
+            )
+        )
+    return boxes
+
+
+def _lines(arena: ShownArena, y: Any, *, is_near: bool) -> list[Line]:
+    """Lines of sizes with their texts beside the plot, none over another."""
+    sizes = [("arena", arena.num_bytes, "arena")]
+    bound = arena.lower_bound_bytes
+    if bound is not None and bound != arena.num_bytes:
+        sizes.append(("bound", bound, "lower bound"))
+    elif bound:
+        sizes = [("arena", arena.num_bytes, "arena = lower bound")]
+    if arena.limit_bytes is not None and is_near:
+        sizes.append(("limit", arena.limit_bytes, "budget"))
+    places = spread([y(size) + 4 for _, size, _ in sizes], FONT + 3, FONT, HEIGHT)
+    return [
+        Line(kind=kind, y=y(size), text=f"{words} {size:,} B", text_y=round(place, 2))
+        for (kind, size, words), place in zip(sizes, places, strict=True)
+    ]
+
+
+def _peak_label(band: Rect, step: Mapping[str, Any]) -> TextLabel | None:
+    """Name of the step in which most is alive, above its band and inside the plot's width."""
+    text = shortened(f"peak: step {step['index']}, {step['name']}", WIDTH * 0.6)
+    width = text_width(text)
+    x = min(max(0.0, band.x + band.width / 2 - width / 2), WIDTH - width)
+    return TextLabel(text=text, area=Rect(x=round(x, 2), y=-FONT - 9, width=width, height=FONT + 3))

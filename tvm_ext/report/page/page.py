@@ -1,0 +1,169 @@
+"""report.html: a view of report.json as one page. No other file is needed, nothing is fetched; names are text only."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.errors import ConsoleError
+
+from tvm_ext.core.errors import BadPackage
+from tvm_ext.report.bundle_tables import bundle_tables
+from tvm_ext.report.model_tables import totals_table, verification_table
+from tvm_ext.report.page.axes import bytes_text, count_text
+from tvm_ext.report.page.budget_bars import Bar, budget_bars
+from tvm_ext.report.page.colours import DARK, KINDS, LIGHT, variables
+from tvm_ext.report.page.graph_picture import GraphPicture, graph_picture
+from tvm_ext.report.page.grid import Grid
+from tvm_ext.report.page.layer_columns import Cost, costs, layer_grid
+from tvm_ext.report.page.memory_picture import MemoryPicture, memory_picture
+from tvm_ext.report.page.overlays import overlays_of
+from tvm_ext.report.page.placed_things import WORDS, arenas_of, things_of
+from tvm_ext.report.page.rich_grids import grids_of
+from tvm_ext.report.read_report import Report
+from tvm_ext.report.tables import other_tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPart:
+    """Everything a page says of one model. anchor: begin of its sections' names; tiles: label, value, more."""
+
+    anchor: str
+    name: str
+    platform: str
+    source: str
+    verified: tuple[str, str]
+    tiles: Sequence[tuple[str, str, str]]
+    budgets: Sequence[Bar]
+    maps: Sequence[MemoryPicture]
+    costs: Sequence[Cost]
+    cost_unit: str
+    layers: Grid
+    graph: GraphPicture | None
+    no_graph: str
+    verification: Sequence[Grid]
+    totals: Sequence[Grid]
+    others: Sequence[Grid]
+
+
+def report_page(report: Report) -> str:
+    """Text of report.html for a model's report or a bundle's. Raises BadPackage for one that is damaged."""
+    report = _visible(report)
+    try:
+        is_bundle = "bundle" in report and "model" not in report
+        title = report["bundle"]["name"] if is_bundle else report["model"]["name"]
+        models = report["models"].values() if is_bundle else [report]
+        parts = [_model_part(own, f"m{index}") for index, own in enumerate(models)]
+        return _page(
+            title=title, platform=report["platform"], generator=report.get("generator", ""), models=parts,
+            is_bundle=is_bundle, budgets=budget_bars(report) if is_bundle else [],
+            overlays=overlays_of(report) if is_bundle else [],
+            shared=grids_of(bundle_tables(report)[:1]) if is_bundle else [],
+        )  # fmt: skip
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, ConsoleError) as error:
+        raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
+
+
+def _model_part(report: Report, anchor: str) -> ModelPart:
+    things, model = things_of(report), report["model"]
+    unit, bars = costs(report)
+    graph = graph_picture(report)
+    too_old = not all("reads" in step for step in report["steps"])
+    return ModelPart(
+        anchor=anchor, name=model["name"], platform=report["platform"],
+        source=f"{model['source'] if 'source' in model else model['format']}, sha256 {str(model['sha256'])[:12]}",
+        verified=_verified(report), tiles=_tiles(report), budgets=budget_bars(report),
+        maps=[
+            memory_picture(arena, [thing for thing in things if thing.memory == arena.memory], report["steps"])
+            for arena in arenas_of(report)
+        ],
+        costs=bars, cost_unit=unit, layers=layer_grid(report), graph=graph,
+        no_graph="This package was written before reports named what a layer reads: compile the model again."
+        if too_old else f"{len(report['steps']):,} steps are too many for a drawing.",
+        verification=grids_of([verification_table(report)]), totals=grids_of([totals_table(report)]),
+        others=grids_of(other_tables(report)),
+    )  # fmt: skip
+
+
+def _verified(report: Report) -> tuple[str, str]:
+    """Verdict in a few words, and whether it is good or bad."""
+    results = {place: one for place, one in report["verify"].items() if one}
+    if not results:
+        return "Not verified", "bad"
+    if not all(one["passed"] for one in results.values()):
+        return "Verification failed", "bad"
+    places = " and ".join({"host": "the host", "qemu": "the board in QEMU"}.get(place, place) for place in results)
+    against = next((one["reference"] for one in results.values() if one.get("reference")), "a reference not named")
+    own = any(one.get("own_reading") for one in results.values())
+    return f"Verified on {places} against {against}{', our own reading only' if own else ''}", "bad" if own else "good"
+
+
+def _tiles(report: Report) -> list[tuple[str, str, str]]:
+    """The figures that are asked for first."""
+    qemu: Report = report["verify"].get("qemu") or {}
+    weights, code = report["weights_bytes"], report["code_bytes"]
+    flash = weights + (code or 0)
+    steps = [step.get("modelled_instructions") for step in report["steps"]]
+    executed = qemu.get("instructions")
+    modelled = sum(count or 0 for count in steps)
+    states = report.get("state_bytes") or 0
+    return [
+        ("RAM", bytes_text(report["arena_bytes"]), f"{states:,} B of it states" if states else "all arenas"),
+        ("flash", bytes_text(flash),
+         f"weights {weights:,} B, code {'not measured' if code is None else f'{code:,} B'}"),
+        ("stack", "-" if report["stack_bytes"] is None else bytes_text(report["stack_bytes"]),
+         "not measured" if report["stack_bytes"] is None else "measured in QEMU"),
+        ("instructions", count_text(modelled if executed is None else executed),
+         "modelled" if executed is None else f"executed in QEMU; modelled {count_text(modelled)}"),
+        ("multiply-adds", count_text(report["macs"]), f"in {len(steps):,} steps"),
+    ]  # fmt: skip
+
+
+def _visible(value: Any) -> Any:
+    """A report without characters that no document may hold: control characters, lone surrogates."""
+    if isinstance(value, str):
+        return re.sub(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", value)
+    if isinstance(value, list):
+        return [_visible(item) for item in value]
+    if isinstance(value, dict):
+        return {_visible(key): _visible(item) for key, item in value.items()}
+    return value
+
+
+def _page(**values: Any) -> str:
+    style, script = _texts()
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            **values, style=style, script=script, style_hash=_digest(style), script_hash=_digest(script), words=WORDS
+        )
+    )
+
+
+@cache
+def environment() -> Environment:
+    """Templates of this folder, in which every value is text."""
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+
+
+@cache
+def _texts() -> tuple[str, str]:
+    """Style and script of the page."""
+    style = environment().get_template("page.css.j2").render(light=variables(LIGHT), dark=variables(DARK), kinds=KINDS)
+    return style, (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """Hash of a text, as a content security policy names what may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,41 @@
+"""A report in one line and in a few facts, as consoles and notebooks show packages; gaps are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def summary_line(report: Mapping[str, Any]) -> str:
+    """Name, platform, bytes and verification."""
+    return f"{title(report)}: {', '.join(f'{name} {value}' for name, value in summary_facts(report))}"
+
+
+def title(report: Mapping[str, Any]) -> str:
+    """Name of the model or bundle, and its platform."""
+    named: Any = report.get("model") or report.get("bundle")
+    name = named.get("name") if isinstance(named, dict) else None
+    return f"{name or 'a package'} on {report.get('platform', 'a platform not named')}"
+
+
+def summary_facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Figures asked for first: bytes of RAM and flash, instructions, verification. Damaged values are left out."""
+    facts = [
+        (words, f"{value:,} B")
+        for words, value in (
+            ("arena", report.get("arena_bytes")), ("weights", report.get("weights_bytes")),
+            ("code", report.get("code_bytes")), ("stack", report.get("stack_bytes")),
+        )
+        if isinstance(value, int)
+    ]  # fmt: skip
+    models: Any = report.get("models")
+    if isinstance(models, dict):
+        return [("models", ", ".join(map(str, models))), *facts]
+    verify: Any = report.get("verify")
+    results = {place: one for place, one in verify.items() if isinstance(one, dict)} if isinstance(verify, dict) else {}
+    instructions = results.get("qemu", {}).get("instructions")
+    if isinstance(instructions, int):
+        facts.append(("instructions", f"{instructions:,}"))
+    failed = [place for place, one in results.items() if one.get("passed") is not True]
+    verdict = f"failed on {', '.join(failed)}" if failed else f"on {', '.join(results)}" if results else "nowhere"
+    return [*facts, ("verified", verdict)]
