@@ -48,6 +48,7 @@ from tvm_ext.command_line.option_types import (
     State,
     Verify,
     VerifyOn,
+    Version,
 )
 from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
@@ -88,6 +89,11 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app()
+
+
+@app.callback()
+def options_of_all(_: Version = False) -> None:
+    """Takes options that stand before a command."""
 
 
 @app.command("compile")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,11 @@ def tvm_ext(*arguments: str | Path, folder: Path | None = None) -> subprocess.Co
     """Run the command as a user does, in a process of its own."""
     command = [sys.executable, "-m", "tvm_ext", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder, check=False)
+
+
+def test_the_version() -> None:
+    done = tvm_ext("--version")
+    assert (done.returncode, done.stdout) == (0, f"tvm-ext {version('tvm-ext')}\n")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +55,14 @@ State = Annotated[
 ]
 OnPlatform = Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tvm-ext {version('tvm-ext')}")
+        raise typer.Exit
+
+
 Verify = Annotated[
     str | None,
     typer.Option(
@@ -78,4 +87,7 @@ RunnerCommand = Annotated[
 Initial = Annotated[
     Path | None,
     typer.Option(metavar="FILE.npz", help="With --state: values that they begin with, by input; else zeros."),
+]
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
 ]
