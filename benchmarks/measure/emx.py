@@ -28,7 +28,7 @@ from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, sha
 from tvm_ext.execution.board import run_qemu
 
 _TIME_LIMIT_S = 300
-_FLAGS = ("-w", "-std=gnu11", "-fstrict-aliasing")
+_FLAGS = ("-w", "-std=gnu11", "-fstrict-aliasing", "-ffp-contract=fast")
 _FREE_BYTES = 1 << 20  # of the board's ram, for inputs, outputs and variables
 
 
