@@ -48,6 +48,6 @@ def _peer(model: str, platform: str, own: int) -> str:
 def _peers(model: str) -> Iterator[Row]:
     record = read_records(RESULTS / "side_by_side.json").get(model)
     yield from (row for row in record.rows if not row.system.startswith(OURS)) if record else ()
-    for platform, one in result("muriscv_nn")["models"].get(model, {}).items():
-        yield Row(system="muRISCV-NN", platform=platform, instructions=one["instructions"])
+    for platform, one in result("kernel_libraries")["models"].get(model, {}).items():
+        yield Row(system=one["library"], platform=platform, instructions=one["instructions"])
     yield from (one.row for one in read_published(RESULTS.parent / "published.toml") if one.model == model)

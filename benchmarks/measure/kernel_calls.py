@@ -1,5 +1,6 @@
-"""A TFLite model as calls of muRISCV-NN's int8 kernels, in C, with the weights and scales that LiteRT reads from the file.
+"""A TFLite model as calls of CMSIS-NN's int8 kernels, or of muRISCV-NN's, which have their form, in C.
 
+Weights and scales are those that LiteRT reads from the file.
 What LiteRT does not say follows from shapes: strides, and the zeros that `SAME` pads. Activations that clamp within the
 output's range would be missed, and would show as a difference from LiteRT's outputs.
 """
@@ -14,7 +15,26 @@ from typing import Any
 
 import numpy as np
 
-SCRATCH_BYTES = 1 << 16
+SCRATCH_BYTES = 1 << 13
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """A library of kernels: how its functions and types are named."""
+
+    name: str
+    header: str
+    functions: str
+    types: str
+    has_weight_sums: bool
+    """True where dense layers take sums of their weights that were computed before."""
+
+
+CMSIS_NN = Library(name="CMSIS-NN", header="arm_nnfunctions.h", functions="arm", types="cmsis_nn", has_weight_sums=True)
+MURISCV_NN = Library(
+    name="muRISCV-NN", header="muriscv_nn_functions.h", functions="muriscv_nn", types="muriscv_nn",
+    has_weight_sums=False,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +52,7 @@ class Tensor:
         return f"tensor{self.number}"
 
 
-def model_c(model: Path, run: str) -> tuple[str, np.ndarray, np.ndarray]:
+def model_c(model: Path, run: str, library: Library) -> tuple[str, np.ndarray, np.ndarray]:
     """C with `int32_t run(const int8_t *, int8_t *)`; a sample, and LiteRT's output of it by its reference kernels."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -50,7 +70,8 @@ def model_c(model: Path, run: str) -> tuple[str, np.ndarray, np.ndarray]:
     }
     reader.invoke()
     body = "".join(
-        _call(layer["op_name"], [tensors[i] for i in layer["inputs"]], tensors[layer["outputs"][0]]) for layer in layers
+        _call(library, layer["op_name"], [tensors[i] for i in layer["inputs"]], tensors[layer["outputs"][0]])
+        for layer in layers
     )
     buffers = "".join(
         f"static int8_t {tensors[number].c_name}[{math.prod(tensors[number].shape)}];\n" for number in sorted(made)
@@ -61,9 +82,9 @@ def model_c(model: Path, run: str) -> tuple[str, np.ndarray, np.ndarray]:
         f"    memcpy(out, {names[1]}, sizeof {names[1]});\n",
     )
     text = (
-        '#include <string.h>\n#include "muriscv_nn_functions.h"\n'
+        f'#include <string.h>\n#include "{library.header}"\n'
         f"static int8_t scratch[{SCRATCH_BYTES}] __attribute__((aligned(16)));\n"
-        f"static const muriscv_nn_context context = {{scratch, {SCRATCH_BYTES}}};\n{buffers}"
+        f"static const {library.types}_context context = {{scratch, {SCRATCH_BYTES}}};\n{buffers}"
         f"int32_t {run}(const int8_t *in, int8_t *out)\n{{\n{copies[0]}{body}{copies[1]}    return 0;\n}}\n"
     )
     return text, sample, reader.get_tensor(result["index"])
@@ -78,17 +99,17 @@ def _tensor(detail: dict[str, Any], values: np.ndarray | None) -> Tensor:
     )  # fmt: skip
 
 
-def _call(kind: str, inputs: Sequence[Tensor], output: Tensor) -> str:
+def _call(library: Library, kind: str, inputs: Sequence[Tensor], output: Tensor) -> str:
     """A block of C that computes one layer."""
     calls = {
         "CONV_2D": _convolution, "DEPTHWISE_CONV_2D": _convolution, "FULLY_CONNECTED": _dense, "ADD": _sum,
         "AVERAGE_POOL_2D": _average, "SOFTMAX": _softmax, "RESHAPE": _copy,
     }  # fmt: skip
-    lines = [f"        {line}\n" for line in calls[kind](inputs, output)]
+    lines = [f"        {line}\n" for line in calls[kind](library, inputs, output)]
     return f"    {{ /* {kind} */\n{''.join(lines)}    }}\n"
 
 
-def _convolution(inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
+def _convolution(library: Library, inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
     data, weights, bias = inputs
     depthwise = weights.shape[0] == 1 and weights.shape[3] == data.shape[3] > 1
     yield from _constants(weights, bias)
@@ -105,58 +126,73 @@ def _convolution(inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
     multiplier = "1, " if depthwise else ""
     kind = "dw_conv" if depthwise else "conv"
     yield (
-        f"const muriscv_nn_{kind}_params layer = "
+        f"const {library.types}_{kind}_params layer = "
         f"{{{-data.zero_point}, {output.zero_point}, {multiplier}{tiles}}};"
     )  # fmt: skip
-    yield "const muriscv_nn_per_channel_quant_params factors = {multiplier, shift};"
+    yield f"const {library.types}_per_channel_quant_params factors = {{multiplier, shift}};"
     function = "depthwise_conv" if depthwise else "convolve"
-    yield from _with_dims(f"muriscv_nn_{function}_wrapper_s8(&context, &layer, &factors, ", data, weights.shape, output)
+    yield from _with_dims(
+        library, f"{library.functions}_{function}_wrapper_s8(&context, &layer, &factors, ", data, weights.shape, output
+    )
 
 
-def _dense(inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
+def _dense(library: Library, inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
     data, weights, bias = inputs
     yield from _constants(weights, bias)
     multiplier, shift = _factor(weights.scales[0] * data.scales[0] / output.scales[0])
-    yield f"const muriscv_nn_fc_params layer = {{{-data.zero_point}, 0, {output.zero_point}, {{-128, 127}}}};"
-    yield f"const muriscv_nn_per_tensor_quant_params factors = {{{multiplier}, {shift}}};"
+    yield f"const {library.types}_fc_params layer = {{{-data.zero_point}, 0, {output.zero_point}, {{-128, 127}}}};"
+    yield f"const {library.types}_per_tensor_quant_params factors = {{{multiplier}, {shift}}};"
     results, depth = weights.shape
-    yield f"const muriscv_nn_dims from = {{1, 1, 1, {depth}}}, filter = {{{depth}, 1, 1, {results}}};"
-    yield f"const muriscv_nn_dims biases = {{1, 1, 1, {results}}}, to = {{1, 1, 1, {results}}};"
+    yield f"const {library.types}_dims from = {{1, 1, 1, {depth}}}, filter = {{{depth}, 1, 1, {results}}};"
+    yield f"const {library.types}_dims biases = {{1, 1, 1, {results}}}, to = {{1, 1, 1, {results}}};"
+    context = "context"
+    if library.has_weight_sums:
+        context = "sums"
+        yield f"static int32_t sums_of_weights[{results}];"
+        yield f"static const {library.types}_context sums = {{sums_of_weights, sizeof sums_of_weights}};"
+        yield "static int ready = 0;"
+        yield f"if (!ready && {library.functions}_fully_connected_s8_get_buffer_size(&filter) > 0)"
+        yield (
+            f"    {library.functions}_vector_sum_s8(sums_of_weights, {depth}, {results}, weights, {-data.zero_point}, "
+            "0, bias);"
+        )
+        yield "ready = 1;"
     yield (
-        f"muriscv_nn_fully_connected_s8(&context, &layer, &factors, &from, {data.c_name}, &filter, weights, "
+        f"{library.functions}_fully_connected_s8(&{context}, &layer, &factors, &from, {data.c_name}, &filter, weights, "
         f"&biases, bias, &to, {output.c_name});"
     )
 
 
-def _sum(inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
+def _sum(library: Library, inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
     one, other = inputs
     twice = 2 * max(one.scales[0], other.scales[0])
     terms = [f"{-t.zero_point}, {', '.join(map(str, _factor(t.scales[0] / twice)))}" for t in inputs]
     result = ", ".join(map(str, _factor(twice / ((1 << 20) * float(output.scales[0])))))
     yield (
-        f"muriscv_nn_elementwise_add_s8({one.c_name}, {other.c_name}, {terms[0]}, {terms[1]}, 20, {output.c_name}, "
-        f"{output.zero_point}, {result}, -128, 127, {math.prod(output.shape)});"
+        f"{library.functions}_elementwise_add_s8({one.c_name}, {other.c_name}, {terms[0]}, {terms[1]}, 20, "
+        f"{output.c_name}, {output.zero_point}, {result}, -128, 127, {math.prod(output.shape)});"
     )
 
 
-def _average(inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
+def _average(library: Library, inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
     (data,) = inputs
-    yield "const muriscv_nn_pool_params layer = {{1, 1}, {0, 0}, {-128, 127}};"
-    yield f"const muriscv_nn_dims from = {_dims(data.shape)}, to = {_dims(output.shape)};"
-    yield f"const muriscv_nn_dims filter = {{1, {data.shape[1]}, {data.shape[2]}, 1}};"
-    yield f"muriscv_nn_avgpool_s8(&context, &layer, &from, {data.c_name}, &filter, &to, {output.c_name});"
+    yield f"const {library.types}_pool_params layer = {{{{1, 1}}, {{0, 0}}, {{-128, 127}}}};"
+    yield f"const {library.types}_dims from = {_dims(data.shape)}, to = {_dims(output.shape)};"
+    yield f"const {library.types}_dims filter = {{1, {data.shape[1]}, {data.shape[2]}, 1}};"
+    yield f"{library.functions}_avgpool_s8(&context, &layer, &from, {data.c_name}, &filter, &to, {output.c_name});"
 
 
-def _softmax(inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
+def _softmax(library: Library, inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
     (data,) = inputs
     multiplier, shift = _factor(min(float(data.scales[0]) * (1 << 26), (1 << 31) - 1.0))
     least = -math.floor(31 * (1 << 26) / (1 << shift))
     yield (
-        f"muriscv_nn_softmax_s8({data.c_name}, 1, {data.shape[-1]}, {multiplier}, {shift}, {least}, {output.c_name});"
+        f"{library.functions}_softmax_s8({data.c_name}, 1, {data.shape[-1]}, {multiplier}, {shift}, {least}, "
+        f"{output.c_name});"
     )
 
 
-def _copy(inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
+def _copy(_: Library, inputs: Sequence[Tensor], output: Tensor) -> Iterator[str]:
     yield f"memcpy({output.c_name}, {inputs[0].c_name}, sizeof {output.c_name});"
 
 
@@ -170,9 +206,10 @@ def _table(name: str, c_type: str, values: Any, *, const: bool = True) -> Iterat
     yield f"static {'const ' if const else ''}{c_type} {name}[] = {{{', '.join(map(str, values))}}};"
 
 
-def _with_dims(begin: str, data: Tensor, window: Sequence[int], output: Tensor) -> Iterator[str]:
-    yield f"const muriscv_nn_dims from = {_dims(data.shape)}, filter = {_dims(window)}, to = {_dims(output.shape)};"
-    yield f"const muriscv_nn_dims biases = {{1, 1, 1, {output.shape[-1]}}};"
+def _with_dims(library: Library, begin: str, data: Tensor, window: Sequence[int], output: Tensor) -> Iterator[str]:
+    dims = f"const {library.types}_dims"
+    yield f"{dims} from = {_dims(data.shape)}, filter = {_dims(window)}, to = {_dims(output.shape)};"
+    yield f"{dims} biases = {{1, 1, 1, {output.shape[-1]}}};"
     yield f"{begin}&from, {data.c_name}, &filter, weights, &biases, bias, &to, {output.c_name});"
 
 
