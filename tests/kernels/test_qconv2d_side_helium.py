@@ -23,6 +23,7 @@ from tests.support.sweeps import some_of
 
 KERNEL = qconv2d_side_helium.KERNEL
 NAMES = sorted(name for name in SAMPLES if name.startswith("side"))
+IN_PLACE = [name for name in NAMES if "in_place" in name]
 
 
 @st.composite
@@ -39,7 +40,7 @@ def test_any(operators: list[QConv2d], seed: int) -> None:
     assert_same_bytes(KERNEL, operators, seed)
 
 
-@pytest.mark.parametrize("names", some_of([NAMES[::2]], sweep=[NAMES[1::2]]), ids=lambda names: names[0])
+@pytest.mark.parametrize("names", some_of([NAMES[::2], IN_PLACE], sweep=[NAMES[1::2]]), ids=lambda names: names[0])
 def test_samples(names: list[str]) -> None:
     assert_same_bytes(KERNEL, [SAMPLES[name][1] for name in names], 3)
 

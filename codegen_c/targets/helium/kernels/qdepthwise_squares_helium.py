@@ -36,6 +36,7 @@ MOST_PLACE = 1 << 16
 FACTOR_BYTES = 13  # of a channel, or 9, and the zero behind its taps
 CHANNEL_BYTES = 140  # read of constants for each channel: places, weights that are gathered, factors
 SMALL_BYTES = 8192  # of an input beside which more scratch would be a large part of an arena
+SMALL_SHARE, SHARE = 5, 4  # of an input as scratch, at most
 MOST_SCRATCH_BYTES = 8192
 LAYER = "tvm_ext_helium_squares_layer"
 
@@ -161,15 +162,15 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _tile(operator: QConv2d, rows: int, *, is_whole: bool) -> Tile:
-    """The tile of least cost whose scratch is what two rows and a window take, or less; of inputs that are
-    not small a quarter."""
+    """The tile of least cost whose scratch is what two rows and a window take, or less, or a share of
+    the input."""
     _, _, columns, channels = operator.output.shape
     shares, is_run = operator.window.padding[1] == 1, channels < VECTOR
     if not is_whole or rows == 1:
         return Tile(columns=columns, group=min(channels, VECTOR), strips=1, shares_padding=shares, is_run=is_run)
     most = columns * channels * 2 + operator.weight[0].size * channels
-    if operator.inputs[0].num_elements > SMALL_BYTES:
-        most = max(most, operator.inputs[0].num_elements // 4)
+    share = SMALL_SHARE if operator.inputs[0].num_elements <= SMALL_BYTES else SHARE
+    most = max(most, operator.inputs[0].num_elements // share)
     most = min(most, MOST_SCRATCH_BYTES)
     groups = [channels] if channels < VECTOR else [VECTOR, VECTOR // 2]
     ways = [

@@ -76,6 +76,15 @@ static inline int32_t tvm_ext_helium_four_number(const int8_t *packed)
     return tvm_ext_wrap((int64_t)number);
 }
 
+/* Copies 16 bytes of each of four pixels: a layer reads windows of one vector once, before it writes results, which
+ * may take their place. */
+static inline void tvm_ext_helium_four_kept(int8_t *kept, const int8_t *x, int32_t advance)
+{
+    for (int32_t i = 0; i < 64; ++i) {
+        kept[i] = x[(i / 16 * advance) + (i % 16)];
+    }
+}
+
 /* Element of a sum. */
 static inline uint8_t tvm_ext_helium_four_element(const tvm_ext_helium_fours *layer, int32_t sum, int32_t multiplier,
                                                   int32_t zero_point)
@@ -90,8 +99,14 @@ static inline uint8_t tvm_ext_helium_four_element(const tvm_ext_helium_fours *la
 static inline void tvm_ext_helium_four_plain(const tvm_ext_helium_fours *layer, const int8_t *x, int32_t row_bytes,
                                              uint8_t *y, const int8_t *packed)
 {
-    const int32_t advance = layer->stride * layer->column_bytes;
+    int8_t kept[64];
+    int32_t advance = layer->stride * layer->column_bytes;
     int32_t left = 1;
+    if (layer->runs == 1 && layer->taps == 1 && layer->steps == 1) {
+        tvm_ext_helium_four_kept(kept, x, advance);
+        x = kept;
+        advance = 16;
+    }
     for (int32_t k = 0; left > 0; k += 4) {
         int32_t elements[2][2][4];
         int32_t factors[2][4];
