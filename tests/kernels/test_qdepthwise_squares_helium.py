@@ -56,10 +56,10 @@ def test_samples_have_every_form() -> None:
         assert f".group = {group}," in every
 
 
-def test_scratch_beside_a_small_input_is_that_of_two_rows_and_a_window() -> None:
-    """A keyword network's map of 8,000 B: a quarter of it would be a sixth of its arena more."""
+def test_scratch_beside_a_small_input_is_a_fifth_of_it() -> None:
+    """A keyword network's map of 8,000 B: two tiles of rows instead of three, for 416 B of its arena."""
     made = implementation(KERNEL, SAMPLES["squares_five"][1], StoredRows())
-    assert made.scratch_bytes <= 2 * 5 * 64 + 9 * 64
+    assert 2 * 5 * 64 + 9 * 64 < made.scratch_bytes <= 25 * 5 * 64 // 5
 
 
 WIDER = Window(kernel=(5, 5), padding=(1, 2, 3, 2))
