@@ -36,7 +36,7 @@ MOST_PLACE = 1 << 16
 FACTOR_BYTES = 13  # of a channel, or 9, and the zero behind its taps
 CHANNEL_BYTES = 140  # read of constants for each channel: places, weights that are gathered, factors
 SMALL_BYTES = 8192  # of an input beside which more scratch would be a large part of an arena
-SMALL_SHARE, SHARE = 5, 4  # of an input as scratch, at most
+SMALL_SHARE, SHARE = 5, 2  # of an input as scratch, at most
 MOST_SCRATCH_BYTES = 8192
 LAYER = "tvm_ext_helium_squares_layer"
 
