@@ -29,9 +29,12 @@ MOST_POINTERS = 4
 MOST_OFFSET = 127
 CALL_INSTRUCTIONS = 28
 """Modelled instructions of a call around its blocks: registers saved, places of the results, addresses."""
+ONE_CALL, ONE_BLOCK, ONE_STEP = 24, 17, 9
+"""Modelled instructions of a window by itself: of the call, of four channels, of 16 products of each."""
 PACKED = Parameter(name="packed", ctype="int8_t", role="constant")
 _SUMS = (("r0", "r2", "r4", "r6"), ("r8", "r10", "r12", "lr"))
 _INTERLEAVED = (0, 2, 1, 3)
+_PARAMETERS = ("const int8_t *x", "int32_t row_bytes", "uint8_t *y", "const int8_t *restrict packed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +120,17 @@ class FourPixels:
             **({"is_unsigned": True} if self.is_unsigned else {}),
         }  # fmt: skip
 
+    def one_function(self) -> str:
+        """Definition of `$_one`, a tvm_ext_helium_group of the layer for a single window of one column."""
+        shapes = f"{self.columns.steps}, {self.factors.shift}"
+        body = ["(void)row_bytes;", f"TVM_EXT_HELIUM_ONE(&$_layer.fours, x, y, packed, {shapes});"]
+        return apart("$_one", _PARAMETERS, body)
+
+    @property
+    def one_instructions(self) -> int:
+        """Instructions of a call of `$_one`."""
+        return ONE_CALL + self.channels // BLOCK * (self.columns.steps * ONE_STEP + ONE_BLOCK)
+
     def function(self) -> str:
         """Definition of `$_four`, a tvm_ext_helium_group of the layer."""
         pointers = [*self._pointers(), *["x"] * MOST_POINTERS][:MOST_POINTERS]
@@ -125,8 +139,7 @@ class FourPixels:
         places = ", ".join(pointers)
         call = [f"TVM_EXT_HELIUM_FOUR(&$_layer.fours, x, row_bytes, y, packed, {places},", block([*text[:-1]])]
         call += [block([f"{text[-1]});"])]
-        parameters = ["const int8_t *x", "int32_t row_bytes", "uint8_t *y", "const int8_t *restrict packed"]
-        return apart("$_four", parameters, ["\n".join(call)])
+        return apart("$_four", _PARAMETERS, ["\n".join(call)])
 
     @property
     def instructions(self) -> int:

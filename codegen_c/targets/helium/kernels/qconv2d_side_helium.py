@@ -33,15 +33,18 @@ from codegen_c.targets.helium.kernels.qconv2d_helium import has_no_groups, num_w
 from codegen_c.targets.helium.kernels.qpointwise_helium import is_pointwise
 
 LAYER = "tvm_ext_helium_side_layer"
-INCLUDES = ("tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_conv2d.h", "tvm_ext_copy.h")
+INCLUDES = ("tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_one.h", "tvm_ext_helium_conv2d.h", "tvm_ext_copy.h")
 # Modelled instructions of a group of four pixels around its call; of one whose columns are looked at; of the copy of
 # a window whose rows are a vector or less: around its rows, of one, of three; of four vectors of a copy of four pixels.
 GROUP, WINDOWED_GROUP, SHORT_COPY, SHORT_ROW, THREE_ROWS, COPIED_VECTORS = 10, 25, 16, 4, 12, 10
 
 
 def takes_fours(operator: QConv2d, target: Target) -> bool:
-    """rows of the output must have four pixels or more, pixels a multiple of four channels"""
-    return operator.output.shape[2] >= PIXELS and operator.output.shape[3] % BLOCK == 0
+    """rows of the output (of 1x1 windows, the image) must have four pixels or more, pixels a multiple of four
+    channels"""
+    images, rows, columns, channels = operator.output.shape
+    pixels = rows * columns if _is_pixel(operator) and images == 1 else columns
+    return pixels >= PIXELS and channels % BLOCK == 0
 
 
 def is_for_speed(operator: QConv2d, target: Target) -> bool:
@@ -99,6 +102,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         zero_point=quantization(output).zero_point, is_unsigned=output.dtype == "uint8",
     )  # fmt: skip
     groups, has_others = _num_groups(operator, stored), _has_others(operator, stored)
+    ones = _num_ones(operator, stored)
     scratch_bytes, in_place = _scratch_bytes(operator, stored, has_others=has_others), _is_in_place(operator, stored)
     weight = operator.weight if not _is_copied(operator) else operator.weight.reshape(output.shape[3], 1, 1, -1)
     return Implementation(
@@ -119,8 +123,10 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         constants=fours.constants(weight, start(operator)),
         scratch_bytes=scratch_bytes,
         macs=output.num_elements * operator.weight[0].size,
-        instructions=groups * (fours.instructions + GROUP) + _copying(operator, stored),
-        passes=_passes(operator, groups),
+        instructions=groups * (fours.instructions + GROUP)
+        + ones * (fours.one_instructions + GROUP)
+        + _copying(operator, stored),
+        passes=_passes(operator, groups + ones),
         accumulation="products with r, c, s ascending in vectors of 16, then bias",
         # In place, four pixels of two rows are read before results are written.
         spatial=replace(
@@ -169,12 +175,29 @@ def _is_one_run(operator: QConv2d, stored: StoredRows) -> bool:
     return _columns(operator).is_pixel and operator.output.shape[0] == 1 and is_stored
 
 
+def _runs(operator: QConv2d, stored: StoredRows) -> tuple[int, int]:
+    """Runs of pixels, and the pixels of each."""
+    images, rows, columns, _ = operator.output.shape
+    return (1, rows * columns) if _is_one_run(operator, stored) else (images * rows, columns)
+
+
 def _num_groups(operator: QConv2d, stored: StoredRows) -> int:
     """Groups of four pixels."""
-    images, rows, columns, _ = operator.output.shape
-    if _is_one_run(operator, stored):
-        return -(-rows * columns // PIXELS)
-    return images * rows * -(-columns // PIXELS)
+    runs, pixels = _runs(operator, stored)
+    return runs * (pixels // PIXELS if _num_ones(operator, stored) else -(-pixels // PIXELS))
+
+
+def _num_ones(operator: QConv2d, stored: StoredRows) -> int:
+    """Pixels by themselves: one that is left of a run, or all of a run that is too short."""
+    runs, pixels = _runs(operator, stored)
+    takes_ones = _is_pixel(operator) and (pixels < PIXELS or pixels % PIXELS == 1)
+    return runs * (pixels % PIXELS) if takes_ones else 0
+
+
+def _has_ones(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where a run, or one of fewer rows, has pixels by themselves."""
+    is_narrow = _is_pixel(operator) and operator.output.shape[2] < PIXELS
+    return is_narrow or _num_ones(operator, stored) > 0
 
 
 def _num_inside(operator: QConv2d, stored: StoredRows) -> int:
@@ -250,7 +273,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_ot
         "is_in_place": _is_in_place(operator, stored),
         "is_copied": _is_copied(operator), "has_others": has_others, "fours": fours.members(),
     }  # fmt: skip
-    functions = [fours.function()]
+    functions = [fours.function(), *([fours.one_function()] if _has_ones(operator, stored) else [])]
     if has_others:
         functions.append(patch_function("tvm_ext_helium_side_copy", LAYER, stored))
     return "\n".join([shapes(LAYER, members), *functions])
@@ -262,7 +285,8 @@ def _body(operator: QConv2d, stored: StoredRows, *, has_scratch: bool, has_other
     scratch = "scratch" if has_scratch else "NULL"
     places = f"input, output, packed, {scratch}, row_begin, row_end"
     if _is_pixel(operator):
-        return "\n".join([*rings, f"tvm_ext_helium_side_pixels({layer}, $_four, {places});"])
+        one = "$_one" if _has_ones(operator, stored) else "NULL"
+        return "\n".join([*rings, f"tvm_ext_helium_side_pixels({layer}, $_four, {one}, {places});"])
     patch = "$_patch" if has_others else "NULL"
     name = "tvm_ext_helium_side_copies" if _is_copied(operator) else "tvm_ext_helium_side"
     return "\n".join([*rings, f"{name}({layer}, $_four, {patch}, {places});"])

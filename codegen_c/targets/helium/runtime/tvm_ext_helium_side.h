@@ -1,6 +1,7 @@
 /* Convolutions of quantized images by Helium, four pixels of a row at a time, side by side.
  *
- * Of a row that is no multiple of four pixels, the last four overlap the ones before them. Windows that lie in the
+ * Of a row that is no multiple of four pixels, the last four overlap the ones before them, or one that
+ * is left of 1x1 windows is worked on by itself. Windows that lie in the
  * image are read in place. Others are copied to scratch first, padding filled in: columns of four windows as one strip,
  * or, where a row of a window is a vector or less, four windows. */
 #ifndef TVM_EXT_HELIUM_SIDE_H
@@ -30,21 +31,32 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_first_of_four(int32_t m, int32_t count)
     return m + TVM_EXT_HELIUM_FOUR_PIXELS <= count ? m : count - TVM_EXT_HELIUM_FOUR_PIXELS;
 }
 
-/* A run of pixels whose windows are pixels. In place, no pixel is read once results have been written to it: the last
- * four, which may overlap those before them, are copied first of all, others as their turn comes. */
+/* Pixels of a run of `count` that are worked on by themselves: one that groups of four leave, or all of a short run. */
+TVM_EXT_INLINE int32_t tvm_ext_helium_num_ones(int32_t count)
+{
+    const int32_t left = count % TVM_EXT_HELIUM_FOUR_PIXELS;
+    return count < TVM_EXT_HELIUM_FOUR_PIXELS || left == 1 ? left : 0;
+}
+
+/* A run of pixels whose windows are pixels; where `one` is NULL, of four or more. In place, no pixel is read once
+ * results have been written to it: the last ones, four that may overlap those before them or those by themselves, are
+ * copied first of all, others as their turn comes. */
 TVM_EXT_INLINE void tvm_ext_helium_side_run(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
-                                            const int8_t *x, uint8_t *y, const int8_t *restrict packed, int8_t *scratch,
-                                            int32_t count)
+                                            tvm_ext_helium_group *one, const int8_t *x, uint8_t *y,
+                                            const int8_t *restrict packed, int8_t *scratch, int32_t count)
 {
     const int32_t depth = layer->input.channels;
-    const int32_t last = count - TVM_EXT_HELIUM_FOUR_PIXELS;
+    const int32_t pitch = layer->output.pitch;
+    const int32_t ones = one == NULL ? 0 : tvm_ext_helium_num_ones(count);
+    const int32_t kept = ones > 0 ? ones : TVM_EXT_HELIUM_FOUR_PIXELS;
+    const int32_t last = count - kept;
     const bool keeps_last = layer->reads_beyond || layer->is_in_place;
     const bool keeps_all = layer->is_in_place && layer->fours.steps > 1;
     int8_t *const copy = &scratch[keeps_all ? TVM_EXT_HELIUM_FOUR_PIXELS * layer->fours.column_bytes : 0];
     if (keeps_last) {
-        tvm_ext_copy_i8(copy, &x[last * depth], TVM_EXT_HELIUM_FOUR_PIXELS * depth);
+        tvm_ext_copy_i8(copy, &x[last * depth], kept * depth);
     }
-    for (int32_t m = 0; m < count; m += TVM_EXT_HELIUM_FOUR_PIXELS) {
+    for (int32_t m = 0; m < count - ones; m += TVM_EXT_HELIUM_FOUR_PIXELS) {
         const int32_t first = m < last ? m : last;
         const int8_t *from = &x[first * depth];
         if (keeps_last && first == last) {
@@ -53,15 +65,20 @@ TVM_EXT_INLINE void tvm_ext_helium_side_run(const tvm_ext_helium_side_layer *lay
             tvm_ext_copy(scratch, from, (size_t)(TVM_EXT_HELIUM_FOUR_PIXELS * depth));
             from = scratch;
         }
-        four(from, 0, &y[first * layer->output.pitch], packed);
+        four(from, 0, &y[first * pitch], packed);
+    }
+    for (int32_t m = 0; m < ones; ++m) {
+        one(keeps_last ? &copy[m * depth] : &x[(last + m) * depth], 0, &y[(last + m) * pitch], packed);
     }
 }
 
-/* Output rows [row_begin, row_end) of a convolution whose windows are pixels. Groups go on from one row to the next
+/* Output rows [row_begin, row_end) of a convolution whose windows are pixels. `one`: NULL where no run, of these rows
+ * or of fewer, leaves a pixel by itself or is shorter than four. Groups go on from one row to the next
  * where those of the only image lie one behind the other. */
 TVM_EXT_INLINE void tvm_ext_helium_side_pixels(const tvm_ext_helium_side_layer *layer, tvm_ext_helium_group *four,
-                                               const void *input, void *output, const int8_t *restrict packed,
-                                               void *scratch, int32_t row_begin, int32_t row_end)
+                                               tvm_ext_helium_group *one, const void *input, void *output,
+                                               const int8_t *restrict packed, void *scratch, int32_t row_begin,
+                                               int32_t row_end)
 {
     const tvm_ext_image *const source = &layer->input;
     const tvm_ext_image *const made = &layer->output;
@@ -69,7 +86,7 @@ TVM_EXT_INLINE void tvm_ext_helium_side_pixels(const tvm_ext_helium_side_layer *
     const int32_t rows = is_one_run ? row_end - row_begin : 1;
     for (int32_t n = 0; n < made->images; ++n) {
         for (int32_t h = row_begin; h < row_end; h += rows) {
-            tvm_ext_helium_side_run(layer, four, &((const int8_t *)input)[tvm_ext_row(source, n, h)],
+            tvm_ext_helium_side_run(layer, four, one, &((const int8_t *)input)[tvm_ext_row(source, n, h)],
                                     &((uint8_t *)output)[tvm_ext_row(made, n, h)], packed, (int8_t *)scratch,
                                     rows * made->columns);
         }
