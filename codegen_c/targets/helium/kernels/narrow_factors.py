@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codegen_c.kernels.shared.beginnings import beginnings
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array
 
@@ -19,8 +20,6 @@ from codegen_c.operators.kinds import Array
 PRODUCT_BITS = 31
 # Tried in this order: one shift for most layers of a network lets them share a function.
 SHIFTS = (5, 6, 4, 7, 8, 3, 9, 10, 2, 11, 12, 13, 1, 14, 15, 16)
-# Sums by which the beginning of an element may lie off where the real factor has it.
-SLACK = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,7 +36,7 @@ class NarrowFactors:
         limits = np.iinfo(requantize.output.dtype)
         if limits.bits != 8 or (requantize.low, requantize.high) != (limits.min, limits.max):
             return None
-        begins = _begins(requantize, low, high)
+        begins = beginnings(requantize, low, high)
         if begins is None:
             return None
         elements = np.arange(limits.min + 1, limits.max + 1) - quantization(requantize.output).zero_point
@@ -47,29 +46,6 @@ class NarrowFactors:
             if multipliers is not None:
                 return cls(multipliers=multipliers, shift=shift)
         return None
-
-
-def _begins(requantize: Requantize, low: Array, high: Array) -> Array | None:
-    """int64[elements, K]: least sum from low to high that gives the element or one above it, else high + 1."""
-    limits = np.iinfo(requantize.output.dtype)
-    elements = np.arange(limits.min + 1, limits.max + 1)[:, None]
-    mantissa = np.broadcast_to(requantize.mantissa, low.shape).astype(np.float64)
-    if (mantissa <= 0).any():
-        return None
-    size = np.exp2(np.broadcast_to(requantize.shift, low.shape).astype(np.float64)) / mantissa
-    guess = (elements - quantization(requantize.output).zero_point - 0.5) * size
-    first = np.clip(np.ceil(guess), low - SLACK, high + 1 + SLACK).astype(np.int64) - SLACK
-    begins = np.full(first.shape, np.iinfo(np.int64).max)
-    for sums in (first + step for step in range(2 * SLACK, -1, -1)):
-        inside = np.clip(sums, low, high)
-        reached = (requantize.run(inside) >= elements) & (sums <= high)
-        begins = np.where(reached, inside, begins)
-    begins = np.minimum(begins, high + 1)
-    below, above = np.maximum(begins - 1, low), np.minimum(begins, high)
-    is_least = (begins == low) | (requantize.run(below) < elements)
-    is_reached = (begins > high) | (requantize.run(above) >= elements)
-    # Where no sum around the guess reaches the element, none at all may.
-    return begins if bool((is_least & is_reached).all()) else None
 
 
 def _multipliers(begins: Array, low: Array, high: Array, bound: Array) -> Array | None:

@@ -33,7 +33,10 @@ from codegen_c.targets.helium.kernels.qconv2d_helium import has_no_groups, num_w
 from codegen_c.targets.helium.kernels.qpointwise_helium import is_pointwise
 
 LAYER = "tvm_ext_helium_side_layer"
-INCLUDES = ("tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_one.h", "tvm_ext_helium_conv2d.h", "tvm_ext_copy.h")
+INCLUDES = (
+    "tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_one.h", "tvm_ext_helium_conv2d.h",
+    "tvm_ext_copy.h",
+)  # fmt: skip
 # Modelled instructions of a group of four pixels around its call; of one whose columns are looked at; of the copy of
 # a window whose rows are a vector or less: around its rows, of one, of three; of four vectors of a copy of four pixels.
 GROUP, WINDOWED_GROUP, SHORT_COPY, SHORT_ROW, THREE_ROWS, COPIED_VECTORS = 10, 25, 16, 4, 12, 10

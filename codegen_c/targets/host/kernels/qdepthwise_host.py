@@ -28,7 +28,6 @@ from codegen_c.targets.host.kernels.qconv2d_host import (
     sums_leave_room,
 )
 from codegen_c.targets.host.kernels.sums_host import (
-    FINISH_INSTRUCTIONS,
     ORDER,
     SCRATCH,
     SUM_INCLUDES,
@@ -88,7 +87,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         ),
         scratch_bytes=copied + STORED_AT_ONCE,
         macs=output.num_elements * operator.weight[0].size,
-        instructions=units * (taps + FINISH_INSTRUCTIONS) + output.shape[0] * output.shape[1] * copies,
+        instructions=units * (taps + finish.finish_instructions) + output.shape[0] * output.shape[1] * copies,
         passes=Passes(
             constants=max(1.0, output.num_elements // output.shape[3]), input=max(1.0, window.kernel[0]),
             scratch=max(1.0, output.num_elements * operator.weight[0].size / copied),
@@ -151,7 +150,8 @@ def _unit(operator: QConv2d, pitch: int, pixels: int, is_packed: bool) -> list[s
         return f"&x[k + {tap[0] * length + (tap[1] * window.dilation[1] + p * window.strides[1]) * channels}]"
 
     lines = [f"const uint8_t *const f = &((const uint8_t *)weights)[k * {len(pairs) * step // UNIT}];"]
-    lines += [f"tvm_ext_host_sums sums{p} = tvm_ext_host_begin(&factors[4 * k]);" for p in range(pixels)]
+    lines += ["const int32_t *const unit = &factors[k * TVM_EXT_HOST_NUMBERS];"]
+    lines += [f"tvm_ext_host_sums sums{p} = tvm_ext_host_begin(unit);" for p in range(pixels)]
     for index, (first, second) in enumerate(pairs):
         weights = f"tvm_ext_host_load_weights(&f[{index * step}], {packed})"
         for p in range(pixels):
@@ -159,7 +159,7 @@ def _unit(operator: QConv2d, pitch: int, pixels: int, is_packed: bool) -> list[s
             lines.append(f"tvm_ext_host_add_taps(&sums{p}, {taps}, {is_unsigned}, {weights});")
     for p in range(pixels):
         target = f"&pixel[k + {p * pitch}]" if p else "&pixel[k]"
-        lines.append(f"tvm_ext_host_end(&$_layer.rescale, {target}, sums{p}, &factors[4 * k], {channels} - k);")
+        lines.append(f"tvm_ext_host_end(&$_layer.rescale, {target}, sums{p}, unit, {channels} - k);")
     return lines
 
 

@@ -19,7 +19,6 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QPool2d
 from codegen_c.targets.host.kernels.sums_host import (
     FACTORS,
-    FINISH_INSTRUCTIONS,
     SUM_INCLUDES,
     UNIT,
     LaneRescale,
@@ -65,6 +64,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
     (source,), output, (rows, columns) = operator.inputs, operator.output, operator.window.kernel
     start = np.full(output.shape[3], -quantization(source).zero_point * rows * columns)
     rings, layer = with_rings(LAYER, stored)
+    taps = rows * -(-columns // 2) * TAPS_INSTRUCTIONS
     call = f"tvm_ext_host_pool2d({layer}, input, output, factors, row_begin, row_end);"
     return replace(
         portable,
@@ -83,7 +83,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
             includes=("tvm_ext_host_pool2d.h", *SUM_INCLUDES),
         ),
         constants=(("factors", finish.table(start)),),
-        instructions=output.num_elements // UNIT * (rows * -(-columns // 2) * TAPS_INSTRUCTIONS + FINISH_INSTRUCTIONS),
+        instructions=output.num_elements // UNIT * (taps + finish.finish_instructions),
     )  # fmt: skip
 
 

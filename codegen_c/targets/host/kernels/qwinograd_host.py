@@ -25,7 +25,6 @@ from codegen_c.kernels.shared.winograd import (
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.targets.host.kernels.qconv2d_host import STORED_AT_ONCE, has_no_groups, start
 from codegen_c.targets.host.kernels.sums_host import (
-    FINISH_INSTRUCTIONS,
     PRODUCT_INCLUDES,
     SCRATCH,
     UNIT,
@@ -107,7 +106,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, product: PixelProduct) 
     depth, units = operator.weight.shape[3], -(-product.channels // UNIT)
     blocks, pairs = -(-units // product.units), -(-depth // 2)
     place = blocks * (pairs + PLACE_INSTRUCTIONS) + units * 4 * (pairs + 1)
-    outputs = units * (OUTPUT_INSTRUCTIONS + 4 * FINISH_INSTRUCTIONS)
+    outputs = units * (OUTPUT_INSTRUCTIONS + 4 * product.rescale.finish_instructions)
     tile = PLACES * place + outputs + -(-depth // UNIT) * TRANSFORM_INSTRUCTIONS
     return sum(tiles_of_calls(operator, stored)) * tile
 

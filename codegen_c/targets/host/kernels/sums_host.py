@@ -7,7 +7,9 @@ them leaves bytes side by side. The loops stand in tvm_ext_host_product.h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -15,14 +17,17 @@ from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.float_factors import FloatFactors
 from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.high_words import HighWords
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
-from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array, TensorType
 
 UNIT = 16
 MOST_UNITS = 4
+# Numbers of a channel in the table of factors.
+NUMBERS = 6
 # Channels of a unit by lane of its two vectors.
 ORDER = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
 SUM_INCLUDES = (
@@ -33,7 +38,8 @@ PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_product.h", "tvm_ext_
 FACTORS = Parameter(name="factors", ctype="int32_t", role="constant")
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 # Modelled instructions: from a unit's sums to its elements, and around a run of elements.
-FINISH_INSTRUCTIONS = 24
+FINISH_INSTRUCTIONS = {True: 16, False: 24}
+"""By whether factors are floats."""
 RUN_INSTRUCTIONS = 4
 # Further ones for each unit's weights of 4 bits.
 UNPACK_INSTRUCTIONS = 4
@@ -61,8 +67,27 @@ def in_four_bits(weights: Array) -> Array:
     return pack_pairs(low, high)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LaneRescale(HighWords):
-    """A `Requantize` in vectors of eight sums; every shift of a high word is above 0."""
+    """A `Requantize` in vectors of eight sums; every shift of a high word is above 0.
+
+    ranges: least and most sum of each channel, int64.
+    """
+
+    ranges: tuple[Array, Array] | None = None
+
+    @classmethod
+    def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
+        return replace(super().of(requantize, low, high), ranges=(low, high))
+
+    @cached_property
+    def floats(self) -> FloatFactors | None:
+        """Floats that give all sums the same elements, where there are any."""
+        if self.ranges is None:
+            return None
+        shape = np.broadcast_shapes(self.requantize.mantissa.shape, *(bound.shape for bound in self.ranges))
+        low, high = (np.broadcast_to(bound, shape) for bound in self.ranges)
+        return FloatFactors.of(self.requantize, low, high)
 
     def fits(self, low: Array, high: Array) -> bool:
         """True where sums from low to high can be scaled up, and halves of the second rounding leave them room."""
@@ -73,24 +98,34 @@ class LaneRescale(HighWords):
         return bool((shift > 0).all()) and largest + (1 << (int(shift.max()) - 1)) < 1 << 31
 
     def table(self, start: Array) -> Array:
-        """int32[units, 4, 16]: starts, multipliers, halves and shifts by lane; 0 behind the last channel, shifts 1.
+        """int32[units, 6, 16]: starts, multipliers, halves, shifts, and the bits of factors and offsets as floats, by
+        lane; 0 behind the last channel, shifts 1.
 
         start: int64[K], taken modulo 2^32.
         """
         multiplier, negative = self.factors()
         shift = -negative.astype(np.int64)
-        rows = np.zeros((4, -(-len(start) // UNIT) * UNIT), dtype=np.int32)
-        rows[2:] = 1
+        rows = np.zeros((NUMBERS, -(-len(start) // UNIT) * UNIT), dtype=np.int32)
+        rows[2:4] = 1
+        floats = (
+            (0, 0) if self.floats is None else (self.floats.factors.view(np.int32), self.floats.offsets.view(np.int32))
+        )
         wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        for row, values in zip(rows, (wrapped, multiplier, 1 << (shift - 1), shift), strict=True):
+        for row, values in zip(rows, (wrapped, multiplier, 1 << (shift - 1), shift, *floats), strict=True):
             row[: len(start)] = values
-        return np.ascontiguousarray(rows.reshape(4, -1, UNIT).transpose(1, 0, 2)[:, :, ORDER])
+        return np.ascontiguousarray(rows.reshape(NUMBERS, -1, UNIT).transpose(1, 0, 2)[:, :, ORDER])
+
+    @property
+    def finish_instructions(self) -> int:
+        """Modelled instructions from a unit's sums to its elements."""
+        return FINISH_INSTRUCTIONS[self.floats is not None]
 
     def members(self) -> dict[str, Value]:
         """A `tvm_ext_host_rescale`."""
         finish = self.requantize
         members: dict[str, Value] = {"rounds_twice": True} if self.is_twice else {}
         members |= {"has_ties": True} if self.halves_even else {}
+        members |= {"has_floats": True} if self.floats is not None else {}
         members |= {"is_unsigned": True} if finish.output.dtype == "uint8" else {}
         members |= {"left_shift": self.left_shift} if self.left_shift else {}
         return {**members, "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high}
@@ -137,7 +172,7 @@ class PixelProduct:
         return in_four_bits(packed) if self.is_packed else packed
 
     def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
-        """Packed weights, and the table of starts, multipliers, halves and shifts."""
+        """Packed weights, and the table of starts and factors."""
         return (("weights", self.pack(weight)), ("factors", self.rescale.table(start)))
 
     @property
@@ -147,4 +182,4 @@ class PixelProduct:
         blocks, pairs = -(-units // self.units), self.runs * -(-self.length // 2)
         reading = blocks * (pairs * (1 if self.is_widened else 2) + self.runs * RUN_INSTRUCTIONS)
         products = 4 + (UNPACK_INSTRUCTIONS if self.is_packed else 0)
-        return reading + units * (pairs * products + FINISH_INSTRUCTIONS)
+        return reading + units * (pairs * products + self.rescale.finish_instructions)

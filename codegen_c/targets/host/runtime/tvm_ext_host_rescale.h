@@ -4,12 +4,15 @@
 
 #include "tvm_ext_host_sums.h"
 
-/* Numbers of a unit of 16 channels in a table of factors: starts of sums, multipliers, halves, shifts. */
-#define TVM_EXT_HOST_FACTORS 64
+/* Numbers of a channel in a table of factors: start of sums, multiplier, half, shift, and the bits of a factor and an
+ * offset as floats that give all sums the same elements. Those of 16 channels follow each other. */
+#define TVM_EXT_HOST_NUMBERS 6
+#define TVM_EXT_HOST_FACTORS (TVM_EXT_HOST_NUMBERS * TVM_EXT_HOST_UNIT)
 
 typedef struct {
     bool rounds_twice;  /* as TensorFlow Lite does; otherwise once, halves to even */
     bool has_ties;      /* some sum may lie halfway between two results */
+    bool has_floats;    /* the table's floats may be taken instead of its integers */
     bool is_unsigned;   /* elements are uint8, otherwise int8 */
     int32_t left_shift; /* by which sums are scaled up first, so that every shift is above 0 */
     int32_t zero_point;
@@ -37,19 +40,34 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_host_rescaled(const tvm_ext_host_rescale *r
     return tvm_ext_i32x8_scaled(value, &factors[TVM_EXT_HOST_UNIT], half, shift, rescale->has_ties);
 }
 
+/* 16 elements of a unit. */
+TVM_EXT_INLINE void tvm_ext_host_elements(const tvm_ext_host_rescale *rescale, uint8_t *target, tvm_ext_host_sums sums,
+                                          const int32_t *factors)
+{
+#ifdef TVM_EXT_I32X8_HAS_FLOATS
+    if (rescale->has_floats) {
+        const int32_t *const floats = &factors[4 * TVM_EXT_HOST_UNIT];
+        const int32_t *const offsets = &factors[5 * TVM_EXT_HOST_UNIT];
+        tvm_ext_i32x8_store_bytes(target, tvm_ext_i32x8_scaled_by_floats(sums.low, floats, offsets),
+                                  tvm_ext_i32x8_scaled_by_floats(sums.high, &floats[8], &offsets[8]), 0,
+                                  rescale->low, rescale->high, rescale->is_unsigned);
+        return;
+    }
+#endif
+    tvm_ext_i32x8_store_bytes(target, tvm_ext_host_rescaled(rescale, sums.low, factors),
+                              tvm_ext_host_rescaled(rescale, sums.high, &factors[8]), rescale->zero_point,
+                              rescale->low, rescale->high, rescale->is_unsigned);
+}
+
 /* The first `count` elements of a unit. */
 TVM_EXT_INLINE void tvm_ext_host_end(const tvm_ext_host_rescale *rescale, uint8_t *target, tvm_ext_host_sums sums,
                                      const int32_t *factors, int32_t count)
 {
-    const tvm_ext_i32x8 low = tvm_ext_host_rescaled(rescale, sums.low, factors);
-    const tvm_ext_i32x8 high = tvm_ext_host_rescaled(rescale, sums.high, &factors[8]);
     if (count >= TVM_EXT_HOST_UNIT) {
-        tvm_ext_i32x8_store_bytes(target, low, high, rescale->zero_point, rescale->low, rescale->high,
-                                  rescale->is_unsigned);
+        tvm_ext_host_elements(rescale, target, sums, factors);
     } else {
         uint8_t elements[TVM_EXT_HOST_UNIT];
-        tvm_ext_i32x8_store_bytes(elements, low, high, rescale->zero_point, rescale->low, rescale->high,
-                                  rescale->is_unsigned);
+        tvm_ext_host_elements(rescale, elements, sums, factors);
         (void)memcpy(target, elements, (size_t)count);
     }
 }

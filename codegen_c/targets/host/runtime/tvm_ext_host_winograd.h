@@ -203,11 +203,11 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_l
     const int32_t full = product->channels - (product->channels % width);
     const uint8_t *f = (const uint8_t *)weights;
     for (int32_t k = 0; k < full; k += width) {
-        f = tvm_ext_host_winograd_block(layer, parts, targets, k, f, &factors[k * 4], product->units, width);
+        f = tvm_ext_host_winograd_block(layer, parts, targets, k, f, &factors[k * TVM_EXT_HOST_NUMBERS], product->units, width);
     }
     if (full < product->channels) {
         const int32_t rest = product->channels - full;
-        (void)tvm_ext_host_winograd_block(layer, parts, targets, full, f, &factors[full * 4],
+        (void)tvm_ext_host_winograd_block(layer, parts, targets, full, f, &factors[full * TVM_EXT_HOST_NUMBERS],
                                           (rest + TVM_EXT_HOST_UNIT - 1) / TVM_EXT_HOST_UNIT, rest);
     }
 }

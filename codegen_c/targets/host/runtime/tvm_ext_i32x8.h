@@ -175,6 +175,21 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_twice(tvm_ext_i32x8 value, con
     return _mm256_srav_epi32(away, shift);
 }
 
+#if defined(__FMA__)
+
+#define TVM_EXT_I32X8_HAS_FLOATS
+
+/* value * factor + offset, rounded once as floats, then halves to even. factors, offsets: the bits of eight floats. */
+TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_by_floats(tvm_ext_i32x8 value, const int32_t *factors,
+                                                            const int32_t *offsets)
+{
+    return _mm256_cvtps_epi32(_mm256_fmadd_ps(_mm256_cvtepi32_ps(value),
+                                              _mm256_castsi256_ps(tvm_ext_i32x8_load(factors)),
+                                              _mm256_castsi256_ps(tvm_ext_i32x8_load(offsets))));
+}
+
+#endif
+
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_up(tvm_ext_i32x8 value, int32_t shift)
 {
     return _mm256_slli_epi32(value, shift);
@@ -184,8 +199,9 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_shifted_up(tvm_ext_i32x8 value, int32
 TVM_EXT_INLINE void tvm_ext_i32x8_store_bytes(uint8_t *target, tvm_ext_i32x8 low_turns, tvm_ext_i32x8 high_turns,
                                               int32_t zero_point, int32_t low, int32_t high, bool is_unsigned)
 {
+    const __m256i packed = _mm256_packs_epi32(low_turns, high_turns);
     const __m256i words =
-        _mm256_adds_epi16(_mm256_packs_epi32(low_turns, high_turns), _mm256_set1_epi16((int16_t)zero_point));
+        zero_point == 0 ? packed : _mm256_adds_epi16(packed, _mm256_set1_epi16((int16_t)zero_point));
     const __m128i first = _mm256_castsi256_si128(words);
     const __m128i second = _mm256_extracti128_si256(words, 1);
     __m128i bytes = is_unsigned ? _mm_packus_epi16(first, second) : _mm_packs_epi16(first, second);

@@ -1,0 +1,83 @@
+"""Factors as floats of 32 bits that give every sum of a layer the element that its own factor gives it.
+
+A sum as float, times a factor plus an offset, in one rounding, then rounded to an integer, grows with the sum; so two
+ways from sums to elements agree for all sums if each element begins at the same one (beginnings.py). Floats next to the
+real factor and to the zero point are tried; what is taken is proved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from codegen_c.kernels.shared.beginnings import beginnings
+from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.operators.kinds import Array
+
+# Floats from the one nearest to a real factor on, and offsets from the zero point on, in this order.
+STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8)
+SHIFTS = (*STEPS, 9, -9, 10, -10, 11, -11, 12, -12)
+SHIFT = 2.0**-17
+# Sums are exact as floats below this, and products with factors from this on are exact as floats of 64 bits.
+MOST_SUM, LEAST_FACTOR = 1 << 24, 2.0**-14
+LARGEST = 1 << 31
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FloatFactors:
+    """An element is sum * factor + offset, rounded once as a float, then to the nearest integer, halves to even, within
+    limits. factors, offsets: float32[K]."""
+
+    factors: Array
+    offsets: Array
+
+    @classmethod
+    def of(cls, requantize: Requantize, low: Array, high: Array) -> FloatFactors | None:
+        """Factors for sums from low to high, int64[K] each; None where some channel has none."""
+        begins = None if requantize.rounding == "tflite" else beginnings(requantize, low, high)
+        if begins is None:
+            return None
+        mantissa = np.broadcast_to(requantize.mantissa, low.shape).astype(np.float64)
+        real = mantissa / np.exp2(np.broadcast_to(requantize.shift, low.shape).astype(np.float64))
+        largest = np.maximum(np.abs(low), np.abs(high))
+        if (largest >= MOST_SUM).any() or (real < 2 * LEAST_FACTOR).any() or (2 * largest * real >= LARGEST).any():
+            return None
+        nearest, zero_point = real.astype(np.float32), quantization(requantize.output).zero_point
+        proof = _Proof(begins=begins, low=low, high=high, elements=np.arange(requantize.low + 1, requantize.high + 1))
+        return proof.found(nearest, zero_point)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Proof:
+    """begins: int64[elements, K]. low, high: int64[K]. elements: int64[elements]."""
+
+    begins: Array
+    low: Array
+    high: Array
+    elements: Array
+
+    def found(self, nearest: Array, zero_point: int) -> FloatFactors | None:
+        """Factors near float32[K] and offsets near the zero point with which all elements agree."""
+        factors, offsets = nearest.copy(), np.full(nearest.shape, zero_point, dtype=np.float32)
+        left = np.arange(len(nearest))
+        for shift, step in product(SHIFTS, STEPS):
+            tried = (nearest[left].view(np.int32) + np.int32(step)).view(np.float32)
+            holds = self._holds(left, tried, zero_point + shift * SHIFT)
+            factors[left[holds]], offsets[left[holds]] = tried[holds], zero_point + shift * SHIFT
+            left = left[~holds]
+            if not left.size:
+                return FloatFactors(factors=factors, offsets=offsets)
+        return None
+
+    def _holds(self, channels: Array, factors: Array, offset: float) -> Array:
+        begins, elements = self.begins[:, channels], self.elements[:, None]
+        reaches = (begins > self.high[channels]) | (_elements(begins, factors, offset) >= elements)
+        stays = (begins <= self.low[channels]) | (_elements(begins - 1, factors, offset) < elements)
+        return (reaches & stays).all(axis=0)
+
+
+def _elements(sums: Array, factors: Array, offset: float) -> Array:
+    """Exact products and their exact sums with the offset as floats of 64 bits, rounded once to 32."""
+    return np.rint((sums * factors.astype(np.float64) + offset).astype(np.float32))
