@@ -111,7 +111,7 @@ class LaneRescale(HighWords):
             (0, 0) if self.floats is None else (self.floats.factors.view(np.int32), self.floats.offsets.view(np.int32))
         )
         wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        for row, values in zip(rows, (wrapped, multiplier, 1 << (shift - 1), shift, *floats), strict=True):
+        for row, values in zip(rows, (wrapped, multiplier, 1 << (shift - 1), shift, *floats), strict=False):
             row[: len(start)] = values
         return np.ascontiguousarray(rows.reshape(NUMBERS, -1, UNIT).transpose(1, 0, 2)[:, :, ORDER])
 

@@ -32,9 +32,12 @@ TVM_EXT_INLINE void tvm_ext_host_depthwise(const tvm_ext_host_depthwise_layer *l
                                            int32_t row_end)
 {
     const tvm_ext_window *const window = &layer->window;
+    const int32_t length = tvm_ext_host_row_columns(&layer->input, window) * layer->input.channels;
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
-            tvm_ext_host_copy_bytes(&layer->input, window, scratch, input, n, (h * window->row_stride) - window->top);
+            const int32_t kept = tvm_ext_host_keep_rows(window, scratch, length, h == row_begin);
+            tvm_ext_host_copy_bytes(&layer->input, window, scratch, input, n, (h * window->row_stride) - window->top,
+                                    kept);
             row(scratch, &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)], weights, factors);
         }
     }

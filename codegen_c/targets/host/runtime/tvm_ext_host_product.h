@@ -7,19 +7,6 @@
 
 #include "tvm_ext_host_rescale.h"
 
-#if !defined(__AVX2__)
-#define TVM_EXT_HOST_UNROLLED /* plain loops are long as they are */
-#elif defined(__clang__)
-#define TVM_EXT_HOST_UNROLLED _Pragma("clang loop unroll_count(16)")
-#elif defined(__GNUC__)
-#define TVM_EXT_HOST_UNROLLED _Pragma("GCC unroll 16")
-#else
-#define TVM_EXT_HOST_UNROLLED
-#endif
-
-/* Elements whose products stand side by side in code. */
-#define TVM_EXT_HOST_AT_ONCE 32
-
 typedef struct {
     int32_t runs;     /* of elements side by side in a pixel's window */
     int32_t length;   /* elements of a run */
@@ -66,29 +53,31 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_single(const tvm_ext_host_product *pr
                                                       : (int32_t)((const int8_t *)place)[i]);
 }
 
-/* Adds the products of up to 16 pairs of elements to the sums of up to 4 units. */
+/* Adds the products of up to 32 pairs of elements to the sums of up to 4 units. */
 TVM_EXT_INLINE void tvm_ext_host_add_pairs(const tvm_ext_host_product *product, tvm_ext_host_sums *sums,
                                            const void *place, int32_t first, int32_t end, const uint8_t *weights,
                                            int32_t units)
 {
     const int32_t step = units * tvm_ext_host_weights_bytes(product->is_packed);
-    TVM_EXT_HOST_UNROLLED
+    TVM_EXT_I32X8_UNROLLED
     for (int32_t i = 0; i < (end - first) / 2; ++i) {
         tvm_ext_host_add_pair(product, sums, tvm_ext_host_pair(product, place, first + (2 * i)), &weights[i * step],
                               units);
     }
 }
 
-/* Adds the products of a run of elements to the sums of up to 4 units; returns the weights behind its own. */
+/* Adds the products of a run of elements to the sums of up to 4 units; returns the weights behind its own. `at_once`:
+ * elements whose products stand side by side in code. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_host_add_run(const tvm_ext_host_product *product, tvm_ext_host_sums *sums,
-                                                   const void *place, const uint8_t *weights, int32_t units)
+                                                   const void *place, const uint8_t *weights, int32_t units,
+                                                   int32_t at_once)
 {
     const int32_t step = units * tvm_ext_host_weights_bytes(product->is_packed);
-    const int32_t whole = product->length - (product->length % TVM_EXT_HOST_AT_ONCE);
+    const int32_t whole = product->length - (product->length % at_once);
     const int32_t even = product->length - (product->length % 2);
-    for (int32_t i = 0; i < whole; i += TVM_EXT_HOST_AT_ONCE) {
-        tvm_ext_host_add_pairs(product, sums, place, i, i + TVM_EXT_HOST_AT_ONCE, weights, units);
-        weights = &weights[TVM_EXT_HOST_AT_ONCE / 2 * step];
+    for (int32_t i = 0; i < whole; i += at_once) {
+        tvm_ext_host_add_pairs(product, sums, place, i, i + at_once, weights, units);
+        weights = &weights[at_once / 2 * step];
     }
     tvm_ext_host_add_pairs(product, sums, place, whole, even, weights, units);
     weights = &weights[(even - whole) / 2 * step];
@@ -186,7 +175,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_block(const tvm_ext_host_product *pro
         for (int32_t s = 0; s < turn; ++s) {
             const int32_t first = (r / turn * turn_step) + (s * run_step);
             const void *const run = &((const uint8_t *)place)[product->is_widened ? 2 * first : first];
-            weights = tvm_ext_host_add_run(product, sums, run, weights, units);
+            weights = tvm_ext_host_add_run(product, sums, run, weights, units, 64);
         }
     }
     tvm_ext_host_end_units(&product->rescale, target, sums, factors, units, count);

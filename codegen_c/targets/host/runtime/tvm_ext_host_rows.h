@@ -6,6 +6,8 @@
 
 /* Numbers that are stored at once, so that up to one fewer of them lie behind the last element of a copy. */
 #define TVM_EXT_HOST_STORED 16
+/* Bytes that are copied at once. */
+#define TVM_EXT_HOST_COPIED 32
 
 /* Elements i to i + 15 of `count` elements of 8 bits, with zeros behind the last one. */
 TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_widened(const uint8_t *source, int32_t i, int32_t count, bool is_unsigned)
@@ -21,6 +23,7 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_host_widened(const uint8_t *source, int32_
 /* Widens `count` elements of 8 bits; writes whole vectors. */
 TVM_EXT_INLINE void tvm_ext_host_widen(int16_t *restrict target, const uint8_t *source, int32_t count, bool is_unsigned)
 {
+    TVM_EXT_I32X8_UNROLLED
     for (int32_t i = 0; i < count; i += TVM_EXT_HOST_STORED) {
         tvm_ext_i16x16_store(&target[i], tvm_ext_host_widened(source, i, count, is_unsigned));
     }
@@ -40,15 +43,46 @@ TVM_EXT_INLINE int32_t tvm_ext_host_row_columns(const tvm_ext_image *image, cons
     return window->left + image->columns + window->right;
 }
 
-/* Copies the rows of image n that the taps of a window read whose first row is `top`; padding is the zero point.
+/* Copies bytes, also to a place before their own, `distance` or more away: by vectors, as compilers turn other copies
+ * into loops of eight bytes each. */
+TVM_EXT_INLINE void tvm_ext_host_copy_row(uint8_t *target, const uint8_t *source, int32_t bytes, int32_t distance)
+{
+    const int32_t last = bytes - TVM_EXT_HOST_COPIED;
+    if (last < 0 || distance < TVM_EXT_HOST_COPIED) {
+        (void)memmove(target, source, (size_t)bytes);
+        return;
+    }
+    TVM_EXT_I32X8_UNROLLED
+    for (int32_t i = 0; i < last; i += TVM_EXT_HOST_COPIED) {
+        tvm_ext_i16x16_store(&target[i], tvm_ext_i16x16_load(&source[i]));
+    }
+    tvm_ext_i16x16_store(&target[last], tvm_ext_i16x16_load(&source[last]));
+}
+
+/* Rows of `row_bytes` that the windows of an output row share with those of the row before it move to their places;
+ * returns their number: `rows` hold them already unless `is_first`. */
+TVM_EXT_INLINE int32_t tvm_ext_host_keep_rows(const tvm_ext_window *window, void *rows, int32_t row_bytes, bool is_first)
+{
+    const int32_t kept = window->rows - window->row_stride;
+    if (is_first || kept <= 0 || window->row_dilation > 1) {
+        return 0;
+    }
+    const int32_t distance = window->row_stride * row_bytes;
+    tvm_ext_host_copy_row((uint8_t *)rows, &((const uint8_t *)rows)[distance], kept * row_bytes, distance);
+    return kept;
+}
+
+/* Copies the rows of image n that the taps of a window read whose first row is `top`, from the tap `first` on; padding
+ * is the zero point.
  *
  * rows: [rows of the window][columns with padding][channels], and room for one vector less an element. */
 TVM_EXT_INLINE void tvm_ext_host_copy_rows(const tvm_ext_image *image, const tvm_ext_window *window,
-                                           int16_t *restrict rows, const void *input, int32_t n, int32_t top)
+                                           int16_t *restrict rows, const void *input, int32_t n, int32_t top,
+                                           int32_t first)
 {
     const int32_t channels = image->channels;
     const int32_t length = tvm_ext_host_row_columns(image, window) * channels;
-    for (int32_t r = 0; r < window->rows; ++r) {
+    for (int32_t r = first; r < window->rows; ++r) {
         int16_t *const row = &rows[r * length];
         const int32_t y = top + (r * window->row_dilation);
         if (y < 0 || y >= image->rows) {
@@ -65,21 +99,23 @@ TVM_EXT_INLINE void tvm_ext_host_copy_rows(const tvm_ext_image *image, const tvm
 
 /* The same with elements as they are. rows: [rows of the window][columns with padding][channels]. */
 TVM_EXT_INLINE void tvm_ext_host_copy_bytes(const tvm_ext_image *image, const tvm_ext_window *window,
-                                            uint8_t *restrict rows, const void *input, int32_t n, int32_t top)
+                                            uint8_t *restrict rows, const void *input, int32_t n, int32_t top,
+                                            int32_t first)
 {
     const int32_t channels = image->channels;
     const int32_t length = tvm_ext_host_row_columns(image, window) * channels;
-    for (int32_t r = 0; r < window->rows; ++r) {
+    for (int32_t r = first; r < window->rows; ++r) {
         uint8_t *const row = &rows[r * length];
         const int32_t y = top + (r * window->row_dilation);
         if (y < 0 || y >= image->rows) {
             (void)memset(row, image->zero_point, (size_t)length);
             continue;
         }
-        const size_t inside = (size_t)image->columns * (size_t)channels;
-        const size_t left = (size_t)window->left * (size_t)channels;
-        (void)memset(row, image->zero_point, left);
-        (void)memcpy(&row[left], &((const uint8_t *)input)[tvm_ext_row(image, n, y)], inside);
+        const int32_t inside = image->columns * channels;
+        const int32_t left = window->left * channels;
+        (void)memset(row, image->zero_point, (size_t)left);
+        tvm_ext_host_copy_row(&row[left], &((const uint8_t *)input)[tvm_ext_row(image, n, y)], inside,
+                              TVM_EXT_HOST_COPIED);
         (void)memset(&row[left + inside], image->zero_point, (size_t)window->right * (size_t)channels);
     }
 }

@@ -120,7 +120,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_host_winograd_sums(const tvm_ext_host_wino
         } else {
             tvm_ext_host_clear_units(block, units);
         }
-        weights = tvm_ext_host_add_run(&layer->product, block, &places[p * layer->pitch], weights, units);
+        weights = tvm_ext_host_add_run(&layer->product, block, &places[p * layer->pitch], weights, units, 32);
         tvm_ext_host_store_units(&sums[p * units * TVM_EXT_HOST_UNIT], block, units);
     }
     return weights;

@@ -10,6 +10,17 @@
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
 
+/* Before a loop of few rounds, whose number compilers know. */
+#if !defined(__AVX2__)
+#define TVM_EXT_I32X8_UNROLLED /* plain loops are long as they are */
+#elif defined(__clang__)
+#define TVM_EXT_I32X8_UNROLLED _Pragma("clang loop unroll_count(32)")
+#elif defined(__GNUC__)
+#define TVM_EXT_I32X8_UNROLLED _Pragma("GCC unroll 32")
+#else
+#define TVM_EXT_I32X8_UNROLLED
+#endif
+
 #if defined(__AVX2__)
 
 #include <immintrin.h>
@@ -37,7 +48,7 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_load(const void *source)
     return _mm256_loadu_si256((const __m256i_u *)source);
 }
 
-TVM_EXT_INLINE void tvm_ext_i16x16_store(int16_t *target, tvm_ext_i16x16 value)
+TVM_EXT_INLINE void tvm_ext_i16x16_store(void *target, tvm_ext_i16x16 value)
 {
     _mm256_storeu_si256((__m256i_u *)target, value);
 }

@@ -45,7 +45,7 @@ TVM_EXT_INLINE tvm_ext_i16x16 tvm_ext_i16x16_load(const void *source)
     return result;
 }
 
-TVM_EXT_INLINE void tvm_ext_i16x16_store(int16_t *target, tvm_ext_i16x16 value)
+TVM_EXT_INLINE void tvm_ext_i16x16_store(void *target, tvm_ext_i16x16 value)
 {
     (void)memcpy(target, value.lane, sizeof value.lane);
 }
