@@ -64,8 +64,9 @@ class _Proof:
         left = np.arange(len(nearest))
         for shift, step in product(SHIFTS, STEPS):
             tried = (nearest[left].view(np.int32) + np.int32(step)).view(np.float32)
-            holds = self._holds(left, tried, zero_point + shift * SHIFT)
-            factors[left[holds]], offsets[left[holds]] = tried[holds], zero_point + shift * SHIFT
+            offset = np.float32(zero_point + shift * SHIFT)
+            holds = self._holds(left, tried, float(offset))
+            factors[left[holds]], offsets[left[holds]] = tried[holds], offset
             left = left[~holds]
             if not left.size:
                 return FloatFactors(factors=factors, offsets=offsets)
@@ -75,7 +76,7 @@ class _Proof:
         begins, elements = self.begins[:, channels], self.elements[:, None]
         reaches = (begins > self.high[channels]) | (_elements(begins, factors, offset) >= elements)
         stays = (begins <= self.low[channels]) | (_elements(begins - 1, factors, offset) < elements)
-        return (reaches & stays).all(axis=0)
+        return np.asarray((reaches & stays).all(axis=0))
 
 
 def _elements(sums: Array, factors: Array, offset: float) -> Array:
