@@ -43,8 +43,8 @@ TVM_EXT_INLINE void tvm_ext_host_pool2d(const tvm_ext_host_pool2d_layer *layer, 
                         const int32_t first = tvm_ext_row(&layer->input, n, y) + left + k;
                         tvm_ext_host_pool2d_add(layer, &sums, &((const uint8_t *)input)[first]);
                     }
-                    tvm_ext_host_end(&layer->rescale, &row[(w * layer->output.pitch) + k], sums, &factors[k * TVM_EXT_HOST_NUMBERS],
-                                     TVM_EXT_HOST_UNIT);
+                    tvm_ext_host_end(&layer->rescale, &row[(w * layer->output.pitch) + k], sums,
+                                     &factors[k * TVM_EXT_HOST_NUMBERS], TVM_EXT_HOST_UNIT);
                 }
             }
         }

@@ -191,12 +191,13 @@ TVM_EXT_INLINE void tvm_ext_host_pixel(const tvm_ext_host_product *product, cons
     const int32_t full = product->channels - (product->channels % width);
     const uint8_t *f = (const uint8_t *)weights;
     for (int32_t k = 0; k < full; k += width) {
-        f = tvm_ext_host_block(product, place, run_step, turn, turn_step, &target[k], f, &factors[k * TVM_EXT_HOST_NUMBERS],
-                               product->units, width);
+        f = tvm_ext_host_block(product, place, run_step, turn, turn_step, &target[k], f,
+                               &factors[k * TVM_EXT_HOST_NUMBERS], product->units, width);
     }
     if (full < product->channels) {
         const int32_t rest = product->channels - full;
-        (void)tvm_ext_host_block(product, place, run_step, turn, turn_step, &target[full], f, &factors[full * TVM_EXT_HOST_NUMBERS],
+        (void)tvm_ext_host_block(product, place, run_step, turn, turn_step, &target[full], f,
+                                 &factors[full * TVM_EXT_HOST_NUMBERS],
                                  (rest + TVM_EXT_HOST_UNIT - 1) / TVM_EXT_HOST_UNIT, rest);
     }
 }

@@ -49,14 +49,14 @@ TVM_EXT_INLINE void tvm_ext_host_elements(const tvm_ext_host_rescale *rescale, u
         const int32_t *const floats = &factors[4 * TVM_EXT_HOST_UNIT];
         const int32_t *const offsets = &factors[5 * TVM_EXT_HOST_UNIT];
         tvm_ext_i32x8_store_bytes(target, tvm_ext_i32x8_scaled_by_floats(sums.low, floats, offsets),
-                                  tvm_ext_i32x8_scaled_by_floats(sums.high, &floats[8], &offsets[8]), 0,
-                                  rescale->low, rescale->high, rescale->is_unsigned);
+                                  tvm_ext_i32x8_scaled_by_floats(sums.high, &floats[8], &offsets[8]), 0, rescale->low,
+                                  rescale->high, rescale->is_unsigned);
         return;
     }
 #endif
     tvm_ext_i32x8_store_bytes(target, tvm_ext_host_rescaled(rescale, sums.low, factors),
-                              tvm_ext_host_rescaled(rescale, sums.high, &factors[8]), rescale->zero_point,
-                              rescale->low, rescale->high, rescale->is_unsigned);
+                              tvm_ext_host_rescaled(rescale, sums.high, &factors[8]), rescale->zero_point, rescale->low,
+                              rescale->high, rescale->is_unsigned);
 }
 
 /* The first `count` elements of a unit. */

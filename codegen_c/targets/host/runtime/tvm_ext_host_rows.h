@@ -61,7 +61,8 @@ TVM_EXT_INLINE void tvm_ext_host_copy_row(uint8_t *target, const uint8_t *source
 
 /* Rows of `row_bytes` that the windows of an output row share with those of the row before it move to their places;
  * returns their number: `rows` hold them already unless `is_first`. */
-TVM_EXT_INLINE int32_t tvm_ext_host_keep_rows(const tvm_ext_window *window, void *rows, int32_t row_bytes, bool is_first)
+TVM_EXT_INLINE int32_t tvm_ext_host_keep_rows(const tvm_ext_window *window, void *rows, int32_t row_bytes,
+                                              bool is_first)
 {
     const int32_t kept = window->rows - window->row_stride;
     if (is_first || kept <= 0 || window->row_dilation > 1) {

@@ -203,7 +203,8 @@ TVM_EXT_INLINE void tvm_ext_host_winograd_channels(const tvm_ext_host_winograd_l
     const int32_t full = product->channels - (product->channels % width);
     const uint8_t *f = (const uint8_t *)weights;
     for (int32_t k = 0; k < full; k += width) {
-        f = tvm_ext_host_winograd_block(layer, parts, targets, k, f, &factors[k * TVM_EXT_HOST_NUMBERS], product->units, width);
+        f = tvm_ext_host_winograd_block(layer, parts, targets, k, f, &factors[k * TVM_EXT_HOST_NUMBERS], product->units,
+                                        width);
     }
     if (full < product->channels) {
         const int32_t rest = product->channels - full;

@@ -211,8 +211,7 @@ TVM_EXT_INLINE void tvm_ext_i32x8_store_bytes(uint8_t *target, tvm_ext_i32x8 low
                                               int32_t zero_point, int32_t low, int32_t high, bool is_unsigned)
 {
     const __m256i packed = _mm256_packs_epi32(low_turns, high_turns);
-    const __m256i words =
-        zero_point == 0 ? packed : _mm256_adds_epi16(packed, _mm256_set1_epi16((int16_t)zero_point));
+    const __m256i words = zero_point == 0 ? packed : _mm256_adds_epi16(packed, _mm256_set1_epi16((int16_t)zero_point));
     const __m128i first = _mm256_castsi256_si128(words);
     const __m128i second = _mm256_extracti128_si256(words, 1);
     __m128i bytes = is_unsigned ? _mm_packus_epi16(first, second) : _mm_packs_epi16(first, second);
