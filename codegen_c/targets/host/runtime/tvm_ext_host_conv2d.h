@@ -25,8 +25,7 @@ TVM_EXT_INLINE void tvm_ext_host_conv2d(const tvm_ext_host_conv2d_layer *layer, 
     for (int32_t n = 0; n < layer->output.images; ++n) {
         for (int32_t h = row_begin; h < row_end; ++h) {
             uint8_t *const row = &((uint8_t *)output)[tvm_ext_row(&layer->output, n, h)];
-            const int32_t kept =
-                tvm_ext_host_keep_rows(window, rows, length * (int32_t)sizeof(int16_t), h == row_begin);
+            const int32_t kept = tvm_ext_host_keep_rows(window, rows, 2 * length, h == row_begin);
             tvm_ext_host_copy_rows(&layer->input, window, rows, input, n, (h * window->row_stride) - window->top, kept);
             for (int32_t w = 0; w < layer->output.columns; ++w) {
                 tvm_ext_host_pixel(&layer->product, &rows[w * window->column_stride * channels],
