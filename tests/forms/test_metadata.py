@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,11 +18,11 @@ from codegen_c.emit.forms.registry import cmake_of_forms, emit_forms, forms, usa
 _MAIN = re.compile(r"^\s*int\s+main\s*\(", re.MULTILINE)
 
 
-def test_a_pack_description_by_its_schema(kws: Path, shared: Path) -> None:
-    """PACK.xsd of Open-CMSIS-Pack-Spec, below shared/schemas."""
-    xmlschema, schema = pytest.importorskip("xmlschema"), shared / "schemas" / "PACK.xsd"
+def test_a_pack_description_by_its_schema(kws: Path) -> None:
+    """PACK.xsd of the repository Open-CMSIS-Pack/Open-CMSIS-Pack-Spec, which TVM_EXT_PACK_SCHEMA names."""
+    xmlschema, schema = pytest.importorskip("xmlschema"), Path(os.environ.get("TVM_EXT_PACK_SCHEMA", "PACK.xsd"))
     if not schema.is_file():
-        pytest.skip("no schemas/PACK.xsd")
+        pytest.skip("TVM_EXT_PACK_SCHEMA names no file PACK.xsd, which is in no package registry")
     xmlschema.XMLSchema(schema).validate(kws / "tvm_ext.kws.pdsc")
 
 
