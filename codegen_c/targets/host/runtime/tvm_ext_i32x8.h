@@ -190,7 +190,8 @@ TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_twice(tvm_ext_i32x8 value, con
 
 #define TVM_EXT_I32X8_HAS_FLOATS
 
-/* value * factor + offset, rounded once as floats, then halves to even. factors, offsets: the bits of eight floats. */
+/* value * factor + offset, rounded once as floats, then halves to even: in the rounding mode that programs begin with.
+ * factors, offsets: the bits of eight floats. */
 TVM_EXT_INLINE tvm_ext_i32x8 tvm_ext_i32x8_scaled_by_floats(tvm_ext_i32x8 value, const int32_t *factors,
                                                             const int32_t *offsets)
 {
