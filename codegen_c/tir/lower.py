@@ -7,6 +7,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad, Var
 
+from codegen_c.tir.cut_loops import cut_loops
+
 
 def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Plain loops, flat buffers, 32-bit indices where they suffice, index arithmetic simplified."""
@@ -23,7 +25,8 @@ def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
         tirx.transform.RemoveNoOp(),
     ]
     lowered = tvm.transform.Sequential(passes)(tvm.IRModule({"main": function}))["main"]
-    return _without_dead_stores(lowered)
+    cut = tirx.transform.StmtSimplify()(tvm.IRModule({"main": cut_loops(lowered)}))["main"]
+    return _without_dead_stores(cut)
 
 
 def _without_dead_stores(function: tirx.PrimFunc) -> tirx.PrimFunc:
