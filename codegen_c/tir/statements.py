@@ -13,8 +13,6 @@ from codegen_c.tir.plain_c import CannotLowerError
 from codegen_c.tir.storage import Storage
 from tvm_ext.core.names import identifier, unique
 
-LEAST_UNROLLED = 16
-"""Turns of a loop from which on compilers do not write them side by side by themselves."""
 IGNORED_CALLS = ("assume", "undef", "start_profile_intrinsic", "end_profile_intrinsic")
 
 
@@ -103,14 +101,10 @@ class StatementPrinter:
         self.printer.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         step = f"{name} += {self.printer.text(loop.step)}" if loop.step is not None else f"++{name}"
         head = f"for ({c_type} {name} = {begin}; {name} < {end}; {step}) {{"
-        lines = [*(["TVM_EXT_UNROLLED"] if self._runs_on(loop) else []), head, *self._indented(loop.body), "}"]
+        lines = ["TVM_EXT_UNROLLED"] if self.storage.is_unrolled(loop) else []
+        lines += [head, *self._indented(loop.body), "}"]
         self.taken = outer
         return lines
-
-    def _runs_on(self, loop: tirx.For) -> bool:
-        """True for many turns of one line each that go on with a number: compilers leave such loops as they are."""
-        is_long = isinstance(loop.extent, tirx.IntImm) and int(loop.extent) >= LEAST_UNROLLED
-        return is_long and isinstance(loop.body, tirx.BufferStore) and loop.body.buffer in self.printer.scalars
 
     def _end(self, loop: tirx.For) -> str:
         return self.printer.operand(self.printer.analyzer.simplify(tirx.Add(loop.min, loop.extent)))

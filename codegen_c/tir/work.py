@@ -15,7 +15,7 @@ from codegen_c.kernels.work import LANES, SAVED, Work
 from codegen_c.tir.intrinsics import RENAMED
 from codegen_c.tir.loops import operands
 from codegen_c.tir.ranges import reads_elements
-from codegen_c.tir.storage import Storage
+from codegen_c.tir.storage import UNROLLED, Storage
 
 _UNROLLED_TURNS = 8
 """A C compiler writes loops of as few turns as statements behind each other."""
@@ -50,7 +50,7 @@ Seen = set[tuple[int, int]]
 
 class _Counting:
     def __init__(self, storage: Storage, written: set[Var]) -> None:
-        self._scalars = storage.scalars
+        self._storage, self._scalars = storage, storage.scalars
         self._owners = storage.aliases
         self._written = {self._owner(buffer) for buffer in written}
         self._analyzer = Analyzer()
@@ -87,7 +87,8 @@ class _Counting:
         turns = max(0, math.ceil(self._analyzer.const_int_bound(loop.extent).max_value / step))
         inside = self.statement(loop.body, (*loops, (loop.loop_var, turns)), set())
         if turns > _UNROLLED_TURNS:
-            inside += Counter(turn=outer_turns * turns, loop=outer_turns)
+            at_once = UNROLLED if self._storage.is_unrolled(loop) else 1
+            inside += Counter(turn=outer_turns * -(-turns // at_once), loop=outer_turns)
         return Counter({**inside, **_saved(inside, turns, outer_turns)}) if self._is_vector(loop, turns) else inside
 
     def _is_vector(self, loop: tirx.For, turns: int) -> bool:
