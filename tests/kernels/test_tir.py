@@ -38,7 +38,10 @@ FLAGS = [
     "-Werror",
     "-fno-strict-aliasing",
 ]
-PRELUDE = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#define TVM_EXT_STEP static\n\n"
+PRELUDE = (
+    "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
+    "#define TVM_EXT_STEP static\n#define TVM_EXT_UNROLLED\n\n"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,6 +103,24 @@ def arguments_of(plain: PlainC, inputs: list[np.ndarray], outputs: list[np.ndarr
 
 def call(library: ctypes.CDLL, name: str, arrays: list[np.ndarray]) -> None:
     getattr(library, f"run_{name}")(*[ctypes.c_void_p(array.ctypes.data) for array in arrays])
+
+
+def assert_same_bits(cases: list[Case], one: dict[str, PlainC], other: dict[str, PlainC], folder: Path) -> None:
+    """Two ways to lower each case, by name, give the same bytes."""
+    source, library = folder / "both.c", folder / "both.so"
+    ways = {"one": one, "other": other}
+    texts = [entry(f"{name}_{way}", plain) for way, plains in ways.items() for name, plain in plains.items()]
+    source.write_text(PRELUDE + "".join(texts))
+    compile_c("gcc", ["-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
+    loaded = ctypes.CDLL(str(library))
+    for case in cases:
+        shape = [int(extent) for extent in case.function().ret_ty.shape.values]
+        results: list[np.ndarray] = []
+        for way, plains in ways.items():
+            plain = plains[case.name]
+            results.append(np.full(shape, 77, c_dtype(plain)))
+            call(loaded, f"{case.name}_{way}", arguments_of(plain, case.arrays(), results[-1:]))
+        assert results[0].tobytes() == results[1].tobytes(), case.name
 
 
 def assert_equal(outputs: list[np.ndarray], expected: list[np.ndarray]) -> None:

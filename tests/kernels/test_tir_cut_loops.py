@@ -1,0 +1,47 @@
+"""Loops cut at comparisons and divisions of their counter: which are, and that no bit of a result changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+from codegen_c.tir import lower
+from tests.kernels.test_tir import assert_same_bits, lowered
+from tests.kernels.tir_cases import Case
+
+ROWS = ((13, 11), "float32")
+CUT = {
+    "concat": (lambda x: op.concat([x, op.negative(x)], axis=1), 2),
+    "pad": (lambda x: op.nn.pad(x, [1, 2, 3, 4]), 3),
+    "pad_behind": (lambda x: op.nn.pad(x, [0, 0, 0, 4]), 2),
+    "tile": (lambda x: op.tile(x, (2, 3)), 3),
+    "flattened": (lambda x: op.reshape(op.strided_slice(x, [1], [0], [2]), (26,)), 0),
+}
+CASES = [Case(name=name, build=build, inputs=(ROWS,)) for name, (build, _) in CUT.items()]
+
+
+def test_no_bit_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = {case.name: lowered(case.function()) for case in CASES}
+    monkeypatch.setattr(lower, "cut_loops", lambda function: function)
+    whole = {case.name: lowered(case.function()) for case in CASES}
+    for name, (_, parts) in CUT.items():
+        more = cut[name].function.body.count("for (") - whole[name].function.body.count("for (")
+        assert more == max(0, parts - 1), name
+    assert_same_bits(CASES, cut, whole, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "choices"), [("concat", 0), ("pad", 1), ("pad_behind", 0)])
+def test_comparisons_of_the_counter_are_gone(name: str, choices: int) -> None:
+    """What compares the counter of a loop around it stays, once."""
+    assert lowered(next(case for case in CASES if case.name == name).function()).function.body.count("?") == choices
+
+
+def test_many_parts_stay_one_loop() -> None:
+    def build(x: relax.Expr) -> relax.Expr:
+        return op.concat([x, x, x, x], axis=1)
+
+    body = lowered(Case(name="four", build=build, inputs=(ROWS,)).function()).function.body
+    assert body.count("for (") == 2 and "?" in body
