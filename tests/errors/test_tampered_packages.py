@@ -75,7 +75,7 @@ def everything_but_a_run(folder: Path) -> None:
 
 
 def test_every_value_of_a_report_may_be_anything(package: Package) -> None:
-    """Whatever stands in its place, four of them each: the package opens and shows, or is BadPackage."""
+    """Four hostile values in each place: the package opens and shows, or is BadPackage."""
     file, tried, refused = package.folder / "report.json", 0, 0
     for index, path in enumerate(places(package.report)):
         for value in (*(HOSTILE * 2)[3 * index % len(HOSTILE) :][:3], DELETED):

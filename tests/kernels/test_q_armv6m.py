@@ -47,7 +47,7 @@ def test_bytes_are_those_of_the_reference(kernel: Kernel) -> None:
 @given(st.integers(1, 300), st.sampled_from((1, 20, 128)), seeds)
 @SOME
 def test_halves_of_a_run_stay_within_16_bits(length: int, largest: int, seed: int) -> None:
-    """Whatever the activations; and a run of one more weight would not."""
+    """They do with every activation; a run of one more weight would not."""
     weight = np.random.default_rng(seed).integers(-largest, largest, (3, length)).astype(np.int8)
     paired = SeparableRuns.of(weight)
     read = list(paired.stream.astype(np.int64))

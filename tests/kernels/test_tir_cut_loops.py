@@ -35,7 +35,7 @@ def test_no_bit_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(("name", "choices"), [("concat", 0), ("pad", 1), ("pad_behind", 0)])
 def test_comparisons_of_the_counter_are_gone(name: str, choices: int) -> None:
-    """What compares the counter of a loop around it stays, once."""
+    """A comparison of an outer loop's counter stays, once."""
     assert lowered(next(case for case in CASES if case.name == name).function()).function.body.count("?") == choices
 
 

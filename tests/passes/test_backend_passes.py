@@ -118,7 +118,7 @@ def test_few_runs(seed: int) -> None:
 
 
 def test_equal_operators_have_one_key() -> None:
-    """Whatever names and constants they have; another attribute, shape or operand is another operator."""
+    """Names and constants are no part of a key; another attribute, shape or operand is another operator."""
     x = relax.Var("x", relax.TensorType((2, 3), "float32"))
 
     def key(source: relax.Call, name: str = "y") -> str:
@@ -136,7 +136,7 @@ def test_equal_operators_have_one_key() -> None:
     [("onnx", (), True), ("tflite", (), False), ("onnx", ("a",), False), ("onnx", ("exp",), True)],
 )
 def test_what_code_of_tvm_takes(meaning: str, operators: tuple[str, ...], taken: bool) -> None:
-    """Whatever the platform leaves to it, but for integers that TensorFlow Lite rounds in its own way."""
+    """It takes all that the platform leaves to it, but for integers that TensorFlow Lite rounds in its own way."""
     formed = FormComposites(StubBackend(max_operators=1))(without_spans(Chain))
     composite = QuantizedRounding(meaning=meaning).write(formed["a"])
     made_by = TvmBackend(target="llvm", operators=operators, bytes_per_second=1e9, seconds_per_call=1e-6)
