@@ -27,6 +27,7 @@ from codegen_c.targets.dsp.kernels import (
     qconv2d_dsp,
     qdense_dsp,
     qdepthwise_dsp,
+    qline_dsp,
     qwinograd_dsp,
 )
 from tests.boards.toy import write_texts
@@ -34,7 +35,7 @@ from tests.kernels.dsp import CORTEX_M4, taken_by
 from tests.kernels.float32 import floats
 from tests.kernels.quantized import elements, seeds
 from tests.kernels.test_qbinary import binaries
-from tests.kernels.test_qconv2d import convolutions
+from tests.kernels.test_qconv2d import LINES, TILED, convolutions
 from tests.kernels.test_qconv2d_dsp import SINGLES, made_of_singles, pointwise, with_output
 from tests.kernels.test_qdense import dense_layers
 from tests.kernels.test_qdense_dsp import VECTORS
@@ -48,7 +49,8 @@ pytestmark = pytest.mark.board
 STRATEGIES = {
     qconv2d_dsp.KERNEL: convolutions(),
     qdepthwise_dsp.KERNEL: convolutions(depthwise=True),
-    qwinograd_dsp.KERNEL: convolutions(tiled=True),
+    qwinograd_dsp.KERNEL: convolutions(tiled=TILED),
+    qline_dsp.KERNEL: convolutions(tiled=LINES),
     qdense_dsp.KERNEL: dense_layers(),
     qbinary_dsp.KERNEL: binaries(),
 }

@@ -28,18 +28,27 @@ from tests.kernels.quantized import (
     windows,
 )
 
-TILED = st.builds(Window, kernel=st.just((3, 3)), padding=st.tuples(*[st.integers(0, 2)] * 4))
+
+def of_stride_1(*kernels: tuple[int, int]) -> st.SearchStrategy[Window]:
+    """Windows of these taps, padded by some that may differ."""
+    return st.builds(Window, kernel=st.sampled_from(kernels), padding=st.tuples(*[st.integers(0, 2)] * 4))
+
+
+TILED = of_stride_1((3, 3))
+LINES = of_stride_1((1, 3), (3, 1), (1, 5), (5, 1), (5, 5), (2, 3), (5, 3), (3, 4))
 
 
 @st.composite
-def convolutions(draw: st.DrawFn, *, depthwise: bool = False, tiled: bool = False) -> QConv2d:
-    """tiled: windows of 3 by 3 and stride 1, and fours of input channels."""
-    window = draw(TILED if tiled else windows())
+def convolutions(
+    draw: st.DrawFn, *, depthwise: bool = False, tiled: st.SearchStrategy[Window] | None = None
+) -> QConv2d:
+    """tiled: such windows, and fours of input channels."""
+    window = draw(windows() if tiled is None else tiled)
     (height, columns), (out_height, out_columns) = draw(extents(window))
     batch = draw(st.sampled_from((1, 1, 1, 2)))
     if depthwise:
         groups, depth, per_group = draw(st.integers(2, 9)), 1, 1
-    elif tiled:
+    elif tiled is not None:
         groups, depth, per_group = 1, 4 * draw(st.sampled_from((1, 2, 4, 5, 9))), draw(st.integers(1, 9))
     else:
         groups = draw(st.sampled_from((1, 1, 2, 3)))

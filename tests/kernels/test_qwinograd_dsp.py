@@ -18,14 +18,13 @@ from codegen_c.targets.dsp.kernels import qwinograd_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import call_rows, compile_kernels, run_kernel
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
-from tests.kernels.test_qconv2d import convolutions
+from tests.kernels.test_qconv2d import TILED, convolutions
 
 KERNEL = qwinograd_dsp.KERNEL
-SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
 
 
 @settings(SOME, max_examples=3)
-@given(st.lists(taken_by(KERNEL, convolutions(tiled=True)), min_size=1, max_size=3), seeds)
+@given(st.lists(taken_by(KERNEL, convolutions(tiled=TILED)), min_size=1, max_size=3), seeds)
 def test_conv2d(operators: list[QConv2d], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
     assert_c_equals_reference(list(operators), inputs, for_cortex_m4(KERNEL))
@@ -40,8 +39,9 @@ def layer(
     rounding: str = "onnx",
     bias: int = 7,
 ) -> QConv2d:
-    """An image of size by size; SAME padding. weight: int8[K, 3, 3, C]."""
-    channels, depth = weight.shape[0], weight.shape[3]
+    """An image of size by size; SAME padding. weight: int8[K, R, S, C]."""
+    channels, *kernel, depth = weight.shape
+    halves = tuple(taps // 2 for taps in kernel)
     largest = float(max(1, 128 * np.abs(weight.astype(np.int64)).sum(axis=(1, 2, 3)).max()))
 
     def image(elements_of_pixel: int, scale: float, zero: int) -> TensorType:
@@ -52,7 +52,7 @@ def layer(
     return QConv2d(
         inputs=(image(depth, 1.0, zero_point),), outputs=(image(channels, largest / 100, 1),), weight=weight,
         weight_scale=np.linspace(1, 1.5, channels, dtype=np.float32), bias=np.full(channels, bias, np.int32),
-        window=SAME, low=low, high=high, rounding=rounding,
+        window=Window(kernel=(kernel[0], kernel[1]), padding=(*halves, *halves)), low=low, high=high, rounding=rounding,
     )  # fmt: skip
 
 

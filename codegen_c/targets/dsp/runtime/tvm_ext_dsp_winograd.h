@@ -18,18 +18,12 @@
 #include <stddef.h>
 
 #include "tvm_ext_dsp_requantize.h"
+#include "tvm_ext_dsp_winograd_patch.h"
 #include "tvm_ext_dsp_winograd_product.h"
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_layer.h"
 
 #define TVM_EXT_DSP_TILE_ROWS 4
-
-/* Keeps compilers from taking loads forward, for which there are no registers. */
-#if TVM_EXT_DSP
-#define TVM_EXT_DSP_IN_ORDER __asm__ volatile("" : : : "memory")
-#else
-#define TVM_EXT_DSP_IN_ORDER ((void)0)
-#endif
 
 typedef struct {
     tvm_ext_image input; /* channels: a multiple of four */
@@ -61,17 +55,6 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_place_words(const tvm_ext_dsp_winograd_layer 
     return TVM_EXT_DSP_TILES * layer->input.channels / 2;
 }
 
-/* The pair of channels in the even bytes of four adjacent ones, or in the odd bytes. */
-TVM_EXT_INLINE uint32_t tvm_ext_dsp_winograd_pair(const tvm_ext_dsp_winograd_layer *layer, const uint8_t *bytes,
-                                                  bool is_odd)
-{
-    const uint32_t word = tvm_ext_dsp_load(bytes);
-    if (layer->input.is_unsigned) {
-        return is_odd ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_even_u8(word);
-    }
-    return is_odd ? tvm_ext_dsp_odd_s8(word) : tvm_ext_dsp_even_s8(word);
-}
-
 /* A row of a transformed tile, of one pair of channels: row i of B^T d from four columns, times B. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_row(const tvm_ext_dsp_winograd_layer *layer, uint32_t *restrict places,
                                              int32_t i, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
@@ -92,17 +75,17 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_tile(const tvm_ext_dsp_winograd_layer *
     uint32_t d1[4], d2[4], c[4];
     for (int32_t s = 0; s < 4; ++s) {
         const int32_t column = s * layer->input.channels;
-        d1[s] = tvm_ext_dsp_winograd_pair(layer, &x1[column], is_odd);
-        d2[s] = tvm_ext_dsp_winograd_pair(layer, &x2[column], is_odd);
+        d1[s] = tvm_ext_dsp_winograd_pair(&layer->input, &x1[column], is_odd);
+        d2[s] = tvm_ext_dsp_winograd_pair(&layer->input, &x2[column], is_odd);
     }
     for (int32_t s = 0; s < 4; ++s) {
-        const uint32_t d0 = tvm_ext_dsp_winograd_pair(layer, &x0[s * layer->input.channels], is_odd);
+        const uint32_t d0 = tvm_ext_dsp_winograd_pair(&layer->input, &x0[s * layer->input.channels], is_odd);
         c[s] = tvm_ext_dsp_subtract_pair(d0, d2[s]);
     }
     tvm_ext_dsp_winograd_row(layer, places, 0, c[0], c[1], c[2], c[3]);
     TVM_EXT_DSP_IN_ORDER;
     for (int32_t s = 0; s < 4; ++s) {
-        const uint32_t d3 = tvm_ext_dsp_winograd_pair(layer, &x3[s * layer->input.channels], is_odd);
+        const uint32_t d3 = tvm_ext_dsp_winograd_pair(&layer->input, &x3[s * layer->input.channels], is_odd);
         c[s] = tvm_ext_dsp_subtract_pair(d1[s], d3);
     }
     tvm_ext_dsp_winograd_row(layer, places, 3, c[0], c[1], c[2], c[3]);
@@ -167,7 +150,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_laye
     const int32_t pairs = layer->input.channels / 2;
     uint32_t *const sums = &places[TVM_EXT_DSP_PLACES * tvm_ext_dsp_place_words(layer)];
     for (int32_t first = 0; first < layer->output.channels; first += 2) {
-        tvm_ext_dsp_winograd_3x2(sums, places, weights, pairs);
+        tvm_ext_dsp_winograd_3x2(sums, places, weights, pairs, TVM_EXT_DSP_PLACES);
         weights += TVM_EXT_DSP_PLACES * pairs * 2;
         const int32_t end = TVM_EXT_MIN(first + 2, layer->output.channels);
         for (int32_t k = first; k < end; ++k) {
@@ -181,39 +164,6 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_laye
     }
 }
 
-/* `count` pixels of padding, and of the image: words, as channels are fours. */
-TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_fill(uint32_t *restrict to, uint32_t padding, int32_t words)
-{
-    for (; words >= 4; words -= 4) {
-        to[0] = padding;
-        to[1] = padding;
-        to[2] = padding;
-        to[3] = padding;
-        to += 4;
-    }
-    for (; words > 0; --words) {
-        *to = padding;
-        ++to;
-    }
-}
-
-TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_copy(uint32_t *restrict to, const uint8_t *from, int32_t words)
-{
-    for (; words >= 4; words -= 4) {
-        to[0] = tvm_ext_dsp_load(&from[0]);
-        to[1] = tvm_ext_dsp_load(&from[4]);
-        to[2] = tvm_ext_dsp_load(&from[8]);
-        to[3] = tvm_ext_dsp_load(&from[12]);
-        to += 4;
-        from += 16;
-    }
-    for (; words > 0; --words) {
-        *to = tvm_ext_dsp_load(from);
-        ++to;
-        from += 4;
-    }
-}
-
 /* Transforms the tile that begins with column `left` of four input rows, NULL for a row of padding. patch: room for the
  * inputs of a tile. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer *layer,
@@ -223,7 +173,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer
 {
     const tvm_ext_image *const image = &layer->input;
     const int32_t words = image->channels / 4;
-    const uint32_t padding = ((uint32_t)image->zero_point & 0xffu) * 0x01010101u;
+    const uint32_t padding = tvm_ext_dsp_winograd_padding(image);
     const int32_t first = TVM_EXT_MAX(left, 0) - left;
     const int32_t last = TVM_EXT_MAX(TVM_EXT_MIN(left + 4, image->columns) - left, first);
     const uint8_t *pixels[TVM_EXT_DSP_TILE_ROWS];

@@ -1,7 +1,7 @@
-/* Products of Winograd's F(2x2, 3x3) by the DSP extension, in integers: three tiles by two output channels at a time.
+/* Products of Winograd's tiles by the DSP extension, in integers: three tiles by two output channels at a time.
  *
- * A tile is 4 by 4 inputs and gives 2 by 2 outputs. At each of the 16 places of a transformed tile, sums over the input
- * channels of transformed inputs times transformed weights, modulo 2^32.
+ * At each place of a transformed tile, sums over the input channels of transformed inputs times transformed weights,
+ * modulo 2^32.
  *
  * Inputs of three tiles: for each place, pairs of input channels with the tiles side by side. Weights of two channels:
  * for each place, pairs of A and B side by side. Sums, for each place: three tiles of channel A, three of channel B. */
@@ -25,24 +25,25 @@
 #define TVM_EXT_DSP_WINOGRAD_UNIT                                                                                     \
     TVM_EXT_DSP_WINOGRAD_LOADS TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
 
-/* Sums at all places of three tiles by two channels. pairs: of input channels, at least 2. */
+/* Sums at all places of three tiles by two channels. pairs: of input channels, at least 2; r3 ends as a temporary. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
-                                                 int32_t pairs)
+                                                 int32_t pairs, int32_t places)
 {
     register uint32_t *r0 __asm__("r0") = sums;
     register const uint32_t *r1 __asm__("r1") = inputs;
     register const uint32_t *r2 __asm__("r2") = weights;
     register int32_t r12 __asm__("r12") = pairs;
+    register int32_t r3 __asm__("r3") = places;
     __asm__ volatile(
         "push {r7, r11}\n\t"
+        "lsl r5, r12, #3\n\t"
+        "mla r6, r5, r3, r2\n\t"
         "rsb r4, r12, #1\n\t"
         "and r4, r4, #7\n\t"
-        "movs r5, #28\n\t"
-        "adr r6, 2f\n\t"
-        "mla r3, r4, r5, r6\n\t"
+        "movs r7, #28\n\t"
+        "adr r8, 2f\n\t"
+        "mla r3, r4, r7, r8\n\t"
         "orr r3, r3, #1\n\t"
-        "lsl r5, r12, #3\n\t"
-        "add r6, r2, r5, lsl #4\n\t"
         "add r12, r2, r5\n\t"
         "mov r4, r0\n\t"
         "push {r3, r4, r5, r6}\n"
@@ -67,9 +68,9 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
         "bne 1b\n\t"
         "add sp, sp, #16\n\t"
         "pop {r7, r11}\n\t"
-        : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12)
+        : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r3)
         :
-        : "r3", "r4", "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");
+        : "r4", "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");
 }
 
 /* A column of places, from sums %8 on, to its sums along the rows: A of the upper outputs, D of the lower ones. */
@@ -119,9 +120,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint
 /* The same in plain C. */
 TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
-                                            int32_t pairs)
+                                            int32_t pairs, int32_t places)
 {
-    for (int32_t i = 0; i < TVM_EXT_DSP_PLACES * TVM_EXT_DSP_TILES * 2; ++i) {
+    for (int32_t i = 0; i < places * TVM_EXT_DSP_TILES * 2; ++i) {
         const int32_t place = i / (TVM_EXT_DSP_TILES * 2), tile = i % TVM_EXT_DSP_TILES;
         const int32_t channel = i / TVM_EXT_DSP_TILES % 2;
         int32_t sum = 0;
