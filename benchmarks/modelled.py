@@ -36,6 +36,7 @@ NETWORKS = (
     *(f"{name}_{dtype}" for name in ("autoencoder", "ds_cnn", "mobilenet_v1_025_96", "resnet8", "mcunet_5fps_vww",
       "mcunet_320k", "mobilenet_v2_035_144") for dtype in ("fp32", "int8")),
     "gated_unet_16_int8", "gated_dense_block_8_int8", "ffn_16_128_512_fp32",
+    "words_1d_int8", "factored_int8", "wide_windows_int8",
 )  # fmt: skip
 BOUNDS = (1.25, 2.0)
 _WORST = 5

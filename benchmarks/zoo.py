@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.networks.dense import feed_forward, wide_mlp  # noqa: E402
+from benchmarks.networks.lines import factored, wide_windows, words_1d  # noqa: E402
 from benchmarks.networks.mobile import MCUNET_5FPS_VWW, MCUNET_320K, mcunet, mobilenet_v2  # noqa: E402
 from benchmarks.networks.quantize import quantized  # noqa: E402
 from benchmarks.networks.searched import AMOEBANET_A, DARTS, NASNET_A, searched  # noqa: E402
@@ -45,6 +46,12 @@ WIRED: dict[str, Callable[[str], onnx.ModelProto]] = {
     "gated_dense_block_8": gated_dense_block,
 }
 """Networks whose wiring leaves many orders open; `benchmarks/order.py` compares those."""
+LINES: dict[str, Callable[[str], onnx.ModelProto]] = {
+    "words_1d": words_1d,
+    "factored": factored,
+    "wide_windows": wide_windows,
+}
+"""Networks of windows with 3 or 5 taps along an axis."""
 DENSE: dict[str, Callable[[str], onnx.ModelProto]] = {
     "mlp_64_4096": partial(wide_mlp, features=64, hidden=4096),
     "ffn_16_128_512": partial(feed_forward, tokens=16, features=128, hidden=512),
@@ -60,7 +67,7 @@ def names() -> list[str]:
 
 
 def build(name: str) -> onnx.ModelProto:
-    """A network by name: one of `names()`, one of `WIRED` or `DENSE` with its type
+    """A network by name: one of `names()`, one of `WIRED`, `LINES` or `DENSE` with its type
     (`unet_16_fp32`), or `mobilenet_v2_WWW_SSS_fp32` (or `_int8`) of any width in hundredths
     and image size in pixels. Input and output are called `input` and `output`.
 
@@ -74,7 +81,7 @@ def build(name: str) -> onnx.ModelProto:
 
 
 def _network(name: str) -> onnx.ModelProto:
-    named = _FIXED | WIRED | DENSE
+    named = _FIXED | WIRED | LINES | DENSE
     if name in named:
         return named[name](name)
     sizes = re.fullmatch(r"mobilenet_v2_(\d{3})_(\d{2,3})", name)
@@ -84,7 +91,7 @@ def _network(name: str) -> onnx.ModelProto:
 
 
 def _known() -> str:
-    return ", ".join([*sorted(_FIXED | WIRED | DENSE), "mobilenet_v2_WWW_SSS"])
+    return ", ".join([*sorted(_FIXED | WIRED | LINES | DENSE), "mobilenet_v2_WWW_SSS"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

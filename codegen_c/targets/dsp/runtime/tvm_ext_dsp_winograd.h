@@ -150,8 +150,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_laye
     const int32_t pairs = layer->input.channels / 2;
     uint32_t *const sums = &places[TVM_EXT_DSP_PLACES * tvm_ext_dsp_place_words(layer)];
     for (int32_t first = 0; first < layer->output.channels; first += 2) {
-        tvm_ext_dsp_winograd_3x2(sums, places, weights, pairs, TVM_EXT_DSP_PLACES);
-        weights += TVM_EXT_DSP_PLACES * pairs * 2;
+        const uint32_t *const next = &weights[TVM_EXT_DSP_PLACES * pairs * 2];
+        tvm_ext_dsp_winograd_3x2(sums, places, weights, pairs, next);
+        weights = next;
         const int32_t end = TVM_EXT_MIN(first + 2, layer->output.channels);
         for (int32_t k = first; k < end; ++k) {
             const int32_t multiplier = tvm_ext_dsp_multiplier(&layer->requantize, multipliers, k);

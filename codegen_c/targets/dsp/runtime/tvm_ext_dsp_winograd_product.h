@@ -25,25 +25,24 @@
 #define TVM_EXT_DSP_WINOGRAD_UNIT                                                                                     \
     TVM_EXT_DSP_WINOGRAD_LOADS TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
 
-/* Sums at all places of three tiles by two channels. pairs: of input channels, at least 2; r3 ends as a temporary. */
+/* Sums at all places of three tiles by two channels. pairs: of input channels, at least 2. end: of the
+ * weights. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
-                                                 int32_t pairs, int32_t places)
+                                                 int32_t pairs, const uint32_t *end)
 {
     register uint32_t *r0 __asm__("r0") = sums;
     register const uint32_t *r1 __asm__("r1") = inputs;
     register const uint32_t *r2 __asm__("r2") = weights;
     register int32_t r12 __asm__("r12") = pairs;
-    register int32_t r3 __asm__("r3") = places;
+    register const uint32_t *r6 __asm__("r6") = end;
     __asm__ volatile(
         "push {r7, r11}\n\t"
         "lsl r5, r12, #3\n\t"
-        "mla r6, r5, r3, r2\n\t"
         "rsb r4, r12, #1\n\t"
         "and r4, r4, #7\n\t"
         "movs r7, #28\n\t"
-        "adr r8, 2f\n\t"
+        "adr.w r8, 2f + 1\n\t"
         "mla r3, r4, r7, r8\n\t"
-        "orr r3, r3, #1\n\t"
         "add r12, r2, r5\n\t"
         "mov r4, r0\n\t"
         "push {r3, r4, r5, r6}\n"
@@ -68,9 +67,9 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
         "bne 1b\n\t"
         "add sp, sp, #16\n\t"
         "pop {r7, r11}\n\t"
-        : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r3)
+        : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)
         :
-        : "r4", "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");
+        : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
 }
 
 /* A column of places, from sums %8 on, to its sums along the rows: A of the upper outputs, D of the lower ones. */
@@ -120,9 +119,9 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint
 /* The same in plain C. */
 TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
-                                            int32_t pairs, int32_t places)
+                                            int32_t pairs, const uint32_t *end)
 {
-    for (int32_t i = 0; i < places * TVM_EXT_DSP_TILES * 2; ++i) {
+    for (int32_t i = 0; i < (int32_t)(end - weights) / (2 * pairs) * TVM_EXT_DSP_TILES * 2; ++i) {
         const int32_t place = i / (TVM_EXT_DSP_TILES * 2), tile = i % TVM_EXT_DSP_TILES;
         const int32_t channel = i / TVM_EXT_DSP_TILES % 2;
         int32_t sum = 0;
