@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 import tvm_ext
+from benchmarks.networks.graph import Graph
 from benchmarks.networks.quantize import quantized
 from tests.support.analyzers import MODEL
 from tests.support.audio_cases import side_by_side
@@ -71,6 +72,15 @@ def _tflite(make: Callable[..., bytes], **options: Any) -> Source:
     return lambda folder: saved_tflite(make(**{"int8": True, **options}), folder, "net")
 
 
+def _tiles() -> onnx.ModelProto:
+    """Windows that Winograd's tiles compute, of 3 by 3, 1 by 3 and 5 by 1."""
+    graph = Graph("net", (1, 10, 10, 16), padding="same")
+    x = graph.channels_first("input")
+    for kernel in (3, (1, 3), (5, 1)):
+        x = graph.conv(x, 16, kernel, activation="relu")
+    return graph.model(graph.dense(graph.global_pool(x), 3))
+
+
 _attention = _onnx(lambda: encoder_block(8, 16, 2), int8=True)
 _float_attention = _onnx(lambda: encoder_block(7, 18, 2))
 DEFAULT = BuildOptions()
@@ -84,6 +94,11 @@ KINDS: dict[str, Kind] = {
     "float_m4": Kind(source=_small("branches"), platform=Platform.load("cortex_m4"), options=CALLER),
     "int8_host": Kind(source=_small("branches", int8=True), platform=Platform.load("host"), options=DEFAULT),
     "int8_dsp": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m4"), options=DEFAULT),
+    "tiles_dsp": Kind(
+        source=lambda folder: saved(quantized(_tiles()), folder, "net"),
+        platform=Platform.load("cortex_m4"),
+        options=DEFAULT,
+    ),
     "int8_helium": Kind(source=_small("branches", int8=True), platform=Platform.load("cortex_m55"), options=DEFAULT),
     "stream": Kind(
         source=_small("image_in_and_out"), platform=Platform.load("cortex_m4"), options=replace(STREAM, ram=1600)

@@ -165,6 +165,25 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_compute(const tvm_ext_dsp_winograd_laye
     }
 }
 
+/* Four pixels of a row from column `left` on, copied to their place in the patch, the r-th of four, with padding for
+ * those beyond the image. row: NULL for one of padding. */
+TVM_EXT_DSP_SHARED const uint8_t *tvm_ext_dsp_winograd_border(const tvm_ext_image *image, uint32_t *restrict patch,
+                                                              const uint8_t *row, int32_t left, int32_t r)
+{
+    uint32_t *const pixels = &patch[r * image->channels];
+    const int32_t words = image->channels / 4;
+    const uint32_t padding = tvm_ext_dsp_winograd_padding(image);
+    const int32_t first = row == NULL ? 4 : TVM_EXT_MAX(left, 0) - left;
+    const int32_t last = TVM_EXT_MAX(TVM_EXT_MIN(left + 4, image->columns) - left, first);
+    tvm_ext_dsp_winograd_fill(pixels, padding, first * words);
+    if (first < last) {
+        tvm_ext_dsp_winograd_copy(&pixels[first * words], &row[(left + first) * image->channels],
+                                  (last - first) * words);
+    }
+    tvm_ext_dsp_winograd_fill(&pixels[last * words], padding, (4 - last) * words);
+    return (const uint8_t *)pixels;
+}
+
 /* Transforms the tile that begins with column `left` of four input rows, NULL for a row of padding. patch: room for the
  * inputs of a tile. */
 TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer *layer,
@@ -173,26 +192,14 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_expand(const tvm_ext_dsp_winograd_layer
                                                 uint32_t *restrict patch)
 {
     const tvm_ext_image *const image = &layer->input;
-    const int32_t words = image->channels / 4;
-    const uint32_t padding = tvm_ext_dsp_winograd_padding(image);
-    const int32_t first = TVM_EXT_MAX(left, 0) - left;
-    const int32_t last = TVM_EXT_MAX(TVM_EXT_MIN(left + 4, image->columns) - left, first);
-    const uint8_t *pixels[TVM_EXT_DSP_TILE_ROWS];
-    for (int32_t r = 0; r < TVM_EXT_DSP_TILE_ROWS; ++r) {
-        uint32_t *const row = &patch[4 * r * words];
-        if (rows[r] == NULL) {
-            tvm_ext_dsp_winograd_fill(row, padding, 4 * words);
-            pixels[r] = (const uint8_t *)row;
-        } else if (last - first == 4) {
-            pixels[r] = &rows[r][left * image->channels];
-        } else {
-            tvm_ext_dsp_winograd_fill(row, padding, first * words);
-            tvm_ext_dsp_winograd_copy(&row[first * words], &rows[r][(left + first) * image->channels],
-                                      (last - first) * words);
-            tvm_ext_dsp_winograd_fill(&row[last * words], padding, (4 - last) * words);
-            pixels[r] = (const uint8_t *)row;
-        }
-    }
+    const bool is_inside = left >= 0 && left + 4 <= image->columns;
+    const int32_t offset = left * image->channels;
+    const uint8_t *const pixels[TVM_EXT_DSP_TILE_ROWS] = {
+        is_inside && rows[0] != NULL ? &rows[0][offset] : tvm_ext_dsp_winograd_border(image, patch, rows[0], left, 0),
+        is_inside && rows[1] != NULL ? &rows[1][offset] : tvm_ext_dsp_winograd_border(image, patch, rows[1], left, 1),
+        is_inside && rows[2] != NULL ? &rows[2][offset] : tvm_ext_dsp_winograd_border(image, patch, rows[2], left, 2),
+        is_inside && rows[3] != NULL ? &rows[3][offset] : tvm_ext_dsp_winograd_border(image, patch, rows[3], left, 3),
+    };
     transform(places, pixels);
 }
 

@@ -28,7 +28,10 @@
 
 #define TVM_EXT_DSP_LINE_PLACES 6
 #define TVM_EXT_DSP_LINE_OUTPUTS 4
+/* The inverse of 3 modulo 2^32, its double and its fourfold. */
 #define TVM_EXT_DSP_THIRD 0xaaaaaaabu
+#define TVM_EXT_DSP_THIRD_TWICE 0x55555556u
+#define TVM_EXT_DSP_THIRD_FOURFOLD 0xaaaaaaacu
 
 typedef struct {
     tvm_ext_image input; /* channels: a multiple of four */
@@ -129,14 +132,14 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_outputs(const tvm_ext_dsp_line_layer *layer
     const uint32_t even_2 = sums[3 * step] + sums[4 * step];
     const uint32_t odd_2 = sums[3 * step] - sums[4 * step];
     if (tvm_ext_dsp_line_taps(layer) == 3) {
-        const uint32_t third = ((((sums[5 * step] * 3u) + odd_2) * 2u) - odd_1) * (TVM_EXT_DSP_THIRD * 4u);
+        const uint32_t third = ((((sums[5 * step] * 3u) + odd_2) * 2u) - odd_1) * TVM_EXT_DSP_THIRD_FOURFOLD;
         line->outputs[3][k] = tvm_ext_dsp_line_element(layer, third + bias, multiplier, shift);
-        const uint32_t second = (even_2 - even_1) * (TVM_EXT_DSP_THIRD * 4u);
+        const uint32_t second = (even_2 - even_1) * TVM_EXT_DSP_THIRD_FOURFOLD;
         line->outputs[2][k] = tvm_ext_dsp_line_element(layer, second + bias, multiplier, shift);
-        const uint32_t first = (odd_2 - (odd_1 * 2u)) * (TVM_EXT_DSP_THIRD * 2u);
+        const uint32_t first = (odd_2 - (odd_1 * 2u)) * TVM_EXT_DSP_THIRD_TWICE;
         line->outputs[1][k] = tvm_ext_dsp_line_element(layer, first + bias, multiplier, shift);
     } else {
-        const uint32_t first = ((sums[5 * step] * 12u) + odd_2 - (odd_1 * 2u)) * (TVM_EXT_DSP_THIRD * 2u);
+        const uint32_t first = ((sums[5 * step] * 12u) + odd_2 - (odd_1 * 2u)) * TVM_EXT_DSP_THIRD_TWICE;
         line->outputs[1][k] = tvm_ext_dsp_line_element(layer, first + bias, multiplier, shift);
     }
     const uint32_t none = ((sums[0] * 6u) - (even_1 * 4u) + even_2) * TVM_EXT_DSP_THIRD;
@@ -178,20 +181,22 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_dsp_line_pixels(const tvm_ext_dsp_line_lay
     const tvm_ext_image *const image = &layer->input;
     const int32_t words = image->channels / 4;
     const bool is_inside = y >= 0 && y < end && x >= 0 && x + TVM_EXT_DSP_LINE_PLACES <= image->columns;
+    const uint8_t *pixels = (const uint8_t *)patch;
     if (is_inside && !layer->is_upright) {
-        return &input[tvm_ext_row(image, n, y) + (x * image->channels)];
-    }
-    for (int32_t s = 0; s < TVM_EXT_DSP_LINE_PLACES; ++s) {
-        const int32_t row = layer->is_upright ? y + s : y;
-        const int32_t column = layer->is_upright ? x : x + s;
-        if (row >= 0 && row < end && column >= 0 && column < image->columns) {
-            const uint8_t *const pixel = &input[tvm_ext_row(image, n, row) + (column * image->channels)];
-            tvm_ext_dsp_winograd_copy(&patch[s * words], pixel, words);
-        } else {
-            tvm_ext_dsp_winograd_fill(&patch[s * words], tvm_ext_dsp_winograd_padding(image), words);
+        pixels = &input[tvm_ext_row(image, n, y) + (x * image->channels)];
+    } else {
+        for (int32_t s = 0; s < TVM_EXT_DSP_LINE_PLACES; ++s) {
+            const int32_t row = layer->is_upright ? y + s : y;
+            const int32_t column = layer->is_upright ? x : x + s;
+            if (row >= 0 && row < end && column >= 0 && column < image->columns) {
+                const uint8_t *const pixel = &input[tvm_ext_row(image, n, row) + (column * image->channels)];
+                tvm_ext_dsp_winograd_copy(&patch[s * words], pixel, words);
+            } else {
+                tvm_ext_dsp_winograd_fill(&patch[s * words], tvm_ext_dsp_winograd_padding(image), words);
+            }
         }
     }
-    return (const uint8_t *)patch;
+    return pixels;
 }
 
 /* Where the outputs of a line go that begins with row h and column w. row_end: of the rows that are wanted. */
@@ -231,12 +236,12 @@ TVM_EXT_INLINE void tvm_ext_dsp_line(const tvm_ext_dsp_line_layer *layer, tvm_ex
     for (int32_t n = 0; n < made->images; ++n) {
         for (int32_t h = begin; h < row_end; h += layer->is_upright ? outputs : 1) {
             for (int32_t w = 0; w < made->columns; w += layer->is_upright ? 1 : outputs) {
-                uint32_t *line = &places[lane];
                 for (int32_t r = 0; r < tvm_ext_dsp_line_across(layer); ++r) {
                     const int32_t y = h - window->top + (layer->is_upright ? 0 : r);
                     const int32_t x = w - window->left + (layer->is_upright ? r : 0);
-                    transform(line, tvm_ext_dsp_line_pixels(layer, (const uint8_t *)input, n, y, x, end, patch));
-                    line += TVM_EXT_DSP_TILES * layer->input.channels / 2;
+                    const uint8_t *const pixels =
+                        tvm_ext_dsp_line_pixels(layer, (const uint8_t *)input, n, y, x, end, patch);
+                    transform(&places[(TVM_EXT_DSP_TILES * layer->input.channels / 2 * r) + lane], pixels);
                 }
                 tvm_ext_dsp_line_place(layer, &lines[lane], (uint8_t *)output, n, h, w, row_end);
                 ++lane;

@@ -23,10 +23,13 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_winograd_padding(const tvm_ext_image *image)
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_winograd_pair(const tvm_ext_image *image, const uint8_t *bytes, bool is_odd)
 {
     const uint32_t word = tvm_ext_dsp_load(bytes);
+    uint32_t pair;
     if (image->is_unsigned) {
-        return is_odd ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_even_u8(word);
+        pair = is_odd ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_even_u8(word);
+    } else {
+        pair = is_odd ? tvm_ext_dsp_odd_s8(word) : tvm_ext_dsp_even_s8(word);
     }
-    return is_odd ? tvm_ext_dsp_odd_s8(word) : tvm_ext_dsp_even_s8(word);
+    return pair;
 }
 
 /* `count` pixels of padding, and of the image: words, as channels are fours. */

@@ -121,15 +121,17 @@ TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
                                             int32_t pairs, const uint32_t *end)
 {
-    for (int32_t i = 0; i < (int32_t)(end - weights) / (2 * pairs) * TVM_EXT_DSP_TILES * 2; ++i) {
-        const int32_t place = i / (TVM_EXT_DSP_TILES * 2), tile = i % TVM_EXT_DSP_TILES;
-        const int32_t channel = i / TVM_EXT_DSP_TILES % 2;
-        int32_t sum = 0;
-        for (int32_t c = 0; c < pairs; ++c) {
-            sum = tvm_ext_dsp_smlad(inputs[(((place * pairs) + c) * TVM_EXT_DSP_TILES) + tile],
-                                    weights[(((place * pairs) + c) * 2) + channel], sum);
+    for (; weights < end; weights = &weights[2 * pairs]) {
+        for (int32_t i = 0; i < TVM_EXT_DSP_TILES * 2; ++i) {
+            int32_t sum = 0;
+            for (int32_t c = 0; c < pairs; ++c) {
+                sum = tvm_ext_dsp_smlad(inputs[(c * TVM_EXT_DSP_TILES) + (i % TVM_EXT_DSP_TILES)],
+                                        weights[(c * 2) + (i / TVM_EXT_DSP_TILES)], sum);
+            }
+            sums[i] = (uint32_t)sum;
         }
-        sums[i] = (uint32_t)sum;
+        inputs = &inputs[pairs * TVM_EXT_DSP_TILES];
+        sums = &sums[TVM_EXT_DSP_TILES * 2];
     }
 }
 
