@@ -21,7 +21,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     window, transformed = operator.window, winograd_line.transformed(operator)
     is_upright = winograd_line.axis(window) == winograd_line.ROWS
     depth, outputs = transformed.shape[2], winograd_line.outputs(window)
-    form = winograd_dsp.Form(
+    form = winograd_dsp.Tiles(
         kernel=KERNEL.name,
         header="tvm_ext_dsp_winograd_line.h",
         prefix="tvm_ext_dsp_line",

@@ -26,7 +26,7 @@ from codegen_c.targets.dsp.kernels.qconv2d_dsp import is_ungrouped
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     channels, _, _, depth = operator.weight.shape
     along = -(-operator.output.shape[1] // 2) + -(-operator.output.shape[2] // 2)
-    form = winograd_dsp.Form(
+    form = winograd_dsp.Tiles(
         kernel=KERNEL.name,
         header="tvm_ext_dsp_winograd.h",
         prefix="tvm_ext_dsp_winograd",

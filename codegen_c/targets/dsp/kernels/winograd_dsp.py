@@ -28,7 +28,7 @@ PLACE_INSTRUCTIONS = 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class Tiles:
     """Tiles of one shape. The functions and types of C are those of the header, after `prefix`.
 
     places: products of a tile for each pair of channels; pixels: inputs of a tile; outputs: of a tile; rows: of these.
@@ -66,7 +66,7 @@ def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
     return operator.weight.shape[3] % 4 == 0
 
 
-def implement(operator: QConv2d, stored: StoredRows, form: Form) -> Implementation:
+def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementation:
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
     finish = FastRequantize.of_scaled(exact, low, high, bits=form.bits)
     *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
@@ -106,7 +106,7 @@ def pack(transformed: Array) -> Array:
     return np.ascontiguousarray(pairs.transpose(0, 2, 3, 1, 4)).view(np.uint32).ravel()
 
 
-def _passes(operator: QConv2d, form: Form) -> Passes:
+def _passes(operator: QConv2d, form: Tiles) -> Passes:
     """Each tile's input is transformed into scratch once, and read from there for every two channels."""
     (tiles,), channels = form.tiles_of_calls(operator, StoredRows()), operator.output.shape[3]
     groups = tiles / TILES
@@ -117,7 +117,7 @@ def _passes(operator: QConv2d, form: Form) -> Passes:
     )
 
 
-def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Form) -> int:
+def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles) -> int:
     """Modelled instructions: transformed tiles, products of three by two channels at each place, results."""
     tiles, channels = form.tiles_of_calls(operator, stored), operator.output.shape[3]
     rest = form.depth // 2 - 1
@@ -129,7 +129,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
     return round(groups * -(-channels // WIDTH) * block + sum(tiles) * inputs + form.border_instructions)
 
 
-def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Form) -> str:
+def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles) -> str:
     """The layer's shapes as the header takes them, and the two functions that its loops call."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
@@ -153,7 +153,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form
     )
 
 
-def _body(stored: StoredRows, finish: FastRequantize, form: Form) -> str:
+def _body(stored: StoredRows, finish: FastRequantize, form: Tiles) -> str:
     """The loops of the header."""
     rings, layer = with_rings(f"{form.prefix}_layer", stored)
     call = (
