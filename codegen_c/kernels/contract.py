@@ -116,7 +116,8 @@ class Kept:
 class StoredRows:
     """Stored rows of each operand; None means all of them.
 
-    at_once: output rows that a call computes, where all calls but the last compute as many.
+    at_once: output rows that a call computes, where all calls but the last compute as many; None: the only call
+    computes all, or where rows are kept, any.
     pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
     """
 

@@ -143,6 +143,8 @@ def run_every_way(
             return implement(operator, rows)
 
         stored: dict[str, StoredRows] = {}
+        if whole.spatial and make(StoredRows(at_once=1)).function != whole.function:
+            stored["rows"] = StoredRows(at_once=1)
         if whole.spatial and operator.output.shape[0] == 1:
             stored["rings"] = smallest_rings(whole)
         if whole.pitched and operator.output.shape:
@@ -153,17 +155,23 @@ def run_every_way(
     found: list[Runs] = []
     for operator, arrays, whole, entry in zip(operators, inputs, plain, entries, strict=False):
         (result,), others = run_kernel(operator, whole, arrays, entry=entry), dict[str, np.ndarray]()
-        if whole.spatial:
-            one_by_one = [(h, h + 1) for h in range(whole.spatial.output_rows)]
-            (others["rows"],) = run_kernel(operator, whole, arrays, one_by_one, entry)
+        if whole.spatial and "rows" not in ways[len(found)]:
+            others["rows"] = run_by_row(operator, whole, StoredRows(), arrays, entry)[0]
         for way, (kept, made) in ways[len(found)].items():
-            run = run_ring if way == "rings" else run_pitched
-            others[way] = run(operator, made, kept, arrays, next(further))[0]
+            others[way] = _WAYS[way](operator, made, kept, arrays, next(further))[0]
         for index in whole.in_place:
             if operator.inputs[index].dtype == operator.output.dtype:
                 others[f"in place of {index}"] = run_in_place(whole, arrays, index, entry).reshape(result.shape)
         found.append(Runs(implementation=whole, whole=result, others=others))
     return found
+
+
+def run_by_row(
+    operator: Operator, implementation: Implementation, stored: StoredRows, inputs: list[np.ndarray], entry: Entry
+) -> list[np.ndarray]:
+    """The output of a kernel that is called for each row by itself."""
+    one_by_one = [(h, h + 1) for h in range(_num_rows(implementation))]
+    return run_kernel(operator, implementation, inputs, one_by_one, entry)
 
 
 def _passed(make: Callable[[StoredRows], Implementation], stored: StoredRows) -> list[str]:
@@ -183,6 +191,9 @@ def run_pitched(
     between = np.ascontiguousarray(guarded.array[:, channels:]).view(np.uint8)
     assert guarded.is_intact() and (between == GUARD).all(), "written outside the output"
     return [np.ascontiguousarray(guarded.array[:, :channels]).reshape(output.shape)]
+
+
+_WAYS = {"rows": run_by_row, "rings": run_ring, "pitched": run_pitched}
 
 
 def run_accumulating(

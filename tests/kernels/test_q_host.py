@@ -27,6 +27,7 @@ from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, ru
 from tests.kernels.host_layers import LAYERS, by_nines, pointwise
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
 from tests.kernels.test_qbinary import binaries
+from tests.kernels.test_qconv2d import TILED
 from tests.kernels.test_qconv2d import convolutions as few_channels
 from tests.kernels.test_qconv2d_helium import convolutions
 from tests.kernels.test_qdense import dense_layers
@@ -79,7 +80,7 @@ def test_depthwise(flags: Sequence[str], operators: list[QConv2d], rounding, see
 
 @by_vectors
 @FEWER
-@given(st.lists(few_channels(tiled=True), min_size=1, max_size=2), ROUNDINGS, seeds)
+@given(st.lists(few_channels(tiled=TILED), min_size=1, max_size=2), ROUNDINGS, seeds)
 def test_winograd(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
     assert_portable_bytes(qwinograd_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
 

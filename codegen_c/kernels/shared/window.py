@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import Kept, Parameter, Spatial
+from codegen_c.kernels.contract import Kept, Parameter, Spatial, StoredRows
 from codegen_c.operators.kinds import TensorType, Window
 from tvm_ext.core.row_access import RowAccess
 
@@ -83,6 +83,13 @@ def num_taps(begin: Bound, end: Bound) -> Bound:
 
 def _ceil_div(expression: str, divisor: int) -> str:
     return expression if divisor == 1 else f"({expression} + {divisor - 1}) / {divisor}"
+
+
+def rows_of_calls(rows: int, stored: StoredRows) -> set[int] | None:
+    """Numbers of rows that calls compute; None where that is left open."""
+    if stored.at_once:
+        return {min(stored.at_once, rows), rows % stored.at_once} - {0}
+    return None if stored.output or any(stored.inputs) else {rows}
 
 
 def spatial(window: Window, source: TensorType, output: TensorType, num_same_row: int = 0) -> Spatial:

@@ -83,7 +83,16 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                     _shapes(operator, stored, plane),
                     _expand_row(),
                     *((strips.definition(),) if strips and strips.by_pairs else ()),
-                    _channel(operator, finish, common, taps, plane, pitch, strips),
+                    _channel(
+                        operator,
+                        finish,
+                        common,
+                        taps,
+                        plane,
+                        pitch,
+                        strips,
+                        is_even=bool(strips and strips.are_even(stored)),
+                    ),
                 )
             ),
             includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS, *(strips.includes() if strips else ())),
@@ -167,15 +176,17 @@ def _channel(
     plane: Plane,
     pitch: int,
     strips: Strips | None,
+    *,
+    is_even: bool,
 ) -> str:
     """`$_channel(...)`, a tvm_ext_dsp_channel: products of the words of each row and the taps, unrolled.
 
-    By functions for strips where there are, but for a last row that pairs leave.
+    By functions for strips where there are, but for a last row that pairs leave. is_even: they leave none.
     """
     window, columns = operator.window, operator.output.shape[2]
     unused = ["(void)shifts;"] if common else []
-    if strips and not strips.by_pairs:
-        return shared_function("$_channel", PARAMETERS, [*unused, *strips.lines()])
+    if strips and (is_even or not strips.by_pairs):
+        return shared_function("$_channel", PARAMETERS, [*unused, *strips.lines("count")])
     kernel_rows, num_words = window.kernel[0], len(taps.words)
     f = (
         f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
@@ -233,7 +244,7 @@ def _channel(
     lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
     lines += [f, *weights, f"const int32_t start = {start};", *tables]
     if strips:
-        done = ["const int32_t done = count - count % 2; /* rows, in pairs */", *strips.lines()]
+        done = ["const int32_t done = count - count % 2; /* rows, in pairs */", *strips.lines("done")]
         lines = [
             *done,
             "if (count > done) {",

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen_c.c_text.text import block, times
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.shared.common_shift import CommonShift
+from codegen_c.kernels.shared.window import rows_of_calls
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.planes_dsp import Plane, RowTaps
 
@@ -66,21 +68,27 @@ class Strips:
         kind = "u8" if self.common.is_unsigned else "s8"
         return f"TVM_EXT_DSP_DEFINE_STRIP3($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
 
-    def lines(self) -> list[str]:
-        """Statements that compute `count` rows of channel k, or `done` of these where rows come in pairs."""
+    def are_even(self, stored: StoredRows) -> bool:
+        """True where every strip of every call has an even number of rows."""
+        calls, strip = rows_of_calls(self.operator.output.shape[1], stored), self.plane.strip
+        return calls is not None and all(rows % 2 == 0 and (strip % 2 == 0 or rows <= strip) for rows in calls)
+
+    def lines(self, rows: str) -> list[str]:
+        """Statements that compute so many rows of channel k, `count`, or `done` of these; pairs where they come so."""
         words = len(self.taps.words) * self.operator.window.kernel[0]
         if self.by_pairs:
-            return ["if (done > 0) {", block([*self._strip({"rows": "done"}, words), "$_rows(&strip);"]), "}"]
+            lines = [*self._strip({"rows": rows}, words), "$_rows(&strip);"]
+            return lines if rows == "count" else [f"if ({rows} > 0) {{", block(lines), "}"]
         window, columns = self.operator.window, self.columns
         stride, row = window.strides[1], columns * self.pitch
         step = AT_ONCE * stride // 2  # words of the plane
         blocks, left = divmod(columns, AT_ONCE)
-        rows = self.plane.words * window.strides[0]
+        plane_row = self.plane.words * window.strides[0]
         function = f"tvm_ext_dsp_strip_{window.kernel[0]}_{stride}_{self.common.suffix}"
         members = {
             "pitch": self.pitch, "last": self.pitch, "plane_bytes": 4 * self.plane.words * window.dilation[0],
             "end": f"&plane[{step * blocks}]", "output_step": row - AT_ONCE * blocks * self.pitch,
-            "plane_step": 4 * (rows - step * blocks), "row_bytes": 4 * rows, "rows": "count",
+            "plane_step": 4 * (plane_row - step * blocks), "row_bytes": 4 * plane_row, "rows": rows,
         }  # fmt: skip
         lines = [*self._strip(members, words), f"{function}(&strip);"]
         if left:  # a last block, which shares columns with the one before; it begins with a word
@@ -93,7 +101,7 @@ class Strips:
                 f"strip.plane = &plane[{word}];",
                 f"strip.end = &plane[{word + step}];",
                 f"strip.output_step = {row - AT_ONCE * self.pitch};",
-                f"strip.plane_step = {4 * (rows - step)};",
+                f"strip.plane_step = {4 * (plane_row - step)};",
                 f"{function}(&strip);",
             ]
         return lines

@@ -21,7 +21,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import quantization
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, rows_of_calls, spatial
 from codegen_c.operators.kinds import QConv2d, Window
 from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, STEP, Columns, FourPixels
 from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, flip
@@ -193,14 +193,21 @@ def _num_groups(operator: QConv2d, stored: StoredRows) -> int:
 def _num_ones(operator: QConv2d, stored: StoredRows) -> int:
     """Pixels by themselves: one that is left of a run, or all of a run that is too short."""
     runs, pixels = _runs(operator, stored)
-    takes_ones = _is_pixel(operator) and (pixels < PIXELS or pixels % PIXELS == 1)
-    return runs * (pixels % PIXELS) if takes_ones else 0
+    return runs * (pixels % PIXELS) if _is_pixel(operator) and _leaves_ones(pixels) else 0
 
 
 def _has_ones(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where a run, or one of fewer rows, has pixels by themselves."""
-    is_narrow = _is_pixel(operator) and operator.output.shape[2] < PIXELS
-    return is_narrow or _num_ones(operator, stored) > 0
+    """True where the run of a call has pixels by themselves."""
+    _, rows, columns, _ = operator.output.shape
+    calls = rows_of_calls(rows, stored) if _is_one_run(operator, stored) else {1}
+    if calls is None:
+        return _is_pixel(operator) and columns % PIXELS != 0
+    return _is_pixel(operator) and any(_leaves_ones(count * columns) for count in calls)
+
+
+def _leaves_ones(pixels: int) -> bool:
+    """True where groups of four pixels leave one of a run, or the run is too short for a group."""
+    return pixels < PIXELS or pixels % PIXELS == 1
 
 
 def _num_inside(operator: QConv2d, stored: StoredRows) -> int:
