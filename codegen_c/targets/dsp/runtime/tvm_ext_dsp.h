@@ -16,6 +16,15 @@ _Static_assert((-3 >> 1) == -2, "right shifts of negative numbers must keep the 
 #define TVM_EXT_DSP 0
 #endif
 
+/* One copy for all layers. */
+#if TVM_EXT_DSP && defined(__clang__)
+#define TVM_EXT_DSP_SHARED static __attribute__((noinline, unused))
+#elif TVM_EXT_DSP
+#define TVM_EXT_DSP_SHARED static __attribute__((noinline, noclone, unused))
+#else
+#define TVM_EXT_DSP_SHARED static inline
+#endif
+
 /* Four bytes from any address, the first one lowest. */
 static inline uint32_t tvm_ext_dsp_load(const void *bytes)
 {

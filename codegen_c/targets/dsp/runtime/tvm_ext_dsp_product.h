@@ -20,15 +20,6 @@
 
 #define TVM_EXT_DSP_PIXELS 3
 
-/* One copy for all layers. */
-#if TVM_EXT_DSP && defined(__clang__)
-#define TVM_EXT_DSP_SHARED static __attribute__((noinline, unused))
-#elif TVM_EXT_DSP
-#define TVM_EXT_DSP_SHARED static __attribute__((noinline, noclone, unused))
-#else
-#define TVM_EXT_DSP_SHARED static inline
-#endif
-
 /* Sums in plain C: GCC 12 gets some wrong where it makes AVX2 vectors of them for one of their callers. */
 #if !TVM_EXT_DSP && defined(__GNUC__) && !defined(__clang__)
 #define TVM_EXT_DSP_PLAIN __attribute__((optimize("no-tree-vectorize")))
