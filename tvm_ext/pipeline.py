@@ -17,7 +17,7 @@ from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from tvm_ext import guide
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, ModelOrigin, PortNames, WarmUp
-from tvm_ext.core.decisions.outcomes import PredictedTime, SchedulePeak, SplitCost
+from tvm_ext.core.decisions.outcomes import PredictedTime, Recomputed, SchedulePeak, SplitCost
 from tvm_ext.core.decisions.processors import ProcessorPlacement
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_states import with_next_names
@@ -192,6 +192,7 @@ def _compiled(
     return replace(
         compiled, schedule_peak_bytes=peak.peak_bytes, schedule_proved=peak.proved, placement=placement,
         added_instructions=SplitCost.read(lowered["main"]).instructions or 0,
+        recomputed=Recomputed.read(lowered["main"]),
         moved_to_fit=PredictedTime.read(lowered["main"]).to_fit,
     )  # fmt: skip
 

@@ -39,6 +39,7 @@ from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import KernelCall, Program, RowSteps, drivers_of
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.decisions.outcomes import Recomputed
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
@@ -67,7 +68,8 @@ class Compiled:
     order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
     moved_to_fit: it lies in several memories only as the default one seemed too small, by bytes alive before lowering.
     attempts: all that was tried to make it fit, in order, what came to this last. placement: predicted figures of
-    placing operators on several processors; None where all run on the first. sharing: with others of a bundle.
+    placing operators on several processors; None where all run on the first. recomputed: what runs again, None where
+    nothing was looked for. sharing: with others of a bundle.
     parallel: the program in lists of several processors; None where the platform's first one runs all of it.
     """
 
@@ -79,6 +81,7 @@ class Compiled:
     schedule_peak_bytes: int | None = None
     schedule_proved: bool | None = None
     added_instructions: int = 0
+    recomputed: Recomputed | None = None
     moved_to_fit: bool = False
     attempts: tuple[Attempt, ...] = ()
     placement: Mapping[str, Any] | None = None

@@ -36,6 +36,8 @@ from tvm_ext.core.names import unique
 
 MOST_EXACT = 160
 """Operators up to which one constraint program is tried, where ortools is installed; beyond, windows of it are."""
+MOST_IN_PLACES = 2000
+"""Operators up to which the least cost is bounded by bytes at some places of the order, where ortools is installed."""
 MOST_IN_INTERVALS = 400
 """Operators up to which such windows improve what was found; beyond, they take long for little."""
 
@@ -66,7 +68,8 @@ class Rematerialize(SearchingPass):
 
 def recomputed(operators: OperatorGraph, found: Recomputation) -> Recomputed:
     """The outcome as main carries it."""
-    return Recomputed(operators=len(found.sequence) - len(operators.steps), instructions=found.cost)
+    repeats = len(found.sequence) - len(operators.steps)
+    return Recomputed(operators=repeats, instructions=found.cost, at_least=found.at_least or None)
 
 
 def cheapest(
@@ -81,24 +84,36 @@ def cheapest(
     has_solver = find_spec("ortools") is not None
     is_small = len(order) <= MOST_EXACT
     found = _searched(graph, order, costs, budget_bytes, rank) if is_small else None
-    if is_small and has_solver:
+    nearest, at_least = tuple[int, ...](), 0
+    if has_solver and len(order) <= MOST_IN_PLACES:
+        from relay_passes.solvers.recompute.at_places import bound_at_places
+
+        bounded = bound_at_places(graph, order, costs, budget_bytes, found)
+        if bounded.at_least is None:
+            return None
+        found, nearest, at_least = bounded.plan, bounded.nearest, bounded.at_least
+    if is_small and has_solver and not _is_least(found, at_least):
         from relay_passes.solvers.recompute.exact import recompute_exactly
 
         found = _cheaper(recompute_exactly(graph, order, costs, budget_bytes, hint=found), found)
-    if found is None or not found.proved:
-        annealed = anneal_repeats(graph, order, costs, budget_bytes)
+    if not _is_least(found, at_least):
+        annealed = anneal_repeats(graph, order, costs, budget_bytes, nearest)
         if annealed is None:
             found = found if is_small else _searched(graph, order, costs, budget_bytes, rank)
             annealed = found and improve_locally(graph, costs, budget_bytes, found, rank=rank)
         found = _cheaper(found, annealed)
-    if found is None or not has_solver:
-        return found
-    from relay_passes.solvers.recompute.intervals import improve_in_intervals
-    from relay_passes.solvers.recompute.neighbours import improve_neighbours
+    if found is not None and has_solver and not _is_least(found, at_least):
+        from relay_passes.solvers.recompute.intervals import improve_in_intervals
+        from relay_passes.solvers.recompute.neighbours import improve_neighbours
 
-    if not found.proved and len(order) <= MOST_IN_INTERVALS:
-        found = improve_in_intervals(graph, order, costs, budget_bytes, found)
-    return improve_neighbours(graph, costs, budget_bytes, found)
+        if len(order) <= MOST_IN_INTERVALS:
+            found = improve_in_intervals(graph, order, costs, budget_bytes, found)
+        found = improve_neighbours(graph, costs, budget_bytes, found)
+    return found and replace(found, proved=_is_least(found, at_least), at_least=at_least)
+
+
+def _is_least(found: Recomputation | None, at_least: int) -> bool:
+    return found is not None and (found.proved or found.cost <= at_least)
 
 
 def _searched(

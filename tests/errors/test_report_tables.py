@@ -91,6 +91,12 @@ def test_an_arena_at_its_bound() -> None:
     assert "1,000 B, its lower bound" in shown(arena_bytes=1000)
 
 
+def test_what_is_computed_again_stands_beside_its_bound() -> None:
+    again = {"operators": 3, "instructions": 12000, "at_least": 11500}
+    assert "3 operators, 12,000 modelled instructions; at least 11,500 in this order" in shown(recomputed=again)
+    assert "at least" not in shown(recomputed={**again, "at_least": None})
+
+
 def test_where_there_is_no_board_none_is_missed() -> None:
     text = shown(verify={"host": PASSED, "qemu": None}, artifacts={"library": "libnet.a", "elf": None})
     assert "not verified" not in text

@@ -39,7 +39,7 @@ OF_FUNCTIONS = [
     Symbol(name="main"),
     SchedulePeak(peak_bytes=128, proved=False),
     SplitCost(peak_bytes=64, instructions=1000),
-    Recomputed(operators=0, instructions=0),
+    Recomputed(operators=1, instructions=100, at_least=90),
     AttentionInParts(parts=4),
     PredictedTime(cycles=10, cycles_at_home=20),
 ]

@@ -168,25 +168,3 @@ def test_repeats_over_events_are_the_least_of_small_graphs(seed: int) -> None:
     assert add_repeats(made.graph, order, made.durations, budget, exact.cost) == sequence
     if peak_bytes(made.graph, sequence) <= budget and max(Counter(sequence).values()) <= 2:
         assert repeats_cost(sequence, made.durations) == exact.cost
-
-
-@needs_ortools
-@pytest.mark.parametrize("seed", range(6))
-def test_no_plan_goes_below_the_bound(seed: int) -> None:
-    from benchmarks.remat_bound import least_cost
-
-    made, order, peak = problem(24, seed)
-    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
-    bound = least_cost(made.graph, made.durations, int(peak * 0.85))
-    assert found is None or 0 < bound <= found.cost
-    assert least_cost(made.graph, made.durations, peak) == 0
-
-
-@needs_ortools
-def test_the_bound_is_what_one_repeat_costs_where_one_is_enough() -> None:
-    from benchmarks.remat_bound import least_cost
-
-    made, order, peak = problem(24, 0)
-    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
-    assert found is not None and len(found.sequence) == 25
-    assert least_cost(made.graph, made.durations, int(peak * 0.85)) == found.cost

@@ -29,6 +29,8 @@ def totals_table(report: Report) -> Table:
     table.add_column(justify="right")
     table.add_row("model", escape(f"{model['format']}, sha256 {str(model['sha256'])[:12]}"))
     table.add_row("arena", _arena(report["arena_bytes"], report["lower_bound_bytes"], bool(report.get("arena_proved"))))
+    if again := report.get("recomputed"):
+        table.add_row("computed again", _computed_again(again))
     for label, key, unit in (
         ("weights", "weights_bytes", " B"),
         ("code", "code_bytes", " B"),
@@ -59,6 +61,11 @@ def totals_table(report: Report) -> Table:
         table.add_row("cycles (predicted)", number(prediction["cycles"]))
         table.add_row("cycles, all in one memory (predicted)", number(prediction["cycles_in_default_memory"]))
     return table
+
+
+def _computed_again(again: Report) -> str:
+    spent = f"{again['operators']:,} operators, {again['instructions']:,} modelled instructions"
+    return spent if again["at_least"] is None else f"{spent}; at least {again['at_least']:,} in this order"
 
 
 def _image(image: Report) -> str:

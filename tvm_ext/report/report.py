@@ -108,6 +108,11 @@ def make_report(
         "context_bytes": compiled.interface.context_bytes,
         "states": [_state(compiled, state) for state in program.states],
         "schedule": {"peak_bytes": compiled.schedule_peak_bytes, "proved": compiled.schedule_proved},
+        **(
+            {"recomputed": asdict(compiled.recomputed)}
+            if (compiled.recomputed and compiled.recomputed.operators)
+            else {}
+        ),
         "fit": {
             "limit_bytes": options.limit_bytes(platform),
             "flash_limit_bytes": options.flash,

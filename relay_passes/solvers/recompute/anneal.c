@@ -69,9 +69,10 @@ static int32_t run(search *a, int64_t moves, double hot, double cold, const int3
 /* Number of repeats of the cheapest plan within the budget that was met, -1 for none, -2 without memory.
 
    hot, cold: how much dearer a move may be at first and at last, in mean costs of a node. thresholds: NUM_THRESHOLDS
-   numbers of which one is drawn each time and multiplied with that, in parts of THRESHOLD_ONE. slots: MOST_REPEATS. */
+   numbers of which one is drawn each time and multiplied with that, in parts of THRESHOLD_ONE. slots: MOST_REPEATS,
+   the first num_slots of them the repeats to begin with. */
 int32_t anneal(const anneal_problem *problem, int64_t moves, double hot, double cold, uint64_t seed,
-               const int32_t *thresholds, int32_t *slots)
+               const int32_t *thresholds, int32_t *slots, int32_t num_slots)
 {
     search *a = calloc(1, sizeof *a);
     int32_t result = -2;
@@ -79,6 +80,9 @@ int32_t anneal(const anneal_problem *problem, int64_t moves, double hot, double 
         a->s.p = problem;
         a->random = seed * 0x9E3779B97F4A7C15U + 1;
         int32_t *memory = make_plan(&a->s);
+        for (int32_t i = 0; memory != NULL && i < num_slots; ++i) {
+            (void)insert_repeat(&a->s, slots[i] % problem->count, slots[i] / problem->count);
+        }
         result = memory == NULL ? -2 : run(a, moves, hot, cold, thresholds, slots);
         free(memory);
     }

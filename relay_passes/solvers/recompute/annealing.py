@@ -27,6 +27,8 @@ MOST_WORK = 3_500_000_000
 """Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
 HOT, COLD = 0.3, 0.02
 """Temperatures at first and at last, in mean costs of a node."""
+WARM = 0.03
+"""Temperature at first where there is a sequence to begin with, so as to stay near it."""
 SEED = 1
 MOST_NODES = 4000
 MOST_REPEATS = 2000
@@ -54,9 +56,12 @@ def _library() -> ctypes.CDLL | None:
     return compiled_search([Path(__file__).with_name(name) for name in names])
 
 
-def anneal_repeats(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int) -> Recomputation | None:
+def anneal_repeats(
+    graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, nearest: Sequence[int] = ()
+) -> Recomputation | None:
     """The cheapest sequence met within the budget that keeps the order of first runs.
 
+    nearest: a sequence near which to look for half of the moves; it may be above the budget.
     None if none was met, without a C compiler, and for very large graphs.
     """
     count = len(order)
@@ -69,20 +74,47 @@ def anneal_repeats(graph: Graph, order: Sequence[int], costs: Sequence[int], bud
     tables = _tables(graph, order, costs, unit)
     pointers = {name: table.ctypes.data for name, table in tables.items()}
     problem = _Problem(count=count, num_values=len(graph.sizes), budget=min(budget_bytes // unit, _LARGEST), **pointers)
+    begins = [(HOT, ()), (WARM, _slots(order, nearest))] if nearest else [(HOT, ())]
+    moves = min(MOVES_PER_NODE * count, MOST_WORK // count) // len(begins)
+    met = [_annealed(library, problem, moves, hot, slots) for hot, slots in begins]
+    sequences = [_sequence(order, slots) for slots in met if slots is not None]
+    found = [Recomputation(sequence=s, peak_bytes=peak_bytes(graph, s), cost=repeats_cost(s, costs)) for s in sequences]
+    return min(found, key=lambda one: one.cost, default=None)
+
+
+def _annealed(
+    library: ctypes.CDLL, problem: _Problem, moves: int, hot: float, begin: Sequence[int]
+) -> list[int] | None:
+    """Slots of the repeats of the cheapest plan that the search meets, from some repeats on; None for none."""
+    begin = begin[:MOST_REPEATS]
     slots = np.zeros(MOST_REPEATS, np.int32)
+    slots[: len(begin)] = begin
     num_repeats = library.anneal(
-        ctypes.byref(problem), ctypes.c_int64(min(MOVES_PER_NODE * count, MOST_WORK // count)),
-        ctypes.c_double(HOT), ctypes.c_double(COLD), ctypes.c_uint64(SEED),
-        ctypes.c_void_p(_THRESHOLDS.ctypes.data), ctypes.c_void_p(slots.ctypes.data),
+        ctypes.byref(problem), ctypes.c_int64(moves), ctypes.c_double(hot), ctypes.c_double(COLD),
+        ctypes.c_uint64(SEED), ctypes.c_void_p(_THRESHOLDS.ctypes.data), ctypes.c_void_p(slots.ctypes.data),
+        ctypes.c_int32(len(begin)),
     )  # fmt: skip
-    if num_repeats < 0:
-        return None
+    return slots[:num_repeats].tolist() if num_repeats >= 0 else None
+
+
+def _slots(order: Sequence[int], sequence: Sequence[int]) -> list[int]:
+    """Slots of the repeats of a sequence: stage * count + place."""
+    places = {node: place for place, node in enumerate(order)}
+    slots, stage = list[int](), 0
+    for node in sequence:
+        if places[node] == stage:
+            stage += 1
+        else:
+            slots.append(stage * len(order) + places[node])
+    return slots
+
+
+def _sequence(order: Sequence[int], slots: Sequence[int]) -> tuple[int, ...]:
+    """The order with repeats at slots."""
     again: list[list[int]] = [[] for _ in order]
-    for slot in slots[:num_repeats].tolist():
-        again[slot // count].append(order[slot % count])
-    sequence = tuple(node for stage, first in enumerate(order) for node in (*again[stage], first))
-    cost, peak = repeats_cost(sequence, costs), peak_bytes(graph, sequence)
-    return Recomputation(sequence=sequence, peak_bytes=peak, cost=cost)
+    for slot in slots:
+        again[slot // len(order)].append(order[slot % len(order)])
+    return tuple(node for stage, first in enumerate(order) for node in (*again[stage], first))
 
 
 def _least_bytes(graph: Graph) -> int:

@@ -39,13 +39,15 @@ Rank = Callable[[np.ndarray], np.ndarray]
 class Recomputation:
     """sequence: nodes in the order they run. cost: of all its repeats.
 
-    proved: whether no sequence costs less of those that run no node more than twice.
+    proved: whether no sequence costs less of those that run no node more than twice. at_least: no sequence costs less
+    that keeps the order of first runs.
     """
 
     sequence: tuple[int, ...]
     peak_bytes: int
     cost: int
     proved: bool = False
+    at_least: int = 0
 
 
 def repeats_cost(sequence: Sequence[int], costs: Sequence[int]) -> int:

@@ -25,10 +25,14 @@ class SplitCost(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed(Decision):
-    """Operators that run again, and the modelled instructions of that; None where none were looked for."""
+    """Operators that run again, and the modelled instructions of that; None where none were looked for.
+
+    at_least: instructions that no repeats go below within the budget in that order; None where no bound is known.
+    """
 
     operators: int | None = attribute("rematerialized_operators", None, read=int)
     instructions: int | None = attribute("rematerialized_instructions", None, read=int)
+    at_least: int | None = attribute("rematerialized_at_least", None, read=int)
 
 
 @dataclass(frozen=True, kw_only=True)
