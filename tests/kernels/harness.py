@@ -268,17 +268,18 @@ def call_rows(
     numbers: Mapping[str, int] | None = None,
 ) -> None:
     """Output rows [begin, end) of a kernel; scratch is its own. numbers: values of its ring parameters, by name."""
-    scratch = np.zeros(max(implementation.scratch_bytes, 1) + 16, dtype=np.uint8)
+    scratch = _Guarded((implementation.scratch_bytes,), "uint8")
     parts = {
         "input": iter([np.ascontiguousarray(array) for array in inputs]),
         "output": iter(outputs),
         "constant": iter([np.ascontiguousarray(array) for _, array in implementation.constants]),
-        "scratch": iter([scratch]),
+        "scratch": iter([scratch.array]),
         "row": iter((begin, end)),
         "ring": iter([(numbers or {})[p.name] for p in implementation.function.parameters if p.role == "ring"]),
     }
     taken = [(parameter.role, next(parts[parameter.role])) for parameter in implementation.function.parameters]
     entry(*(ctypes.c_int32(v) if role in ("row", "ring") else v.ctypes.data_as(ctypes.c_void_p) for role, v in taken))
+    assert scratch.is_intact(), "written outside the scratch"
 
 
 def registered(name: str) -> Kernel:
