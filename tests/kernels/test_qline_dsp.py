@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codegen_c.arena.overlap import distances
 from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.winograd_line import transformed
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.program.share_functions import ring_numbers
+from codegen_c.program.tensors import Tensor
 from codegen_c.targets.dsp.kernels import qline_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import call_rows, compile_kernels
@@ -92,3 +94,19 @@ def test_chosen_where_it_takes_fewer_instructions() -> None:
     upright = layer(np.ones((32, 3, 1, 32), np.int8), 16)
     by_rows = [KERNEL.implement(upright, CORTEX_M4, StoredRows(at_once=rows)).instructions for rows in (1, 4)]
     assert by_rows[0] > 3.6 * by_rows[1]
+
+
+def test_rows_by_themselves_are_not_asked_for_where_tiles_stay_unused() -> None:
+    """Six columns are three lines of two outputs; eight are four, of which each row would leave two of six unused."""
+    weight = np.ones((8, 1, 5, 8), np.int8)
+    for size, is_full in ((6, True), (8, False), (12, True)):
+        operator = layer(weight, size)
+        made = KERNEL.implement(operator, CORTEX_M4, StoredRows())
+        single = KERNEL.implement(operator, CORTEX_M4, StoredRows(at_once=1))
+        assert (single.instructions == made.instructions) is is_full
+        tensors = [
+            Tensor(name=name, source=name, shape=kind.shape, dtype=kind.dtype, memory="sram")
+            for name, kind in (("x", operator.inputs[0]), ("y", operator.output))
+        ]
+        _, down = distances(made, 0, *tensors)
+        assert (down < tensors[0].num_bytes) is is_full

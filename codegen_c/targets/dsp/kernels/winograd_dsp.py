@@ -22,6 +22,8 @@ from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
 TILES, WIDTH = 3, 2
 TILE_HEADERS = ("tvm_ext_dsp_winograd_patch.h", "tvm_ext_dsp_winograd_product.h")
+MOST_BY_ROWS = 1.05
+"""Times the instructions that calls of single rows may take, for which a smaller arena is worth it."""
 PAIR_INSTRUCTIONS = 8
 PLACE_INSTRUCTIONS = 14
 """Entering and leaving the loop over channels at one place, its first pair of them included."""
@@ -73,6 +75,8 @@ def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementat
     shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
     bias = start(operator.inputs[0], operator.weight, operator.bias) << form.bits
     rows = spatial(operator.window, operator.inputs[0], operator.output)
+    instructions = _instructions(operator, stored, finish, form)
+    by_rows = _instructions(operator, replace(stored, at_once=1), finish, form)
     return Implementation(
         kernel=form.kernel,
         function=CFunction(
@@ -87,10 +91,11 @@ def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementat
         constants=(("weights", pack(form.transformed)), ("bias", wrapped(bias)), *finish.constants()),
         scratch_bytes=4 * form.places * TILES * (form.depth // 2 + WIDTH) + form.pixels * operator.weight.shape[3],
         macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=_instructions(operator, stored, finish, form),
+        instructions=instructions,
         passes=_passes(operator, form),
         accumulation="exact",
-        spatial=replace(rows, behind=form.rows - 1),  # a tile's rows are written together
+        # A tile's rows are written together. Rows by themselves may leave most of three tiles unused.
+        spatial=replace(rows, behind=form.rows - 1, descends=by_rows <= MOST_BY_ROWS * instructions),
         exact=True,
         pitched=True,
         grows_weights=True,
