@@ -12,12 +12,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
-from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import (
+    CFunction,
+    Constraint,
+    Implementation,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, cell_pairs, shared_function, start, wrapped
+from codegen_c.targets.dsp.kernels.qconv2d_dsp import is_ungrouped
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
 TILES, WIDTH = 3, 2
@@ -66,6 +76,11 @@ class Tiles:
 def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
     """input channels must be a multiple of 4"""
     return operator.weight.shape[3] % 4 == 0
+
+
+def constraints(window: Constraint, sums: Constraint) -> tuple[Constraint, ...]:
+    """Those of a kernel by tiles. window: what windows it takes; sums: that multiples of them fit."""
+    return window, is_ungrouped, has_fours_of_channels, for_speed, *qconv2d.CONSTRAINTS, sums
 
 
 def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementation:
