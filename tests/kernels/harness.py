@@ -89,7 +89,8 @@ def run_ring(
     inputs: list[np.ndarray],
     entry: Entry | None = None,
 ) -> list[np.ndarray]:
-    """The output of a spatial kernel made for `stored` rows: row after row, each operand in its ring of rows."""
+    """The output of a spatial kernel made for `stored` rows: a call of `at_once` rows, or of one, after the other, each
+    operand in its ring of rows."""
     entry = entry or compile_kernels([implementation])[0]
     spatial = implementation.spatial
     assert spatial is not None
@@ -103,15 +104,18 @@ def run_ring(
     result = np.zeros(output.shape, output.dtype)
     written = stored.output or Kept(stored=output.shape[1])
     guarded = _Guarded((1, written.stored, *output.shape[2:]), output.dtype)
-    for row in range(spatial.output_rows):
+    step = stored.at_once or 1
+    for row in range(0, spatial.output_rows, step):
+        last = min(row + step, spatial.output_rows)
         for index, access in enumerate(spatial.inputs):
-            begin, end = access.read(row, row + 1)
+            begin, end = access.read(row, last)
             assert end - begin <= kept[index].stored, "the ring is too small for a window"
             for h in range(filled[index], end):
                 rings[index][0, kept[index].slot(h)] = inputs[index][0, h]
             filled[index] = max(filled[index], end)
-        call_rows(entry, implementation, rings, [guarded.array], row, row + 1, ring_numbers(stored))
-        result[0, row] = guarded.array[0, written.slot(row)]
+        call_rows(entry, implementation, rings, [guarded.array], row, last, ring_numbers(stored))
+        for h in range(row, last):
+            result[0, h] = guarded.array[0, written.slot(h)]
     assert guarded.is_intact(), "written outside the output"
     return [result]
 
@@ -131,7 +135,8 @@ def run_every_way(
     implement: Callable[[Operator, StoredRows], Implementation],
     flags: Sequence[str] = (),
 ) -> list[Runs]:
-    """Every operator whole, row by row, in the smallest rings, with pixels apart, and in place, as far as it can be.
+    """Every operator whole, row by row, upwards too, in the smallest rings, with pixels apart, and in place, as far as
+    it can be.
 
     Rings of rows are for single images; their numbers are parameters. Compiled in one go, with further flags.
     """
@@ -157,6 +162,8 @@ def run_every_way(
         (result,), others = run_kernel(operator, whole, arrays, entry=entry), dict[str, np.ndarray]()
         if whole.spatial and "rows" not in ways[len(found)]:
             others["rows"] = run_by_row(operator, whole, StoredRows(), arrays, entry)[0]
+        if _may_descend(operator, whole):  # the plan then calls the kernel that computes all
+            others["rows, the last first"] = run_descending(operator, whole, arrays, entry)[0]
         for way, (kept, made) in ways[len(found)].items():
             others[way] = _WAYS[way](operator, made, kept, arrays, next(further))[0]
         for index in whole.in_place:
@@ -171,6 +178,21 @@ def run_by_row(
 ) -> list[np.ndarray]:
     """The output of a kernel that is called for each row by itself."""
     one_by_one = [(h, h + 1) for h in range(_num_rows(implementation))]
+    return run_kernel(operator, implementation, inputs, one_by_one, entry)
+
+
+def _may_descend(operator: Operator, implementation: Implementation) -> bool:
+    """True where a plan may have rows computed from the last to the first."""
+    spatial = implementation.spatial
+    may = spatial is not None and spatial.descends and not spatial.behind and not spatial.accumulates
+    return may and not implementation.in_place and operator.output.shape[0] == 1
+
+
+def run_descending(
+    operator: Operator, implementation: Implementation, inputs: list[np.ndarray], entry: Entry
+) -> list[np.ndarray]:
+    """The output of a kernel that is called for each row by itself, the last one first."""
+    one_by_one = [(h, h + 1) for h in reversed(range(_num_rows(implementation)))]
     return run_kernel(operator, implementation, inputs, one_by_one, entry)
 
 
@@ -234,13 +256,19 @@ def run_in_place(
     return copies[index]
 
 
-def smallest_rings(implementation: Implementation) -> StoredRows:
-    """Rings of as few rows per input as computing row by row needs, and two of the output; none begins with slot 0."""
+def smallest_rings(implementation: Implementation, at_once: int = 1) -> StoredRows:
+    """Rings of as few rows per input as calls of so many rows need, and of the output one more; no row 0 in slot 0.
+
+    at_once: kernels are told where it is not 1.
+    """
     spatial = implementation.spatial
     assert spatial is not None
-    reads = [[access.read(row, row + 1) for row in range(spatial.output_rows)] for access in spatial.inputs]
+    calls = [(row, min(row + at_once, spatial.output_rows)) for row in range(0, spatial.output_rows, at_once)]
+    reads = [[access.read(*call) for call in calls] for access in spatial.inputs]
     most = [max(1, *(end - begin for begin, end in rows)) for rows in reads]
-    return StoredRows(inputs=tuple(Kept(stored=rows, shift=rows // 2) for rows in most), output=Kept(stored=2, shift=1))
+    inputs = tuple(Kept(stored=rows, shift=rows // 2) for rows in most)
+    told = at_once if at_once > 1 else None
+    return StoredRows(inputs=inputs, output=Kept(stored=at_once + 1, shift=1), at_once=told)
 
 
 def _num_rows(implementation: Implementation) -> int:

@@ -21,7 +21,12 @@ from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import call_rows, compile_kernels
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import LINES, convolutions
-from tests.kernels.test_qwinograd_dsp import assert_ends_keep_their_bits, assert_least_and_greatest, layer
+from tests.kernels.test_qwinograd_dsp import (
+    assert_ends_keep_their_bits,
+    assert_least_and_greatest,
+    assert_rows_come_from_a_ring,
+    layer,
+)
 
 KERNEL = qline_dsp.KERNEL
 KERNELS = ((1, 3), (3, 1), (1, 5), (5, 1), (5, 5))
@@ -48,6 +53,12 @@ def test_extremes_keep_their_bits() -> None:
         )
     ]
     assert_ends_keep_their_bits(KERNEL, layers)
+
+
+@pytest.mark.parametrize("kernel", [(3, 1), (5, 1), (1, 5), (5, 5)])
+def test_several_rows_at_once_from_a_ring(kernel: tuple[int, int]) -> None:
+    weight = np.random.default_rng(9).integers(-128, 128, (3, *kernel, 4)).astype(np.int8)
+    assert_rows_come_from_a_ring(KERNEL, layer(weight, 9))
 
 
 @pytest.mark.parametrize("kernel", [(3, 1), (5, 5)])

@@ -18,7 +18,7 @@ from codegen_c.operators.quantization import Quantization
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.dsp.kernels import qwinograd_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
-from tests.kernels.harness import call_rows, compile_kernels, run_kernel
+from tests.kernels.harness import call_rows, compile_kernels, run_kernel, run_ring, smallest_rings
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import TILED, convolutions
 
@@ -97,6 +97,22 @@ def test_tiles_that_see_padding_alone(padding: tuple[int, int, int, int]) -> Non
         operator, window=replace(operator.window, padding=padding), outputs=(replace(operator.output, shape=shape),)
     )
     assert_c_equals_reference([padded], [[elements(padded.inputs[0], 5)]], for_cortex_m4(KERNEL))
+
+
+def assert_rows_come_from_a_ring(kernel: Kernel, operator: QConv2d) -> None:
+    """Calls of two to five rows, which read the last rows of those before again."""
+    x = elements(operator.inputs[0], 8)
+    whole = kernel.implement(operator, CORTEX_M4, StoredRows())
+    rings = [smallest_rings(whole, at_once) for at_once in (2, 3, 4, 5)]
+    made = [kernel.implement(operator, CORTEX_M4, stored) for stored in rings]
+    for implementation, stored, entry in zip(made, rings, compile_kernels(made), strict=True):
+        (found,) = run_ring(operator, implementation, stored, [x], entry)
+        np.testing.assert_array_equal(found, whole.reference([x])[0], f"{stored.at_once} rows")
+
+
+def test_several_rows_at_once_from_a_ring() -> None:
+    weight = np.random.default_rng(9).integers(-128, 128, (3, 3, 3, 4)).astype(np.int8)
+    assert_rows_come_from_a_ring(KERNEL, layer(weight, 9))
 
 
 def test_the_last_rows_of_a_call_stay_in_a_ring_of_fewer() -> None:
