@@ -119,7 +119,8 @@ class StoredRows:
     """Stored rows of each operand; None means all of them.
 
     at_once: output rows that a call computes, where all calls but the last compute as many; None: the only call
-    computes all, or where rows are kept, any.
+    computes all, or where rows are kept, any. A plan may call for rows one by one, the last first, where nothing is kept
+    and `Spatial` lets it (`descends`, nothing `behind`).
     pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
     """
 

@@ -17,6 +17,7 @@ from codegen_c.kernels.registry import kernels
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.share_functions import parameters_of, ring_numbers, with_parameters
 from codegen_c.targets.registry import target_of
+from tests.kernels.guarded import GUARD, Guarded
 from tests.support.runtime_headers import INCLUDE_FLAGS
 from tvm_ext.core.platform import NO_SIMD, Platform
 
@@ -33,9 +34,6 @@ FLAGS = (
     # Half the time for kernels whose loops are written out: what is not much used stays in memory.
     *("-fira-algorithm=priority", "-fira-region=one"),
 )
-GUARD_BYTES = 64
-GUARD = 77
-
 Entry = Callable[..., None]
 
 
@@ -73,7 +71,7 @@ def run_kernel(
 ) -> list[np.ndarray]:
     """Outputs of the compiled kernel; `rows` calls it once for each range of output rows."""
     entry = entry or compile_kernels([implementation])[0]
-    guarded = [_Guarded(t.shape, t.dtype) for t in operator.outputs]
+    guarded = [Guarded(t.shape, t.dtype) for t in operator.outputs]
     outputs = [buffer.array for buffer in guarded]
     whole = [(0, _num_rows(implementation))]
     for begin, end in rows or whole:
@@ -103,7 +101,7 @@ def run_ring(
     output = operator.output
     result = np.zeros(output.shape, output.dtype)
     written = stored.output or Kept(stored=output.shape[1])
-    guarded = _Guarded((1, written.stored, *output.shape[2:]), output.dtype)
+    guarded = Guarded((1, written.stored, *output.shape[2:]), output.dtype)
     step = stored.at_once or 1
     for row in range(0, spatial.output_rows, step):
         last = min(row + step, spatial.output_rows)
@@ -163,7 +161,8 @@ def run_every_way(
         if whole.spatial and "rows" not in ways[len(found)]:
             others["rows"] = run_by_row(operator, whole, StoredRows(), arrays, entry)[0]
         if _may_descend(operator, whole):  # the plan then calls the kernel that computes all
-            others["rows, the last first"] = run_descending(operator, whole, arrays, entry)[0]
+            upwards = [(h, h + 1) for h in reversed(range(_num_rows(whole)))]
+            others["rows, the last first"] = run_kernel(operator, whole, arrays, upwards, entry)[0]
         for way, (kept, made) in ways[len(found)].items():
             others[way] = _WAYS[way](operator, made, kept, arrays, next(further))[0]
         for index in whole.in_place:
@@ -188,14 +187,6 @@ def _may_descend(operator: Operator, implementation: Implementation) -> bool:
     return may and not implementation.in_place and operator.output.shape[0] == 1
 
 
-def run_descending(
-    operator: Operator, implementation: Implementation, inputs: list[np.ndarray], entry: Entry
-) -> list[np.ndarray]:
-    """The output of a kernel that is called for each row by itself, the last one first."""
-    one_by_one = [(h, h + 1) for h in reversed(range(_num_rows(implementation)))]
-    return run_kernel(operator, implementation, inputs, one_by_one, entry)
-
-
 def _passed(make: Callable[[StoredRows], Implementation], stored: StoredRows) -> list[str]:
     return parameters_of(make, stored, ring_numbers(stored))
 
@@ -207,7 +198,7 @@ def run_pitched(
     output, pitch = operator.output, stored.pitch
     assert pitch is not None
     channels = output.shape[-1]
-    guarded = _Guarded((output.num_elements // channels, pitch), output.dtype)
+    guarded = Guarded((output.num_elements // channels, pitch), output.dtype)
     guarded.bytes[:] = GUARD
     call_rows(entry, implementation, inputs, [guarded.array], 0, _num_rows(implementation))
     between = np.ascontiguousarray(guarded.array[:, channels:]).view(np.uint8)
@@ -234,7 +225,7 @@ def run_accumulating(
     entry = entry or compile_kernels([implementation])[0]
     (whole,) = inputs
     types = [operator.output, *([implementation.sums] if implementation.sums else [])]
-    guarded = [_Guarded(kind.shape, kind.dtype) for kind in types]
+    guarded = [Guarded(kind.shape, kind.dtype) for kind in types]
     rows = whole.reshape(parts, -1)
     ring = np.full((at_once, rows.shape[1]), GUARD, whole.dtype)
     for begin in range(0, parts, at_once):
@@ -275,17 +266,6 @@ def _num_rows(implementation: Implementation) -> int:
     return implementation.spatial.output_rows if implementation.spatial else 1
 
 
-class _Guarded:
-    """An array between two runs of bytes that nobody may write."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
-        self.bytes = np.full(int(np.prod(shape)) * np.dtype(dtype).itemsize + 2 * GUARD_BYTES, GUARD, np.uint8)
-        self.array = self.bytes[GUARD_BYTES:-GUARD_BYTES].view(dtype).reshape(shape)
-
-    def is_intact(self) -> bool:
-        return bool((self.bytes[:GUARD_BYTES] == GUARD).all() and (self.bytes[-GUARD_BYTES:] == GUARD).all())
-
-
 def call_rows(
     entry: Entry,
     implementation: Implementation,
@@ -296,7 +276,7 @@ def call_rows(
     numbers: Mapping[str, int] | None = None,
 ) -> None:
     """Output rows [begin, end) of a kernel; scratch is its own. numbers: values of its ring parameters, by name."""
-    scratch = _Guarded((implementation.scratch_bytes,), "uint8")
+    scratch = Guarded((implementation.scratch_bytes,), "uint8")
     parts = {
         "input": iter([np.ascontiguousarray(array) for array in inputs]),
         "output": iter(outputs),
