@@ -119,8 +119,8 @@ class StoredRows:
     """Stored rows of each operand; None means all of them.
 
     at_once: output rows that a call computes, where all calls but the last compute as many; None: the only call
-    computes all, or where rows are kept, any. A plan may call for rows one by one, the last first, where nothing is kept
-    and `Spatial` lets it (`descends`, nothing `behind`).
+    computes all, or where rows are kept, any. Where all rows are stored, a plan may call for one after the other, the
+    last first, if `Spatial` lets it (`descends`, nothing `behind`).
     pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
     """
 
