@@ -1,6 +1,7 @@
 """Boards and models: what each network costs on each platform with a board, verified there.
 
     python benchmarks/boards.py ../shared/models/kws_int8.onnx ../shared/models/resnet_int8.onnx
+    python benchmarks/boards.py --platforms cortex_m4        the others' results are kept
 
 The digits of the tutorials are quantized here and stand beside the models that are named. Every package is verified on
 the host and on its board in QEMU, or has no row. Instructions are executed ones of one inference; flash is constants
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
-from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.commit import known, stamped, write_result  # noqa: E402
 from tvm_ext import BuildOptions, Package  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "boards.json"
@@ -42,13 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--platforms", nargs="+", default=PLATFORMS)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = known(options.results).get("models", {})
     for model, build in builds(options.models).items():
         for platform in options.platforms:
             with TemporaryDirectory(prefix="tvm_ext_") as name:
-                found.setdefault(model, {})[platform] = figures(build(platform, Path(name) / "out"))
+                found.setdefault(model, {})[platform] = stamped(figures(build(platform, Path(name) / "out")))
             print(model, platform, found[model][platform], flush=True)
-    write_result(options.results, stamped({"models": found}))
+            write_result(options.results, {"models": found})
     return 0
 
 

@@ -1,7 +1,7 @@
 """Instructions modelled against executed, of every step of the zoo's networks where it stands in its network.
 
     python benchmarks/modelled.py
-    python benchmarks/modelled.py --networks ds_cnn_int8 --platforms cortex_m4
+    python benchmarks/modelled.py --networks ds_cnn_int8 --platforms cortex_m4        the others' results are kept
 
 Each network is compiled, run once on the platform's board in QEMU, and counted by layer (`tvm-ext profile`); a step of
 several calls is their sum. Instructions are not cycles.
@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
-from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.commit import known, stamped, write_result  # noqa: E402
 from benchmarks.measure.records import reason_of  # noqa: E402
 from tvm_ext import BuildOptions, Package  # noqa: E402
 from tvm_ext.core.errors import TvmExtError  # noqa: E402
@@ -48,22 +48,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--platforms", nargs="*", default=PLATFORMS)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    found: dict[str, dict[str, Any]] = {platform: {} for platform in options.platforms}
-    steps: dict[str, list[dict[str, Any]]] = {platform: [] for platform in options.platforms}
+    found: dict[str, dict[str, Any]] = known(options.results).get("networks", {})
     for network in options.networks:
         model = zoo.build(network)
         for platform in options.platforms:
             try:
                 rows = list(measured(model, network, platform))
+                one: dict[str, Any] = {**summary(rows), "steps": rows}
             except TvmExtError as error:
-                found[platform][network] = {"skipped": reason_of(error)}
-            else:
-                found[platform][network] = {**summary(rows), "steps": rows}
-                steps[platform] += rows
-            print(network, platform, {k: v for k, v in found[platform][network].items() if k != "steps"}, flush=True)
-            totals = {name: {**summary(rows), "calibration": calibration(rows)} for name, rows in steps.items() if rows}
-            write_result(options.results, stamped({"totals": totals, "networks": found}))
+                one = {"skipped": reason_of(error)}
+            found[platform] = _in_order({**found.get(platform, {}), network: stamped(one)})
+            print(network, platform, {k: v for k, v in one.items() if k != "steps"}, flush=True)
+            write_result(options.results, {"totals": stamped(_totals(found)), "networks": found})
     return 0
+
+
+def _in_order(networks: Mapping[str, Any]) -> dict[str, Any]:
+    order = [*NETWORKS, *networks]
+    return dict(sorted(networks.items(), key=lambda item: order.index(item[0])))
+
+
+def _totals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """All steps of each platform."""
+    steps = {
+        platform: [row for one in some.values() for row in one.get("steps", ())] for platform, some in found.items()
+    }
+    return {name: {**summary(rows), "calibration": calibration(rows)} for name, rows in steps.items() if rows}
 
 
 def measured(model: onnx.ModelProto, network: str, platform: str) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Gain of `--tune` on networks of the zoo: each compiled with and without, and counted on the board in QEMU.
 
     python benchmarks/tune.py
-    python benchmarks/tune.py --networks ds_cnn_int8 --platforms cortex_m4
+    python benchmarks/tune.py --networks ds_cnn_int8 --platforms cortex_m4        the others' results are kept
 
 Whole runs, by `tvm-ext profile`: executed instructions, exact, and cycles, estimated. Both packages are given the same
 inputs; outputs that differ in a bit are an error. Figures of kernels come from a cache of the run's own, so all are
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
-from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.commit import known, stamped, write_result  # noqa: E402
 from benchmarks.measure.records import reason_of  # noqa: E402
 from tvm_ext import BuildOptions, Package, Platform  # noqa: E402
 from tvm_ext.core.errors import TvmExtError  # noqa: E402
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--platforms", nargs="*", default=PLATFORMS)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    found: dict[str, dict[str, Any]] = {platform: {} for platform in options.platforms}
+    found: dict[str, dict[str, Any]] = known(options.results).get("networks", {})
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         os.environ[FOLDER] = str(Path(name) / "cache")
         for network in options.networks:
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     row = gained(path, board, Path(name) / f"{network}_{platform}")
                 except TvmExtError as error:
                     row = {"skipped": reason_of(error)}
-                found[platform][network] = row
+                found.setdefault(platform, {})[network] = stamped(row)
                 print(network, platform, {key: value for key, value in row.items() if key != "changed"}, flush=True)
-                write_result(options.results, stamped({"networks": found}))
+                write_result(options.results, {"networks": found})
     return 0
 
 

@@ -1,11 +1,11 @@
-"""Block of documents on bits of weights and activations: a view of `benchmarks/results/fewer_bits.json`."""
+"""Blocks of documents on bits of weights and activations: views of files in `benchmarks/results`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from benchmarks.measure.block_parts import PROCESSORS
+from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
 from benchmarks.measure.tables import table
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "fewer_bits.json"
@@ -42,3 +42,25 @@ def fewer_bits() -> str:
         "times int8's",
     )
     return table((*heads, "per multiply-add", "output, dB", "accuracy, held out"), rows)
+
+
+def grown_weights() -> str:
+    """Flash and instructions of networks by weights that grow for speed, beside those by weights that do not."""
+    rows: list[tuple[str, ...]] = []
+    for network, measured in result("grown_weights").items():
+        grown, least = measured["grown"], measured["least"]
+        flash = {way: one["weights_bytes"] + one["code_bytes"] for way, one in (("grown", grown), ("least", least))}
+        rows.append(
+            (
+                network_name(network, dtype=True), str(grown["layers"]),
+                *(grouped(one["instructions"]) for one in (least, grown)),
+                f"{grown['instructions'] / least['instructions']:.2f}",
+                *map(grouped, (flash["least"], flash["grown"])), f"{flash['grown'] / flash['least']:.2f}",
+                *(grouped(one["arena_bytes"]) for one in (least, grown)),
+            )
+        )  # fmt: skip
+    heads = (
+        "network, Cortex-M4", "layers that grow", "instructions without", "with", "ratio", "flash without, B", "with",
+        "ratio", "arena without, B", "with",
+    )  # fmt: skip
+    return table(heads, rows)

@@ -22,6 +22,9 @@ NAMES = {
     "ffn_16_128_512": "Transformer's feed-forward, 16 tokens, 128-512-128",
     "gated_unet_16": "U-Net",
     "gated_dense_block_8": "Dense block",
+    "words_1d": "Keywords by windows of 1 x 3",
+    "factored": "Windows of 3 x 1 and 1 x 3",
+    "wide_windows": "Windows of 5 x 5",
 }
 PROCESSORS = {"cortex_m4": "Cortex-M4", "cortex_m55": "Cortex-M55"}
 

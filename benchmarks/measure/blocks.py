@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.conformance.tables import suite_table
-from benchmarks.measure.bit_blocks import fewer_bits
+from benchmarks.measure.bit_blocks import fewer_bits, grown_weights
 from benchmarks.measure.block_parts import (
     NAMES,
     PROCESSORS,
@@ -252,7 +252,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm_reference,
         side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats,
         quantizers, transformers, published_cycles, profile_kws, tune, modelled, riscv_vectors,
-        boards,
+        boards, grown_weights,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

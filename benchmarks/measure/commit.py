@@ -24,6 +24,11 @@ def stamped(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {"commit": commit(), **{key: value for key, value in figures.items() if key != "commit"}}
 
 
+def known(path: Path) -> dict[str, Any]:
+    """The result that an earlier run wrote; empty where there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 def unstamped(result: Any) -> list[str]:
     """Places in a result, as keys joined by `/`, that lie below no field `commit`."""
     if isinstance(result, dict) and "commit" in result:

@@ -67,6 +67,7 @@ class Spatial:
     A row range applies to every image of a batch; windows of stored rows are for single images. Output rows are
     written in ascending order; while one is written, the inputs of at most `behind` rows before it are still read.
 
+    descends: whether it may be called for row after row from the last to the first; not where that costs much.
     accumulates: the rows are those of the only input. A call adds some to what the ones before it left in the kernel's
     outputs, the last one finishes the outputs. No byte of theirs may change in between.
     window: slides over the first input, where one does; read by models of cost alone.
@@ -75,6 +76,7 @@ class Spatial:
     output_rows: int
     inputs: tuple[RowAccess, ...]
     behind: int = 0
+    descends: bool = True
     accumulates: bool = False
     window: Window | None = None
 
@@ -117,7 +119,8 @@ class StoredRows:
     """Stored rows of each operand; None means all of them.
 
     at_once: output rows that a call computes, where all calls but the last compute as many; None: the only call
-    computes all, or where rows are kept, any.
+    computes all, or where rows are kept, any. Where all rows are stored, a plan may call for one after the other, the
+    last first, if `Spatial` lets it (`descends`, nothing `behind`).
     pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
     """
 

@@ -17,6 +17,7 @@ from codegen_c.kernels.registry import kernels
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.share_functions import parameters_of, ring_numbers, with_parameters
 from codegen_c.targets.registry import target_of
+from tests.kernels.guarded import GUARD, Guarded
 from tests.support.runtime_headers import INCLUDE_FLAGS
 from tvm_ext.core.platform import NO_SIMD, Platform
 
@@ -33,9 +34,6 @@ FLAGS = (
     # Half the time for kernels whose loops are written out: what is not much used stays in memory.
     *("-fira-algorithm=priority", "-fira-region=one"),
 )
-GUARD_BYTES = 64
-GUARD = 77
-
 Entry = Callable[..., None]
 
 
@@ -73,7 +71,7 @@ def run_kernel(
 ) -> list[np.ndarray]:
     """Outputs of the compiled kernel; `rows` calls it once for each range of output rows."""
     entry = entry or compile_kernels([implementation])[0]
-    guarded = [_Guarded(t.shape, t.dtype) for t in operator.outputs]
+    guarded = [Guarded(t.shape, t.dtype) for t in operator.outputs]
     outputs = [buffer.array for buffer in guarded]
     whole = [(0, _num_rows(implementation))]
     for begin, end in rows or whole:
@@ -89,7 +87,8 @@ def run_ring(
     inputs: list[np.ndarray],
     entry: Entry | None = None,
 ) -> list[np.ndarray]:
-    """The output of a spatial kernel made for `stored` rows: row after row, each operand in its ring of rows."""
+    """The output of a spatial kernel made for `stored` rows: a call of `at_once` rows, or of one, after the other, each
+    operand in its ring of rows."""
     entry = entry or compile_kernels([implementation])[0]
     spatial = implementation.spatial
     assert spatial is not None
@@ -102,16 +101,19 @@ def run_ring(
     output = operator.output
     result = np.zeros(output.shape, output.dtype)
     written = stored.output or Kept(stored=output.shape[1])
-    guarded = _Guarded((1, written.stored, *output.shape[2:]), output.dtype)
-    for row in range(spatial.output_rows):
+    guarded = Guarded((1, written.stored, *output.shape[2:]), output.dtype)
+    step = stored.at_once or 1
+    for row in range(0, spatial.output_rows, step):
+        last = min(row + step, spatial.output_rows)
         for index, access in enumerate(spatial.inputs):
-            begin, end = access.read(row, row + 1)
+            begin, end = access.read(row, last)
             assert end - begin <= kept[index].stored, "the ring is too small for a window"
             for h in range(filled[index], end):
                 rings[index][0, kept[index].slot(h)] = inputs[index][0, h]
             filled[index] = max(filled[index], end)
-        call_rows(entry, implementation, rings, [guarded.array], row, row + 1, ring_numbers(stored))
-        result[0, row] = guarded.array[0, written.slot(row)]
+        call_rows(entry, implementation, rings, [guarded.array], row, last, ring_numbers(stored))
+        for h in range(row, last):
+            result[0, h] = guarded.array[0, written.slot(h)]
     assert guarded.is_intact(), "written outside the output"
     return [result]
 
@@ -131,7 +133,8 @@ def run_every_way(
     implement: Callable[[Operator, StoredRows], Implementation],
     flags: Sequence[str] = (),
 ) -> list[Runs]:
-    """Every operator whole, row by row, in the smallest rings, with pixels apart, and in place, as far as it can be.
+    """Every operator whole, row by row, upwards too, in the smallest rings, with pixels apart, and in place, as far as
+    it can be.
 
     Rings of rows are for single images; their numbers are parameters. Compiled in one go, with further flags.
     """
@@ -157,6 +160,9 @@ def run_every_way(
         (result,), others = run_kernel(operator, whole, arrays, entry=entry), dict[str, np.ndarray]()
         if whole.spatial and "rows" not in ways[len(found)]:
             others["rows"] = run_by_row(operator, whole, StoredRows(), arrays, entry)[0]
+        if _may_descend(operator, whole):  # the plan then calls the kernel that computes all
+            upwards = [(h, h + 1) for h in reversed(range(_num_rows(whole)))]
+            others["rows, the last first"] = run_kernel(operator, whole, arrays, upwards, entry)[0]
         for way, (kept, made) in ways[len(found)].items():
             others[way] = _WAYS[way](operator, made, kept, arrays, next(further))[0]
         for index in whole.in_place:
@@ -174,6 +180,13 @@ def run_by_row(
     return run_kernel(operator, implementation, inputs, one_by_one, entry)
 
 
+def _may_descend(operator: Operator, implementation: Implementation) -> bool:
+    """True where a plan may have rows computed from the last to the first."""
+    spatial = implementation.spatial
+    may = spatial is not None and spatial.descends and not spatial.behind and not spatial.accumulates
+    return may and not implementation.in_place and operator.output.shape[0] == 1
+
+
 def _passed(make: Callable[[StoredRows], Implementation], stored: StoredRows) -> list[str]:
     return parameters_of(make, stored, ring_numbers(stored))
 
@@ -185,7 +198,7 @@ def run_pitched(
     output, pitch = operator.output, stored.pitch
     assert pitch is not None
     channels = output.shape[-1]
-    guarded = _Guarded((output.num_elements // channels, pitch), output.dtype)
+    guarded = Guarded((output.num_elements // channels, pitch), output.dtype)
     guarded.bytes[:] = GUARD
     call_rows(entry, implementation, inputs, [guarded.array], 0, _num_rows(implementation))
     between = np.ascontiguousarray(guarded.array[:, channels:]).view(np.uint8)
@@ -212,7 +225,7 @@ def run_accumulating(
     entry = entry or compile_kernels([implementation])[0]
     (whole,) = inputs
     types = [operator.output, *([implementation.sums] if implementation.sums else [])]
-    guarded = [_Guarded(kind.shape, kind.dtype) for kind in types]
+    guarded = [Guarded(kind.shape, kind.dtype) for kind in types]
     rows = whole.reshape(parts, -1)
     ring = np.full((at_once, rows.shape[1]), GUARD, whole.dtype)
     for begin in range(0, parts, at_once):
@@ -234,28 +247,23 @@ def run_in_place(
     return copies[index]
 
 
-def smallest_rings(implementation: Implementation) -> StoredRows:
-    """Rings of as few rows per input as computing row by row needs, and two of the output; none begins with slot 0."""
+def smallest_rings(implementation: Implementation, at_once: int = 1) -> StoredRows:
+    """Rings of as few rows per input as calls of so many rows need, and of the output one more; no row 0 in slot 0.
+
+    at_once: kernels are told where it is not 1.
+    """
     spatial = implementation.spatial
     assert spatial is not None
-    reads = [[access.read(row, row + 1) for row in range(spatial.output_rows)] for access in spatial.inputs]
+    calls = [(row, min(row + at_once, spatial.output_rows)) for row in range(0, spatial.output_rows, at_once)]
+    reads = [[access.read(*call) for call in calls] for access in spatial.inputs]
     most = [max(1, *(end - begin for begin, end in rows)) for rows in reads]
-    return StoredRows(inputs=tuple(Kept(stored=rows, shift=rows // 2) for rows in most), output=Kept(stored=2, shift=1))
+    inputs = tuple(Kept(stored=rows, shift=rows // 2) for rows in most)
+    told = at_once if at_once > 1 else None
+    return StoredRows(inputs=inputs, output=Kept(stored=at_once + 1, shift=1), at_once=told)
 
 
 def _num_rows(implementation: Implementation) -> int:
     return implementation.spatial.output_rows if implementation.spatial else 1
-
-
-class _Guarded:
-    """An array between two runs of bytes that nobody may write."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
-        self.bytes = np.full(int(np.prod(shape)) * np.dtype(dtype).itemsize + 2 * GUARD_BYTES, GUARD, np.uint8)
-        self.array = self.bytes[GUARD_BYTES:-GUARD_BYTES].view(dtype).reshape(shape)
-
-    def is_intact(self) -> bool:
-        return bool((self.bytes[:GUARD_BYTES] == GUARD).all() and (self.bytes[-GUARD_BYTES:] == GUARD).all())
 
 
 def call_rows(
@@ -268,17 +276,18 @@ def call_rows(
     numbers: Mapping[str, int] | None = None,
 ) -> None:
     """Output rows [begin, end) of a kernel; scratch is its own. numbers: values of its ring parameters, by name."""
-    scratch = np.zeros(max(implementation.scratch_bytes, 1) + 16, dtype=np.uint8)
+    scratch = Guarded((implementation.scratch_bytes,), "uint8")
     parts = {
         "input": iter([np.ascontiguousarray(array) for array in inputs]),
         "output": iter(outputs),
         "constant": iter([np.ascontiguousarray(array) for _, array in implementation.constants]),
-        "scratch": iter([scratch]),
+        "scratch": iter([scratch.array]),
         "row": iter((begin, end)),
         "ring": iter([(numbers or {})[p.name] for p in implementation.function.parameters if p.role == "ring"]),
     }
     taken = [(parameter.role, next(parts[parameter.role])) for parameter in implementation.function.parameters]
     entry(*(ctypes.c_int32(v) if role in ("row", "ring") else v.ctypes.data_as(ctypes.c_void_p) for role, v in taken))
+    assert scratch.is_intact(), "written outside the scratch"
 
 
 def registered(name: str) -> Kernel:

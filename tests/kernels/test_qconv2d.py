@@ -30,8 +30,9 @@ from tests.kernels.quantized import (
 
 
 def of_stride_1(*kernels: tuple[int, int]) -> st.SearchStrategy[Window]:
-    """Windows of these taps, padded by some that may differ."""
-    return st.builds(Window, kernel=st.sampled_from(kernels), padding=st.tuples(*[st.integers(0, 2)] * 4))
+    """Windows of these taps, padded by some that may differ, also by more than tiles reach."""
+    padding = st.sampled_from((0, 1, 2, 0, 1, 2, 7))
+    return st.builds(Window, kernel=st.sampled_from(kernels), padding=st.tuples(*[padding] * 4))
 
 
 TILED = of_stride_1((3, 3))

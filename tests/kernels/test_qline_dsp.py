@@ -9,17 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codegen_c.arena.overlap import distances
 from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.winograd_line import transformed
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.program.share_functions import ring_numbers
+from codegen_c.program.tensors import Tensor
 from codegen_c.targets.dsp.kernels import qline_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
-from tests.kernels.harness import call_rows, compile_kernels, run_kernel
+from tests.kernels.harness import call_rows, compile_kernels
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import LINES, convolutions
-from tests.kernels.test_qwinograd_dsp import layer
+from tests.kernels.test_qwinograd_dsp import (
+    assert_ends_keep_their_bits,
+    assert_least_and_greatest,
+    assert_rows_come_from_a_ring,
+    layer,
+)
 
 KERNEL = qline_dsp.KERNEL
 KERNELS = ((1, 3), (3, 1), (1, 5), (5, 1), (5, 5))
@@ -45,14 +52,13 @@ def test_extremes_keep_their_bits() -> None:
             (signs, "uint8", 0, "onnx"),
         )
     ]
-    made = [KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in layers]
-    board = np.indices((1, 9, 9, 8)).sum(axis=0) % 2
-    for operator, implementation, entry in zip(layers, made, compile_kernels(made), strict=True):
-        limits = np.iinfo(operator.output.dtype)
-        for at_end in (np.zeros_like(board), np.ones_like(board), board):
-            x = np.where(at_end, limits.max, limits.min).astype(limits.dtype)
-            (found,) = run_kernel(operator, implementation, [x], entry=entry)
-            np.testing.assert_array_equal(found, implementation.reference([x])[0])
+    assert_ends_keep_their_bits(KERNEL, layers)
+
+
+@pytest.mark.parametrize("kernel", [(3, 1), (5, 1), (1, 5), (5, 5)])
+def test_several_rows_at_once_from_a_ring(kernel: tuple[int, int]) -> None:
+    weight = np.random.default_rng(9).integers(-128, 128, (3, *kernel, 4)).astype(np.int8)
+    assert_rows_come_from_a_ring(KERNEL, layer(weight, 9))
 
 
 @pytest.mark.parametrize("kernel", [(3, 1), (5, 5)])
@@ -72,15 +78,11 @@ def test_rows_of_a_call_come_from_a_ring_and_go_to_one(kernel: tuple[int, int]) 
                 np.testing.assert_array_equal(ring[0, row % kept], expected[0, row], f"{kept} rows, row {row}")
 
 
-def test_sums_that_pass_an_int32_eightfold_are_refused() -> None:
-    weight = np.ones((2, 1, 3, 4), np.int8)
-    taken, refused = layer(weight, bias=(1 << 28) - 2000), layer(weight, bias=(1 << 28) - 1)
-    assert KERNEL.refuses(taken, CORTEX_M4) is None
-    refusal = KERNEL.refuses(refused, CORTEX_M4)
-    assert (
-        refusal is not None and refusal.reason == "bias and products must add up to less than 2^28, whatever the input"
-    )
-    assert_c_equals_reference([taken], [[elements(taken.inputs[0], 1)]], for_cortex_m4(KERNEL))
+@pytest.mark.parametrize("kernel", [(1, 3), (5, 1)])
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+def test_sums_that_pass_an_int32_eightfold_are_refused(kernel: tuple[int, int], rounding: str) -> None:
+    weight = np.random.default_rng(7).integers(-128, 128, (2, *kernel, 4)).astype(np.int8)
+    assert_least_and_greatest(KERNEL, weight, 1 << 28, rounding, "bias and products must add up to less than 2^28")
 
 
 def test_weights_are_multiples_of_those_of_the_transform() -> None:
@@ -103,3 +105,19 @@ def test_chosen_where_it_takes_fewer_instructions() -> None:
     upright = layer(np.ones((32, 3, 1, 32), np.int8), 16)
     by_rows = [KERNEL.implement(upright, CORTEX_M4, StoredRows(at_once=rows)).instructions for rows in (1, 4)]
     assert by_rows[0] > 3.6 * by_rows[1]
+
+
+def test_rows_by_themselves_are_not_asked_for_where_tiles_stay_unused() -> None:
+    """Six columns are three lines of two outputs; eight are four, of which each row would leave two of six unused."""
+    weight = np.ones((8, 1, 5, 8), np.int8)
+    for size, is_full in ((6, True), (8, False), (12, True)):
+        operator = layer(weight, size)
+        made = KERNEL.implement(operator, CORTEX_M4, StoredRows())
+        single = KERNEL.implement(operator, CORTEX_M4, StoredRows(at_once=1))
+        assert (single.instructions == made.instructions) is is_full
+        tensors = [
+            Tensor(name=name, source=name, shape=kind.shape, dtype=kind.dtype, memory="sram")
+            for name, kind in (("x", operator.inputs[0]), ("y", operator.output))
+        ]
+        _, down = distances(made, 0, *tensors)
+        assert (down < tensors[0].num_bytes) is is_full

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Kept, StoredRows
+from codegen_c.kernels.contract import Kept, Kernel, StoredRows
+from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.winograd import transformed
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
@@ -16,7 +18,7 @@ from codegen_c.operators.quantization import Quantization
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.dsp.kernels import qwinograd_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
-from tests.kernels.harness import call_rows, compile_kernels, run_kernel
+from tests.kernels.harness import call_rows, compile_kernels, run_kernel, run_ring, smallest_rings
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import TILED, convolutions
 
@@ -68,14 +70,49 @@ def test_extremes_keep_their_bits() -> None:
             (signs, "uint8", 0, "onnx"),
         )
     ]
-    made = [KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in layers]
-    board = np.indices((1, 5, 5, 8)).sum(axis=0) % 2
+    assert_ends_keep_their_bits(KERNEL, layers)
+
+
+def assert_ends_keep_their_bits(kernel: Kernel, layers: list[QConv2d]) -> None:
+    """Elements all at one end of their type, at either in turn, and at any of both."""
+    made = [kernel.implement(operator, CORTEX_M4, StoredRows()) for operator in layers]
+    board = np.indices(layers[0].inputs[0].shape).sum(axis=0) % 2
+    anywhere = np.random.default_rng(6).integers(0, 2, board.shape)
     for operator, implementation, entry in zip(layers, made, compile_kernels(made), strict=True):
         limits = np.iinfo(operator.output.dtype)
-        for at_end in (np.zeros_like(board), np.ones_like(board), board):
+        for at_end in (np.zeros_like(board), np.ones_like(board), board, anywhere):
             x = np.where(at_end, limits.max, limits.min).astype(limits.dtype)
             (found,) = run_kernel(operator, implementation, [x], entry=entry)
             np.testing.assert_array_equal(found, implementation.reference([x])[0])
+
+
+@pytest.mark.parametrize("padding", [(7, 7, 7, 7), (0, 9, 0, 1), (1, 0, 0, 9)])
+def test_tiles_that_see_padding_alone(padding: tuple[int, int, int, int]) -> None:
+    """More padding than a tile is wide."""
+    weight = np.random.default_rng(4).integers(-128, 128, (4, 3, 3, 4)).astype(np.int8)
+    operator = layer(weight)
+    top, left, bottom, right = padding
+    shape = (1, 5 + top + bottom - 2, 5 + left + right - 2, 4)
+    padded = replace(
+        operator, window=replace(operator.window, padding=padding), outputs=(replace(operator.output, shape=shape),)
+    )
+    assert_c_equals_reference([padded], [[elements(padded.inputs[0], 5)]], for_cortex_m4(KERNEL))
+
+
+def assert_rows_come_from_a_ring(kernel: Kernel, operator: QConv2d) -> None:
+    """Calls of two to five rows, which read the last rows of those before again."""
+    x = elements(operator.inputs[0], 8)
+    whole = kernel.implement(operator, CORTEX_M4, StoredRows())
+    rings = [smallest_rings(whole, at_once) for at_once in (2, 3, 4, 5)]
+    made = [kernel.implement(operator, CORTEX_M4, stored) for stored in rings]
+    for implementation, stored, entry in zip(made, rings, compile_kernels(made), strict=True):
+        (found,) = run_ring(operator, implementation, stored, [x], entry)
+        np.testing.assert_array_equal(found, whole.reference([x])[0], f"{stored.at_once} rows")
+
+
+def test_several_rows_at_once_from_a_ring() -> None:
+    weight = np.random.default_rng(9).integers(-128, 128, (3, 3, 3, 4)).astype(np.int8)
+    assert_rows_come_from_a_ring(KERNEL, layer(weight, 9))
 
 
 def test_the_last_rows_of_a_call_stay_in_a_ring_of_fewer() -> None:
@@ -93,15 +130,28 @@ def test_the_last_rows_of_a_call_stay_in_a_ring_of_fewer() -> None:
                 np.testing.assert_array_equal(ring[0, row % kept], expected[0, row], f"{kept} rows, row {row}")
 
 
-def test_sums_that_pass_an_int32_fourfold_are_refused() -> None:
-    weight = np.ones((2, 3, 3, 4), np.int8)
-    taken, refused = layer(weight, bias=(1 << 29) - 5000), layer(weight, bias=(1 << 29) - 1)
-    assert KERNEL.refuses(taken, CORTEX_M4) is None
-    refusal = KERNEL.refuses(refused, CORTEX_M4)
-    assert (
-        refusal is not None and refusal.reason == "bias and products must add up to less than 2^29, whatever the input"
-    )
-    assert_c_equals_reference([taken], [[elements(taken.inputs[0], 1)]], for_cortex_m4(KERNEL))
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+def test_sums_that_pass_an_int32_fourfold_are_refused(rounding: str) -> None:
+    weight = np.random.default_rng(7).integers(-128, 128, (2, 3, 3, 4)).astype(np.int8)
+    assert_least_and_greatest(KERNEL, weight, 1 << 29, rounding, "bias and products must add up to less than 2^29")
+
+
+def assert_least_and_greatest(kernel: Kernel, weight: np.ndarray, limit: int, rounding: str, reason: str) -> None:
+    """Sums that just reach their limits, either of them, keep their bits; one more is refused. weight: [2, R, S, C]."""
+    plain = layer(weight, bias=0, dtype="uint8", zero_point=255, rounding=rounding)
+    low, high = qconv2d.products(plain).range()
+    wide = replace(plain.output, quantization=Quantization(scale=limit / 100, zero_point=128))
+    ends = np.array([1 - limit - low[0], limit - 1 - high[1]])
+    taken = replace(plain, bias=ends.astype(np.int32), outputs=(wide,))
+    assert kernel.refuses(taken, CORTEX_M4) is None
+    for beyond in ((-1, 0), (0, 1)):
+        refusal = kernel.refuses(replace(taken, bias=(ends + beyond).astype(np.int32)), CORTEX_M4)
+        assert refusal is not None and refusal.reason == f"{reason}, whatever the input"
+    x = np.full(taken.inputs[0].shape, 255, np.uint8)
+    top, left = (2 - taps // 2 for taps in weight.shape[1:3])
+    x[0, top : top + weight.shape[1], left : left + weight.shape[2]][weight[0] > 0] = 0  # the least sum of channel 0
+    (result,) = assert_c_equals_reference([taken], [[x]], for_cortex_m4(kernel))
+    assert result[0, 2, 2, 0] == 28
 
 
 def test_weights_are_four_times_those_of_the_transform() -> None:

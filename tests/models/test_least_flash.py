@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +21,35 @@ from tvm_ext.report.model_tables import totals_table
 M4 = Platform.load("cortex_m4")
 SPEED = BuildOptions(verify=())
 INT8 = TensorProto.INT8
-KERNELS = ("qwinograd_dsp", "qconv2d_dsp", "qconv2d_pairs_i8")
-"""By falling scratch."""
-GROWN = 16 * 16 * (2 * 16 - 9) - 4 * 16
-"""Bytes that Winograd's weights take more than the direct kernel's, among which stands a multiplier of each channel."""
 
 
-@pytest.fixture(scope="module")
-def convolution(tmp_path_factory: pytest.TempPathFactory) -> tvm.IRModule:
-    """A convolution of 3 by 3 in QDQ form, 16 channels to 16, weights that 4 bits do not hold."""
-    weight = np.random.default_rng(3).integers(-127, 128, (16, 16, 3, 3)).astype(np.int8)
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """A convolution in QDQ form, 16 channels to 16, weights that 4 bits do not hold.
+
+    places: weights of 16 bits that Winograd's kernel `fast` has for two channels.
+    """
+
+    module: tvm.IRModule
+    window: tuple[int, int]
+    places: int
+    fast: str
+
+    @property
+    def grown(self) -> int:
+        """Bytes that Winograd's weights take more than the direct kernel's, with a multiplier of each channel."""
+        return 16 * 16 * (2 * self.places - self.window[0] * self.window[1]) - 4 * 16
+
+
+@pytest.fixture(scope="module", params=[((3, 3), 16, "qwinograd_dsp"), ((5, 5), 30, "qline_dsp")], ids=["3x3", "5x5"])
+def convolution(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Convolution:
+    window, places, fast = request.param
+    module = _module(window, tmp_path_factory.mktemp("convolution"))
+    return Convolution(module=module, window=window, places=places, fast=fast)
+
+
+def _module(window: tuple[int, int], folder: Path) -> tvm.IRModule:
+    weight = np.random.default_rng(3).integers(-127, 128, (16, 16, *window)).astype(np.int8)
     arrays = {
         "s": np.float32(0.05), "z": np.int8(-3), "w": weight, "ws": np.full(16, 0.01, np.float32),
         "wz": np.zeros(16, np.int8), "t": np.float32(0.9), "b": np.int8(4),
@@ -38,57 +57,61 @@ def convolution(tmp_path_factory: pytest.TempPathFactory) -> tvm.IRModule:
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s", "z"], ["x.d"]),
         helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["w.d"], axis=0),
-        helper.make_node("Conv", ["x.d", "w.d"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["x.d", "w.d"], ["c"], pads=[taps // 2 for taps in window] * 2),
         helper.make_node("QuantizeLinear", ["c", "t", "b"], ["y"]),
     ]
     model = model_of(nodes, {"x": ((1, 16, 12, 12), INT8)}, [("y", INT8)], arrays)
-    return tvm_ext.load(saved(model, tmp_path_factory.mktemp("convolution")))
+    return tvm_ext.load(saved(model, folder))
 
 
 def kernels(compiled: Compiled) -> list[str]:
-    return [k for call in compiled.program.kernel_calls() if "conv" in (k := call.implementation.kernel) or "wino" in k]
+    """Kernels of convolutions."""
+    found = [call.implementation.kernel for call in compiled.program.kernel_calls()]
+    return [kernel for kernel in found if "conv" in kernel or kernel in ("qwinograd_dsp", "qline_dsp")]
 
 
-def test_weights_grow_only_where_there_is_room(convolution: tvm.IRModule) -> None:
-    fast = compile_module(convolution, M4, SPEED)
-    small = compile_module(convolution, M4, replace(SPEED, least_flash=True))
+def test_weights_grow_only_where_there_is_room(convolution: Convolution) -> None:
+    fast = compile_module(convolution.module, M4, SPEED)
+    small = compile_module(convolution.module, M4, replace(SPEED, least_flash=True))
     sizes = [compiled.program.weights_bytes for compiled in (fast, small)]
-    assert (kernels(fast), kernels(small)) == (["qwinograd_dsp"], ["qconv2d_dsp"])
-    assert sizes[0] - sizes[1] == GROWN
-    assert kernels(compile_module(convolution, M4, replace(SPEED, flash=sizes[0]))) == ["qwinograd_dsp"]
-    within = compile_module(convolution, M4, replace(SPEED, flash=sizes[0] - 1))
+    assert (kernels(fast), kernels(small)) == ([convolution.fast], ["qconv2d_dsp"])
+    assert sizes[0] - sizes[1] == convolution.grown
+    assert kernels(compile_module(convolution.module, M4, replace(SPEED, flash=sizes[0]))) == [convolution.fast]
+    within = compile_module(convolution.module, M4, replace(SPEED, flash=sizes[0] - 1))
     assert kernels(within) == ["qconv2d_dsp"] and within.program.weights_bytes == sizes[1]
-    assert kernels(compile_within(convolution, M4, replace(SPEED, flash=sizes[0]))(None)) == ["qconv2d_dsp"]
+    assert kernels(compile_within(convolution.module, M4, replace(SPEED, flash=sizes[0]))(None)) == ["qconv2d_dsp"]
     with pytest.raises(DoesNotFit, match=rf"its constants are {sizes[1]} B, and flash = {sizes[1] - 1}, which counts"):
-        compile_module(convolution, M4, replace(SPEED, flash=sizes[1] - 1))
+        compile_module(convolution.module, M4, replace(SPEED, flash=sizes[1] - 1))
 
 
-def test_a_memory_that_does_not_hold_them_takes_them_as_they_are(convolution: tvm.IRModule) -> None:
+def test_a_memory_that_does_not_hold_them_takes_them_as_they_are(convolution: Convolution) -> None:
     def with_flash(capacity_bytes: int) -> Platform:
         rest = [memory for memory in M4.memories if memory.name != M4.weights]
         return replace(M4, memories=(*rest, replace(M4.memory(M4.weights), capacity_bytes=capacity_bytes)))
 
-    assert kernels(compile_module(convolution, with_flash(5000), SPEED)) == ["qconv2d_dsp"]
-    with pytest.raises(DoesNotFit, match=r"its weights are 2\d{3} B"):
-        compile_module(convolution, with_flash(1000), SPEED)
+    direct = compile_module(convolution.module, M4, replace(SPEED, least_flash=True)).program.weights_bytes
+    assert kernels(compile_module(convolution.module, with_flash(direct), SPEED)) == ["qconv2d_dsp"]
+    with pytest.raises(DoesNotFit, match=rf"its weights are {direct} B"):
+        compile_module(convolution.module, with_flash(direct - 1), SPEED)
 
 
-def test_too_much_scratch_leaves_the_next_kernel_not_the_slowest(convolution: tvm.IRModule) -> None:
+def test_too_much_scratch_leaves_the_next_kernel_not_the_slowest(convolution: Convolution) -> None:
     needed = [
-        compile_module(convolution, M4, options).plan.bytes_in(M4.activations)
+        compile_module(convolution.module, M4, options).plan.bytes_in(M4.activations)
         for options in (SPEED, replace(SPEED, least_flash=True))
     ]
-    for ram, kernel in zip((needed[0], needed[0] - 16, needed[1] - 16), KERNELS, strict=True):
-        assert kernels(compile_module(convolution, M4, replace(SPEED, ram=ram))) == [kernel]
-        assert kernels(compile_within(convolution, M4, SPEED)(ram)) == [kernel]
+    by_falling_scratch = (convolution.fast, "qconv2d_dsp", "qconv2d_pairs_i8")
+    for ram, kernel in zip((needed[0], needed[0] - 16, needed[1] - 16), by_falling_scratch, strict=True):
+        assert kernels(compile_module(convolution.module, M4, replace(SPEED, ram=ram))) == [kernel]
+        assert kernels(compile_within(convolution.module, M4, SPEED)(ram)) == [kernel]
 
 
-def test_the_report_says_what_they_bought(convolution: tvm.IRModule, tmp_path: Path) -> None:
-    report = tvm_ext.build(convolution, M4, tmp_path / "out", SPEED).report
-    (step,) = (step for step in report["steps"] if step["kernel"] == "qwinograd_dsp")
+def test_the_report_says_what_they_bought(convolution: Convolution, tmp_path: Path) -> None:
+    report = tvm_ext.build(convolution.module, M4, tmp_path / "out", SPEED).report
+    (step,) = (step for step in report["steps"] if step["kernel"] == convolution.fast)
     (direct,) = (other for other in step["alternatives"] if other["kernel"] == "qconv2d_dsp")
     saved = direct["modelled_instructions"] - step["modelled_instructions"]
-    assert step["grown_weights"] == {"bytes": GROWN, "modelled_instructions_saved": saved}
+    assert step["grown_weights"] == {"bytes": convolution.grown, "modelled_instructions_saved": saved}
     labels, figures = totals_table(report).columns
     row = list(labels.cells).index("grown for speed")
-    assert list(figures.cells)[row] == f"{GROWN:,} B for {saved:,} modelled instructions"
+    assert list(figures.cells)[row] == f"{convolution.grown:,} B for {saved:,} modelled instructions"

@@ -13,6 +13,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.shared.window import taps_inside
 from codegen_c.operators.kinds import Array, QConv2d, Window
 
 POINTS = (0, 1, -1, 2, -2)
@@ -72,3 +73,15 @@ def lines_of_calls(operator: QConv2d, stored: StoredRows) -> list[int]:
     step = {ROWS: 1, COLUMNS: 1} | {axis(window): outputs(window)}
     calls = [min(at_once, height - h) for h in range(0, height, at_once)]
     return [batch * -(-rows // step[ROWS]) * -(-columns // step[COLUMNS]) for rows in calls]
+
+
+def pixels_copied(operator: QConv2d, stored: StoredRows) -> int:
+    """Inputs of lines that do not lie side by side in the image: of all along a column, of those at borders of rows."""
+    window, (batch, rows, columns, _) = operator.window, operator.inputs[0].shape
+    across = window.kernel[2 - axis(window)]
+    lines = across * sum(lines_of_calls(operator, stored))
+    if axis(window) == ROWS:
+        return PLACES * lines
+    first = np.arange(0, operator.output.shape[2], outputs(window)) - window.padding[1]
+    inside = int(((first >= 0) & (first + PLACES <= columns)).sum())
+    return PLACES * (lines - batch * inside * int(taps_inside(window, 0, rows, operator.output.shape[1]).sum()))

@@ -9,18 +9,20 @@ tvm_ext_dsp_winograd_line.h has the matrices. Weights take four times their byte
 from __future__ import annotations
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared import winograd_line
-from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.targets.dsp.kernels import winograd_dsp
-from codegen_c.targets.dsp.kernels.qconv2d_dsp import is_ungrouped
+
+PIXEL_INSTRUCTIONS, FOUR_INSTRUCTIONS, WORD_INSTRUCTIONS = 10, 9, 6
+"""Modelled instructions of one pixel that is copied, or of padding: by fours of words, and words that these leave."""
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     window, transformed = operator.window, winograd_line.transformed(operator)
     is_upright = winograd_line.axis(window) == winograd_line.ROWS
     depth, outputs = transformed.shape[2], winograd_line.outputs(window)
+    fours, words = divmod(operator.weight.shape[3] // 4, 4)
+    copied = PIXEL_INSTRUCTIONS + FOUR_INSTRUCTIONS * fours + WORD_INSTRUCTIONS * words
     form = winograd_dsp.Tiles(
         kernel=KERNEL.name,
         header="tvm_ext_dsp_winograd_line.h",
@@ -38,9 +40,9 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         argument="pixels",
         members={"is_upright": True} if is_upright else {},
         transform_instructions=44,
-        tile_instructions=90,
-        output_instructions=40,
-        border_instructions=0,
+        tile_instructions=10,
+        output_instructions=40 if outputs > 2 else 30,
+        border_instructions=copied * winograd_line.pixels_copied(operator, stored),
     )
     return winograd_dsp.implement(operator, stored, form)
 
@@ -49,12 +51,5 @@ KERNEL = Kernel(
     name="qline_dsp",
     operator=QConv2d,
     implement=implement,
-    constraints=(
-        winograd_line.has_a_line_of_stride_1,
-        is_ungrouped,
-        winograd_dsp.has_fours_of_channels,
-        for_speed,
-        *qconv2d.CONSTRAINTS,
-        winograd_line.eightfold_sums_fit,
-    ),
+    constraints=winograd_dsp.constraints(winograd_line.has_a_line_of_stride_1, winograd_line.eightfold_sums_fit),
 )

@@ -8,11 +8,9 @@ their bytes.
 from __future__ import annotations
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.winograd import (
     PLACES,
     SCALE_BITS,
-    for_speed,
     fourfold_sums_fit,
     is_3x3_of_stride_1,
     tiles_of_calls,
@@ -20,7 +18,6 @@ from codegen_c.kernels.shared.winograd import (
 )
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.targets.dsp.kernels import winograd_dsp
-from codegen_c.targets.dsp.kernels.qconv2d_dsp import is_ungrouped
 
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
@@ -54,12 +51,5 @@ KERNEL = Kernel(
     name="qwinograd_dsp",
     operator=QConv2d,
     implement=implement,
-    constraints=(
-        is_3x3_of_stride_1,
-        is_ungrouped,
-        winograd_dsp.has_fours_of_channels,
-        for_speed,
-        *qconv2d.CONSTRAINTS,
-        fourfold_sums_fit,
-    ),
+    constraints=winograd_dsp.constraints(is_3x3_of_stride_1, fourfold_sums_fit),
 )

@@ -12,16 +12,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
-from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import (
+    CFunction,
+    Constraint,
+    Implementation,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.dsp.kernels.product_dsp import INCLUDES, cell_pairs, shared_function, start, wrapped
+from codegen_c.targets.dsp.kernels.qconv2d_dsp import is_ungrouped
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 
 TILES, WIDTH = 3, 2
 TILE_HEADERS = ("tvm_ext_dsp_winograd_patch.h", "tvm_ext_dsp_winograd_product.h")
+MOST_BY_ROWS = 1.05
+"""Times the instructions that calls of single rows may take, for which a smaller arena is worth it."""
 PAIR_INSTRUCTIONS = 8
 PLACE_INSTRUCTIONS = 14
 """Entering and leaving the loop over channels at one place, its first pair of them included."""
@@ -66,6 +78,11 @@ def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
     return operator.weight.shape[3] % 4 == 0
 
 
+def constraints(window: Constraint, sums: Constraint) -> tuple[Constraint, ...]:
+    """Those of a kernel by tiles. window: what windows it takes; sums: that multiples of them fit."""
+    return window, is_ungrouped, has_fours_of_channels, for_speed, *qconv2d.CONSTRAINTS, sums
+
+
 def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementation:
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
     finish = FastRequantize.of_scaled(exact, low, high, bits=form.bits)
@@ -73,6 +90,8 @@ def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementat
     shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
     bias = start(operator.inputs[0], operator.weight, operator.bias) << form.bits
     rows = spatial(operator.window, operator.inputs[0], operator.output)
+    instructions = _instructions(operator, stored, finish, form)
+    by_rows = _instructions(operator, replace(stored, at_once=1), finish, form)
     return Implementation(
         kernel=form.kernel,
         function=CFunction(
@@ -87,10 +106,11 @@ def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementat
         constants=(("weights", pack(form.transformed)), ("bias", wrapped(bias)), *finish.constants()),
         scratch_bytes=4 * form.places * TILES * (form.depth // 2 + WIDTH) + form.pixels * operator.weight.shape[3],
         macs=operator.output.num_elements * operator.weight[0].size,
-        instructions=_instructions(operator, stored, finish, form),
+        instructions=instructions,
         passes=_passes(operator, form),
         accumulation="exact",
-        spatial=replace(rows, behind=form.rows - 1),  # a tile's rows are written together
+        # A tile's rows are written together. Rows by themselves may leave most of three tiles unused.
+        spatial=replace(rows, behind=form.rows - 1, descends=by_rows <= MOST_BY_ROWS * instructions),
         exact=True,
         pitched=True,
         grows_weights=True,

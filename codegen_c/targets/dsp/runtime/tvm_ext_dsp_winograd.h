@@ -173,7 +173,7 @@ TVM_EXT_DSP_SHARED const uint8_t *tvm_ext_dsp_winograd_border(const tvm_ext_imag
     uint32_t *const pixels = &patch[r * image->channels];
     const int32_t words = image->channels / 4;
     const uint32_t padding = tvm_ext_dsp_winograd_padding(image);
-    const int32_t first = row == NULL ? 4 : TVM_EXT_MAX(left, 0) - left;
+    const int32_t first = row == NULL ? 4 : TVM_EXT_MIN(TVM_EXT_MAX(-left, 0), 4);
     const int32_t last = TVM_EXT_MAX(TVM_EXT_MIN(left + 4, image->columns) - left, first);
     tvm_ext_dsp_winograd_fill(pixels, padding, first * words);
     if (first < last) {
