@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import live_bytes, peak_bytes
-from relay_passes.solvers.recompute.place_program import Kept, PlaceProblem, keep_at
+from relay_passes.solvers.recompute.place_program import KeptAtPlaces, PlaceProblem, keep_at
 from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
 
 EFFORT = 10.0
@@ -53,7 +53,7 @@ def bound_at_places(
         if found.at_least is None:
             return Bounded(plan=known, at_least=known and known.cost, nearest=nearest)
         at_least = max(at_least, min(found.at_least, below))
-        if not isinstance(found, Kept):
+        if not isinstance(found, KeptAtPlaces):
             break
         runs = _runs(problem, places, found)
         nearest = tuple(order[place] for place in runs)
@@ -69,7 +69,7 @@ def bound_at_places(
     return Bounded(plan=known, at_least=at_least, nearest=nearest)
 
 
-def _runs(problem: PlaceProblem, places: Sequence[int], found: Kept) -> list[int]:
+def _runs(problem: PlaceProblem, places: Sequence[int], found: KeptAtPlaces) -> list[int]:
     """The order with what runs again right before what reads it, or before the place through which it is kept."""
     runs: list[int] = []
     for part, again in enumerate(found.again):

@@ -60,7 +60,7 @@ class PlaceProblem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptAtPlaces:
     """A solution. kept: of each place that counts, values that are there beside its node's results.
 
     again: of each part of the order, places that run again: part k lies before place k, the last one behind all.
@@ -75,7 +75,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class NoneKept:
-    """No solution, or none was met. at_least and effort: as of `Kept`; at_least is None where there is none at all."""
+    """No solution, or none was met. at_least, effort: as of `KeptAtPlaces`; at_least is None where there is none."""
 
     at_least: int | None
     effort: float
@@ -83,7 +83,7 @@ class NoneKept:
 
 def keep_at(
     problem: PlaceProblem, places: Sequence[int], moments: Collection[tuple[int, int]], below: int, effort: float
-) -> Kept | NoneKept:
+) -> KeptAtPlaces | NoneKept:
     """The cheapest that costs less than `below`, with the bytes counted at places, ascending.
 
     moments: (place, part): a node that runs again in a part is counted there beside what is kept all through the part.
@@ -110,7 +110,7 @@ def keep_at(
             for k in range(len(places))]  # fmt: skip
     again = [frozenset(u for u, at in program.again if at == k and solver.value(program.again[u, at]))
              for k in range(len(places) + 1)]  # fmt: skip
-    return Kept(kept=tuple(kept), again=tuple(again), at_least=at_least, effort=used)
+    return KeptAtPlaces(kept=tuple(kept), again=tuple(again), at_least=at_least, effort=used)
 
 
 class _Program:
