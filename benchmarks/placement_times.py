@@ -1,4 +1,4 @@
-"""Predicted time, by which tensors and operators are placed, against cycles as `tvm-ext profile` estimates them, by step.
+"""Predicted time, by which tensors and operators are placed, against what `tvm-ext profile` estimates, by step.
 
     python benchmarks/placement_times.py
     python benchmarks/placement_times.py --networks ds_cnn_int8 --platforms cortex_m4

@@ -10,7 +10,7 @@ Rewrite:
     main carries the `PredictedTime` of that. A memory that not all processors reach holds what is made and read by
     those that do; a core copies for its own steps, where no DMA does (the move says `copied_by`).
 Leaves alone: inputs and outputs, which stay in the platform's default memory; what is run row by row in series;
-functions that something else than composites is part of; a function that no placement makes faster by 1 %; what each
+functions that something else than composites is part of; a function that no placement makes faster by a quarter; what each
 composite computes.
 """
 
@@ -42,8 +42,9 @@ from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 
-LEAST_GAIN = 0.01
-"""Part of the predicted time: a smaller gain is not worth the moves."""
+LEAST_GAIN = 0.25
+"""Part of the predicted time: that of a layer is off by up to as much, and a gain that may be none is not worth more
+bytes, in more memories, and copies."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="AssignMemories")
@@ -100,7 +101,8 @@ class AssignMemories(SearchingPass):
             processor = OperatorProcessor.read(composites[index]).processor
             other = self.others.get(processor)
             cost = (other.backend if other else self.backend).footprint(composites[index])
-            cycles = (other.time if other else self.time).compute_cycles(cost.kernel, cost.instructions)
+            time = other.time if other else self.time
+            cycles = time.compute_cycles(cost.kernel, cost.instructions)
             reads: Counter[int] = Counter()
             for argument, leaf in enumerate(computing.value.args):
                 for value in operators.values[leaf]:
@@ -109,6 +111,7 @@ class AssignMemories(SearchingPass):
                 Step(
                     cycles=cycles * clock_hz / other.processor.clock_hz if other else cycles,
                     reads=dict(reads), writes={value: operators.sizes[value] for value in node.writes},
+                    kernel=time.kernel(cost.kernel),
                     weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
                     scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
                     shared=dict(node.shared_bytes),

@@ -19,6 +19,7 @@ from relay_passes.regions.form_composites import FormComposites
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tests.support.memory_problems import always_on
+from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
 from tvm_ext.core.operator_costs import Footprint
 from tvm_ext.core.time_model import TimeModel
 
@@ -64,7 +65,8 @@ def formed(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def assigned(module: tvm.IRModule, limits: Mapping[str, int] = LIMITS) -> tvm.IRModule:
-    return AssignMemories(CostlyBackend(), TimeModel(platform=always_on()), limits)(module)
+    time = TimeModel(platform=always_on(), other=KernelTime.of(DOUBLE_WORDS))
+    return AssignMemories(CostlyBackend(), time, limits)(module)
 
 
 def decided(module: tvm.IRModule) -> dict[str, dict[str, object]]:
