@@ -10,8 +10,8 @@ Rewrite:
     main carries the `PredictedTime` of that. A memory that not all processors reach holds what is made and read by
     those that do; a core copies for its own steps, where no DMA does (the move says `copied_by`).
 Leaves alone: inputs and outputs, which stay in the platform's default memory; what is run row by row in series;
-functions that something else than composites is part of; a function that no placement makes faster by a quarter; what each
-composite computes.
+functions that something else than composites is part of; a function that no placement makes faster by a quarter;
+what each composite computes.
 """
 
 from __future__ import annotations
