@@ -47,7 +47,7 @@ def other_tables(report: Report) -> list[RenderableType]:
     floats = [float_operations_table(report["float_operations"])] if report.get("float_operations") else []
     quantized = [quantization_table(report["quantization"])] if report.get("quantization") else []
     flash = [flash_table(report["flash"])] if report.get("flash") else []
-    tuning = report.get("tuning") or {}
+    tuning: Report = report.get("tuning") or {}
     tuned = [tuning_table(tuning)] if tuning else []
     rows = [tuned_rows_table(tuning["rows"])] if tuning.get("rows") else []
     return [*states, *moves, *shared, *floats, *quantized, *flash, *tuned, *rows]
