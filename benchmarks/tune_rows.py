@@ -29,7 +29,7 @@ from tvm_ext import BuildOptions  # noqa: E402
 from tvm_ext.services.cache import FOLDER  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "tune_rows.json"
-PLATFORMS = ("cortex_m4", "cortex_m55")
+PLATFORMS = ("cortex_m4", "cortex_m7")
 CASES = ("resnet8_int8:25600", "resnet8_int8:20000", "mcunet_5fps_vww_int8:50000", "mcunet_5fps_vww_int8:30000")
 """network:bytes of RAM."""
 
@@ -59,6 +59,8 @@ def gained(network: str, platform: str, ram: int) -> dict[str, Any]:
         options = BuildOptions(verify=(), name="network", ram=ram, tune=True)
         report = tvm_ext.build(tvm_ext.load(folder / "model.onnx"), platform, folder / "out", options).report
     rows = report["tuning"]["rows"]
+    if rows is None:
+        return {"method": report["fit"]["attempts"][-1]["method"], "sequences": 0}
     tried = [one for sequence in rows["sequences"] for one in sequence["candidates"]]
     return {
         "method": report["fit"]["attempts"][-1]["method"], "sequences": len(rows["sequences"]), "tried": len(tried),
