@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.kernel_times import NETWORKS as FITTED
 from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
 from benchmarks.measure.tables import table
-from benchmarks.placement_times import BOUNDS, summary
+from benchmarks.placement_times import BOUNDS
 
 _CLASSES = {
     "loads": ("load", "load_double", "load_multiple"),
@@ -107,21 +106,20 @@ def placement_times() -> str:
     """Predicted against estimated cycles of steps, before kernels' times were fitted and with them."""
     found = result("placement_times")
     rows: list[tuple[str, ...]] = []
-    for platform, networks in found["after"]["networks"].items():
-        before = found["before"]["networks"][platform]
-        known = {name: one for name, one in networks.items() if "skipped" not in one and "skipped" not in before[name]}
-        for heading, names in (("all", list(known)), ("not fitted to", [name for name in known if name not in FITTED])):
-            if names:
-                steps = [[step for name in names for step in one[name]["steps"]] for one in (before, known)]
-                cells = (cell for own in steps for cell in _predicted_cells(own))
-                rows.append((f"`{platform}`" * (heading == "all"), heading, grouped(len(names)), *cells))
+    for platform, now in found["after"]["totals"].items():
+        before = found["before"]["totals"][platform]
+        for group in (name for name, one in now.items() if one["num_networks"]):
+            cells = (cell for totals in (before, now) for cell in _predicted_cells(totals[group]))
+            title = f"`{platform}`" if group == "all" else ""
+            rows.append((title, group, grouped(now[group]["num_networks"]), *cells))
     heads = ("within 1.25", "within 2", "rank correlation", "predicted by estimated")
-    names = ("platform", "networks", "number", *(f"before: {head}" if not i else head for i, head in enumerate(heads)))
-    return table((*names, *(f"now: {head}" if not i else head for i, head in enumerate(heads))), rows)
+    columns = [
+        f"{when}: {head}" if not place else head for when in ("before", "now") for place, head in enumerate(heads)
+    ]
+    return table(("platform", "networks", "number", *columns), rows)
 
 
-def _predicted_cells(steps: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    one = summary(steps)
+def _predicted_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     shares = (f"{one[f'within {bound:g}']:.1%}" for bound in BOUNDS)
     return (*shares, f"{one['rank correlation']:.3f}", f"{one['predicted'] / one['estimated']:.2f}")
 
