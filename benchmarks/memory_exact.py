@@ -85,17 +85,15 @@ class _Program:
 
     def _value(self, value: int) -> None:
         """Reads and writes, bytes, transfers, and which stays go together."""
-        problem, time, size = self.problem, self.problem.time, self.problem.sizes[value]
+        problem, size = self.problem, self.problem.sizes[value]
         born, stays, uses = self.born[value], self.stays[value], self.problem.uses[value]
         maker = problem.makers.get(value)
         away = sum(born.values())
         if maker is not None:
-            bytes_ = problem.steps[maker].writes[value]
-            home, near = (round(time.write_cycles(memory, bytes_)) for memory in (problem.home, self.near))
+            home, near = (round(problem.write_cycles(maker, memory, value)) for memory in (problem.home, self.near))
             self.cycles[maker] += [home, (near - home) * away]
         for use in uses:
-            bytes_ = problem.steps[use].reads[value]
-            home, near = (round(time.read_cycles(memory, bytes_)) for memory in (problem.home, self.near))
+            home, near = (round(problem.read_cycles(use, memory, value)) for memory in (problem.home, self.near))
             covered = sum(b for last, b in born.items() if use <= last)
             covered += sum(s for (_, first, last), s in stays.items() if first <= use <= last)
             self.model.add(covered <= 1)
@@ -121,14 +119,14 @@ class _Program:
                 self.model.add_bool_or(a.negated(), b.negated())
 
     def _weights(self, index: int) -> None:
-        problem, step, time = self.problem, self.problem.steps[index], self.problem.time
+        problem, step = self.problem, self.problem.steps[index]
         if not step.weights_read_bytes:
             return
-        stored = round(time.read_cycles(problem.stored, step.weights_read_bytes))
+        stored = round(problem.weights_cycles(index, problem.stored))
         self.cycles[index].append(stored)
         chosen_any: list[cp_model.IntVar] = []
         for memory in (problem.home, self.near) if step.movable else ():
-            near = round(time.read_cycles(memory, step.weights_read_bytes))
+            near = round(problem.weights_cycles(index, memory))
             for start in range(problem.boundary_to(index) + 1):
                 if problem.steps[start].together:
                     continue
@@ -141,10 +139,10 @@ class _Program:
         self.model.add(sum(chosen_any) <= 1)
 
     def _scratch(self, index: int) -> None:
-        step, time = self.problem.steps[index], self.problem.time
+        problem, step = self.problem, self.problem.steps[index]
         if not step.scratch_access_bytes:
             return
-        home, near = (round(time.read_cycles(m, step.scratch_access_bytes)) for m in (self.problem.home, self.near))
+        home, near = (round(problem.scratch_cycles(index, memory)) for memory in (problem.home, self.near))
         chosen = self._bool()
         self.cycles[index] += [home] + ([(near - home) * chosen] if step.movable else [])
         if step.movable:

@@ -40,7 +40,6 @@ from relay_passes.solvers.memories.assignment import Assignment  # noqa: E402
 from relay_passes.solvers.memories.problem import AssignmentProblem  # noqa: E402
 from relay_passes.solvers.memories.search import assign  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.core.time_model import TimeModel  # noqa: E402
 from tvm_ext.guide import PLACES, learned_places  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402
 
@@ -94,7 +93,7 @@ def zoo_problems(networks: Sequence[str]) -> Iterator[tuple[str, AssignmentProbl
             random = np.random.default_rng(PLATFORM_SEED + 10 * index + number)
             platform = random_platform(random)
             near = tuple(memory.name for memory in platform.memories if memory.name in NEAREST)
-            moved = replace(problem, time=TimeModel(platform=platform, calibration=problem.time.calibration), near=near)
+            moved = replace(problem, time=replace(problem.time, platform=platform), near=near)
             yield f"{name}, platform {number}", within_peak(moved, random)
 
 

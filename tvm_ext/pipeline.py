@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.metadata import version
+from types import MappingProxyType
+from typing import Protocol
 
 import tvm
 
@@ -33,8 +35,18 @@ from tvm_ext.services.job import OpenServices
 from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, processor_costs, sharing
 from tvm_ext.whole_region import refuse_floats, single_region
 
-Compiler = Callable[[KernelFigures], tuple[tvm.IRModule, Compiled]]
-"""A model, by the figures that its kernels are chosen by."""
+_FITTERS = 2
+"""Searches of a model, for as many figures of kernels or options, that are kept for other rows per call."""
+_NO_ROWS: Mapping[str, int] = MappingProxyType({})
+
+
+class Compiler(Protocol):
+    """A model, by the figures that its kernels are chosen by.
+
+    rows: per call of sequences of the result, by their names, in place of modelled ones; it may then fit no longer.
+    """
+
+    def __call__(self, figures: KernelFigures, rows: Mapping[str, int] = ...) -> tuple[tvm.IRModule, Compiled]: ...
 
 
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
@@ -97,7 +109,8 @@ def compiler_of(
     calibration: Source | None = None,
     services: OpenServices | None = None,
 ) -> Compiler:
-    """`compile_model` for several figures of kernels, which the compiler chooses these by; it is quantized once.
+    """`compile_model` for several figures of kernels, which the compiler chooses these by; it is quantized once, and
+    searched once for each of the last figures.
 
     Raises what that does; the compiler does so, too.
     """
@@ -108,20 +121,24 @@ def compiler_of(
     def known_forms(chosen: str, saved_bytes: int) -> Forms:
         return forms_of(loaded, platform, BuildOptions.from_json(chosen), data, saved_bytes=saved_bytes)
 
-    def compiled(figures: KernelFigures, chosen: BuildOptions, saved_bytes: int) -> FlashTry:
+    @lru_cache(_FITTERS)
+    def known_fitter(figures: KernelFigures, forms: Forms, chosen: str) -> Fitter:
+        tried = BuildOptions.from_json(chosen)
+        return fitter_of(streamed_forms(forms, tried), platform, tried, services, figures)
+
+    def compiled(figures: KernelFigures, rows: Mapping[str, int], chosen: BuildOptions, saved_bytes: int) -> FlashTry:
         forms = known_forms(chosen.to_json(), saved_bytes)
 
         def fitter(least_flash: bool) -> Fitter:
-            tried = replace(chosen, least_flash=least_flash)
-            return fitter_of(streamed_forms(forms, tried), platform, tried, services, figures)
+            return known_fitter(figures, forms, replace(chosen, least_flash=least_flash).to_json())
 
-        made, way = fit_in_flash(fitter, platform, chosen)
+        made, way = fit_in_flash(fitter, platform, chosen, rows)
         if way.options.quantize == "int8" and not computes_floats(platform, chosen):
             refuse_floats(made)
         return FlashTry(module=forms(way.options.quantize), compiled=made, quantize=way.options.quantize)
 
-    def compiler(figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]:
-        found = within_flash(partial(compiled, figures), options)
+    def compiler(figures: KernelFigures, rows: Mapping[str, int] = _NO_ROWS) -> tuple[tvm.IRModule, Compiled]:
+        found = within_flash(partial(compiled, figures, rows), options)
         return found.module, found.compiled
 
     return compiler

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
 from benchmarks.measure.tables import table
+from benchmarks.placement_times import BOUNDS
 
 _CLASSES = {
     "loads": ("load", "load_double", "load_multiple"),
@@ -98,3 +100,47 @@ def _modelled_row(one: dict[str, Any]) -> tuple[str, ...]:
         f"{one['executed']:,}", f"{one['modelled'] / one['executed']:.2f}",
         f"{farthest['kernel']} {farthest['ratio']:.2f}",
     )  # fmt: skip
+
+
+def placement_times() -> str:
+    """Predicted against estimated cycles of steps, before kernels' times were fitted and with them."""
+    found = result("placement_times")
+    rows: list[tuple[str, ...]] = []
+    for platform, now in found["after"]["totals"].items():
+        before = found["before"]["totals"][platform]
+        for group in (name for name, one in now.items() if one["num_networks"]):
+            cells = (cell for totals in (before, now) for cell in _predicted_cells(totals[group]))
+            title = f"`{platform}`" if group == "all" else ""
+            rows.append((title, group, grouped(now[group]["num_networks"]), *cells))
+    heads = ("within 1.25", "within 2", "rank correlation", "predicted by estimated")
+    columns = [
+        f"{when}: {head}" if not place else head for when in ("before", "now") for place, head in enumerate(heads)
+    ]
+    return table(("platform", "networks", "number", *columns), rows)
+
+
+def _predicted_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    shares = (f"{one[f'within {bound:g}']:.1%}" for bound in BOUNDS)
+    return (*shares, f"{one['rank correlation']:.3f}", f"{one['predicted'] / one['estimated']:.2f}")
+
+
+def tune_rows() -> str:
+    """Whole runs within a budget, by modelled and by measured rows per call."""
+    rows: list[tuple[str, ...]] = []
+    for platform, cases in result("tune_rows")["cases"].items():
+        for number, (case, one) in enumerate(cases.items()):
+            network, _, ram = case.partition(":")
+            if not one["sequences"]:
+                continue
+            before, after = one["before"]["estimated_cycles"], one["after"]["estimated_cycles"]
+            arenas = dict.fromkeys(grouped(one["arena_bytes"][when]) for when in ("before", "after"))
+            rows.append(
+                (
+                    f"`{platform}`" if not number else "", network_name(network, dtype=True), grouped(int(ram)),
+                    one["method"], f"{one['sequences']}, {one['measured']} of {one['tried']}",
+                    str(len(one["changed"])), grouped(before), grouped(after), f"{100 * (after / before - 1):+.1f} %",
+                    " -> ".join(arenas),
+                )
+            )  # fmt: skip
+    heads = ("platform", "network", "RAM, B", "way", "sequences, rows that fit", "other rows")
+    return table((*heads, "cycles, estimated", "tuned", "change", "arena, B"), rows)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
 from benchmarks.measure.tables import table
+
+_PREDICTED = ("cycles, predicted", "times as fast in cycles")
 
 
 def two_cores() -> str:
@@ -11,7 +16,8 @@ def two_cores() -> str:
     rows = [
         (
             f"`{board}`", network_name(network, dtype=True), grouped(found["makespan_instructions"]),
-            grouped(found["single_processor_instructions"]), f"{found['times_as_fast']:.2f}", grouped(found["signals"]),
+            grouped(found["single_processor_instructions"]), f"{found['times_as_fast']:.2f}",
+            *_predicted(found["predicted"], "makespan_cycles"), grouped(found["signals"]),
         )
         for key, found in result("two_cores")["networks"].items()
         for board, network in [key.split(":")]
@@ -20,7 +26,7 @@ def two_cores() -> str:
     graphs = [graph for size in sizes.values() for graph in size["problems"]]
     above = [graph["above_bound"] for graph in graphs]
     least, *_, most = sizes
-    heads = ("platform", "network", "two cores", "one core", "times as fast", "signals")
+    heads = ("platform", "network", "two cores", "one core", "times as fast", *_PREDICTED, "signals")
     return (
         f"{table(heads, rows)}\n"
         f"Of {len(graphs)} random graphs of {least} to {most} operators {sum(one <= 0.05 for one in above)} are placed "
@@ -38,12 +44,19 @@ def pipelines() -> str:
             *(grouped(one) for one in found["stage_instructions"].values()),
             grouped(found["interval_instructions"]), f"{100 * found['above_stage']:.1f} %",
             grouped(found["single_processor_instructions"]), f"{found['times_as_many']:.2f}",
+            *_predicted(found["predicted"], "interval_cycles"),
         )
         for key, found in result("two_cores")["pipelines"].items()
         for board, network in [key.split(":")]
     ]  # fmt: skip
     head = ("stage of cpu0", "stage of cpu1", "between outputs", "above the longer stage", "one core", "times as many")
-    return table(("platform", "network", *head), rows)
+    return table(("platform", "network", *head, *_PREDICTED), rows)
+
+
+def _predicted(placement: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Predicted cycles of a placement, and how many times as many one core takes."""
+    cycles, alone = placement[key], placement["single_processor"]["makespan_cycles"]
+    return grouped(cycles), f"{alone / cycles:.2f}"
 
 
 def sweep() -> str:

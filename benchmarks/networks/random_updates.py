@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
+from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
 from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.time_model import TimeModel
 
@@ -82,7 +83,7 @@ def random_update(seed: int, num_steps: int) -> AssignmentProblem:
             Step(
                 cycles=min(macs, 4_000_000) / macs_a_cycle + 200,
                 reads={one: int(sizes[one] * (again if one == value else 1)) + 1 for one in sorted(reads)},
-                writes={index + 1: size}, weights_bytes=weights,
+                writes={index + 1: size}, kernel=KernelTime.of(DOUBLE_WORDS), weights_bytes=weights,
                 weights_read_bytes=int(weights * random.choice((1, 2, 8, max(1, min(pixels, 64))))),
                 scratch_bytes=scratch, scratch_access_bytes=scratch * int(random.integers(2, 40)),
                 shared={value: min(sizes[value], size)} if kind == 3 else {}, movable=bool(random.random() < 0.97),

@@ -11,14 +11,21 @@ from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.program.program import Call, DriverWait, KernelCall, Program, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
+from tvm_ext.core.kernel_time import CoreTimes, KernelTime
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
 
 
 def time_model(platform: Platform, processor: str = "") -> TimeModel:
-    """The time model of a platform's processor, of the first one by default, with the calibration of its target."""
-    calibration = instruction_set_of(platform.processor_named(processor)).calibration
-    return TimeModel(platform=platform, processor=processor, calibration=calibration)
+    """The time model of a platform's processor, of the first one by default, with the times of its target and core."""
+    core = platform.processor_named(processor)
+    found = instruction_set_of(core)
+    times = found.times.get(platform.core_of(core), CoreTimes(cpus=(), cycles=1.0))
+    calibrated = {kernel: KernelTime(cycles=factor * times.cycles) for kernel, factor in found.calibration.items()}
+    return TimeModel(
+        platform=platform, processor=processor, kernels={**calibrated, **times.kernels},
+        other=KernelTime(cycles=times.cycles),
+    )  # fmt: skip
 
 
 def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:
@@ -98,24 +105,27 @@ def _driven_cycles(call: KernelCall, driver: DriverCall, time: TimeModel) -> flo
 
 
 def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: str) -> float:
-    implementation = call.implementation
+    implementation, kernel = call.implementation, time.kernel(call.implementation.kernel)
     default = only or program.home(next(iter(program.tensors.values())).memory)
     touched = sum(program.tensors[n].num_elements for n in (*call.inputs, *call.outputs))
     total = time.compute_cycles(implementation.kernel, implementation.instructions or touched)
     for position, name in enumerate(call.inputs):
         tensor = program.tensors[name]
         read = input_read(implementation, position, tensor.num_elements * tensor.element_bytes)
-        total += time.read_cycles(only or program.home(tensor.memory), read)
+        total += time.read_cycles(only or program.home(tensor.memory), read, kernel.input)
     for name in call.outputs:
         tensor = program.tensors[name]
-        total += time.write_cycles(only or program.home(tensor.memory), tensor.num_elements * tensor.element_bytes)
+        written = tensor.num_elements * tensor.element_bytes
+        total += time.write_cycles(only or program.home(tensor.memory), written, kernel.output)
     if call.constants:
         fetched = dict(call.fetched)
         first = call.constants[0]
         held = program.tensors[fetched[first]].memory if first in fetched and not only else ""
-        total += time.read_cycles(held or program.constants[first].memory, constants_read(implementation))
+        memory = held or program.constants[first].memory
+        total += time.read_cycles(memory, constants_read(implementation), kernel.constants)
     if implementation.scratch_bytes:
-        total += time.read_cycles(only or call.scratch_memory or default, scratch_accessed(implementation))
+        memory = only or call.scratch_memory or default
+        total += time.read_cycles(memory, scratch_accessed(implementation), kernel.scratch)
     return total
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tvm_ext.core.kernel_time import CoreTimes
+
 
 @dataclass(frozen=True, kw_only=True)
 class FloatBlocks:
@@ -67,6 +69,8 @@ class InstructionSet:
     simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
     floats: registers of float kernels, by default 32 single ones.
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
+    times: of kernels on cores, by the core's name; read from the folder's `times/`, which benchmarks/kernel_times.py
+        writes. Other cores are taken to execute an instruction a cycle.
     strided_loads: strides of elements by which vectors are loaded, and instructions that load and store one: compilers
         make vectors of loops over these.
     ranks_calibrated: whether kernels are chosen by calibrated instructions: models of common kernels are far off.
@@ -78,6 +82,7 @@ class InstructionSet:
     title: str
     floats: FloatBlocks = FloatBlocks()
     calibration: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
+    times: Mapping[str, CoreTimes] = field(default_factory=dict[str, CoreTimes], hash=False)
     strided_loads: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
     ranks_calibrated: bool = False
     packs_depthwise: bool = False

@@ -16,6 +16,7 @@ from typing import Literal
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from codegen_c.targets.instruction_set import InstructionSet, Startup
+from codegen_c.targets.read_times import read_times
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import NO_SIMD, Platform, Processor
 
@@ -36,7 +37,7 @@ def instruction_sets() -> tuple[InstructionSet, ...]:
         declared: InstructionSet = import_module(f"{package}.target").TARGET
         if declared.simd in found:
             raise ImportError(f"target {declared.simd!r} is defined in {found[declared.simd].package} and {package}")
-        found[declared.simd] = replace(declared, package=package)
+        found[declared.simd] = replace(declared, package=package, times={**read_times(package), **declared.times})
     return tuple(found[simd] for simd in sorted(found))
 
 

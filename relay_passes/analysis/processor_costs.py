@@ -1,7 +1,7 @@
 """Predicted time of composites on each processor that may run them: its own kernels, clock, and way to the memories.
 
-Loads and stores are instructions of the kernels, a cycle for each word; a memory adds what it is slower than that. So
-where it is not, cores are compared by the instructions that they execute.
+Loads and stores are instructions of the kernels, and a memory adds what it is slower than these. So where it is not,
+cores are compared by the cycles of what they execute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tvm_ext.core.platform import Processor
 from tvm_ext.core.time_model import TimeModel
 
 NANOSECONDS = 1_000_000_000
-WORD_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +43,11 @@ class ProcessorCosts:
         if not self.runs_floats and (cost.computes_floats or _holds_floats(composite)):
             return None
         cycles = time.compute_cycles(cost.kernel, cost.instructions)
-        written = [_num_bytes(kind) for kind in _results(composite)]
-        cycles += sum(_beyond_words(time.write_cycles(home, num_bytes), num_bytes) for num_bytes in written)
-        reads = [(home, num_bytes) for num_bytes in (*cost.read_bytes.values(), cost.scratch_access_bytes)]
-        for memory, num_bytes in [*reads, (time.platform.weights, cost.weights_read_bytes)]:
-            cycles += _beyond_words(time.read_cycles(memory, num_bytes), num_bytes) if num_bytes else 0
+        kernel, weights = time.kernel(cost.kernel), time.platform.weights
+        cycles += sum(time.write_cycles(home, _num_bytes(kind), kernel.output) for kind in _results(composite))
+        cycles += sum(time.read_cycles(home, num_bytes, kernel.input) for num_bytes in cost.read_bytes.values())
+        cycles += time.read_cycles(home, cost.scratch_access_bytes, kernel.scratch)
+        cycles += time.read_cycles(weights, cost.weights_read_bytes, kernel.constants)
         return self.from_cycles(cycles)
 
     @property
@@ -71,11 +70,6 @@ def _results(composite: relax.Function) -> list[relax.TensorType]:
     """Types of the tensors that it makes."""
     types = [result.ty for result in outputs(composite)]
     return [kind for ty in types for kind in (ty.fields if isinstance(ty, relax.TupleType) else [ty])]
-
-
-def _beyond_words(cycles: float, num_bytes: int) -> float:
-    """Cycles of an access beyond those of the instructions that make it."""
-    return max(0.0, cycles - num_bytes / WORD_BYTES)
 
 
 def _num_bytes(kind: relax.TensorType) -> int:

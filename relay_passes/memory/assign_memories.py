@@ -10,8 +10,8 @@ Rewrite:
     main carries the `PredictedTime` of that. A memory that not all processors reach holds what is made and read by
     those that do; a core copies for its own steps, where no DMA does (the move says `copied_by`).
 Leaves alone: inputs and outputs, which stay in the platform's default memory; what is run row by row in series;
-functions that something else than composites is part of; a function that no placement makes faster by 1 %; what each
-composite computes.
+functions that something else than composites is part of; a function that no placement makes faster by 1 %, or by a
+quarter where latencies are all that is gained; what each composite computes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,16 @@ from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.decisions.outcomes import PredictedTime
 from tvm_ext.core.decisions.places import OperatorMemories
 from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.kernel_time import Traffic
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 
 LEAST_GAIN = 0.01
 """Part of the predicted time: a smaller gain is not worth the moves."""
+LEAST_GAIN_OF_LATENCY = 0.25
+"""The same where no other memory has a higher rate, and all that is gained are latencies: buses hide part of them,
+which nothing models, and copies take instructions for sure."""
+_STREAMED = Traffic(transactions=0.0, bursts=0.0, num_bytes=1.0)
 
 
 @tvm.transform.module_pass(opt_level=0, name="AssignMemories")
@@ -78,7 +83,8 @@ class AssignMemories(SearchingPass):
         found = assign(problem, self.rate)
         cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
         fits_better = problem.overflow(found) < problem.overflow(before)
-        is_faster = cycles[0] <= cycles[1] * (1 - LEAST_GAIN)
+        least = LEAST_GAIN if any(map(self._has_higher_rate, near)) else LEAST_GAIN_OF_LATENCY
+        is_faster = cycles[0] <= cycles[1] * (1 - least)
         if not fits_better and not is_faster:
             return mod
         module = mod.clone()
@@ -90,6 +96,13 @@ class AssignMemories(SearchingPass):
     def _home(self) -> str:
         return self.time.platform.activations
 
+    def _has_higher_rate(self, memory: str) -> bool:
+        """True of a memory that streams faster than home, or that another processor has to itself."""
+        time = self.time
+        return not time.reaches(memory) or (
+            time.wait_cycles(memory, _STREAMED) < time.wait_cycles(self._home, _STREAMED)
+        )
+
     def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> AssignmentProblem:
         graph, clock_hz = operators.graph(), self.time.platform.processor.clock_hz
         called = Counter(steps[0].value.op for steps in operators.steps)
@@ -100,7 +113,8 @@ class AssignMemories(SearchingPass):
             processor = OperatorProcessor.read(composites[index]).processor
             other = self.others.get(processor)
             cost = (other.backend if other else self.backend).footprint(composites[index])
-            cycles = (other.time if other else self.time).compute_cycles(cost.kernel, cost.instructions)
+            time = other.time if other else self.time
+            cycles = time.compute_cycles(cost.kernel, cost.instructions)
             reads: Counter[int] = Counter()
             for argument, leaf in enumerate(computing.value.args):
                 for value in operators.values[leaf]:
@@ -109,6 +123,7 @@ class AssignMemories(SearchingPass):
                 Step(
                     cycles=cycles * clock_hz / other.processor.clock_hz if other else cycles,
                     reads=dict(reads), writes={value: operators.sizes[value] for value in node.writes},
+                    kernel=time.kernel(cost.kernel),
                     weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
                     scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
                     shared=dict(node.shared_bytes),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 from tvm.script import ir as I
@@ -19,6 +20,7 @@ from relay_passes.regions.form_composites import FormComposites
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tests.support.memory_problems import always_on
+from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
 from tvm_ext.core.operator_costs import Footprint
 from tvm_ext.core.time_model import TimeModel
 
@@ -64,7 +66,8 @@ def formed(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def assigned(module: tvm.IRModule, limits: Mapping[str, int] = LIMITS) -> tvm.IRModule:
-    return AssignMemories(CostlyBackend(), TimeModel(platform=always_on()), limits)(module)
+    time = TimeModel(platform=always_on(), other=KernelTime.of(DOUBLE_WORDS))
+    return AssignMemories(CostlyBackend(), time, limits)(module)
 
 
 def decided(module: tvm.IRModule) -> dict[str, dict[str, object]]:
@@ -165,6 +168,23 @@ def test_what_gains_little_is_left_alone() -> None:
     time = TimeModel(platform=replace(platform, memories=alike, links=links))
     before = formed(Skip)
     tvm.ir.assert_structural_equal(AssignMemories(CostlyBackend(), time, LIMITS)(before), before)
+
+
+@pytest.mark.parametrize(("rate", "latency", "is_used"), [(8, 1, False), (16, 1, True), (8, 400, True)])
+def test_latencies_alone_have_to_gain_a_quarter(rate: int, latency: int, is_used: bool) -> None:
+    """Where the other memory has no higher rate. All of it is gained by bursts that do not wait there."""
+    platform = always_on()
+    alike = tuple(
+        replace(memory, read_bytes_per_cycle=rate, write_bytes_per_cycle=rate, latency_cycles=0)
+        if memory.name == "dtcm"
+        else replace(memory, read_bytes_per_cycle=8, write_bytes_per_cycle=8, latency_cycles=latency)
+        for memory in platform.memories
+    )
+    links = tuple(replace(link, bytes_per_cycle=16, latency_cycles=0) for link in platform.links)
+    bursts = KernelTime.of(replace(DOUBLE_WORDS, bursts=1 / 16), cycles=30)
+    time = TimeModel(platform=replace(platform, memories=alike, links=links), other=bursts)
+    after = AssignMemories(CostlyBackend(), time, LIMITS)(formed(Skip))
+    assert any(decided(after).values()) == is_used
 
 
 def test_foreign_operators_are_left_alone() -> None:

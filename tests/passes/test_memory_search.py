@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -14,6 +16,7 @@ from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import Item, State
 from relay_passes.solvers.memories.timeline import Timeline, Transfer
 from tests.support.memory_problems import always_on, in_sequences, random_problem
+from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
 from tvm_ext.core.time_model import TimeModel
 
 SEEDS = st.integers(0, 10_000)
@@ -131,9 +134,13 @@ def test_a_change_is_timed_as_the_whole(seed: int, steps: int) -> None:
 
 def chain(*sizes: int, limit: int, skip: bool = False) -> AssignmentProblem:
     """Values one after the other, each step as slow as its operands; skip: the last step reads the first result too."""
-    steps = [Step(cycles=1000, reads={i: 20 * sizes[i]}, writes={i + 1: sizes[i + 1]}) for i in range(len(sizes) - 1)]
+    kernel = KernelTime.of(DOUBLE_WORDS)
+    steps = [
+        Step(cycles=1000, reads={i: 20 * sizes[i]}, writes={i + 1: sizes[i + 1]}, kernel=kernel)
+        for i in range(len(sizes) - 1)
+    ]
     if skip:
-        steps[-1] = Step(cycles=1000, reads={len(sizes) - 2: sizes[-2], 1: 20 * sizes[1]}, writes=steps[-1].writes)
+        steps[-1] = replace(steps[-1], reads={len(sizes) - 2: sizes[-2], 1: 20 * sizes[1]})
     return AssignmentProblem(
         steps=tuple(steps), sizes=sizes, outputs=frozenset({len(sizes) - 1}), home="sram", near=("dtcm",),
         limits={"sram": 1 << 30, "dtcm": limit}, stored="flash", time=TimeModel(platform=always_on()),

@@ -73,8 +73,8 @@ def test_a_core_at_half_the_clock_takes_twice_the_cycles() -> None:
         steps=steps, sizes=(640, 640, 640), outputs=frozenset({2}), home="sram", near=("dtcm",),
         limits={"sram": 1 << 20, "dtcm": 1 << 20}, stored="flash", time=TimeModel(platform=both),
     )  # fmt: skip
-    assert problem.read_cycles(1, "sram", 640) == 2 * problem.read_cycles(0, "sram", 640)
-    assert problem.write_cycles(1, "dtcm", 640) == 2 * problem.write_cycles(0, "dtcm", 640)
+    assert problem.read_cycles(1, "sram", 1) == 2 * problem.read_cycles(0, "sram", 0) > 0
+    assert problem.write_cycles(1, "sram", 2) == 2 * problem.write_cycles(0, "sram", 1) > 0
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
+from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
 
@@ -38,6 +39,7 @@ def random_problem(seed: int, num_steps: int, *, near_bytes: int = 24_000, dma: 
                 cycles=float(random.integers(5_000, 120_000)),
                 reads={value: int(sizes[value] * random.uniform(1, 9)) for value in sorted(reads)},
                 writes={index + 1: sizes[index + 1]},
+                kernel=KernelTime.of(DOUBLE_WORDS),
                 weights_bytes=weights,
                 weights_read_bytes=weights * int(random.integers(1, 60)),
                 scratch_bytes=scratch,

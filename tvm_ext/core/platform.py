@@ -164,6 +164,11 @@ class Platform(PlatformTables):
         """Flags by which the C of a processor is compiled, but for speed or size."""
         return (*self.toolchain.flags, *processor.flags)
 
+    def core_of(self, processor: Processor) -> str:
+        """Name of the core that a processor's C is compiled for: of -mcpu; without it, the processor's isa."""
+        named = [flag.removeprefix("-mcpu=") for flag in self.flags_of(processor) if flag.startswith("-mcpu=")]
+        return named[-1].partition("+")[0] if named else processor.isa
+
     def toolchain_of(self, processor: Processor) -> Toolchain:
         """The compiler of a processor's C, with its flags."""
         return replace(self.toolchain, flags=self.flags_of(processor))

@@ -1,11 +1,13 @@
 """Predicted run time of a model on a platform: instructions, memory, and transfers beside them.
 
-    cycles of a step = modelled instructions * calibration of its kernel
-                       + for each operand: bytes read / read rate + bytes written / write rate + latency
+    cycles of a step = modelled instructions * cycles that one takes in its kernel on this core
+                       + for each operand: wait cycles of its memory
+    wait cycles      = bytes / rate, beyond a cycle for each transaction + latency of each burst
 
-Rates are the lower of what the memory and the link between processor and memory give; latency is paid once an operand,
-and rates are those of long runs. Bytes are those that the kernel's loops read and write, again and again where they do
-(`codegen_c.kernels.contract.Passes`): no cache is modelled. An access at the rate of the fastest memory is not free.
+Loads and stores are among the instructions, a cycle for each transaction; a memory adds what it is slower than that.
+Rates are the lower of what the memory and the link between processor and memory give. Bytes are those that the
+kernel's loops read and write, again and again where they do (`codegen_c.kernels.contract.Passes`): no cache is
+modelled. Transactions, and bursts of those that go on where the last one ended, are so many for each such byte.
 
     cycles of a transfer = bytes / lowest rate on the way + latency of the link
 
@@ -13,17 +15,18 @@ A DMA moves one transfer after the other, in the order in which they start, besi
 down but itself; where no DMA joins two memories the processor copies: it reads, writes, and executes
 COPY_INSTRUCTIONS_A_BYTE. To start a transfer, or to wait for one, costs CALL_CYCLES.
 
-The compute part is calibrated on executed instructions: `benchmarks/per_layer.py` runs one kernel alone in QEMU, and
-`calibration` is the median of measured by modelled. The memory part is analytic, for QEMU models no memory timing.
-So all that comes out of here is a prediction, and is to be called one wherever it is shown.
+Cycles and traffic of kernels (`KernelTime`) are fitted to what `tvm-ext profile` estimates of executed instructions
+and counts of accesses, by `benchmarks/kernel_times.py`; the profile has the same wait cycles. QEMU models no memory
+timing. So all that comes out of here is a prediction, and is to be called one wherever it is shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from tvm_ext.core.kernel_time import UNIFORM, WORDS, KernelTime, Traffic
 from tvm_ext.core.platform import Link, Memory, Platform
 
 CALL_CYCLES = 24
@@ -48,27 +51,49 @@ class Event:
 class TimeModel:
     """Predicted cycles on one of a platform's processors.
 
-    processor: its name; empty for the first one. calibration: kernel -> executed by modelled instructions; 1 for those
-    that are not there.
+    processor: its name; empty for the first one. kernels: times of its kernels; other: of those that are not there.
     """
 
     platform: Platform
     processor: str = ""
-    calibration: Mapping[str, float] = field(default_factory=dict[str, float])
+    kernels: Mapping[str, KernelTime] = field(default_factory=dict[str, KernelTime])
+    other: KernelTime = UNIFORM
+
+    def kernel(self, name: str) -> KernelTime:
+        """Time of a kernel."""
+        return self.kernels.get(name, self.other)
 
     def compute_cycles(self, kernel: str, instructions: float) -> float:
-        """Cycles of a kernel's instructions, were its operands in registers."""
-        return instructions * self.calibration.get(kernel, 1.0)
+        """Cycles of a kernel's instructions, and of what it keeps on the stack, were its operands in registers."""
+        found, board = self.kernel(kernel), self.platform.board
+        cycles = instructions * found.cycles
+        if board:
+            for memory, own in ((board.data_memory, found.stack), (board.code_memory, found.code)):
+                if self.reaches(memory):
+                    cycles += self.wait_cycles(memory, own.times(instructions))
+        return cycles
 
-    def read_cycles(self, memory: str, num_bytes: float) -> float:
-        """Cycles to read one operand. Raises KeyError where the processor does not reach the memory."""
-        link, held = self._access(memory)
-        return num_bytes / min(link.bytes_per_cycle, held.read_bytes_per_cycle) + self._latency(link, held)
+    def read_cycles(self, memory: str, num_bytes: float, access: Traffic = WORDS) -> float:
+        """Cycles that a memory adds where so many bytes of an operand are read.
 
-    def write_cycles(self, memory: str, num_bytes: float) -> float:
-        """Cycles to write one operand; memory must be ram. Raises KeyError where the processor does not reach it."""
+        access: traffic of one of them. Raises KeyError where the processor does not reach the memory.
+        """
+        return self.wait_cycles(memory, _traffic(num_bytes, access))
+
+    def write_cycles(self, memory: str, num_bytes: float, access: Traffic = WORDS) -> float:
+        """The same where they are written; memory must be ram."""
+        return self.wait_cycles(memory, _traffic(num_bytes, access), is_store=True)
+
+    def wait_cycles(self, memory: str, traffic: Traffic, *, is_store: bool = False) -> float:
+        """Cycles that a memory adds to those of the instructions: each transaction has one cycle in theirs.
+
+        A burst begins with the memory's latency; bytes then come, or go, at its rate. Nothing is cached. Raises
+        KeyError where the processor does not reach the memory.
+        """
         link, held = self._access(memory)
-        return num_bytes / min(link.bytes_per_cycle, held.write_bytes_per_cycle) + self._latency(link, held)
+        rate = min(link.bytes_per_cycle, held.write_bytes_per_cycle if is_store else held.read_bytes_per_cycle)
+        beyond = max(traffic.num_bytes / rate - traffic.transactions, 0.0) if traffic.num_bytes else 0.0
+        return beyond + traffic.bursts * self._latency(link, held)
 
     def has_dma(self, source: str, target: str) -> bool:
         """True where a transfer goes on while the processor computes."""
@@ -80,7 +105,7 @@ class TimeModel:
         link = self.platform.link_between(source, target)
         if link is None:
             copying = self.read_cycles(source, num_bytes) + self.write_cycles(target, num_bytes)
-            return copying + num_bytes * COPY_INSTRUCTIONS_A_BYTE
+            return copying + num_bytes * COPY_INSTRUCTIONS_A_BYTE * self.other.cycles
         ends = self.platform.memory(source), self.platform.memory(target)
         rate = min(link.bytes_per_cycle, ends[0].read_bytes_per_cycle, ends[1].write_bytes_per_cycle)
         return num_bytes / rate + link.latency_cycles
@@ -101,6 +126,12 @@ class TimeModel:
     @staticmethod
     def _latency(link: Link, memory: Memory) -> int:
         return max(link.latency_cycles, memory.latency_cycles)
+
+
+def _traffic(num_bytes: float, access: Traffic) -> Traffic:
+    """Traffic of an operand's bytes: one burst at the least."""
+    found = access.times(num_bytes)
+    return replace(found, bursts=max(found.bursts, 1.0)) if num_bytes else found
 
 
 def finish_cycles(events: Iterable[Event]) -> float:

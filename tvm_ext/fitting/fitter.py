@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import tvm
 
 from codegen_c.backend.build import Compiled
 from relay_passes.backend import Backend
+from relay_passes.memory.set_rows_per_call import SetRowsPerCall
 from relay_passes.searched import Searched
 from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.errors import PlanRejected
@@ -101,10 +103,13 @@ class Fitter:
         except PlanRejected as rejected:
             return TryOutcome(rejected=str(rejected))
 
-    def compiled(self, method: FitMethod, one: Try, options: BuildOptions) -> Compiled | None:
+    def compiled(
+        self, method: FitMethod, one: Try, options: BuildOptions, rows: Mapping[str, int] = MappingProxyType({})
+    ) -> Compiled | None:
         """Result of a try; None where the method's pass finds nothing to change.
 
-        options: with the limits of memories. Raises UnsupportedModel, PlanRejected.
+        options: with the limits of memories. rows: per call of sequences, by their names, in place of those that the
+        pass chose. Raises UnsupportedModel, PlanRejected.
         """
         limits = options.limits_bytes(self.platform)
         allowed = None
@@ -114,10 +119,11 @@ class Fitter:
         module = self._once(("module", method.name, one.index), lambda: self._changed(method, one.index))
         if module is None:
             return None
+        changed, again = SetRowsPerCall(rows)(module) if rows else module, tuple(sorted(rows.items()))
 
         def within(memories: Mapping[str, int] | None, spread: Spread) -> Compiled:
-            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, spread)
-            return self._once(key, lambda: self.stages.compiled(module, method.options, memories, spread))
+            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, spread, again)
+            return self._once(key, lambda: self.stages.compiled(changed, method.options, memories, spread))
 
         home = self.platform.activations
         narrower: list[Spread] = [limits[home], "first"] if options.offloads_of(self.platform) else ["first"]

@@ -84,20 +84,18 @@ def core_table(platform: Platform) -> CoreTable:
 
     Raises BadPlatform where neither names one that has a table.
     """
-    named = [flag.removeprefix("-mcpu=").partition("+")[0] for flag in _cpu_flags(platform)]
-    known = core_tables()
-    named = named or [isa for isa in (platform.processor.isa,) if isa in known]
-    if not named:
+    name, known = platform.core_of(platform.processor), core_tables()
+    if name in known:
+        return known[name]
+    if name == platform.processor.isa:
         raise BadPlatform(
             f"platform {platform.name}: the flags of its compiler name no core; add -mcpu= to them. There are tables "
             f"of cycles for {', '.join(known)}."
         )
-    if named[-1] not in known:
-        raise BadPlatform(
-            f"platform {platform.name}: there is no table of cycles for {named[-1]}; there are those of "
-            f"{', '.join(known)}. Run the package instead to count its instructions."
-        )
-    return known[named[-1]]
+    raise BadPlatform(
+        f"platform {platform.name}: there is no table of cycles for {name}; there are those of {', '.join(known)}. Run "
+        "the package instead to count its instructions."
+    )
 
 
 @cache
@@ -106,8 +104,3 @@ def core_tables() -> Mapping[str, CoreTable]:
     adapter = TypeAdapter(CoreTable)
     tables = [adapter.validate_python(read_table(path, "core", BadPlatform)) for path in sorted(_FOLDER.glob("*.toml"))]
     return {cpu: table for table in tables for cpu in table.cpus}
-
-
-def _cpu_flags(platform: Platform) -> list[str]:
-    flags = (*platform.toolchain.flags, *platform.processor.flags)
-    return [flag for flag in flags if flag.startswith("-mcpu=")]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tvm_ext.core.errors import RunFailed
+from tvm_ext.core.kernel_time import Traffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,15 +20,6 @@ class CallSite:
     site: int
     target: int
     lowest: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
-    """Accesses to a memory. bursts: those that do not go on where the last one ended."""
-
-    transactions: int
-    bursts: int
-    num_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm_ext.core.errors import RunFailed
+from tvm_ext.core.kernel_time import NONE, Traffic
 from tvm_ext.core.time_model import TimeModel
 from tvm_ext.profiling.core_table import CoreTable
-from tvm_ext.profiling.counts import BlockCount, RunCounts, Traffic
+from tvm_ext.profiling.counts import BlockCount, RunCounts
 from tvm_ext.profiling.instructions import FirmwareInstruction
 from tvm_ext.profiling.profile import WAITS, FunctionProfile, LayerProfile, MemoryProfile
 
@@ -73,16 +74,10 @@ def layer_profiles(
 
 
 def wait_cycles(traffic: Traffic, memory: str, time: TimeModel, *, is_store: bool) -> float:
-    """Cycles that a memory adds to those of the instructions: each transaction has one cycle in theirs.
-
-    A burst begins with the memory's latency; bytes then come, or go, at its rate. Nothing is cached.
-    """
+    """Cycles that a memory adds to those of the instructions; none where the platform does not say."""
     if memory == ELSEWHERE or not time.reaches(memory):
         return 0.0
-    moved = time.write_cycles if is_store else time.read_cycles
-    latency = moved(memory, 0)
-    streamed = moved(memory, traffic.num_bytes) - latency
-    return max(streamed - traffic.transactions, 0.0) + traffic.bursts * latency
+    return time.wait_cycles(memory, traffic, is_store=is_store)
 
 
 def _add(
@@ -102,7 +97,7 @@ def _add(
         spent[one.kind] += block.executed * each
     spent[code[-1].kind] += block.taken * table.taken_cycles(code[-1])
     for key, traffic in block.traffic.items():
-        before = into.traffic.get(key, Traffic(transactions=0, bursts=0, num_bytes=0))
+        before = into.traffic.get(key, NONE)
         into.traffic[key] = Traffic(
             transactions=before.transactions + traffic.transactions, bursts=before.bursts + traffic.bursts,
             num_bytes=before.num_bytes + traffic.num_bytes,
@@ -133,17 +128,17 @@ def _function(functions: Sequence[tuple[int, int, str]], block: BlockCount) -> s
 def _memories(
     traffic: Mapping[tuple[int, bool], Traffic], memories: Sequence[str], time: TimeModel
 ) -> list[MemoryProfile]:
-    none = Traffic(transactions=0, bursts=0, num_bytes=0)
     found: list[MemoryProfile] = []
     for number in sorted({number for number, _ in traffic}):
         name = _memory(memories, number)
-        loaded, stored = traffic.get((number, False), none), traffic.get((number, True), none)
+        loaded, stored = traffic.get((number, False), NONE), traffic.get((number, True), NONE)
         waits = wait_cycles(loaded, name, time, is_store=False) if loaded.num_bytes else 0.0
         waits += wait_cycles(stored, name, time, is_store=True) if stored.num_bytes else 0.0
         found.append(
             MemoryProfile(
-                name=name, loads=loaded.transactions, loaded_bytes=loaded.num_bytes, stores=stored.transactions,
-                stored_bytes=stored.num_bytes, wait_cycles=waits,
+                name=name, loads=round(loaded.transactions), load_bursts=round(loaded.bursts),
+                loaded_bytes=round(loaded.num_bytes), stores=round(stored.transactions),
+                store_bursts=round(stored.bursts), stored_bytes=round(stored.num_bytes), wait_cycles=waits,
             )
         )  # fmt: skip
     return found

@@ -25,12 +25,17 @@ class FunctionProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryProfile:
-    """Accesses of a layer to a memory, data alone: instructions that are fetched are not among them."""
+    """Accesses of a layer to a memory, data alone: instructions that are fetched are not among them.
+
+    load_bursts, store_bursts: those of the loads and stores that do not go on where the last access ended.
+    """
 
     name: str
     loads: int
+    load_bursts: int
     loaded_bytes: int
     stores: int
+    store_bursts: int
     stored_bytes: int
     wait_cycles: float
 

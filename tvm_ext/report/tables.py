@@ -20,7 +20,7 @@ from tvm_ext.report.model_tables import (
 )
 from tvm_ext.report.processor_tables import processors_table
 from tvm_ext.report.read_report import Report
-from tvm_ext.report.tuning_table import tuning_table
+from tvm_ext.report.tuning_table import tuned_rows_table, tuning_table
 
 
 def report_tables(report: Report) -> list[RenderableType]:
@@ -47,5 +47,7 @@ def other_tables(report: Report) -> list[RenderableType]:
     floats = [float_operations_table(report["float_operations"])] if report.get("float_operations") else []
     quantized = [quantization_table(report["quantization"])] if report.get("quantization") else []
     flash = [flash_table(report["flash"])] if report.get("flash") else []
-    tuned = [tuning_table(report["tuning"])] if report.get("tuning") else []
-    return [*states, *moves, *shared, *floats, *quantized, *flash, *tuned]
+    tuning: Report = report.get("tuning") or {}
+    tuned = [tuning_table(tuning)] if tuning else []
+    rows = [tuned_rows_table(tuning["rows"])] if tuning.get("rows") else []
+    return [*states, *moves, *shared, *floats, *quantized, *flash, *tuned, *rows]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from codegen_c.backend.build import Compiled
 from codegen_c.emit.layers_firmware import emit_layers_firmware
 from codegen_c.kernels.registry import KernelCandidate
 from tvm_ext.core.errors import VerificationFailed
@@ -28,15 +29,16 @@ _TRACE = "trace.json"
 class LayersFirmware:
     """An ELF file that runs ways one after the other.
 
-    inputs: bytes that it reads. expected: of each way, results of its layer; tolerances: of these, where they are
-    floats, relative to the largest one.
+    run: the function that is counted. inputs: bytes that it reads. expected: of each way, results of its layer;
+    tolerances: of these, where they are floats, relative to the largest one.
     """
 
     elf: Path
     steps: PackageSteps
+    run: str
     inputs: bytes
-    expected: tuple[tuple[Array, ...], ...]
-    tolerances: tuple[float, ...]
+    expected: tuple[tuple[Array, ...], ...] = ()
+    tolerances: tuple[float, ...] = ()
 
 
 def build_layers(
@@ -51,6 +53,25 @@ def build_layers(
     if hooks:
         compiled = replace(compiled, interface=replace(compiled.interface, has_hooks=True))
         flags = counting_flags(compiled.interface.model, folder)
+    elf, steps = linked(compiled, platform, optimize, folder, flags)
+    layers = list(dict.fromkeys(way.layer for way in ways))
+    samples = {layer: samples_of(layer) for layer in layers}
+    results = {layer: results_of(layer, samples[layer]) for layer in layers}
+    return LayersFirmware(
+        elf=elf, steps=steps, run=compiled.interface.run,
+        inputs=b"".join(array.tobytes() for layer in layers for array in samples[layer]),
+        expected=tuple(results[way.layer] for way in ways),
+        tolerances=tuple(tolerance_of(program_of([way], platform)) for way in ways),
+    )  # fmt: skip
+
+
+def linked(
+    compiled: Compiled, platform: Platform, optimize: Optimize, folder: Path, flags: Sequence[str] = ()
+) -> tuple[Path, PackageSteps]:
+    """An ELF file in a folder that runs a program once, over inputs from a file, and the program's steps.
+
+    Raises MissingTool, BuildFailed, DoesNotFit.
+    """
     texts = {**compiled.sources(), **emit_layers_firmware(compiled.interface, platform), _TRACE: compiled.trace([])}
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -61,15 +82,7 @@ def build_layers(
         sources, folder / "build", toolchain, optimize=optimize, flags=flags, include_dirs=[folder, folder / "board"]
     )
     elf = link_elf(objects, folder / "layers.elf", toolchain, script=folder / "board" / "link.ld")
-    layers = list(dict.fromkeys(way.layer for way in ways))
-    samples = {layer: samples_of(layer) for layer in layers}
-    results = {layer: results_of(layer, samples[layer]) for layer in layers}
-    return LayersFirmware(
-        elf=elf, steps=steps_of_package(folder / _TRACE),
-        inputs=b"".join(array.tobytes() for layer in layers for array in samples[layer]),
-        expected=tuple(results[way.layer] for way in ways),
-        tolerances=tuple(tolerance_of(program_of([way], platform)) for way in ways),
-    )  # fmt: skip
+    return elf, steps_of_package(folder / _TRACE)
 
 
 def check_outputs(ways: Sequence[MeasuredWay], firmware: LayersFirmware, data: bytes) -> None:

@@ -23,7 +23,7 @@ from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.tuning.firmware import LayersFirmware, build_layers, check_outputs
 from tvm_ext.tuning.layers import SHARE, memory_bytes
-from tvm_ext.tuning.layers_program import MODEL, MeasuredWay
+from tvm_ext.tuning.layers_program import MeasuredWay
 from tvm_ext.tuning.remembered import Tools, WayFigures, key_of, read_figures, write_figures
 
 MOST_TOGETHER = 24
@@ -148,7 +148,7 @@ def run_layers(
         return written(folder, said), {
             name: WayFigures(instructions=None, cycles=layer.cycles) for name, layer in measured.items()
         }
-    counting = plugin_arguments(firmware.elf, platform, table, f"{MODEL}_run", folder, skip=0)
+    counting = plugin_arguments(firmware.elf, platform, table, firmware.run, folder, skip=0)
     limit = allowed_seconds(seconds)
     started(firmware.elf, platform, None, folder, limit, (), (), counting)
     layers = counted_layers(firmware.elf, platform, table, folder, firmware.steps)

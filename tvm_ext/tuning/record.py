@@ -11,6 +11,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.profiling.core_table import CoreTable
 from tvm_ext.tuning.layers import TunedLayer, way_text
 from tvm_ext.tuning.remembered import WayFigures
+from tvm_ext.tuning.rows_record import RowsTuning
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,11 +55,13 @@ class Tuning:
 
     known: figures that an earlier run had measured. notice: why not all of the best ways were taken; empty if they are.
     device: program that ran firmware on a device, which measured cycles and counted no instructions; None for QEMU.
+    by_rows: rows per call that were measured.
     """
 
     platform: Platform
     table: CoreTable | None
     rows: tuple[TunedWays, ...]
+    by_rows: RowsTuning
     known: int
     notice: str = ""
     device: str | None = None
@@ -89,6 +92,7 @@ class Tuning:
             **sums,
             "notice": self.notice or None,
             "layers": [row.to_json() for row in self.rows],
+            "rows": self.by_rows.to_json(),
         }
 
     @property

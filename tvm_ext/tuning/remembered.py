@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
+from codegen_c.backend.build import Compiled
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.sources import emit_sources
 from codegen_c.targets.registry import startup_of
@@ -24,6 +25,7 @@ from tvm_ext.services.job import JobOutcome
 from tvm_ext.tuning.layers_program import MeasuredWay, compiled_ways, renamed
 
 _SECONDS = 60.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,31 @@ class WayFigures:
     def cost(self) -> float:
         """Estimated cycles, or instructions where these are not known."""
         return self.cycles if self.cycles is not None else self.instructions or 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFigures:
+    """The same of one run of a whole model. outputs: a hash of their bytes."""
+
+    instructions: int
+    cycles: float | None
+    outputs: str
+
+    @classmethod
+    def of(cls, layers: Sequence[WayFigures], outputs: bytes) -> Self:
+        """Sums over the layers of a run in QEMU, and what it wrote."""
+        cycles = [layer.cycles for layer in layers]
+        known = [one for one in cycles if one is not None]
+        return cls(
+            instructions=sum(layer.instructions or 0 for layer in layers),
+            cycles=sum(known) if len(known) == len(cycles) else None,
+            outputs=hashlib.sha256(outputs).hexdigest(),
+        )
+
+    @property
+    def cost(self) -> float:
+        """Estimated cycles, or instructions where these are not known."""
+        return self.cycles if self.cycles is not None else self.instructions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +92,12 @@ class Tools:
 
 def key_of(way: MeasuredWay, platform: Platform, tools: Tools) -> str:
     """Name of a way's figures: a hash of its C and of the tools. Values of constants are not part of it."""
-    compiled = compiled_ways([renamed(way)], platform)
-    parts = (compiled.program, compiled.plan, compiled.interface, compiled.origin, platform)
+    return key_of_model(compiled_ways([renamed(way)], platform), tools)
+
+
+def key_of_model(compiled: Compiled, tools: Tools) -> str:
+    """The same of a whole model's run."""
+    parts = (compiled.program, compiled.plan, compiled.interface, compiled.origin, compiled.platform)
     digest = hashlib.sha256(tools.text.encode())
     for name, text in sorted(emit_sources(*parts, weights=[Piece(text="")]).items()):
         digest.update(f"\0{name}\0{text}".encode())
@@ -75,19 +106,27 @@ def key_of(way: MeasuredWay, platform: Platform, tools: Tools) -> str:
 
 def read_figures(cache: ResultCache, key: str) -> WayFigures | None:
     """Figures that were kept; None where there are none, or what is there is damaged."""
+    return _read(cache, key, lambda values: WayFigures(instructions=values["instructions"], cycles=values["cycles"]))
+
+
+def read_run(cache: ResultCache, key: str) -> RunFigures | None:
+    """The same of a whole model's run."""
+    return _read(cache, key, lambda values: RunFigures(**values))
+
+
+def write_figures(cache: ResultCache, key: str, figures: WayFigures | RunFigures) -> None:
+    """Keep figures."""
+    cache.put(key, JobOutcome(result=json.dumps(asdict(figures)).encode()))
+
+
+def _read(cache: ResultCache, key: str, made: Callable[[dict[str, Any]], T]) -> T | None:
     kept = cache.get(key)
     if kept is None or kept.result is None:
         return None
     try:
-        values = json.loads(kept.result)
-        return WayFigures(instructions=values["instructions"], cycles=values["cycles"])
+        return made(json.loads(kept.result))
     except (ValueError, TypeError, KeyError):
         return None
-
-
-def write_figures(cache: ResultCache, key: str, figures: WayFigures) -> None:
-    """Keep figures."""
-    cache.put(key, JobOutcome(result=json.dumps(asdict(figures)).encode()))
 
 
 def _version(command: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import tvm
 
@@ -26,6 +27,7 @@ from tvm_ext.tuning.layers_program import MeasuredWay
 from tvm_ext.tuning.measure import Bench, measured_ways
 from tvm_ext.tuning.record import TunedWays, Tuning
 from tvm_ext.tuning.remembered import WayFigures
+from tvm_ext.tuning.rows import Made, RowsBench, tuned_rows
 
 _COSTS_MORE = "with the kernels that measured best it would need another way to fit, which costs more; "
 _WITH_ROOM = f"{_COSTS_MORE}the best are taken of those whose scratch is free while their layers run"
@@ -46,6 +48,7 @@ def compile_tuned(
 
     runner: of a device that measures in place of QEMU, one firmware at a time.
     A kernel that measured better is not taken where the model then fits no longer, or only in a way that costs more.
+    Where layers run row by row, rows per call are measured behind that.
     Raises what the compiler raises; BadOptions where the platform has no board; MissingTool, BuildFailed, RunFailed;
     VerificationFailed where a kernel does not compute its layer.
     """
@@ -53,24 +56,28 @@ def compile_tuned(
     mod, modelled = compiler(UNMEASURED)
     layers = layers_of(modelled, options)
     say(f"measuring kernels of {len(layers)} layers on {bench.place}")
-    figures, known = _figures(layers, bench, ResultCache(folder=default_folder()), 1 if runner else jobs)
+    cache = ResultCache(folder=default_folder())
+    figures, known = _figures(layers, bench, cache, 1 if runner else jobs)
     found = KernelFigures(
         ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
     )
     say("compiling the model by what was measured")
-    mod, compiled, notice = _best(compiler, (mod, modelled), _rungs(modelled, options, layers, found), layers)
+    made, notice, taken = _best(compiler, (mod, modelled), _rungs(modelled, options, layers, found), layers)
     if notice:
-        warnings.warn(f"tune: {compiled.interface.model}: {notice}.", ModelNotice, stacklevel=2)
+        warnings.warn(f"tune: {modelled.interface.model}: {notice}.", ModelNotice, stacklevel=2)
+    with at_once(1 if runner else jobs) as threads:
+        rows_bench = RowsBench(bench=bench, options=options, cache=cache, threads=threads)
+        (mod, compiled), by_rows = tuned_rows(made, partial(compiler, taken), rows_bench, say)
     chosen = {digest: way_of(calls[0]) for digest, calls in digests_of(compiled).items()}
     rows = tuple(
         TunedWays(layer=layer, figures=figures[layer.digest], chosen=chosen.get(layer.digest, layer.modelled))
         for layer in layers
     )
-    return (
-        mod,
-        compiled,
-        Tuning(platform=platform, table=bench.table, rows=rows, known=known, notice=notice, device=bench.device),
-    )
+    tuning = Tuning(
+        platform=platform, table=bench.table, rows=rows, known=known, notice=notice, device=bench.device,
+        by_rows=by_rows,
+    )  # fmt: skip
+    return mod, compiled, tuning
 
 
 def _figures(
@@ -92,19 +99,19 @@ def _figures(
 
 
 def _best(
-    compiler: Compiler, modelled: tuple[tvm.IRModule, Compiled], rungs: Iterable[_Rung], layers: Sequence[TunedLayer]
-) -> tuple[tvm.IRModule, Compiled, str]:
-    """The model by the first figures by which it fits as cheaply as without, and why not by all, if so."""
+    compiler: Compiler, modelled: Made, rungs: Iterable[_Rung], layers: Sequence[TunedLayer]
+) -> tuple[Made, str, KernelFigures]:
+    """The model by the first figures by which it fits as cheaply as without, why not by all, if so, and these."""
     for notice, allowed in rungs:
         if _same_choice(layers, allowed):
-            return *modelled, notice and _AS_MODELLED
+            return modelled, notice and _AS_MODELLED, UNMEASURED
         try:
             mod, compiled = compiler(allowed)
         except DoesNotFit:
             continue
         if _fits_as_cheaply(compiled, modelled[1]):
-            return mod, compiled, notice
-    return *modelled, _AS_MODELLED
+            return (mod, compiled), notice, allowed
+    return modelled, _AS_MODELLED, UNMEASURED
 
 
 def _rungs(

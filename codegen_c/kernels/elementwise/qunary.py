@@ -13,6 +13,7 @@ from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.elementwise.qbinary import rows_of
 from codegen_c.kernels.elementwise.tflite_table import tflite_table
+from codegen_c.kernels.passes import Passes
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, results_fit, scale_of
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
@@ -77,6 +78,7 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
         reference=lambda inputs: reference(operator, inputs),
         constants=(("table", table(operator)),),
         instructions=ELEMENT_INSTRUCTIONS * operator.output.num_elements + 20,
+        passes=Passes(constants=operator.output.num_elements / 256),
         spatial=rows,
         in_place=(0,),
         exact=True,

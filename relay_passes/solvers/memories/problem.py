@@ -19,6 +19,7 @@ from functools import cached_property
 
 from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer
 from tvm_ext.core.alignment import aligned
+from tvm_ext.core.kernel_time import UNIFORM, KernelTime, Traffic
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
 
 
@@ -26,15 +27,17 @@ from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
 class Step:
     """An operator.
 
-    cycles: of its instructions. reads: value -> bytes read of it. writes: value -> bytes. weights, scratch: what they
-    take, and what is read, or read and written, of them. shared: value -> bytes that the result shares with it where it
-    is read for the last time. together: nothing starts or ends between it and the step before. movable: whether its
-    weights and scratch may lie elsewhere, and its results near. processor: that runs it, empty for the first one.
+    cycles: of its instructions. reads: value -> bytes read of it. writes: value -> bytes. kernel: how they are read and
+    written. weights, scratch: what they take, and what is read, or read and written, of them. shared: value -> bytes
+    that the result shares with it where it is read for the last time. together: nothing starts or ends between it and
+    the step before. movable: whether its weights and scratch may lie elsewhere, and its results near. processor: that
+    runs it, empty for the first one.
     """
 
     cycles: float
     reads: Mapping[int, int]
     writes: Mapping[int, int]
+    kernel: KernelTime = UNIFORM
     weights_bytes: int = 0
     weights_read_bytes: int = 0
     scratch_bytes: int = 0
@@ -89,15 +92,30 @@ class AssignmentProblem:
         """True where the processor of a step reads and writes a memory."""
         return self._times[self.steps[index].processor][0].reaches(memory)
 
-    def read_cycles(self, index: int, memory: str, num_bytes: float) -> float:
-        """Cycles in which a step reads so many bytes, beside those of its instructions."""
-        time, cycle = self._times[self.steps[index].processor]
-        return time.read_cycles(memory, num_bytes) * cycle
+    def read_cycles(self, index: int, memory: str, value: int) -> float:
+        """Cycles that a memory adds where a step reads a value there."""
+        step = self.steps[index]
+        return self._read(index, memory, step.reads[value], step.kernel.input)
 
-    def write_cycles(self, index: int, memory: str, num_bytes: float) -> float:
-        """The same of bytes that it writes."""
+    def write_cycles(self, index: int, memory: str, value: int) -> float:
+        """The same where it writes one."""
+        step = self.steps[index]
+        time, cycle = self._times[step.processor]
+        return time.write_cycles(memory, step.writes[value], step.kernel.output) * cycle
+
+    def weights_cycles(self, index: int, memory: str) -> float:
+        """The same of its weights."""
+        step = self.steps[index]
+        return self._read(index, memory, step.weights_read_bytes, step.kernel.constants)
+
+    def scratch_cycles(self, index: int, memory: str) -> float:
+        """The same of its scratch."""
+        step = self.steps[index]
+        return self._read(index, memory, step.scratch_access_bytes, step.kernel.scratch)
+
+    def _read(self, index: int, memory: str, num_bytes: int, access: Traffic) -> float:
         time, cycle = self._times[self.steps[index].processor]
-        return time.write_cycles(memory, num_bytes) * cycle
+        return time.read_cycles(memory, num_bytes, access) * cycle
 
     def copier(self, index: int) -> str:
         """The core that copies what a step reads or made, where no DMA does; empty for the first one."""
@@ -219,15 +237,15 @@ class AssignmentProblem:
         """Cycles of one step, with its operands where they are."""
         step = self.steps[index]
         total = step.cycles
-        for value, bytes_ in step.reads.items():
-            total += self.read_cycles(index, chosen.places[value].memory_at(index, self.home), bytes_)
-        for value, bytes_ in step.writes.items():
-            total += self.write_cycles(index, chosen.places[value].born, bytes_)
+        for value in step.reads:
+            total += self.read_cycles(index, chosen.places[value].memory_at(index, self.home), value)
+        for value in step.writes:
+            total += self.write_cycles(index, chosen.places[value].born, value)
         if step.weights_read_bytes:
             copy = chosen.weights.get(index)
-            total += self.read_cycles(index, copy.memory if copy else self.stored, step.weights_read_bytes)
+            total += self.weights_cycles(index, copy.memory if copy else self.stored)
         if step.scratch_access_bytes:
-            total += self.read_cycles(index, chosen.scratch.get(index, self.home), step.scratch_access_bytes)
+            total += self.scratch_cycles(index, chosen.scratch.get(index, self.home))
         return total
 
     def predicted_cycles(self, chosen: Assignment) -> float:

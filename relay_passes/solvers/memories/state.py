@@ -168,12 +168,9 @@ class State:
         problem, time, index = self.problem, self.problem.time, item.index
         if isinstance(choice, Place):
             uses, maker = problem.uses[index], problem.makers.get(index)
-            cycles = [
-                (use, problem.read_cycles(use, choice.memory_at(use, problem.home), problem.steps[use].reads[index]))
-                for use in uses
-            ]
+            cycles = [(use, problem.read_cycles(use, choice.memory_at(use, problem.home), index)) for use in uses]
             if maker is not None:
-                cycles.append((maker, problem.write_cycles(maker, choice.born, problem.steps[maker].writes[index])))
+                cycles.append((maker, problem.write_cycles(maker, choice.born, index)))
             size = problem.sizes[index]
             return Share(
                 bytes=tuple((m, b, e, aligned(size)) for m, b, e in problem.occupied(index, choice)),
@@ -186,9 +183,7 @@ class State:
         step = problem.steps[index]
         if item.kind == "weights":
             at = choice.memory if isinstance(choice, WeightsCopy) else problem.stored
-            cycles = (
-                ((index, problem.read_cycles(index, at, step.weights_read_bytes)),) if step.weights_read_bytes else ()
-            )
+            cycles = ((index, problem.weights_cycles(index, at)),) if step.weights_read_bytes else ()
             if not isinstance(choice, WeightsCopy):
                 return Share(bytes=(), cycles=cycles, transfers=())
             moving = time.transfer_cycles(problem.stored, at, step.weights_bytes), time.has_dma(problem.stored, at)
@@ -198,8 +193,7 @@ class State:
                 transfers=((choice.start, index, *moving),),
             )
         assert isinstance(choice, str), "scratch lies in a memory"
-        touched = step.scratch_access_bytes
-        cycles = ((index, problem.read_cycles(index, choice, touched)),) if touched else ()
+        cycles = ((index, problem.scratch_cycles(index, choice)),) if step.scratch_access_bytes else ()
         return Share(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
     def _shared(self, index: int, memory: str) -> int:
