@@ -83,6 +83,8 @@ class _Hoisting:
 
     def _unchanged(self, loop: tirx.For) -> list[Expr]:
         """Largest expressions in every turn of the loop that need none of the counters in it."""
+        if not _has_turns(loop):
+            return []
         counters = {loop.loop_var}
         tvm_ffi.structural_walk(loop.body, [(tirx.For, lambda inner: counters.add(inner.loop_var)),
                                             (tirx.Bind, lambda bind: counters.add(bind.var)),
@@ -112,13 +114,20 @@ class _Hoisting:
             yield from self._parts(operand, changing)
 
 
+def _has_turns(loop: tirx.For) -> bool:
+    """True where every statement of a loop runs in its first turn, which there is."""
+    leaves: list[tirx.Stmt] = []
+    tvm_ffi.structural_walk(loop.body, [(tirx.Break, leaves.append), (tirx.Continue, leaves.append)])
+    return isinstance(loop.extent, tirx.IntImm) and int(loop.extent) > 0 and not leaves
+
+
 def _always(statement: tirx.Stmt) -> Iterator[Expr]:
     """Expressions that each turn computes: not those of branches, nor of loops that may have no turn."""
     if isinstance(statement, tirx.SeqStmt):
         for part in statement.seq:
             yield from _always(part)
     elif isinstance(statement, tirx.For):
-        if isinstance(statement.extent, tirx.IntImm) and int(statement.extent) > 0:
+        if _has_turns(statement):
             yield from _always(statement.body)
     elif isinstance(statement, tirx.BufferStore):
         yield from (statement.value, *statement.indices)

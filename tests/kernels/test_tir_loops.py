@@ -18,7 +18,7 @@ from codegen_c.kernels.contract import CFunction, StoredRows, Target
 from codegen_c.operators.kinds import Generic
 from codegen_c.targets.registry import target_of
 from codegen_c.tir import composite, lower, statements
-from codegen_c.tir.hoist_loads import Hoisted
+from codegen_c.tir.hoist_loads import Hoisted, hoist_loads
 from codegen_c.tir.plain_c import PlainC
 from tests.kernels.test_tir import (
     PRELUDE,
@@ -160,6 +160,18 @@ def test_what_may_not_be_read_stays_where_it_is() -> None:
 
     body = body_of(build, ((4, 1), "float32"))
     assert re.search(r"= \(?\w+ < 4\)? \? input0\[\w+\] : 0.0f;", body), body
+
+
+@pytest.mark.parametrize(("turns", "leaves", "moved"), [(24, False, True), (0, False, False), (24, True, False)])
+def test_nothing_moves_before_a_loop_that_may_not_come_to_it(turns: int, leaves: bool, moved: bool) -> None:
+    counter = tirx.Var("i", "int32")
+    source, target = (tirx.decl_buffer((24,), "float32", name) for name in ("source", "target"))
+    body = tirx.BufferStore(target, tirx.BufferLoad(source, [tirx.IntImm("int32", 3)]), [counter])
+    if leaves:
+        body = tirx.SeqStmt([tirx.IfThenElse(counter < 5, tirx.Break(), None), body])
+    loop = tirx.For(counter, tirx.IntImm("int32", 0), tirx.IntImm("int32", turns), tirx.ForKind.SERIAL, body)
+    hoisted = hoist_loads(tirx.PrimFunc([source, target], loop), 1).function.body
+    assert isinstance(hoisted, tirx.SeqStmt) == moved
 
 
 def test_short_turns_stand_side_by_side() -> None:
