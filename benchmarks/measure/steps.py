@@ -37,14 +37,16 @@ _MAIN = """\
 
 extern uint32_t stack_limit[];
 
-/* Bytes that repeat from run to run: small numbers as float, any as integer. */
-static void fill(void *target, uint32_t count, int32_t is_float)
+/* Bytes that repeat from run to run: small numbers as float, places near the first one of 64 bits, any others. */
+static void fill(void *target, uint32_t count, int32_t is_float, int32_t is_long)
 {{
     uint32_t state = 1u;
     for (uint32_t i = 0u; i < count; i++) {{
         state = state * 1664525u + 1013904223u;
         if (is_float != 0) {{
             ((float *)target)[i] = (float)(int32_t)state * 0x1p-31f;
+        }} else if (is_long != 0) {{
+            ((int64_t *)target)[i] = (int64_t)(state >> 28);
         }} else {{
             ((uint8_t *)target)[i] = (uint8_t)(state >> 24);
         }}
@@ -171,9 +173,9 @@ def _main(models: Sequence[Compiled]) -> str:
     for model in models:
         filled: list[str] = []
         for port in model.interface.inputs:
-            is_float = port.dtype == "float32"
-            count = port.num_elements if is_float else port.num_bytes
-            filled.append(f"    fill({model.interface.accessor(port)}(), {count}u, {int(is_float)});")
+            kinds = [int(port.dtype == dtype) for dtype in ("float32", "int64")]
+            count = port.num_elements if any(kinds) else port.num_bytes
+            filled.append(f"    fill({model.interface.accessor(port)}(), {count}u, {kinds[0]}, {kinds[1]});")
         lines += [*filled, f"    (void){model.interface.run}();", *filled, f"    report({model.interface.run});"]
     includes = "\n".join(f'#include "{model.interface.model}.h"' for model in models)
     return _MAIN.format(includes=includes, steps="\n".join(lines))

@@ -16,14 +16,16 @@ from codegen_c.tir.plain_c import PlainC
 def implement(operator: Generic, target: Target, stored: StoredRows) -> Implementation:
     plain = operator.plain
     assert isinstance(plain, PlainC), "a Generic operator carries the C it was lowered to"
+    has_vectors, is_small = target.instruction_set.floats.lanes > 1, target.optimize == "size"
+    form = plain.form(has_vectors=has_vectors, is_small=is_small)
     return Implementation(
         kernel=KERNEL.name,
-        function=plain.function,
+        function=form.function,
         reference=operator.reference,
         constants=tuple((name, np.ascontiguousarray(array)) for name, array in plain.constants),
         scratch_bytes=plain.scratch_bytes,
         macs=plain.macs,
-        instructions=instructions_of(plain.work, fpu=target.processor.fpu, isa=target.processor.isa),
+        instructions=instructions_of(form.work, fpu=target.processor.fpu, isa=target.processor.isa),
         accumulation="as TVM defines the operator",
         in_place=plain.in_place,
         integers_only=plain.integers_only,

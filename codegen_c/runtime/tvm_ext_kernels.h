@@ -29,17 +29,6 @@
 #define TVM_EXT_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TVM_EXT_MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Before a loop of many short turns: four of them stand side by side, unless size matters more. */
-#if defined(__OPTIMIZE_SIZE__)
-#define TVM_EXT_UNROLLED
-#elif defined(__clang__)
-#define TVM_EXT_UNROLLED _Pragma("clang loop unroll_count(4)")
-#elif defined(__GNUC__)
-#define TVM_EXT_UNROLLED _Pragma("GCC unroll 4")
-#else
-#define TVM_EXT_UNROLLED
-#endif
-
 /* a * b + c: fused where the hardware fuses, multiply then add elsewhere; never left to the compiler. */
 #if defined(__ARM_FEATURE_FMA) || defined(__FMA__)
 #define TVM_EXT_FMA(a, b, c) fmaf((a), (b), (c))

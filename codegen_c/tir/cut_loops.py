@@ -1,5 +1,4 @@
-"""Loops without another one inside, cut where a comparison of their counter with a constant turns out otherwise, and at
-multiples of what their counter is divided by.
+"""Loops without another one inside, cut where a comparison of their counter with a constant turns out otherwise.
 
     for i in 0..60: y[i] = (30 <= i) ? b[i - 30] : a[i]
       ->  for i in 0..30: y[i] = a[i]; for i in 0..30: y[i + 30] = b[i]
@@ -33,10 +32,8 @@ def _cut(loop: tirx.For) -> tirx.Stmt:
     if loop.kind != tirx.ForKind.SERIAL or not _is_innermost(loop):
         return loop
     first, end = int(begin), int(begin) + int(extent)
-    turns = {place for place in _turns(loop) if first < place < end}
-    multiples = {place for divisor in _divisors(loop) for place in range(divisor, end, divisor) if place > first}
-    parts = next((chosen for chosen in (turns | multiples, turns) if 0 < len(chosen) < MOST_PARTS), set[int]())
-    if not parts:
+    parts = {place for place in _turns(loop) if first < place < end}
+    if not 0 < len(parts) < MOST_PARTS:
         return loop
     return tirx.SeqStmt([_part(loop, low, high) for low, high in pairwise(sorted({first, end, *parts}))])
 
@@ -58,18 +55,6 @@ def _turns(loop: tirx.For) -> set[int]:
                 # i < n and n <= i turn at n, i <= n and n < i behind it.
                 found.add(int(bound) + (isinstance(node, tirx.LT) != is_left))
     return found
-
-
-def _divisors(loop: tirx.For) -> set[int]:
-    """Numbers that the counter is divided by, in whatever expression."""
-    found: set[int] = set()
-
-    def visit(node: tirx.FloorDiv | tirx.FloorMod) -> None:
-        if isinstance(node.a, Var) and node.a.same_as(loop.loop_var) and isinstance(node.b, tirx.IntImm):
-            found.add(int(node.b))
-
-    tvm_ffi.structural_walk(loop.body, [(tirx.FloorDiv, visit), (tirx.FloorMod, visit)])
-    return {divisor for divisor in found if divisor > 0}
 
 
 def _comparisons(expr: Expr) -> Iterator[tirx.LT | tirx.LE]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from codegen_c.c_text.literals import number
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.helpers import short_type
+from codegen_c.tir.intrinsics import library_function
 from codegen_c.tir.plain_c import Helper
 
 
@@ -60,7 +61,9 @@ def truncate_helper(source: str, target: str) -> Helper:
     # A double holds numbers between INT32_MIN - 1 and INT32_MIN, which truncate to INT32_MIN.
     reaches = f"a > -{number(2.0**31 + 1, source)}" if (source, bits) == ("float64", 32) else f"a >= -{half}"
     if target.startswith("int"):
-        lines = [f"return ({reaches} && a < {half}) ? ({to_type})a : {least};"]
+        magnitude = f"{library_function('fabs', source)}(a) < {half}"  # INT_MIN itself becomes what does not fit
+        holds = f"{reaches} && a < {half}" if (source, bits) == ("float64", 32) else magnitude
+        lines = [f"return ({holds}) ? ({to_type})a : {least};"]
     else:
         lines = [
             f"if (a >= {half}) {{",

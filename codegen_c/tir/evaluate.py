@@ -1,12 +1,12 @@
-"""Values of an expression of one loop counter for all its turns, bit for bit as the C that is printed computes them."""
+"""Values of an expression of loop counters for all their turns, bit for bit as the C that is printed computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from tvm import tirx
-from tvm.ir import Call, Expr, Var
+from tvm.ir import Call, Expr, TensorLoad, Var
 
 from codegen_c.tir.intrinsics import RENAMED
 
@@ -23,6 +23,7 @@ _RELATIONS: dict[type, Callable[[Array, Array], Array]] = {
     tirx.LT: np.less, tirx.LE: np.less_equal, tirx.GT: np.greater, tirx.GE: np.greater_equal, tirx.EQ: np.equal,
     tirx.NE: np.not_equal,
 }  # fmt: skip
+_LOGIC: dict[type, Callable[[Array, Array], Array]] = {tirx.And: np.logical_and, tirx.Or: np.logical_or}
 _LIMIT = 2.0**31
 
 
@@ -35,18 +36,28 @@ def values_of(expr: Expr, counter: Var, turns: Array) -> Array:
 
     Raises Unknown for other variables and tensors, functions that are not exact, and values that C leaves undefined.
     """
+    return np.broadcast_to(values_over(expr, {counter: turns}), turns.shape)
+
+
+def values_over(expr: Expr, counters: Mapping[Var, Array]) -> Array:
+    """The same for several counters, whose values are arrays that broadcast, and so is the result.
+
+    counters: holds the elements of tables, too, by their buffers.
+    """
     with np.errstate(all="ignore"):
-        return np.broadcast_to(_value(expr, counter, turns), turns.shape)
+        return _value(expr, counters)
 
 
-def _value(expr: Expr, counter: Var, turns: Array) -> Array:
+def _value(expr: Expr, counters: Mapping[Var, Array]) -> Array:
     def of(part: Expr) -> Array:
-        return _value(part, counter, turns)
+        return _value(part, counters)
 
     dtype, kind = str(expr.ty.dtype), type(expr)
     is_float = dtype in ("float32", "float64")
-    if isinstance(expr, Var) and expr.same_as(counter):
-        return turns
+    if isinstance(expr, Var) and expr in counters:
+        return counters[expr]
+    if isinstance(expr, TensorLoad) and expr.source in counters and dtype in ("int16", "uint16", "int32"):
+        return counters[expr.source].astype(np.int64)[of(expr.indices[0])]
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):
         return np.array(expr.value, dtype if is_float else np.int64)
     if kind in _SUMS:
@@ -62,6 +73,8 @@ def _value(expr: Expr, counter: Var, turns: Array) -> Array:
         return _kept(of(expr.a) / of(expr.b), dtype)
     if kind in _RELATIONS:
         return _RELATIONS[kind](of(expr.a), of(expr.b))
+    if kind in _LOGIC:
+        return _LOGIC[kind](of(expr.a), of(expr.b))
     if isinstance(expr, tirx.Select):
         return np.where(of(expr.condition), of(expr.true_value), of(expr.false_value))
     if isinstance(expr, tirx.Cast):

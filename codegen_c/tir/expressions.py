@@ -12,11 +12,14 @@ from tvm.sym import Analyzer
 from codegen_c.c_text.literals import number
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir import edges, helpers
+from codegen_c.tir.families import dtype_of
 from codegen_c.tir.helpers import PRIMARY
 from codegen_c.tir.intrinsics import library_function
 from codegen_c.tir.narrow import narrow_cast, refuse_arithmetic
 from codegen_c.tir.plain_c import CannotLowerError, Helper
+from codegen_c.tir.print_extreme import printed_extreme
 from codegen_c.tir.ranges import clamped, divides_by_edge, may_overflow, reads_elements, shifts_too_far
+from codegen_c.tir.rows import NamedRows, row_of
 
 UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(PRIMARY - 1, 4, -1)
 
@@ -34,12 +37,14 @@ class ExpressionPrinter:
     """Prints the expressions of one function.
 
     names: C text of each variable and buffer in scope. scalars: buffers of one element kept in a local.
+    rows: pointers to where indices begin.
     helpers, headers: those that the printed text needs, collected on the way; dtypes: those it names.
     """
 
     def __init__(self) -> None:
         self.names: dict[Var, str] = {}
         self.scalars: set[Var] = set()
+        self.rows: NamedRows = {}
         self.helpers: dict[str, Helper] = {}
         self.headers: set[str] = {"stdint.h"}
         self.dtypes: set[str] = set()
@@ -53,7 +58,7 @@ class ExpressionPrinter:
 
     def operand(self, expr: Expr, other: Expr | None = None, at_least: int = 0) -> str:
         """`expr` beside `other` of the same type: a small literal then needs no type of its own."""
-        small = isinstance(expr, tirx.IntImm) and abs(int(expr.value)) < 2**31 and _dtype(expr) == "int64"
+        small = isinstance(expr, tirx.IntImm) and abs(int(expr.value)) < 2**31 and dtype_of(expr) == "int64"
         if small and not isinstance(other, tirx.IntImm):
             return number(expr.value, "int32")
         return self.text(expr, at_least)
@@ -75,7 +80,8 @@ class ExpressionPrinter:
         if len(indices) != 1:
             raise CannotLowerError(f"a buffer of {len(indices)} dimensions left by lowering")
         outer, self.in_index = self.in_index, True
-        index = self.text(indices[0])
+        row = row_of(self.rows, buffer, indices[0])
+        name, index = (name, self.text(indices[0])) if row is None else (row.name, self.text(row.rest))
         self.in_index = outer
         return f"{name}[{index}]"
 
@@ -97,14 +103,13 @@ class ExpressionPrinter:
         if kind in BITWISE:
             return self._bitwise(expr, expr.a, expr.b, BITWISE[kind])
         if isinstance(expr, tirx.LShift | tirx.RShift):
-            return self._shift(expr.a, expr.b, _dtype(expr), left=isinstance(expr, tirx.LShift))
+            return self._shift(expr.a, expr.b, dtype_of(expr), left=isinstance(expr, tirx.LShift))
         if isinstance(expr, tirx.BitwiseNot):
-            return self._complement(expr.a, _dtype(expr))
+            return self._complement(expr.a, dtype_of(expr))
         if isinstance(expr, tirx.FloorDiv | tirx.FloorMod):
             return self._floor(expr)
         if isinstance(expr, tirx.Min | tirx.Max):
-            make = helpers.minimum_helper if isinstance(expr, tirx.Min) else helpers.maximum_helper
-            return self.helped(make(_dtype(expr)), expr.a, expr.b)
+            return printed_extreme(self, expr)
         if isinstance(expr, tirx.And):
             return f"{self.text(expr.a, AND)} && {self.text(expr.b, AND)}", AND
         if isinstance(expr, tirx.Or):
@@ -123,14 +128,14 @@ class ExpressionPrinter:
         raise CannotLowerError(f"a {kind.__name__} expression")
 
     def _number(self, expr: tirx.IntImm | tirx.FloatImm) -> Text:
-        self.c_type(_dtype(expr))
-        text = number(expr.value, _dtype(expr))
+        self.c_type(dtype_of(expr))
+        text = number(expr.value, dtype_of(expr))
         if not math.isfinite(expr.value):
             self.headers.add("math.h")
         return text, UNARY if text.startswith(("-", "(double)")) else PRIMARY
 
     def _arithmetic(self, expr: tirx.Add, symbol: str, level: int) -> Text:
-        dtype = _dtype(expr)
+        dtype = dtype_of(expr)
         if isinstance(expr, tirx.Mod) and dtype.startswith("float"):
             return self._library("fmod", dtype, [expr.a, expr.b])
         if isinstance(expr, tirx.Div | tirx.Mod) and self._needs_guard(expr):
@@ -152,31 +157,31 @@ class ExpressionPrinter:
     def _unsigned(self, expr: Expr, at_least: int) -> str:
         """Signed 32- or 64-bit arithmetic modulo 2^32 or 2^64: the same bits, defined for all operands."""
         if isinstance(expr, tirx.IntImm) and int(expr.value) >= 0:
-            return number(expr.value, f"u{_dtype(expr)}")
+            return number(expr.value, f"u{dtype_of(expr)}")
         if not self.wraps(expr):
-            return f"({self.c_type('u' + _dtype(expr))}){self.text(expr, UNARY)}"
+            return f"({self.c_type('u' + dtype_of(expr))}){self.text(expr, UNARY)}"
         symbol, level = ARITHMETIC[type(expr)]
         text = f"{self._unsigned(expr.a, level)} {symbol} {self._unsigned(expr.b, level + 1)}"
         return text if level >= at_least else f"({text})"
 
     def _needs_guard(self, expr: tirx.Div | tirx.Mod | tirx.FloorDiv | tirx.FloorMod) -> bool:
-        is_integer = not _dtype(expr).startswith("float")
+        is_integer = not dtype_of(expr).startswith("float")
         return is_integer and reads_elements(expr) and divides_by_edge(expr.b, self.analyzer)
 
     def _relation(self, expr: tirx.LT, symbol: str, level: int) -> Text:
         zero = isinstance(expr.b, tirx.IntImm) and int(expr.b.value) == 0
-        if zero and symbol in ("<", ">=") and _dtype(expr.b).startswith("uint"):
+        if zero and symbol in ("<", ">=") and dtype_of(expr.b).startswith("uint"):
             self.headers.add("stdbool.h")
             return ("false" if symbol == "<" else "true"), PRIMARY
         left, right = self.operand(expr.a, expr.b, SHIFT), self.operand(expr.b, expr.a, SHIFT)
-        if left == right and not (_dtype(expr.a).startswith("float") and symbol not in ("<", ">")):
+        if left == right and not (dtype_of(expr.a).startswith("float") and symbol not in ("<", ">")):
             self.headers.add("stdbool.h")  # compilers warn of a value beside itself; NaN is neither less nor greater
             return ("true" if "=" in symbol and symbol != "!=" else "false"), PRIMARY
         return f"{left} {symbol} {right}", level
 
     def _bitwise(self, expr: Expr, left: Expr, right: Expr, symbol: str) -> Text:
         text = f"{self.text(left, UNARY)} {symbol} {self.text(right, UNARY)}"
-        return self._narrowed(text, BITS, _dtype(expr))
+        return self._narrowed(text, BITS, dtype_of(expr))
 
     def _narrowed(self, text: str, level: int, dtype: str) -> Text:
         """C computes small integers as int; TIR wraps them after every operation."""
@@ -186,7 +191,7 @@ class ExpressionPrinter:
         return text, level
 
     def _floor(self, expr: tirx.FloorDiv | tirx.FloorMod) -> Text:
-        dtype, is_div = _dtype(expr), isinstance(expr, tirx.FloorDiv)
+        dtype, is_div = dtype_of(expr), isinstance(expr, tirx.FloorDiv)
         if self._needs_guard(expr):
             return self.helped(edges.divide_helper(dtype, floor=True, remainder=not is_div), expr.a, expr.b)
         lowest = (self.analyzer.const_int_bound(side).min_value for side in (expr.a, expr.b))
@@ -205,7 +210,7 @@ class ExpressionPrinter:
         return f"{test} ? {self.text(yes, CHOICE + 1)} : {self.text(no, CHOICE + 1)}", CHOICE
 
     def _cast(self, expr: tirx.Cast) -> Text:
-        target, source = _dtype(expr), _dtype(expr.value)
+        target, source = dtype_of(expr), dtype_of(expr.value)
         if target == source:
             return self._print(expr.value)
         narrow = narrow_cast(self, expr)
@@ -224,6 +229,7 @@ class ExpressionPrinter:
             value, low, high = clip
             limits = (tirx.const(low, source), tirx.const(high, source))
             return self.helped(edges.clamp_helper(source, target), value, *limits)
+        self.headers.add("math.h")
         if edges.bits_of(target) >= 32:
             return self.helped(edges.truncate_helper(source, target), expr.value)
         wide, _ = self.helped(edges.truncate_helper(source, "int32"), expr.value)
@@ -245,7 +251,7 @@ class ExpressionPrinter:
 
     def _call(self, expr: Call) -> Text:
         name = expr.op.name.rpartition(".")[2]
-        arguments, dtype = list(expr.args), _dtype(expr)
+        arguments, dtype = list(expr.args), dtype_of(expr)
         if name in ("call_pure_extern", "call_extern"):
             assert isinstance(arguments[0], StringImm)
             return self._library(arguments[0].value.removesuffix("f"), dtype, arguments[1:])
@@ -262,7 +268,7 @@ class ExpressionPrinter:
             "isinf": lambda: self._against_infinity(arguments[0], "=="),
             "isfinite": lambda: self._against_infinity(arguments[0], "<"),
             "popcount": lambda: self.helped(helpers.popcount_helper(dtype), *arguments),
-            "reinterpret": lambda: self.helped(helpers.reinterpret_helper(_dtype(arguments[0]), dtype), *arguments),
+            "reinterpret": lambda: self.helped(helpers.reinterpret_helper(dtype_of(arguments[0]), dtype), *arguments),
         }
         if name in BITWISE_CALLS:
             return self._bitwise(expr, *arguments, BITWISE_CALLS[name])
@@ -289,10 +295,6 @@ class ExpressionPrinter:
         return f"{one} / ({one} + {exp}(-{self.text(value, PRIMARY)}))", FACTOR
 
     def _against_infinity(self, value: Expr, symbol: str) -> Text:
-        dtype = _dtype(value)
+        dtype = dtype_of(value)
         magnitude = self._library("fabs", dtype, [value])[0]
         return f"{magnitude} {symbol} {number(float('inf'), dtype)}", EQUALITY if symbol == "==" else RELATION
-
-
-def _dtype(expr: Expr) -> str:
-    return str(expr.ty.dtype)

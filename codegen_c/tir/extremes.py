@@ -27,12 +27,14 @@ def arg_extreme(x: te.Tensor, axis: int | None, *, keepdims: bool, is_max: bool,
             elements, places = T.buffer_proxy(source), T.buffer_proxy(found)
             with T.serial(0, math.prod(shape[:begin])) as i, T.serial(0, inner) as j:
                 row, place = i * (extent * inner) + j, i * inner + j
-                places[place] = tirx.const(0, "int64")
+                best = _variable("best", str(source.ty.dtype), elements[row])
+                at = _variable("at", "int32", 0)
                 with T.serial(0, extent - 1) as k:
-                    best = elements[row + tirx.Cast("int32", places[place]) * inner]
                     element = elements[row + (k + 1) * inner]
-                    beyond = _beyond(element, best, is_max=is_max, last=last)
-                    places[place] = tirx.Select(beyond, tirx.Cast("int64", k + 1), places[place])
+                    with T.If(_beyond(element, best[0], is_max=is_max, last=last)), T.Then():
+                        best[0] = element
+                        at[0] = k + 1
+                places[place] = tirx.Cast("int64", at[0])
         return builder.get()
 
     found = te.extern(
@@ -40,6 +42,13 @@ def arg_extreme(x: te.Tensor, axis: int | None, *, keepdims: bool, is_max: bool,
         dtype="int64", name="arg_max" if is_max else "arg_min",
     )  # fmt: skip
     return found if result else topi.reshape(found, [])
+
+
+def _variable(name: str, dtype: str, value: tirx.Expr | int) -> T.buffer_proxy:
+    """A buffer of one element, and what it holds at first."""
+    variable = T.buffer_proxy(IRBuilder.name(name, T.alloc_buffer((1,), dtype)))
+    variable[0] = value
+    return variable
 
 
 def _beyond(element: tirx.Expr, best: tirx.Expr, *, is_max: bool, last: bool) -> tirx.Expr:

@@ -82,10 +82,28 @@ def odd_helper() -> Helper:
     return Helper(name="$_f32_of_f64", text=odd_function("$_f32_of_f64"))
 
 
+def limit_helper(dtype: str, *, is_max: bool) -> Helper:
+    """The larger or smaller of a float and a number, which stands where they are equal; NaN where the float is."""
+    verb, relation = ("at_least", "<=") if is_max else ("at_most", ">=")
+    name, c_type = f"$_{verb}_{short_type(dtype)}", C_TYPES[dtype]
+    return _inline(name, f"{c_type} {name}({c_type} a, {c_type} limit)", f"a {relation} limit ? limit : a")
+
+
+def inside_helper(dtype: str) -> Helper:
+    """The nearest integer from 0 to the last one."""
+    name, c_type, unsigned = f"$_inside_{short_type(dtype)}", C_TYPES[dtype], C_TYPES[f"u{dtype}"]
+    inside = f"({unsigned})a <= ({unsigned})last"
+    return _inline(name, f"{c_type} {name}({c_type} a, {c_type} last)", f"{inside} ? a : (a < 0 ? 0 : last)")
+
+
 def _selection(verb: str, relation: str, dtype: str) -> Helper:
     name, c_type = f"$_{verb}_{short_type(dtype)}", C_TYPES[dtype]
-    first = f"(a {relation} b || a != a)" if dtype.startswith("float") else f"a {relation} b"
-    return _inline(name, f"{c_type} {name}({c_type} a, {c_type} b)", f"{first} ? a : b")
+    head = f"{c_type} {name}({c_type} a, {c_type} b)"
+    if not dtype.startswith("float"):
+        return _inline(name, head, f"a {relation} b ? a : b")
+    # Two numbers are told apart by one comparison, whose flags the second one reads again.
+    reverse = "<=" if relation == ">" else ">="
+    return _inline(name, head, f"a {reverse} b ? b : (a {relation} b || a != a ? a : b)")
 
 
 def _inline(name: str, head: str, result: str) -> Helper:

@@ -41,6 +41,24 @@ SAME_NAME = frozenset(
         "trunc",
     ]
 )
+CHEAP_CALLS = frozenset(
+    [
+        "if_then_else",
+        "likely",
+        "fabs",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "bitwise_not",
+        "shift_left",
+        "shift_right",
+        "reinterpret",
+        "isnan",
+        "isinf",
+        "isfinite",
+    ]
+)
+"""Intrinsics of a few instructions, none of them a call of a function."""
 # Both round half to even: in the default rounding mode rint differs from nearbyint in a status flag only.
 RENAMED = {"round": "rint", "nearbyint": "rint"}
 

@@ -8,10 +8,19 @@ from tvm import s_tir, tirx
 from tvm.ir import TensorLoad, Var
 
 from codegen_c.tir.cut_loops import cut_loops
+from codegen_c.tir.fuse_loops import fuse_loops
+from codegen_c.tir.straighten_loops import straighten_loops
 
 
 def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Plain loops, flat buffers, 32-bit indices where they suffice, index arithmetic simplified."""
+    """Plain loops as C is printed of them."""
+    straight = straighten_loops(fuse_loops(plain_loops(function)))
+    cut = tirx.transform.StmtSimplify()(tvm.IRModule({"main": cut_loops(straight)}))["main"]
+    return _without_dead_stores(cut)
+
+
+def plain_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Plain loops as TVM leaves them: flat buffers, 32-bit indices where they suffice, index arithmetic simplified."""
     passes = [
         s_tir.transform.LowerInitBlock(),
         s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
@@ -24,9 +33,7 @@ def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
         tirx.transform.StmtSimplify(),
         tirx.transform.RemoveNoOp(),
     ]
-    lowered = tvm.transform.Sequential(passes)(tvm.IRModule({"main": function}))["main"]
-    cut = tirx.transform.StmtSimplify()(tvm.IRModule({"main": cut_loops(lowered)}))["main"]
-    return _without_dead_stores(cut)
+    return tvm.transform.Sequential(passes)(tvm.IRModule({"main": function}))["main"]
 
 
 def _without_dead_stores(function: tirx.PrimFunc) -> tirx.PrimFunc:

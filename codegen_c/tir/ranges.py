@@ -57,3 +57,12 @@ def clamped(expr: tirx.Cast) -> tuple[Expr, float, float] | None:
     least, largest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
     holds = math.isfinite(low) and math.isfinite(high) and least <= low and high <= largest
     return (inner.a, low, high) if holds else None
+
+
+def place_inside(expr: Expr) -> tuple[Expr, Expr] | None:
+    """Value and last place of an integer that is kept from 0 to that place (indices.py)."""
+    inner = expr.a if isinstance(expr, tirx.Max) else None
+    if not isinstance(inner, tirx.Min) or str(expr.ty.dtype) not in ("int32", "int64"):
+        return None
+    is_inside = isinstance(inner.b, tirx.IntImm) and int(inner.b) >= 0 and isinstance(expr.b, tirx.IntImm)
+    return (inner.a, inner.b) if is_inside and int(expr.b) == 0 else None

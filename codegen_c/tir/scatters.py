@@ -28,10 +28,18 @@ def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, ax
 
     def place(places: T.buffer_proxy, axes: Sequence[tirx.Expr]) -> list[tirx.Expr]:
         index = places[tuple(axes)]
-        counted = tirx.Select(index < 0, index + tirx.Cast(index.ty.dtype, data.shape[along]), index)
+        counted = _counted(index, int(data.shape[along]))
         return [counted if axis == along else var for axis, var in enumerate(axes)]
 
     return _scattered(data, indices, updates, place, reduction)
+
+
+def _counted(index: tirx.Expr, extent: int) -> tirx.Expr:
+    """An index below 0 counted from the end; one inside, which most are, is told by one comparison without a sign."""
+    dtype = str(index.ty.dtype)
+    unsigned = dtype if dtype.startswith("uint") else f"u{dtype}"
+    is_inside = tirx.Cast(unsigned, index) < tirx.const(extent, unsigned)
+    return tirx.Select(is_inside, index, index + tirx.const(extent, dtype))
 
 
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduction: str) -> te.Tensor:

@@ -13,24 +13,9 @@ from tvm.error import InternalError
 from tvm.ir import Call, Constant, Op, TensorLoad
 from tvm.s_tir.schedule import SBlockRV
 
+from codegen_c.tir.intrinsics import CHEAP_CALLS
+
 MAX_REPEATED_OPERATIONS = 24
-CHEAP_CALLS = frozenset(
-    [
-        "if_then_else",
-        "likely",
-        "fabs",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        "bitwise_not",
-        "shift_left",
-        "shift_right",
-        "reinterpret",
-        "isnan",
-        "isinf",
-        "isfinite",
-    ]
-)
 SPATIAL, REDUCTION = 0, 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, Range, TensorLoad, Var
 
@@ -10,6 +11,7 @@ from codegen_c.c_text.text import block
 from codegen_c.tir.expressions import ExpressionPrinter
 from codegen_c.tir.helpers import running_helper
 from codegen_c.tir.plain_c import CannotLowerError
+from codegen_c.tir.rows import Around, NamedRow, row_of, rows_of
 from codegen_c.tir.storage import Storage
 from tvm_ext.core.names import identifier, unique
 
@@ -19,10 +21,12 @@ IGNORED_CALLS = ("assume", "undef", "start_profile_intrinsic", "end_profile_intr
 class StatementPrinter:
     """Prints the statements of one function, whose parameters' names stand in `printer.names`."""
 
-    def __init__(self, printer: ExpressionPrinter, storage: Storage, taken: set[str]) -> None:
+    def __init__(self, printer: ExpressionPrinter, storage: Storage, taken: set[str], around: Around) -> None:
         self.printer = printer
         self.storage = storage
         self.taken = taken
+        self.around = around
+        self.row_names: dict[str, str] = {}
 
     def body(self, statement: tirx.Stmt) -> list[str]:
         """The function's statements, unindented; pointers into scratch come first."""
@@ -35,7 +39,7 @@ class StatementPrinter:
 
     def _sequence(self, statements: list[tirx.Stmt]) -> list[str]:
         """Statements of one scope; names declared in it are free again after it."""
-        outer = set(self.taken)
+        outer, names, rows = set(self.taken), dict(self.row_names), dict(self.printer.rows)
         lines: list[str] = []
         following = [*statements[1:], None]
         rest = iter(zip(statements, following, strict=True))
@@ -45,7 +49,7 @@ class StatementPrinter:
                 next(rest)
                 continue
             lines += self._statement(statement)
-        self.taken = outer
+        self.taken, self.row_names, self.printer.rows = outer, names, rows
         return lines
 
     def _statement(self, statement: tirx.Stmt) -> list[str]:
@@ -94,6 +98,7 @@ class StatementPrinter:
     def _loop(self, loop: tirx.For) -> list[str]:
         if loop.kind == tirx.ForKind.THREAD_BINDING:
             raise CannotLowerError("a loop bound to threads")
+        rows = self._rows(loop)
         outer = set(self.taken)
         c_type = self.printer.c_type(str(loop.loop_var.ty.dtype))
         begin, end = self.printer.operand(loop.min), self._end(loop)
@@ -101,9 +106,25 @@ class StatementPrinter:
         self.printer.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         step = f"{name} += {self.printer.text(loop.step)}" if loop.step is not None else f"++{name}"
         head = f"for ({c_type} {name} = {begin}; {name} < {end}; {step}) {{"
-        lines = ["TVM_EXT_UNROLLED"] if self.storage.is_unrolled(loop) else []
-        lines += [head, *self._indented(loop.body), "}"]
+        around, self.around = self.around, self.around.inside(loop)
+        lines = [*rows, head, *self._indented(loop.body), "}"]
+        self.around = around
         self.taken = outer
+        return lines
+
+    def _rows(self, loop: tirx.For) -> list[str]:
+        """Pointers to rows of what the loop reads by way of tables."""
+        lines: list[str] = []
+        for row in rows_of(loop, self.around):
+            if row_of(self.printer.rows, row.buffer, row.index) is not None:
+                continue
+            begin = self.printer.element(row.buffer, [row.begin])
+            if begin not in self.row_names:
+                self.row_names[begin] = unique(f"{self.printer.names[row.buffer]}_row", self.taken)
+                c_type = self.printer.c_type(str(row.buffer.ty.dtype))
+                lines.append(f"const {c_type} *const {self.row_names[begin]} = &{begin};")
+            named = NamedRow(name=self.row_names[begin], index=row.index, rest=row.rest)
+            self.printer.rows[row.buffer, tvm_ffi.structural_hash(row.index)] = named
         return lines
 
     def _end(self, loop: tirx.For) -> str:

@@ -14,11 +14,6 @@ from codegen_c.tir.plain_c import SCRATCH_ALIGNMENT_BYTES, CannotLowerError
 
 MAX_STACK_BYTES = 256
 
-LEAST_UNROLLED = 16
-"""Turns of a loop from which on compilers do not write them side by side by themselves."""
-UNROLLED = 4
-"""Turns that then stand side by side."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
@@ -32,13 +27,6 @@ class Storage:
     offsets: dict[Var, int]
     aliases: dict[Var, Var]
     scratch_bytes: int
-
-    def is_unrolled(self, loop: tirx.For) -> bool:
-        """True for many turns that each go on with one number: compilers leave such loops as they are."""
-        is_long = isinstance(loop.extent, tirx.IntImm) and int(loop.extent) >= LEAST_UNROLLED
-        if not (is_long and isinstance(loop.body, tirx.BufferStore)):
-            return False
-        return self.aliases.get(loop.body.buffer, loop.body.buffer) in self.scalars
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,7 +98,7 @@ class _Tables:
         if dtype != "float32":
             if np.abs(values).max() >= 1 << 15:
                 return False
-            values = values.astype(np.int16)
+            values = values.astype(np.uint16 if values.min() >= 0 else np.int16)
         self.places[tvm_ffi.structural_hash(expr)] = expr, loop, self._index(np.ascontiguousarray(values))
         return True
 

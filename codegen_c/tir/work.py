@@ -6,28 +6,31 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, Range, TensorLoad, Var
 from tvm.sym import Analyzer
 
 from codegen_c.kernels.work import LANES, SAVED, Work
+from codegen_c.tir.evaluate import Unknown, values_over
+from codegen_c.tir.families import DIVISIONS, FREE, RELATIONS, family, function_name, is_float
 from codegen_c.tir.intrinsics import RENAMED
 from codegen_c.tir.loops import operands
-from codegen_c.tir.ranges import reads_elements
-from codegen_c.tir.storage import UNROLLED, Storage
+from codegen_c.tir.ranges import place_inside, reads_elements
+from codegen_c.tir.storage import Storage
+from codegen_c.tir.vectors import UNROLLED_TURNS, is_vector
 
-_UNROLLED_TURNS = 8
-"""A C compiler writes loops of as few turns as statements behind each other."""
-_DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-_RELATIONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+_MOST_VALUES = 1 << 16
+"""Turns of loops that are looked at to know how often a condition holds."""
 _CALLS = {
     "sigmoid": ("exp", "arithmetic", "divide"),
     "rsqrt": ("sqrt", "divide"),
     "exp10": ("pow",),
     "isnan": ("compare",),
 }
-_FREE = ("likely", "reinterpret", "assume", "undef")
+_PURE = ("if_then_else", "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "round", *FREE)
+"""Calls that compilers take out of loops; others may set `errno`."""
 
 
 def work_of_loops(statement: tirx.Stmt, storage: Storage) -> Work:
@@ -36,10 +39,7 @@ def work_of_loops(statement: tirx.Stmt, storage: Storage) -> Work:
     Of two branches the larger counts, of a loop the most turns there can be; bodies of `while` count once.
     storage: buffers of one element are variables, which nothing is loaded from.
     """
-    stored: list[tirx.BufferStore] = []
-    tvm_ffi.structural_walk(statement, [(tirx.BufferStore, stored.append)])
-    counting = _Counting(storage, {store.buffer for store in stored})
-    return dict(counting.statement(statement, (), set()))
+    return dict(_Counting(storage).statement(statement, (), set()))
 
 
 Loops = tuple[tuple[Var, int], ...]
@@ -49,10 +49,9 @@ Seen = set[tuple[int, int]]
 
 
 class _Counting:
-    def __init__(self, storage: Storage, written: set[Var]) -> None:
-        self._storage, self._scalars = storage, storage.scalars
-        self._owners = storage.aliases
-        self._written = {self._owner(buffer) for buffer in written}
+    def __init__(self, storage: Storage) -> None:
+        self._scalars, self._arrays, self._owners = storage.scalars, storage.arrays, storage.aliases
+        self._written: dict[Var, set[Var]] = {}
         self._analyzer = Analyzer()
 
     def statement(self, statement: tirx.Stmt, loops: Loops, seen: Seen) -> Counter[str]:
@@ -67,15 +66,24 @@ class _Counting:
             if statement.else_case is not None:
                 sides.append(self.statement(statement.else_case, loops, set(seen)))
             condition = self._value(statement.condition, loops, seen)
-            return condition + max(sides, key=Counter.total) + Counter(branch=turns)
+            share = 1.0 if len(sides) > 1 else self._share(statement.condition, loops)
+            taken = {kind: round(share * times) for kind, times in max(sides, key=Counter.total).items()}
+            return condition + Counter(taken) + Counter(branch=turns)
         if isinstance(statement, tirx.While):
             return self._value(statement.condition, loops, seen) + self.statement(statement.body, loops, seen)
         if isinstance(statement, tirx.AttrStmt):
             return self.statement(statement.body, loops, seen)
         if isinstance(statement, tirx.BufferStore):
             found = self._value(statement.value, loops, seen)
-            if self._owner(statement.buffer) not in self._scalars:
+            owner = self._owner(statement.buffer)
+            if owner in self._arrays:  # nothing else lies there: it is kept until its place changes
+                read = _variables(statement.indices)
+                depth = max((depth for depth, (var, _) in enumerate(loops, 1) if var in read), default=0)
+                found += Counter(store=math.prod(turns for _, turns in loops[:depth]))
+            elif owner not in self._scalars:
                 found += Counter(store=turns)
+            if str(statement.value.ty.dtype) == "bool" and not isinstance(statement.value, TensorLoad):
+                found += Counter(truth=turns)
             return found + _sum(self._value(index, loops, seen) for index in statement.indices)
         if isinstance(statement, tirx.Bind):
             return self._value(statement.value, loops, seen)
@@ -85,50 +93,29 @@ class _Counting:
         self._analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         step = int(loop.step) if loop.step is not None else 1
         turns = max(0, math.ceil(self._analyzer.const_int_bound(loop.extent).max_value / step))
+        self._written[loop.loop_var] = self._stored(loop.body)
         inside = self.statement(loop.body, (*loops, (loop.loop_var, turns)), set())
-        if turns > _UNROLLED_TURNS:
-            at_once = UNROLLED if self._storage.is_unrolled(loop) else 1
-            inside += Counter(turn=outer_turns * -(-turns // at_once), loop=outer_turns)
-        return Counter({**inside, **_saved(inside, turns, outer_turns)}) if self._is_vector(loop, turns) else inside
+        if turns > UNROLLED_TURNS:
+            inside += Counter(turn=outer_turns * turns, loop=outer_turns)
+        if not is_vector(loop, turns, self._owners, self._analyzer, self._scalars):
+            return inside
+        return Counter({**inside, **_saved(inside, turns, outer_turns)})
 
-    def _is_vector(self, loop: tirx.For, turns: int) -> bool:
-        """True where a compiler makes vectors of a loop: stores of neighbours, of what is loaded so or does not change.
+    def _stored(self, statement: tirx.Stmt) -> set[Var]:
+        found: set[Var] = set()
+        tvm_ffi.structural_walk(statement, [(tirx.BufferStore, lambda store: found.add(self._owner(store.buffer)))])
+        return found
 
-        Choices, functions that no vector has, and sums of floats into one place are none.
-        """
-        stores: list[tirx.Stmt] = []
-        others: list[Expr] = []
-        loads: list[TensorLoad] = []
-        tvm_ffi.structural_walk(
-            loop.body,
-            [
-                (tirx.Stmt, stores.append),
-                (TensorLoad, loads.append),
-                (Expr, lambda expr: others.append(expr) if _has_no_vector(expr) else None),
-            ],
-        )
-        kinds_known = all(isinstance(statement, tirx.BufferStore | tirx.SeqStmt) for statement in stores)
-        places = [(store.buffer, store.indices) for store in stores if isinstance(store, tirx.BufferStore)]
-        if turns < LANES or not kinds_known or others or not places:
-            return False
-        written = {self._owner(buffer): indices for buffer, indices in places}
-        for load in loads:  # of what is stored a turn reads its own element alone
-            own = written.get(self._owner(load.source))
-            if own is not None and not tvm_ffi.structural_equal(own, load.indices):
-                return False
-        steps = [self._step(indices, loop.loop_var) for _, indices in places]
-        read = [self._step(load.indices, loop.loop_var) for load in loads]
-        return all(step == 1 for step in steps) and all(step in (0, 1) for step in read)
-
-    def _step(self, indices: Sequence[Expr], counter: Var) -> int | None:
-        """Elements from one turn's place to the next one's; None where they differ."""
-        if len(indices) != 1:
-            return None
-        place = indices[0]
-        following = counter + tirx.const(1, counter.ty.dtype)
-        after = tvm_ffi.structural_map(place, [(Var, lambda var: following if var.same_as(counter) else var)])
-        step = self._analyzer.simplify(after - place)
-        return int(step) if isinstance(step, tirx.IntImm) else None
+    def _share(self, condition: Expr, loops: Loops) -> float:
+        """Part of the turns in which a condition of counters holds; 1 for others."""
+        counters = [(var, turns) for var, turns in loops if var in _variables([condition])]
+        if reads_elements(condition) or math.prod(turns for _, turns in counters) > _MOST_VALUES:
+            return 1.0
+        grid = np.meshgrid(*(np.arange(turns) for _, turns in counters), indexing="ij", sparse=True)
+        try:
+            return float(values_over(condition, dict(zip((var for var, _ in counters), grid, strict=True))).mean())
+        except Unknown:
+            return 1.0
 
     def _owner(self, buffer: Var) -> Var:
         return self._owners.get(buffer, buffer)
@@ -139,64 +126,77 @@ class _Counting:
         if key in seen:
             return Counter()
         seen.add(key)
-        always, either = operands(expr)
+        inside = place_inside(expr)
+        always, either = (inside, ()) if inside is not None else operands(expr)
         below = _sum(self._value(operand, loops, seen) for operand in always)
         below += _sum(self._value(side, loops, set(seen)) for side in either)
         times = math.prod(turns for _, turns in loops[:depth])
         return below + Counter(dict.fromkeys(self._kinds(expr), times))
 
     def _depth(self, expr: Expr, loops: Loops) -> int:
-        """Loops that an expression cannot be computed outside of: all where it reads what changes, or calls."""
-        counters: set[Var] = set()
-        changes: list[Expr] = []
+        """Loops that an expression cannot be computed outside of: those that change what it reads, all for a call."""
+        read: set[Var] = set()
+        calls: list[Call] = []
         tvm_ffi.structural_walk(
             expr,
             [
-                (Var, counters.add),
-                (TensorLoad, lambda load: changes.append(load) if self._owner(load.source) in self._written else None),
-                (Call, lambda call: changes.append(call) if _function(call) not in ("if_then_else", *_FREE) else None),
+                (Var, read.add),
+                (TensorLoad, lambda load: read.add(self._owner(load.source))),
+                (Call, lambda call: calls.append(call) if function_name(call) not in _PURE else None),
             ],
         )
-        if changes:
+        if calls:
             return len(loops)
-        return max((depth for depth, (var, _) in enumerate(loops, 1) if var in counters), default=0)
+        if isinstance(expr, TensorLoad) and self._owner(expr.source) in self._arrays:
+            read = _variables(expr.indices)
+        changing = (depth for depth, (var, _) in enumerate(loops, 1) if var in read or self._written[var] & read)
+        return max(changing, default=0)
 
     def _kinds(self, expr: Expr) -> Iterator[str]:
         """Operations of an expression itself, beside those of its operands."""
         if isinstance(expr, TensorLoad):
             if self._owner(expr.source) not in self._scalars:
                 yield "load"
-        elif isinstance(expr, _DIVISIONS):
-            family = _family(expr)
+        elif isinstance(expr, DIVISIONS):
             by_constant = isinstance(expr.b, tirx.IntImm)
-            name = "fmod" if isinstance(expr, tirx.Mod) and family in ("float", "double") else "divide"
-            yield "quotient" if by_constant else f"{family} {name}"
+            name = "fmod" if isinstance(expr, tirx.Mod) and is_float(expr) else "divide"
+            yield "quotient" if by_constant else f"{family(expr)} {name}"
         elif isinstance(expr, tirx.Min | tirx.Max):
-            yield f"{_family(expr)} extreme"
-        elif isinstance(expr, (*_RELATIONS, tirx.Select)):
-            yield f"{_family(expr.a if isinstance(expr, _RELATIONS) else expr.true_value)} compare"
+            yield f"{family(expr)} {self._extreme(expr)}"
+        elif isinstance(expr, RELATIONS):
+            yield f"{family(expr.a)} compare"
+        elif isinstance(expr, tirx.Select):
+            yield f"{family(expr)} choice"
         elif isinstance(expr, tirx.Cast):
             yield from _of_cast(expr)
+        elif isinstance(expr, tirx.LShift | tirx.RShift):
+            yield f"{family(expr)} shift"
         elif isinstance(expr, Call):
             yield from _of_call(expr)
-        elif not isinstance(expr, (tirx.IntImm, tirx.FloatImm, Var)) and (_is_float(expr) or reads_elements(expr)):
-            yield f"{_family(expr)} arithmetic"  # sums and products of counters are carried from turn to turn
+        elif not isinstance(expr, (tirx.IntImm, tirx.FloatImm, Var)) and (is_float(expr) or self._reads_memory(expr)):
+            # Sums and products of counters, and of what does not change, are carried from turn to turn.
+            is_product = isinstance(expr, tirx.Mul) and is_float(expr)
+            yield f"{family(expr)} {'product' if is_product else 'arithmetic'}"
+
+    def _reads_memory(self, expr: Expr) -> bool:
+        """True where an element is read that is no variable."""
+        found: list[TensorLoad] = []
+        tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
+        return any(self._owner(load.source) not in self._scalars for load in found)
+
+    def _extreme(self, expr: tirx.Min | tirx.Max) -> str:
+        """`place` inside of a buffer, `limit` of a float or of what one so far is, or `extreme` of two."""
+        if place_inside(expr) is not None:
+            return "place"
+        so_far = isinstance(expr.a, TensorLoad) and self._owner(expr.a.source) in self._scalars
+        return "limit" if is_float(expr) and (so_far or isinstance(expr.b, tirx.FloatImm)) else "extreme"
 
 
-_VECTOR_CALLS = frozenset(
-    ("fabs", "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")
-)
-
-
-def _has_no_vector(expr: Expr) -> bool:
-    """True for an operation that vectors do not have: of doubles, quotients, comparisons of floats, functions."""
-    if isinstance(expr, Call):
-        return _function(expr) not in (*_VECTOR_CALLS, *_FREE, "buffer_data")
-    if isinstance(expr, tirx.Cast):
-        return _family(expr) != _family(expr.value)
-    if isinstance(expr, tirx.Min | tirx.Max | tirx.Select):
-        return _is_float(expr)
-    return isinstance(expr, (*_DIVISIONS, *_RELATIONS)) or _family(expr) in ("double", "long")
+def _variables(indices: Sequence[Expr]) -> set[Var]:
+    found: set[Var] = set()
+    for index in indices:
+        tvm_ffi.structural_walk(index, [(Var, found.add)])
+    return found
 
 
 def _saved(inside: Counter[str], turns: int, outer_turns: int) -> dict[str, int]:
@@ -207,7 +207,7 @@ def _saved(inside: Counter[str], turns: int, outer_turns: int) -> dict[str, int]
 
 
 def _of_cast(cast: tirx.Cast) -> Iterator[str]:
-    to, of = _family(cast), _family(cast.value)
+    to, of = family(cast), family(cast.value)
     if to == of:
         return
     if "double" in (to, of):
@@ -217,34 +217,16 @@ def _of_cast(cast: tirx.Cast) -> Iterator[str]:
 
 
 def _of_call(call: Call) -> Iterator[str]:
-    name, family = _function(call), _family(call)
-    if name in _FREE:
+    name = function_name(call)
+    if name in FREE:
         return
     if name == "if_then_else":
         yield "branch"
-    elif not _is_float(call) and name != "isnan":
-        yield f"{family} arithmetic"
+    elif not is_float(call) and name != "isnan":
+        yield f"{family(call)} {'shift' if name.startswith('shift') else 'arithmetic'}"
     else:
-        family = _family(call.args[0]) if name == "isnan" else family
-        yield from (f"{family} {part}" for part in _CALLS.get(name, (RENAMED.get(name, name),)))
-
-
-def _function(call: Call) -> str:
-    name = call.op.name.rpartition(".")[2]
-    if name in ("call_pure_extern", "call_extern"):
-        return str(call.args[0].value).removesuffix("f")
-    return name
-
-
-def _family(expr: Expr) -> str:
-    dtype = str(expr.ty.dtype)
-    return {"float64": "double", "int64": "long", "uint64": "long"}.get(
-        dtype, "float" if "float" in dtype else "integer"
-    )
-
-
-def _is_float(expr: Expr) -> bool:
-    return "float" in str(expr.ty.dtype)
+        of = family(call.args[0] if name == "isnan" else call)
+        yield from (f"{of} {part}" for part in _CALLS.get(name, (RENAMED.get(name, name),)))
 
 
 def _sum(counts: Iterator[Counter[str]]) -> Counter[str]:

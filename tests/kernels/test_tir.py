@@ -38,10 +38,7 @@ FLAGS = [
     "-Werror",
     "-fno-strict-aliasing",
 ]
-PRELUDE = (
-    "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"
-    "#define TVM_EXT_STEP static\n#define TVM_EXT_UNROLLED\n\n"
-)
+PRELUDE = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#define TVM_EXT_STEP static\n\n"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -27,13 +27,8 @@ static inline int8_t shared_network_quantize_i8_between_f32(float a, float low, 
 
 TVM_EXT_STEP void shared_network_quantize(const float *input0, int8_t *output0)
 {
-    for (int32_t i1 = 0; i1 < 3; ++i1) {
-        for (int32_t i2 = 0; i2 < 5; ++i2) {
-            for (int32_t i3 = 0; i3 < 5; ++i3) {
-                output0[i1 * 25 + i2 * 5 + i3] = shared_network_quantize_i8_between_f32(rintf(input0[i1 * 25 + i2 * 5 +
-                    i3] / 0.125f) + 3.0f, (-128.0f), 127.0f);
-            }
-        }
+    for (int32_t i3 = 0; i3 < 75; ++i3) {
+        output0[i3] = shared_network_quantize_i8_between_f32(rintf(input0[i3] / 0.125f) + 3.0f, (-128.0f), 127.0f);
     }
 }
 

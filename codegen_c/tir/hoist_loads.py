@@ -1,0 +1,156 @@
+"""What does not change in a loop, and reads an input or calls a function, computed once before it.
+
+    for i: for j: y[i * 30 + j] = x[p[i] * 30 + j]
+      ->  for i: row = p[i] * 30; for j: y[i * 30 + j] = x[row + j]
+A C compiler cannot do it itself, for an output may overlap an input by plan, and a function may set `errno`; but where
+an output overlaps an input, an element is read only where the same one is stored (aliasing.py), which is no read before
+a loop. No value changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, Expr, TensorLoad, Var
+from tvm.sym import Analyzer
+
+from codegen_c.tir.intrinsics import CHEAP_CALLS
+from codegen_c.tir.loops import operands
+from codegen_c.tir.narrow_indices import narrow_indices
+
+_TYPES = ("float32", "float64", "int32", "int64")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hoisted:
+    """The function with variables. places: bounds of those that hold where a row begins."""
+
+    function: tirx.PrimFunc
+    places: dict[Var, tuple[int, int]]
+
+
+def hoist_loads(function: tirx.PrimFunc, num_inputs: int) -> Hoisted:
+    """The function with such expressions in variables; its first parameters are its inputs."""
+    views: dict[Var, Var] = {}
+
+    def viewed(view: tirx.DeclBuffer) -> None:
+        views[view.buffer] = view.data.args[0]
+
+    tvm_ffi.structural_walk(function.body, [(tirx.DeclBuffer, viewed)])
+    parameters = set(function.params[:num_inputs])
+    inputs = parameters | {buffer for buffer, data in views.items() if data in parameters}
+    hoisting = _Hoisting(inputs)
+    whole = function.with_body(hoisting.statement(function.body))
+    return Hoisted(function=narrow_indices(whole, hoisting.places), places=hoisting.places)
+
+
+class _Hoisting:
+    """places: bounds of variables of 32 bits."""
+
+    def __init__(self, inputs: set[Var]) -> None:
+        self._inputs = inputs
+        self.places: dict[Var, tuple[int, int]] = {}
+
+    def statement(self, statement: tirx.Stmt) -> tirx.Stmt:
+        """The statement, its outermost loops first."""
+        if isinstance(statement, tirx.SeqStmt):
+            return tirx.SeqStmt([self.statement(part) for part in statement.seq])
+        if not isinstance(statement, tirx.For):
+            return statement
+        found = self._unchanged(statement)
+        buffers = [self._variable(expr, statement.loop_var) for expr in found]
+        loop = _replaced(statement, found, buffers)
+        inner = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, self.statement(loop.body), step=loop.step)
+        before: list[tirx.Stmt] = []
+        for expr, buffer in zip(found, buffers, strict=True):
+            before += [tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, _as(buffer, expr), [0])]
+        return tirx.SeqStmt([*before, inner]) if before else inner
+
+    def _variable(self, expr: Expr, counter: Var) -> Var:
+        """A buffer of one element; of 32 bits for a place that is known to need no more."""
+        dtype = str(expr.ty.dtype)
+        if dtype.startswith("float"):
+            return tirx.decl_buffer((1,), dtype, f"{counter.name}_value")
+        bound = Analyzer().const_int_bound(expr)
+        fits = max(abs(bound.min_value), abs(bound.max_value)) < 1 << 31
+        place = tirx.decl_buffer((1,), "int32" if fits else dtype, f"{counter.name}_place")
+        if fits:
+            self.places[place] = bound.min_value, bound.max_value
+        return place
+
+    def _unchanged(self, loop: tirx.For) -> list[Expr]:
+        """Largest expressions in every turn of the loop that need none of the counters in it."""
+        if not _has_turns(loop):
+            return []
+        counters = {loop.loop_var}
+        tvm_ffi.structural_walk(loop.body, [(tirx.For, lambda inner: counters.add(inner.loop_var)),
+                                            (tirx.Bind, lambda bind: counters.add(bind.var)),
+                                            (tirx.AllocBuffer, lambda alloc: counters.add(alloc.buffer)),
+                                            (tirx.BufferStore, lambda store: counters.add(store.buffer))])  # fmt: skip
+        found: list[Expr] = []
+        for expr in _always(loop.body):
+            for part in self._parts(expr, counters):
+                if not any(tvm_ffi.structural_equal(part, known) for known in found):
+                    found.append(part)
+        return found
+
+    def _parts(self, expr: Expr, changing: set[Var]) -> Iterator[Expr]:
+        read: set[Var] = set()
+        loads: list[TensorLoad] = []
+        tvm_ffi.structural_walk(expr, [(Var, read.add), (TensorLoad, loads.append)])
+        sources = {load.source for load in loads}
+        calls: list[Call] = []
+        tvm_ffi.structural_walk(expr, [(Call, lambda call: calls.append(call) if _is_function(call) else None)])
+        if not sources & self._inputs and not (calls and loads):
+            return
+        if not (read | sources) & changing and str(expr.ty.dtype) in _TYPES:
+            yield expr
+            return
+        always = (expr.a,) if isinstance(expr, tirx.And | tirx.Or) else operands(expr)[0]
+        for operand in always:
+            yield from self._parts(operand, changing)
+
+
+def _has_turns(loop: tirx.For) -> bool:
+    """True where every statement of a loop runs in its first turn, which there is."""
+    leaves: list[tirx.Stmt] = []
+    tvm_ffi.structural_walk(loop.body, [(tirx.Break, leaves.append), (tirx.Continue, leaves.append)])
+    return isinstance(loop.extent, tirx.IntImm) and int(loop.extent) > 0 and not leaves
+
+
+def _always(statement: tirx.Stmt) -> Iterator[Expr]:
+    """Expressions that each turn computes: not those of branches, nor of loops that may have no turn."""
+    if isinstance(statement, tirx.SeqStmt):
+        for part in statement.seq:
+            yield from _always(part)
+    elif isinstance(statement, tirx.For):
+        if _has_turns(statement):
+            yield from _always(statement.body)
+    elif isinstance(statement, tirx.BufferStore):
+        yield from (statement.value, *statement.indices)
+    elif isinstance(statement, tirx.IfThenElse):
+        yield statement.condition
+    elif isinstance(statement, tirx.Bind):
+        yield statement.value
+
+
+def _replaced(loop: tirx.For, found: list[Expr], buffers: list[Var]) -> tirx.For:
+    def variable(expr: Expr) -> Expr:
+        for known, buffer in zip(found, buffers, strict=True):
+            if tvm_ffi.structural_equal(expr, known):
+                return _as(expr, tirx.BufferLoad(buffer, [0]))
+        return expr
+
+    return tvm_ffi.structural_map(loop, [(Expr, variable)]) if found else loop
+
+
+def _is_function(call: Call) -> bool:
+    return call.op.name.rpartition(".")[2] not in CHEAP_CALLS and str(call.ty.dtype).startswith("float")
+
+
+def _as(like: Expr | Var, expr: Expr) -> Expr:
+    dtype = str(like.ty.dtype)
+    return expr if dtype == str(expr.ty.dtype) else tirx.Cast(dtype, expr)

@@ -1,0 +1,214 @@
+"""Loops fused, straightened, blocked, freed of what does not change: which are, and that no bit changes."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax, tirx
+from tvm.relax import op
+
+from benchmarks.measure.generic_definitions import cases
+from codegen_c.kernels import generic
+from codegen_c.kernels.contract import CFunction, StoredRows, Target
+from codegen_c.operators.kinds import Generic
+from codegen_c.targets.registry import target_of
+from codegen_c.tir import composite, lower, statements
+from codegen_c.tir.hoist_loads import Hoisted, hoist_loads
+from codegen_c.tir.plain_c import PlainC
+from tests.kernels.test_tir import (
+    PRELUDE,
+    arguments_of,
+    assert_same_bits,
+    c_dtype,
+    call,
+    compile_c,
+    entry,
+    lowered,
+)
+from tests.kernels.tir_cases import Case
+from tvm_ext.core.platform import Platform
+
+ROWS, IMAGE = ((24, 30), "float32"), ((1, 6, 24, 20), "float32")
+NAMES = """relu add maximum isnan floor_divide_i32 cast_int32_float32 cast_float32_int8 dequantize log_softmax max_1
+sum_2_3 std_0_2 softmax_1 layer_norm group_norm argmax argmin_3 cumsum cumsum_0 permute_0231 permute_0132 concat_3 tile
+repeat repeat_0 flip_2 broadcast_to triu take take_1 gather_elements gather_nd scatter_elements one_hot pad_constant
+pad_reflect pad_replicate resize_nearest_neighbor resize_linear matmul conv1d max_pool2d""".split()
+DEFINITIONS = [case for case in cases() if case.name in NAMES]
+WITHOUT: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "fuse": (lower, "fuse_loops", lambda function: function),
+    "straighten": (lower, "straighten_loops", lambda function: function),
+    "hoist": (composite, "hoist_loads", lambda function, num_inputs: Hoisted(function=function, places={})),
+    "block": (composite, "block_loops", lambda function, keep_vectors=False: function),
+    "rows": (statements, "rows_of", lambda loop, around: []),
+}
+"""What is left out of lowering: where it is called, and what then stands there."""
+
+
+def body_of(build: Callable[..., relax.Expr], *inputs: tuple[tuple[int, ...], str]) -> str:
+    """The C where size matters more than speed, which is not blocked."""
+    return forms_of(build, *inputs)[2].body
+
+
+def forms_of(build: Callable[..., relax.Expr], *inputs: tuple[tuple[int, ...], str]) -> tuple[CFunction, ...]:
+    """Functions for processors without vectors, with them, and for size."""
+    plain = lowered(Case(name="formed", build=build, inputs=inputs).function())
+    ways = ((False, False), (True, False), (False, True))
+    return tuple(plain.form(has_vectors=vectors, is_small=small).function for vectors, small in ways)
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, PlainC]:
+    return {case.name: lowered(case.function()) for case in DEFINITIONS}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_no_bit_changes(name: str, whole: dict[str, PlainC], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, attribute, other = WITHOUT[name]
+    monkeypatch.setattr(module, attribute, other)
+    without = {case.name: lowered(case.function()) for case in DEFINITIONS}
+    changed = [case for case in DEFINITIONS if without[case.name].function != whole[case.name].function]
+    assert len(changed) >= 4
+    picked = [{case.name: plains[case.name] for case in changed} for plains in (whole, without)]
+    assert_same_bits(changed, picked[0], picked[1], tmp_path)
+
+
+def test_output_may_take_the_place_of_an_input(whole: dict[str, PlainC], tmp_path: Path) -> None:
+    """Blocks of long loops read and write in the same order as one turn after the other."""
+    claims = [case for case in DEFINITIONS if whole[case.name].in_place]
+    assert {"relu", "maximum", "cast_int32_float32"} <= {case.name for case in claims}
+    source, library = tmp_path / "claims.c", tmp_path / "claims.so"
+    source.write_text(PRELUDE + "".join(entry(case.name, whole[case.name]) for case in claims))
+    compile_c("gcc", ["-O3", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
+    loaded = ctypes.CDLL(str(library))
+    for case in claims:
+        plain, inputs = whole[case.name], case.arrays()
+        for index in plain.in_place:
+            output, shared = np.zeros(inputs[index].shape, c_dtype(plain)), case.arrays()
+            call(loaded, case.name, arguments_of(plain, inputs, [output]))
+            place = shared[index].view(output.dtype)
+            call(loaded, case.name, arguments_of(plain, shared, [place]))
+            assert place.tobytes() == output.tobytes(), case.name
+
+
+def test_rows_without_a_gap_are_one_loop() -> None:
+    assert body_of(op.nn.relu, ROWS).count("for (") == 1
+    summed = body_of(lambda x: op.sum(x, [2, 3]), IMAGE)
+    assert summed.count("for (") == 2 and "< 480" in summed
+
+
+def test_rows_with_a_gap_stay_loops() -> None:
+    assert body_of(lambda x: op.strided_slice(x, [1], [0], [29]), ROWS).count("for (") == 2
+    assert body_of(lambda x, y: op.add(x, y), ROWS, ((30,), "float32")).count("for (") == 2
+
+
+@pytest.mark.parametrize(
+    ("build", "loops"),
+    [
+        (lambda x: op.repeat(x, 2, axis=1), 3),
+        (lambda x: op.tile(x, (2, 5)), 3),
+        (lambda x: op.nn.pad(x, [1, 2, 3, 4], pad_mode="reflect"), 4),
+        (lambda x: op.nn.pad(x, [1, 2, 3, 4], pad_mode="replicate"), 4),
+    ],
+)
+def test_bent_places_need_no_table(build: Callable[..., relax.Expr], loops: int) -> None:
+    body = body_of(build, ROWS)
+    assert "constant" not in body
+    assert body.count("for (") == loops
+
+
+def test_places_that_step_unevenly_stay_a_table() -> None:
+    body = body_of(
+        lambda x: op.image.resize2d(
+            x, (36, 30), layout="NCHW", method="nearest_neighbor", coordinate_transformation_mode="half_pixel"
+        ),
+        IMAGE,
+    )
+    assert "const float *const input0_row = &input0[i1 * 480 + (int32_t)constant0[i2]];" in body
+    assert "= input0_row[(int32_t)constant1[i3]];" in body
+
+
+def test_a_row_begins_inside_of_its_buffer() -> None:
+    """Reflected from below, rows step back: what each adds at least stands where they begin."""
+    body = body_of(lambda x: op.nn.pad(x, [1, 2, 3, 4], pad_mode="reflect"), ROWS)
+    assert re.search(r"input0_row = &input0\[690 - ", body) and "input0_row[3 - i1]" in body
+
+
+def test_places_that_an_input_holds_are_computed_once() -> None:
+    indices = ((16,), "int64")
+    body = body_of(lambda x, i: op.take(x, i, axis=0), ROWS, indices)
+    assert body.count("$_inside_i64(") == 1
+    assert body.index("$_inside_i64(") < body.rindex("for (")
+
+
+def test_functions_of_what_does_not_change_are_called_once() -> None:
+    norm = body_of(lambda x: op.nn.layer_norm(x, _ramp(30), _ramp(30), axes=-1), ROWS)
+    assert norm.index("sqrtf(") < norm.rindex("for (")
+    logs = body_of(op.nn.log_softmax, ROWS)
+    assert logs.index("logf(") < logs.rindex("for (")
+
+
+def test_what_may_not_be_read_stays_where_it_is() -> None:
+    """A choice, and what stands behind `&&`, guards its loads."""
+
+    def build(x: relax.Expr) -> relax.Expr:
+        return op.broadcast_to(op.nn.pad(x, [0, 2, 0, 0]), (6, 40))
+
+    body = body_of(build, ((4, 1), "float32"))
+    assert re.search(r"= \(?\w+ < 4\)? \? input0\[\w+\] : 0.0f;", body), body
+
+
+@pytest.mark.parametrize(("turns", "leaves", "moved"), [(24, False, True), (0, False, False), (24, True, False)])
+def test_nothing_moves_before_a_loop_that_may_not_come_to_it(turns: int, leaves: bool, moved: bool) -> None:
+    counter = tirx.Var("i", "int32")
+    source, target = (tirx.decl_buffer((24,), "float32", name) for name in ("source", "target"))
+    body = tirx.BufferStore(target, tirx.BufferLoad(source, [tirx.IntImm("int32", 3)]), [counter])
+    if leaves:
+        body = tirx.SeqStmt([tirx.IfThenElse(counter < 5, tirx.Break(), None), body])
+    loop = tirx.For(counter, tirx.IntImm("int32", 0), tirx.IntImm("int32", turns), tirx.ForKind.SERIAL, body)
+    hoisted = hoist_loads(tirx.PrimFunc([source, target], loop), 1).function.body
+    assert isinstance(hoisted, tirx.SeqStmt) == moved
+
+
+def test_short_turns_stand_side_by_side() -> None:
+    blocked, vectors, small = forms_of(op.nn.relu, ROWS)
+    assert "< 180" in blocked.body and "< 4" in blocked.body and "< 720" in small.body
+    assert vectors.body == blocked.body  # no vectors of choices
+    blocked, vectors, small = forms_of(op.add, ROWS, ROWS)
+    assert vectors.body == small.body != blocked.body
+
+
+@pytest.mark.parametrize("build", [op.exp, op.nn.gelu, lambda x: op.strided_slice(x, [1], [0], [9])])
+def test_calls_and_few_turns_do_not(build: Callable[..., relax.Expr]) -> None:
+    blocked, _, small = forms_of(build, ROWS)
+    assert blocked == small
+
+
+def test_kernels_choose_the_form_of_their_processor() -> None:
+    plain = lowered(Case(name="chosen", build=op.add, inputs=(ROWS, ROWS)).function())
+    operator = Generic(name="chosen", inputs=(), outputs=(), plain=plain, reference=list)
+    targets = [target_of(Platform.load(name).processor) for name in ("cortex_m4", "cortex_m55")]
+    m4, m55 = (generic.implement(operator, target, StoredRows()).function for target in targets)
+    assert m4 == plain.function and plain.for_vectors and m55 == plain.for_vectors.function
+    small = Target(processor=targets[0].processor, instruction_set=targets[0].instruction_set, optimize="size")
+    assert plain.small and generic.implement(operator, small, StoredRows()).function == plain.small.function
+
+
+def test_a_counter_of_unknown_end_is_left_alone() -> None:
+    end, counter = tirx.Var("n", "int32"), tirx.Var("i", "int32")
+    target = tirx.decl_buffer((64,), "float32", "target")
+    body = tirx.For(
+        counter, tirx.IntImm("int32", 0), end, tirx.ForKind.SERIAL,
+        tirx.BufferStore(target, tirx.const(0, "float32"), [counter]),
+    )  # fmt: skip
+    function = tirx.PrimFunc([target, end], body)
+    for change in (lower.fuse_loops, lower.straighten_loops, composite.block_loops):
+        assert change(function).body.extent.same_as(end)
+
+
+def _ramp(count: int) -> relax.Expr:
+    return relax.const(np.arange(count, dtype=np.float32))
