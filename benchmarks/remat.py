@@ -32,7 +32,7 @@ from relay_passes.memory.rematerialize import cheapest  # noqa: E402
 from relay_passes.solvers.graph import Graph, Node  # noqa: E402
 from relay_passes.solvers.liveness import peak_bytes  # noqa: E402
 from relay_passes.solvers.recompute.reordering import reordered  # noqa: E402
-from relay_passes.solvers.schedule.search import schedule  # noqa: E402
+from relay_passes.solvers.schedule.annealed import least_schedule  # noqa: E402
 from tvm_ext.guide import learned_rank  # noqa: E402
 
 
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     order: Sequence[int] = range(len(problem.names))
     if options.order == "best":
-        order = schedule(problem.graph).order
+        order = least_schedule(problem.graph).order
     peak = peak_bytes(problem.graph, order)
     budget = int(peak * options.budget)
     rank = learned_rank() if options.guide == "learned" else None

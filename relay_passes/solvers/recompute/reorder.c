@@ -92,3 +92,45 @@ int32_t reorder(const reorder_problem *problem, int32_t *nodes, int32_t length, 
     free(a);
     return result;
 }
+
+/* Runs of a candidate (or of the plan) that read what the run right before them makes, from the first that differs to
+   the first that does not. */
+static int32_t num_in_a_row(const search *a, const int32_t *numbers, int32_t length)
+{
+    const reorder_problem *p = a->p;
+    const int32_t end = a->tail > 0 ? length - a->tail + 1 : length;
+    int32_t count = 0;
+    for (int32_t place = a->head > 0 ? a->head : 1; place < end; ++place) {
+        const int32_t node = a->run[numbers[place]].node, before = a->run[numbers[place - 1]].node;
+        for (int32_t k = p->first_read[node]; k < p->first_read[node + 1]; ++k) {
+            count += p->maker[p->read[k]] == before;
+        }
+    }
+    return count;
+}
+
+/* Puts runs behind what they read, as far as the plan, which has to be within the budget, stays so. 0 without memory.
+ */
+int32_t tidy(const reorder_problem *problem, int32_t *nodes, int32_t length, int64_t moves, uint64_t seed)
+{
+    search *a = calloc(1, sizeof *a);
+    int32_t is_made = 0;
+    if (a != NULL) {
+        a->random = seed * 0x9E3779B97F4A7C15U + 1;
+        is_made = make_search(a, problem, nodes, length, length);
+        for (int64_t i = 0; is_made && i < moves; ++i) {
+            begin_candidate(a);
+            shift(a);
+            if (a->head < a->length && count_candidate(a) && a->new_above == 0 &&
+                num_in_a_row(a, a->candidate, a->new_length) >= num_in_a_row(a, a->plan, a->length)) {
+                take_candidate(a);
+            }
+        }
+        if (is_made) {
+            (void)copy_plan(a, nodes);
+        }
+        free(a->memory);
+    }
+    free(a);
+    return is_made;
+}

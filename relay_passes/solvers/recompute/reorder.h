@@ -71,6 +71,8 @@ void drop_candidate(search *a);
 
 /* A number in [0, below). */
 int32_t draw(search *a, int32_t below);
+/* Puts a run, or some in a row, earlier or later, as far as what they read is made and what they make is not read. */
+void shift(search *a);
 /* Makes a candidate; 0 where it is the plan. */
 int make_move(search *a);
 

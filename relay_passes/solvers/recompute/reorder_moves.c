@@ -210,8 +210,7 @@ static void mark(search *a, int32_t node, int of_writes)
     }
 }
 
-/* Puts a run, or some in a row, earlier or later, as far as what they read is made and what they make is not read. */
-static void shift(search *a)
+void shift(search *a)
 {
     const int32_t n = a->new_length, first = draw(a, n), most = n - first < LONGEST ? n - first : LONGEST;
     const int32_t length = chance(a, 60) ? 1 : 1 + draw(a, most), is_earlier = chance(a, 50);

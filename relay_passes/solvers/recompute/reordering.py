@@ -71,8 +71,7 @@ def anneal_order(
     if library is None:
         return None
     tables = _tables(graph, costs)
-    pointers = {name: tables[name].ctypes.data for name in _TABLES}
-    problem = _Problem(count=count, num_values=len(graph.sizes), budget=budget_bytes, **pointers)
+    problem = _problem(graph, tables, budget_bytes)
     moves = min(max(moves_per_node * count, LEAST_MOVES), MOST_WORK // count)
     nodes = np.zeros(max(len(start), count + most_repeats), np.int32)
     nodes[: len(start)] = start
@@ -87,6 +86,21 @@ def anneal_order(
     return Recomputation(sequence=sequence, peak_bytes=peak_bytes(graph, sequence), cost=repeats_cost(sequence, costs))
 
 
+def tidied(graph: Graph, order: Sequence[int], moves_per_node: int = MOVES_PER_NODE) -> tuple[int, ...]:
+    """An order of the same peak or a lower one in which more nodes stand right behind what they read."""
+    library, count = _library(), len(order)
+    if library is None:
+        return tuple(order)
+    tables = _tables(graph, [0] * count)
+    problem = _problem(graph, tables, peak_bytes(graph, order))
+    nodes = np.array(order, np.int32)
+    library.tidy(
+        ctypes.byref(problem), ctypes.c_void_p(nodes.ctypes.data), ctypes.c_int32(count),
+        ctypes.c_int64(min(moves_per_node * count, MOST_WORK // count)), ctypes.c_uint64(SEED),
+    )  # fmt: skip
+    return tuple(nodes.tolist())
+
+
 def reordered(
     graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, found: Recomputation | None
 ) -> Recomputation | None:
@@ -95,6 +109,11 @@ def reordered(
         return found
     free = anneal_order(graph, found.sequence if found else order, costs, budget_bytes)
     return free if free is not None and (found is None or free.cost < found.cost) else found
+
+
+def _problem(graph: Graph, tables: dict[str, NDArray[np.int32] | NDArray[np.int64]], budget_bytes: int) -> _Problem:
+    pointers = {name: tables[name].ctypes.data for name in _TABLES}
+    return _Problem(count=len(graph.nodes), num_values=len(graph.sizes), budget=budget_bytes, **pointers)
 
 
 def _tables(graph: Graph, costs: Sequence[int]) -> dict[str, NDArray[np.int32] | NDArray[np.int64]]:

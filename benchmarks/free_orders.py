@@ -1,0 +1,145 @@
+"""Order and repeats decided together, beside repeats for the best order: what they add, and the least bytes they reach.
+
+    python benchmarks/free_orders.py --output benchmarks/results/free_orders.json
+
+layered: random layered graphs, within parts of the peak of the best order found: what repeats add to the duration, in
+percent, and processor seconds of each search (`cheapest` for that order, `reordered` after it). reached: networks as
+the pipeline has them before they are made to fit; from their best order's peak, the least budget that each search comes
+within, asked for one 32nd less each time, and what its repeats add to the modelled instructions. `order_bytes`: the
+peak of the order found by annealing where the search through prefixes proved nothing, which is `searched_bytes`. A run
+goes on where the last one ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import onnx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import tvm_ext  # noqa: E402
+from benchmarks import zoo  # noqa: E402
+from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
+from benchmarks.remat import to_problem  # noqa: E402
+from relay_passes.memory import schedule_operators  # noqa: E402
+from relay_passes.memory.rematerialize import cheapest  # noqa: E402
+from relay_passes.solvers.graph import Graph  # noqa: E402
+from relay_passes.solvers.recompute.annealing import anneal_repeats  # noqa: E402
+from relay_passes.solvers.recompute.reordering import anneal_order, reordered  # noqa: E402
+from relay_passes.solvers.recompute.search import Recomputation  # noqa: E402
+from relay_passes.solvers.schedule.annealed import annealed_schedule  # noqa: E402
+from relay_passes.solvers.schedule.search import Schedule, schedule  # noqa: E402
+from tvm_ext.core.platform import Platform  # noqa: E402
+from tvm_ext.guide import learned_rank  # noqa: E402
+from tvm_ext.pipeline import compile_module  # noqa: E402
+
+GRAPHS = ((100, 0), (100, 1), (250, 0), (250, 1), (500, 0))
+"""(nodes, seed) of layered graphs."""
+SHARES = (0.9, 0.8)
+NETWORKS = (
+    "randwire_ws_32_4_075_int8", "dense_block_12_int8", "gated_unet_16_int8", "darts_cifar_6_36_int8",
+    "nasnet_a_cifar_6_32_int8", "amoebanet_a_cifar_6_36_int8",
+)  # fmt: skip
+PLATFORM = "cortex_m55"
+RUNG = 31 / 32
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    found: dict[str, Any] = {"layered": {}, "reached": {}}
+    if options.output.exists():
+        found = json.loads(options.output.read_text(encoding="utf-8"))
+    measures = [
+        *(("layered", f"{nodes} nodes, seed {seed}", (lambda n=nodes, s=seed: layered(n, s))) for nodes, seed in GRAPHS),
+        *(("reached", name, (lambda name=name: reached(name))) for name in options.networks),
+    ]  # fmt: skip
+    for part, name, measure in measures:
+        if name not in found[part]:
+            found[part][name] = stamped(measure())
+            print(name, json.dumps(found[part][name]), flush=True)
+            write_result(options.output, found)
+    return 0
+
+
+def layered(count: int, seed: int) -> dict[str, Any]:
+    """Figures of one layered graph."""
+    problem = to_problem(layered_graph(count, seed), "graph")
+    best, durations = schedule(problem.graph), problem.durations
+    rows: dict[str, Any] = {}
+    for share in SHARES:
+        budget = int(best.peak_bytes * share)
+        begin = process_time()
+        fixed = cheapest(problem.graph, best.order, durations, budget, rank=learned_rank())
+        middle = process_time()
+        free = reordered(problem.graph, best.order, durations, budget, fixed)
+        end = process_time()
+        rows[str(share)] = {
+            "best_order_percent": _percent(fixed, durations), "free_percent": _percent(free, durations),
+            "best_order_seconds": round(middle - begin, 1), "free_seconds": round(end - middle, 1),
+        }  # fmt: skip
+    return rows
+
+
+def reached(name: str) -> dict[str, Any]:
+    """Figures of one network."""
+    graph, costs, found = scheduled(name)
+    begin = process_time()
+    best = annealed_schedule(graph, found)
+    figures: dict[str, Any] = {
+        "operators": len(graph.nodes), "searched_bytes": found.peak_bytes, "order_bytes": best.peak_bytes,
+        "order_seconds": round(process_time() - begin, 1), "bound_bytes": best.bound_bytes,
+    }  # fmt: skip
+    for key, order, search in (
+        ("best_order", best.order, anneal_repeats),
+        ("free", best.order, anneal_order),
+        ("searched_order", found.order, anneal_repeats),
+    ):
+        budget, least = int(best.peak_bytes * RUNG), None
+        while (plan := search(graph, order, costs, budget)) is not None:
+            least = plan
+            budget = int(min(plan.peak_bytes, budget) * RUNG)
+        figures[f"{key}_bytes"] = None if least is None else least.peak_bytes
+        figures[f"{key}_percent"] = _percent(least, costs)
+    return figures
+
+
+def scheduled(name: str) -> tuple[Graph, list[int], Schedule]:
+    """The graph of a network, modelled instructions of its operators, and what the search through prefixes finds."""
+    seen: list[tuple[Graph, list[int], Schedule]] = []
+    kept = schedule_operators.ScheduleOperators.rewritten
+
+    def rewritten(self: Any, mod: Any, known: Any) -> Any:
+        if not seen:
+            seen.append((known.graph, known.operators.instructions, schedule(known.graph)))
+        return kept(self, mod, known)
+
+    schedule_operators.ScheduleOperators.rewritten = rewritten
+    try:
+        with tempfile.TemporaryDirectory(prefix="free_orders_") as folder:
+            path = Path(folder) / "model.onnx"
+            onnx.save(zoo.build(name), path)
+            compile_module(tvm_ext.load(path), Platform.load(PLATFORM), tvm_ext.BuildOptions())
+    finally:
+        schedule_operators.ScheduleOperators.rewritten = kept
+    return seen[0]
+
+
+def _percent(found: Recomputation | None, costs: Sequence[int]) -> float | None:
+    return None if found is None else round(100 * found.cost / sum(costs), 3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
