@@ -17,11 +17,14 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
+from unittest import mock
 
 import onnx
+import tvm
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -31,8 +34,9 @@ from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import to_problem  # noqa: E402
-from relay_passes.memory import schedule_operators  # noqa: E402
 from relay_passes.memory.rematerialize import cheapest  # noqa: E402
+from relay_passes.memory.schedule_operators import ScheduleOperators  # noqa: E402
+from relay_passes.searched import Searched  # noqa: E402
 from relay_passes.solvers.graph import Graph  # noqa: E402
 from relay_passes.solvers.recompute.annealing import anneal_repeats  # noqa: E402
 from relay_passes.solvers.recompute.reordering import anneal_order, reordered  # noqa: E402
@@ -50,7 +54,7 @@ NETWORKS = (
     "randwire_ws_32_4_075_int8", "dense_block_12_int8", "gated_unet_16_int8", "darts_cifar_6_36_int8",
     "nasnet_a_cifar_6_32_int8", "amoebanet_a_cifar_6_36_int8",
 )  # fmt: skip
-PLATFORM = "cortex_m55"
+PLATFORM = "host"
 RUNG = 31 / 32
 
 
@@ -59,15 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
-    found: dict[str, Any] = {"layered": {}, "reached": {}}
+    found: dict[str, Any] = {}
     if options.output.exists():
         found = json.loads(options.output.read_text(encoding="utf-8"))
     measures = [
-        *(("layered", f"{nodes} nodes, seed {seed}", (lambda n=nodes, s=seed: layered(n, s))) for nodes, seed in GRAPHS),
-        *(("reached", name, (lambda name=name: reached(name))) for name in options.networks),
+        *(("layered", f"{nodes} nodes, seed {seed}", partial(layered, nodes, seed)) for nodes, seed in GRAPHS),
+        *(("reached", name, partial(reached, name)) for name in options.networks),
     ]  # fmt: skip
     for part, name, measure in measures:
-        if name not in found[part]:
+        if name not in found.setdefault(part, {}):
             found[part][name] = stamped(measure())
             print(name, json.dumps(found[part][name]), flush=True)
             write_result(options.output, found)
@@ -118,23 +122,30 @@ def reached(name: str) -> dict[str, Any]:
 
 def scheduled(name: str) -> tuple[Graph, list[int], Schedule]:
     """The graph of a network, modelled instructions of its operators, and what the search through prefixes finds."""
-    seen: list[tuple[Graph, list[int], Schedule]] = []
-    kept = schedule_operators.ScheduleOperators.rewritten
 
-    def rewritten(self: Any, mod: Any, known: Any) -> Any:
-        if not seen:
-            seen.append((known.graph, known.operators.instructions, schedule(known.graph)))
-        return kept(self, mod, known)
+    def rewritten(_self: object, _mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
+        raise _Reached(known)
 
-    schedule_operators.ScheduleOperators.rewritten = rewritten
-    try:
-        with tempfile.TemporaryDirectory(prefix="free_orders_") as folder:
-            path = Path(folder) / "model.onnx"
-            onnx.save(zoo.build(name), path)
+    with (
+        tempfile.TemporaryDirectory(prefix="free_orders_") as folder,
+        mock.patch.object(ScheduleOperators, "rewritten", rewritten),
+    ):
+        path = Path(folder) / "model.onnx"
+        onnx.save(zoo.build(name), path)
+        try:
             compile_module(tvm_ext.load(path), Platform.load(PLATFORM), tvm_ext.BuildOptions())
-    finally:
-        schedule_operators.ScheduleOperators.rewritten = kept
-    return seen[0]
+        except _Reached as reached_pass:
+            known = reached_pass.known
+            return known.graph, known.operators.instructions, schedule(known.graph)
+    raise AssertionError("every model is scheduled")
+
+
+class _Reached(Exception):
+    """The pass that orders operators has begun."""
+
+    def __init__(self, known: Searched) -> None:
+        super().__init__()
+        self.known = known
 
 
 def _percent(found: Recomputation | None, costs: Sequence[int]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -27,7 +28,7 @@ def assert_order(graph: Graph, order: Sequence[int]) -> None:
 
 def in_a_row(graph: Graph, order: Sequence[int]) -> int:
     """Reads of what the node right before makes."""
-    pairs = zip(order, order[1:], strict=False)
+    pairs = pairwise(order)
     return sum(len(set(graph.nodes[one].writes) & set(graph.nodes[other].reads)) for one, other in pairs)
 
 
