@@ -13,6 +13,7 @@ goes on where the last one ended.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -34,8 +35,9 @@ from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import to_problem  # noqa: E402
+from relay_passes.backend import Backend  # noqa: E402
+from relay_passes.memory import searching_pass  # noqa: E402
 from relay_passes.memory.rematerialize import cheapest  # noqa: E402
-from relay_passes.memory.schedule_operators import ScheduleOperators  # noqa: E402
 from relay_passes.searched import Searched  # noqa: E402
 from relay_passes.solvers.graph import Graph  # noqa: E402
 from relay_passes.solvers.recompute.annealing import anneal_repeats  # noqa: E402
@@ -122,30 +124,26 @@ def reached(name: str) -> dict[str, Any]:
 
 def scheduled(name: str) -> tuple[Graph, list[int], Schedule]:
     """The graph of a network, modelled instructions of its operators, and what the search through prefixes finds."""
+    seen: list[Searched] = []
 
-    def rewritten(_self: object, _mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
-        raise _Reached(known)
+    def searched(mod: tvm.IRModule, backend: Backend, _known: Searched | None) -> Searched:
+        seen.append(Searched(mod=mod, backend=backend))
+        raise _Reached
 
     with (
         tempfile.TemporaryDirectory(prefix="free_orders_") as folder,
-        mock.patch.object(ScheduleOperators, "rewritten", rewritten),
+        mock.patch.object(searching_pass, "searched", searched),
+        contextlib.suppress(RuntimeError),
     ):
         path = Path(folder) / "model.onnx"
         onnx.save(zoo.build(name), path)
-        try:
-            compile_module(tvm_ext.load(path), Platform.load(PLATFORM), tvm_ext.BuildOptions())
-        except _Reached as reached_pass:
-            known = reached_pass.known
-            return known.graph, known.operators.instructions, schedule(known.graph)
-    raise AssertionError("every model is scheduled")
+        compile_module(tvm_ext.load(path), Platform.load(PLATFORM), tvm_ext.BuildOptions())
+    known = seen[0]
+    return known.graph, known.operators.instructions, schedule(known.graph)
 
 
-class _Reached(Exception):
-    """The pass that orders operators has begun."""
-
-    def __init__(self, known: Searched) -> None:
-        super().__init__()
-        self.known = known
+class _Reached(RuntimeError):
+    """The pass that orders operators has begun; TVM raises it on as its base."""
 
 
 def _percent(found: Recomputation | None, costs: Sequence[int]) -> float | None:

@@ -4,7 +4,7 @@
 
 Every choice of every item is a row; a row is 1 where the search's plan makes that choice, or one that serves the same
 reads from the same memories and starts its transfers nearest to those of the row, else 0. Needs scikit-learn (extra:
-train), and about five processor minutes. The same seeds give the same trees.
+train), and two to five processor minutes. The same seeds give the same trees.
 """
 
 from __future__ import annotations
