@@ -20,7 +20,7 @@ from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
 """Choices tried in all; each costs a walk over the steps."""
-MENDING, MOST_MENDING = 0.5, 100
+MENDING, MOST_MENDING = 0.5, 300
 """Choices tried for an item, in the mean, to mend a proposal, and at the most in all."""
 MOST_EVICTIONS = 3
 
