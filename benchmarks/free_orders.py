@@ -5,7 +5,8 @@
 layered: random layered graphs, within parts of the peak of the best order found: what repeats add to the duration, in
 percent, and processor seconds of each search (`cheapest` for that order, `reordered` after it). reached: networks as
 the pipeline has them before they are made to fit; from their best order's peak, the least budget that each search comes
-within, asked for one 32nd less each time, and what its repeats add to the modelled instructions. `order_bytes`: the
+within, asked for one 32nd less each time, and what its repeats add to the modelled instructions: for the order searched for,
+the annealed one, and in any order. `order_bytes`: the
 peak of the order found by annealing where the search through prefixes proved nothing, which is `searched_bytes`. A run
 goes on where the last one ended.
 """
@@ -108,13 +109,13 @@ def reached(name: str) -> dict[str, Any]:
         "operators": len(graph.nodes), "searched_bytes": found.peak_bytes, "order_bytes": best.peak_bytes,
         "order_seconds": round(process_time() - begin, 1), "bound_bytes": best.bound_bytes,
     }  # fmt: skip
-    for key, order, search in (
-        ("best_order", best.order, anneal_repeats),
-        ("free", best.order, anneal_order),
-        ("searched_order", found.order, anneal_repeats),
+    for key, start, search in (
+        ("searched_order", found, anneal_repeats),
+        ("best_order", best, anneal_repeats),
+        ("free", best, anneal_order),
     ):
-        budget, least = int(best.peak_bytes * RUNG), None
-        while (plan := search(graph, order, costs, budget)) is not None:
+        budget, least = int(start.peak_bytes * RUNG), None
+        while (plan := search(graph, start.order, costs, budget)) is not None:
             least = plan
             budget = int(min(plan.peak_bytes, budget) * RUNG)
         figures[f"{key}_bytes"] = None if least is None else least.peak_bytes

@@ -22,6 +22,7 @@ from benchmarks.measure.block_parts import (
 from benchmarks.measure.board_blocks import boards
 from benchmarks.measure.cycle_blocks import modelled, profile_kws, published_cycles, tune
 from benchmarks.measure.half_blocks import half_floats
+from benchmarks.measure.order_blocks import free_orders, reached_orders
 from benchmarks.measure.processor_blocks import pipelines, sweep, two_cores
 from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import quantizers
@@ -251,8 +252,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm_reference,
         side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats,
-        quantizers, transformers, published_cycles, profile_kws, tune, modelled, riscv_vectors,
-        boards,
+        quantizers, transformers, free_orders, reached_orders, published_cycles, profile_kws, tune, modelled,
+        riscv_vectors, boards,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
