@@ -49,5 +49,5 @@ def _percent(number: float | None) -> str:
 
 def _reached(one: dict[str, Any], key: str) -> str:
     if one[f"{key}_bytes"] is None:
-        return "none found"
+        return "none below the peak"
     return f"{one[f'{key}_bytes']:,}, {one[f'{key}_percent']:.2f} % added"
