@@ -2,12 +2,14 @@
 
     python benchmarks/remat.py FILE.json --budget 0.9 --output PLAN.json
     python benchmarks/remat.py FILE.json --budget 0.9 --order best --output PLAN.json
+    python benchmarks/remat.py FILE.json --budget 0.9 --order free --output PLAN.json
     python benchmarks/remat.py FILE.json --budget 0.9 --bound --output PLAN.json
 
 FILE is a networkx node-link graph: nodes carry `out_cost` (bytes) and `duration`, a link u -> v means v reads u,
 `graph.order` is the order to keep. Alive at a step are the values still to be read, and the inputs and the output of
 the running node. The budget is a share of the peak: of the given order's, or with `--order best` of the peak of the
-best order found, which is then kept instead. PLAN.json: `sequence` (nodes as they run, recomputed ones again),
+best order found, which is then kept instead; with `--order free` it is that of the given order, which may be changed
+while nodes are repeated. PLAN.json: `sequence` (nodes as they run, recomputed ones again),
 `budget`, `peak`, `duration`, `proved` (the least of plans that run no node three times), and the same of the order
 without repeats; with `--bound`, `duration_at_least`, which no plan that keeps the order goes below. Exit status: 0, a
 plan within the budget was written; 1, none was found; 2, wrong usage or a file that cannot be read.
@@ -29,7 +31,8 @@ sys.path.insert(0, str(ROOT))
 from relay_passes.memory.rematerialize import cheapest  # noqa: E402
 from relay_passes.solvers.graph import Graph, Node  # noqa: E402
 from relay_passes.solvers.liveness import peak_bytes  # noqa: E402
-from relay_passes.solvers.schedule.search import schedule  # noqa: E402
+from relay_passes.solvers.recompute.reordering import reordered  # noqa: E402
+from relay_passes.solvers.schedule.annealed import least_schedule  # noqa: E402
 from tvm_ext.guide import learned_rank  # noqa: E402
 
 EFFORT = 100.0
@@ -86,13 +89,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--budget", type=float, required=True, help="share of the peak, above 0 and at most 1")
-    parser.add_argument("--order", choices=("given", "best"), default="given")
+    parser.add_argument("--order", choices=("given", "best", "free"), default="given")
     parser.add_argument("--guide", choices=("none", "learned"), default="learned")
     parser.add_argument("--bound", action="store_true", help="also what any plan costs at least (extra: exact)")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
     if not 0 < options.budget <= 1:
         parser.error(f"--budget {options.budget:g}: is a share of the peak, above 0 and at most 1.")
+    if options.bound and options.order == "free":
+        parser.error("--bound: holds for an order that is kept; leave out --order free.")
     try:
         problem = read_problem(options.file)
     except BadFile as error:
@@ -100,11 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     order: Sequence[int] = range(len(problem.names))
     if options.order == "best":
-        order = schedule(problem.graph).order
+        order = least_schedule(problem.graph).order
     peak = peak_bytes(problem.graph, order)
     budget = int(peak * options.budget)
     rank = learned_rank() if options.guide == "learned" else None
     found = cheapest(problem.graph, order, problem.durations, budget, rank=rank)
+    if options.order == "free":
+        found = reordered(problem.graph, order, problem.durations, budget, found)
     if found is None:
         print(f"{options.file}: no plan within {budget} B found ({options.budget:g} of {peak} B).", file=sys.stderr)
         return 1

@@ -4,7 +4,7 @@
 
 Every choice of every item is a row; a row is 1 where the search's plan makes that choice, or one that serves the same
 reads from the same memories and starts its transfers nearest to those of the row, else 0. Needs scikit-learn (extra:
-train), and about five processor minutes. The same seeds give the same trees.
+train), and two to five processor minutes. The same seeds give the same trees.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
+    if find_spec("sklearn") is None:
+        parser.error("needs scikit-learn: install the extra train.")
     facts, made = rows()
     print(f"{len(facts)} choices, {made.mean():.1%} of them in plans of the search", flush=True)
     trees = trained(facts, made, trees=TREES, depth=DEPTH, rate=RATE, loss="squared_error")

@@ -3,8 +3,8 @@
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
       ->  a = c1(x); b = c2(a); d = c3(b); a.again = c1(x); e = c4(d, a.again)
-    with the cheapest repeats found that keep live bytes within the budget. main carries what is `Recomputed` and the
-    `SchedulePeak`.
+    with the cheapest repeats found that keep live bytes within the budget, and the order changed where fewer do then.
+    main carries what is `Recomputed` and the `SchedulePeak`.
 Leaves alone: a function within the budget; one that no repeats bring within it; what each composite computes.
 Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
 """
@@ -29,6 +29,7 @@ from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import peak_bytes
 from relay_passes.solvers.recompute.annealing import anneal_repeats
 from relay_passes.solvers.recompute.local import improve_locally
+from relay_passes.solvers.recompute.reordering import reordered
 from relay_passes.solvers.recompute.search import Rank, Recomputation, recompute
 from tvm_ext.core.decisions.composites import ModelTensor
 from tvm_ext.core.decisions.outcomes import Recomputed, SchedulePeak
@@ -59,7 +60,8 @@ class Rematerialize(SearchingPass):
         assert self.budget_bytes is not None, "recomputing keeps to a budget"
         operators, order = known.operators, range(len(known.operators.steps))
         found = cheapest(known.graph, order, operators.instructions, self.budget_bytes, rank=self.rank)
-        if found is None or (not found.cost and len(found.sequence) == len(operators.steps)):
+        found = reordered(known.graph, order, operators.instructions, self.budget_bytes, found)
+        if found is None or found.sequence == tuple(order):
             return mod
         module = with_repeats(mod, operators, found.sequence)
         peak = replace(SchedulePeak.read(mod["main"]), peak_bytes=found.peak_bytes)

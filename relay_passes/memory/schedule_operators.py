@@ -13,7 +13,7 @@ import tvm
 from relay_passes.dataflow import rebuild, with_main
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.searched import Searched
-from relay_passes.solvers.schedule.search import schedule
+from relay_passes.solvers.schedule.annealed import least_schedule
 from tvm_ext.core.decisions.outcomes import SchedulePeak
 
 
@@ -22,7 +22,7 @@ class ScheduleOperators(SearchingPass):
     """Reorders composites for the lowest peak of live bytes, by the scratch and the sharing that the backend states."""
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
-        operators, found = known.operators, schedule(known.graph)
+        operators, found = known.operators, least_schedule(known.graph)
         ordered = [*operators.first, *(binding for index in found.order for binding in operators.steps[index])]
         peak = SchedulePeak(peak_bytes=found.peak_bytes, proved=found.proved)
         return with_main(mod, peak.write(rebuild(mod["main"], ordered)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Self
@@ -120,12 +121,11 @@ class Platform(PlatformTables):
 
     def memory(self, name: str) -> Memory:
         """The memory of that name. Raises KeyError."""
-        return next(memory for memory in self.memories if memory.name == name)
+        return self._memories[name]
 
     def link_between(self, source: str, target: str) -> Link | None:
         """The way for bytes from one end to the other, as the platform lists it; a DMA's before others."""
-        found = [link for link in self.links if (link.source, link.target) == (source, target)]
-        return next((link for link in found if link.dma), found[0] if found else None)
+        return self._links.get((source, target))
 
     def reached_by(self, processor: str, memory: str) -> Link | None:
         """The link by which a processor reads and writes a memory; None where it does not reach it."""
@@ -175,8 +175,20 @@ class Platform(PlatformTables):
 
     def processor_named(self, name: str) -> Processor:
         """The processor of that name; the first one for an empty name. Raises KeyError."""
-        found = {"": self.processor, **{processor.name: processor for processor in self.processors}}
-        return found[name]
+        return self._processors[name]
+
+    @cached_property
+    def _memories(self) -> dict[str, Memory]:
+        return {memory.name: memory for memory in self.memories}
+
+    @cached_property
+    def _links(self) -> dict[tuple[str, str], Link]:
+        last_first = sorted(reversed(self.links), key=lambda link: link.dma)
+        return {(link.source, link.target): link for link in last_first}
+
+    @cached_property
+    def _processors(self) -> dict[str, Processor]:
+        return {"": self.processor, **{processor.name: processor for processor in self.processors}}
 
 
 def _allowed(location: Location) -> list[str]:

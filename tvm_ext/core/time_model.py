@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from tvm_ext.core.kernel_time import UNIFORM, WORDS, KernelTime, Traffic
@@ -112,13 +113,15 @@ class TimeModel:
 
     def reaches(self, memory: str) -> bool:
         """True where the processor reads and writes the memory."""
-        return self._link(memory) is not None
+        return memory in self._reached
 
     def _access(self, memory: str) -> tuple[Link, Memory]:
-        link = self._link(memory)
-        if link is None:
-            raise KeyError(memory)
-        return link, self.platform.memory(memory)
+        return self._reached[memory]
+
+    @cached_property
+    def _reached(self) -> dict[str, tuple[Link, Memory]]:
+        ways = ((self._link(memory.name), memory) for memory in self.platform.memories)
+        return {memory.name: (link, memory) for link, memory in ways if link is not None}
 
     def _link(self, memory: str) -> Link | None:
         return self.platform.reached_by(self.platform.processor_named(self.processor).name, memory)

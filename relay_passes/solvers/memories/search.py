@@ -20,8 +20,8 @@ from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
 """Choices tried in all; each costs a walk over the steps."""
-MENDING = 0.5
-"""Choices tried for an item, in the mean, to mend a proposal."""
+MENDING, MOST_MENDING = 0.5, 300
+"""Choices tried for an item, in the mean, to mend a proposal, and at the most in all."""
 MOST_EVICTIONS = 3
 
 
@@ -41,9 +41,10 @@ def assign(problem: AssignmentProblem, rate: Rate | None = None, *, most_trials:
     if rate is not None:
         searches.append(_Search(problem, PROPOSED_LEADS))
         searches[-1].propose(rate)
-    home = State(problem)
-    best = min(searches, key=lambda search: search.best, default=None)
-    return best.state.assignment() if best and best.best < home.score() else home.assignment()
+    if not searches:
+        return State(problem).assignment()
+    best = min(searches, key=lambda search: search.best)
+    return best.state.assignment() if best.best < best.at_home else best.home
 
 
 class _Search:
@@ -56,7 +57,8 @@ class _Search:
         self.order = {item: place for place, item in enumerate(self.menus)}
         self.items = [item for item, menu in self.menus.items() if len(menu) > 1]
         self.movable = set(self.items)
-        self.best = self.state.score()
+        self.best = self.at_home = self.state.score()
+        self.home = self.state.assignment()
         self.trials = 0
 
     def greedy(self) -> None:
@@ -83,7 +85,7 @@ class _Search:
         self.best = self.state.score()
         lost = {item: max(map(self._saved(item), self.menus[item])) for item in self.items}
         for item in sorted((item for item in self.items if lost[item] > 0), key=lambda item: -lost[item]):
-            if self.trials >= MENDING * len(self.items):
+            if self.trials >= min(MENDING * len(self.items), MOST_MENDING):
                 return
             self._take_best(item)
             self._take_with_evictions(item)

@@ -57,7 +57,8 @@ class State:
         self.cycles = [in_ticks(step.cycles) for step in problem.steps]
         self._current: dict[Item, Share] = {}
         self._starting: dict[int, list[Transfer]] = {}
-        self._sharing: dict[tuple[int, str], int] = {}
+        self._shared = {memory: np.zeros(len(problem.steps), np.int64) for memory in self.used}
+        self._stale = {memory: np.ones(len(problem.steps), np.bool_) for memory in self.used}
         num_blocks = len(problem.steps) // BLOCK + 1
         self._items = {memory: [set[Item]() for _ in range(num_blocks)] for memory in self.used}
         self._moved: dict[Item, Choice] = {}  # since the timeline was settled, and the choice then
@@ -102,18 +103,20 @@ class State:
         return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.home)
 
     def _overflow(self, memory: str) -> int:
-        return sum(excess for _, excess in self._excess(memory))
+        excess = self._excess(memory)
+        return int(excess[excess > 0].sum())
 
     def crowded(self, memory: str) -> list[int]:
         """Steps in which a memory is too small."""
-        return [index for index, _ in self._excess(memory)]
+        return np.flatnonzero(self._excess(memory) > 0).tolist()
 
-    def _excess(self, memory: str) -> list[tuple[int, int]]:
-        """Steps in which a memory is too small, and by how many bytes."""
+    def _excess(self, memory: str) -> np.ndarray:
+        """Bytes by which a memory is too small in each step, below 0 where it is not."""
         over = self.used[memory] - self.problem.limits[memory]
-        full = np.flatnonzero(over > 0)
-        pairs = zip(full.tolist(), over[full].tolist(), strict=True)
-        return [(i, excess) for i, most in pairs if (excess := most - self._shared(i, memory)) > 0]
+        for step in np.flatnonzero((over > 0) & self._stale[memory]).tolist():
+            self._shared[memory][step] = self._newly_shared(step, memory)
+            self._stale[memory][step] = False
+        return over - self._shared[memory]
 
     def items_at(self, memory: str, step: int) -> set[Item]:
         """Items that take bytes of a memory in a step."""
@@ -142,9 +145,9 @@ class State:
         for items in self._blocks(parts):
             items.add(item)
         if item.kind == "value":  # what its steps share is to be found anew
-            for step in (self.problem.makers.get(item.index, -1), *self.problem.uses[item.index]):
-                for memory in self.used:
-                    self._sharing.pop((step, memory), None)
+            touched = [*self.problem.uses[item.index], *self._maker(item.index)]
+            for stale in self._stale.values():
+                stale[touched] = True
 
     def _add(self, parts: Share, sign: int) -> None:
         for memory, begin, end, bytes_ in parts.bytes:
@@ -196,14 +199,12 @@ class State:
         cycles = ((index, problem.scratch_cycles(index, choice)),) if step.scratch_access_bytes else ()
         return Share(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
-    def _shared(self, index: int, memory: str) -> int:
-        """Bytes that a step's result shares with a value whose copy is last read there, as `Problem` has it."""
-        found = self._sharing.get((index, memory))
-        if found is None:
-            found = self._sharing[index, memory] = self._newly_shared(index, memory)
-        return found
+    def _maker(self, value: int) -> tuple[int, ...]:
+        """The step that makes a value; none for an input."""
+        return (self.problem.makers[value],) if value in self.problem.makers else ()
 
     def _newly_shared(self, index: int, memory: str) -> int:
+        """Bytes that a step's result shares with a value whose copy is last read there, as `Problem` has it."""
         step = self.problem.steps[index]
         if not step.shared or all(self._place(value).born != memory for value in step.writes):
             return 0

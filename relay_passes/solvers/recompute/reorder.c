@@ -1,0 +1,136 @@
+/* The cheapest runs within a budget, in any order that works, by simulated annealing: a move that costs more is kept
+   with a chance that falls. Bytes above the budget cost, too; their price rises and falls so that every now and then
+   there are none. Numbers are added, multiplied and divided only: the same on all machines. */
+#include <stdlib.h>
+
+#include "reorder.h"
+
+enum { MOVES_AT_ONE_PRICE = 1000, LEAST_WITHIN = 100, MOST_WITHIN = 400, NUM_THRESHOLDS = 256, THRESHOLD_ONE = 1024 };
+
+typedef struct {
+    double least, now, most;
+} price;
+
+/* Mean cost of a node for a few mean sizes too many, and how far it may rise and fall. */
+static price first_price(const reorder_problem *p, double mean_cost)
+{
+    double mean_size = 1;
+    for (int32_t v = 0; v < p->num_values; ++v) {
+        mean_size += (double)p->size[v] / p->num_values;
+    }
+    const double first = mean_cost / mean_size / 5;
+    return (price){.least = first / 100, .now = first, .most = first * 10000};
+}
+
+static void adapt(price *bytes, int64_t within)
+{
+    if (within < LEAST_WITHIN && bytes->now < bytes->most) {
+        bytes->now *= 1.1;
+    } else if (within > MOST_WITHIN && bytes->now > bytes->least) {
+        bytes->now /= 1.1;
+    }
+}
+
+static int32_t copy_plan(const search *a, int32_t *nodes)
+{
+    for (int32_t k = 0; k < a->length; ++k) {
+        nodes[k] = a->run[a->plan[k]].node;
+    }
+    return a->length;
+}
+
+/* Keeps the cheapest plan within the budget in `nodes`; returns its length, or -1. */
+static int32_t run(search *a, int64_t moves, double hot, double cold, const int32_t *thresholds, int32_t *nodes)
+{
+    const reorder_problem *p = a->p;
+    double mean_cost = 1, temperature = 0;
+    for (int32_t u = 0; u < p->count; ++u) {
+        mean_cost += (double)p->cost[u] / p->count;
+    }
+    price bytes = first_price(p, mean_cost);
+    int64_t best = INT64_MAX, within = 0;
+    int32_t length = -1;
+    for (int64_t i = 0; i < moves && best > 0; ++i) {
+        if (i % MOVES_AT_ONE_PRICE == 0) {
+            const double left = 1 - (double)i / (double)moves;
+            temperature = mean_cost * (cold + hot * left * left * left) / THRESHOLD_ONE;
+            adapt(&bytes, i == 0 ? LEAST_WITHIN : within);
+            within = 0;
+        }
+        const double most = temperature * thresholds[draw(a, NUM_THRESHOLDS)];
+        const int is_kept = make_move(a) && count_candidate(a) &&
+                            (double)(a->new_cost - a->cost) + bytes.now * (double)(a->new_above - a->above) <= most;
+        if (is_kept) {
+            take_candidate(a);
+        } else {
+            drop_candidate(a);
+        }
+        within += a->above == 0;
+        if (a->above == 0 && a->cost < best) {
+            best = a->cost;
+            length = copy_plan(a, nodes);
+        }
+    }
+    return length;
+}
+
+/* Length of the cheapest plan within the budget that was met, -1 for none, -2 without memory.
+
+   nodes, length: where it starts; the plan that was met, at most most_runs. hot, cold: how much dearer a move may be at
+   first and at last, in mean costs of a node. thresholds: NUM_THRESHOLDS numbers of which one is drawn each time and
+   multiplied with that, in parts of THRESHOLD_ONE. */
+int32_t reorder(const reorder_problem *problem, int32_t *nodes, int32_t length, int32_t most_runs, int64_t moves,
+                double hot, double cold, uint64_t seed, const int32_t *thresholds)
+{
+    search *a = calloc(1, sizeof *a);
+    int32_t result = -2;
+    if (a != NULL) {
+        a->random = seed * 0x9E3779B97F4A7C15U + 1;
+        result = make_search(a, problem, nodes, length, most_runs) ? run(a, moves, hot, cold, thresholds, nodes) : -2;
+        free(a->memory);
+    }
+    free(a);
+    return result;
+}
+
+/* Runs of a candidate (or of the plan) that read what the run right before them makes, from the first that differs to
+   the first that does not. */
+static int32_t num_in_a_row(const search *a, const int32_t *numbers, int32_t length)
+{
+    const reorder_problem *p = a->p;
+    const int32_t end = a->tail > 0 ? length - a->tail + 1 : length;
+    int32_t count = 0;
+    for (int32_t place = a->head > 0 ? a->head : 1; place < end; ++place) {
+        const int32_t node = a->run[numbers[place]].node, before = a->run[numbers[place - 1]].node;
+        for (int32_t k = p->first_read[node]; k < p->first_read[node + 1]; ++k) {
+            count += p->maker[p->read[k]] == before;
+        }
+    }
+    return count;
+}
+
+/* Puts runs behind what they read, as far as the plan, which has to be within the budget, stays so. 0 without memory.
+ */
+int32_t tidy(const reorder_problem *problem, int32_t *nodes, int32_t length, int64_t moves, uint64_t seed)
+{
+    search *a = calloc(1, sizeof *a);
+    int32_t is_made = 0;
+    if (a != NULL) {
+        a->random = seed * 0x9E3779B97F4A7C15U + 1;
+        is_made = make_search(a, problem, nodes, length, length);
+        for (int64_t i = 0; is_made && i < moves; ++i) {
+            begin_candidate(a);
+            shift(a);
+            if (a->head < a->length && count_candidate(a) && a->new_above == 0 &&
+                num_in_a_row(a, a->candidate, a->new_length) >= num_in_a_row(a, a->plan, a->length)) {
+                take_candidate(a);
+            }
+        }
+        if (is_made) {
+            (void)copy_plan(a, nodes);
+        }
+        free(a->memory);
+    }
+    free(a);
+    return is_made;
+}
