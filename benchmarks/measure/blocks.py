@@ -36,6 +36,7 @@ from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import quantizers
 from benchmarks.measure.records import Row, read_records
 from benchmarks.measure.riscv_blocks import riscv_vectors
+from benchmarks.measure.search_blocks import recomputation
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.transformer_blocks import transformers
@@ -261,7 +262,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm_reference,
         side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats,
         quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled, placement_times,
-        riscv_vectors, boards, grown_weights, generic_totals, generic_steps,
+        riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders,
     )
 }  # fmt: skip

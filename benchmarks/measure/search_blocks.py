@@ -1,0 +1,20 @@
+"""Block of documents on searches behind the memory plan: a view of `benchmarks/results/searches.json`."""
+
+from __future__ import annotations
+
+from benchmarks.measure.block_parts import result
+from benchmarks.measure.tables import table
+
+
+def recomputation() -> str:
+    """What repeats add to the duration of layered graphs, and what they add at least."""
+    rows = [
+        (
+            name, f"{found['added_percent']:.2f} %", str(found["repeats"]), f"{found['seconds']:.0f}",
+            f"{found['at_least_percent']:.2f} %",
+            f"{found['proved_percent']:.2f} %", f"{found['seconds_of_proof']:.0f}",
+        )
+        for name, found in result("searches")["recompute"].items()
+    ]  # fmt: skip
+    heads = ("graph", "added", "repeats", "CPU, s", "at least, known then", "at least, proved", "CPU of the proof, s")
+    return table(heads, rows)
