@@ -70,7 +70,7 @@ def _rows(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
     """Images of one batch, row by row: a row is one run where nothing is told by channels."""
     _, _, columns, channels = operator.output.shape
     pitch, length = stored.pitch or channels, columns * channels
-    names = [f"const int32_t row = {slot('h', stored.output)} * {columns * pitch};"]
+    names = [f"const int32_t row = {slot('h', stored.output)} * {stored.row_elements(operator.output)};"]
     names += [f"const int32_t row{i} = {slot('h', stored.input(i))} * {length};" for i in range(len(operator.inputs))]
     if pitch == channels and not finish.constants():
         lines = _run(finish, length, "row", lambda lanes, o: lanes.read(f"input{o.index}", f"row{o.index} + k"))
