@@ -145,4 +145,12 @@ def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:
     inputs = [compiled.program.tensors[name] for name in compiled.program.inputs]
     if options.io == "arena" and any(len(tensor.shape) == 4 and tensor.shape[0] == 1 for tensor in inputs):
         helps.append("--io stream holds only rows of the input.")
+    if (
+        options.io == "stream"
+        and not options.reread
+        and any(kind.implementation.callback for kind in compiled.program.kernel_calls())
+    ):
+        helps.append(
+            "--reread asks for rows of the input again, where they can be had, for a strip of columns each time."
+        )
     return helps

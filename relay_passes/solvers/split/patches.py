@@ -7,7 +7,7 @@ run in one strip or in several; the cut that is best follows as in `search.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -32,7 +32,8 @@ class PatchedSegments(Segments):
     """The ways to run each segment of an order, in strips too.
 
     columns: of each node, how columns of its result depend on its operands; None for one that makes all of them.
-    instructions: of each node, modelled. by_rows: the ways without strips, where they are known.
+    instructions: of each node, modelled. by_rows: the ways without strips, where they are known. once: nodes through
+    which rows of streamed inputs come once, so that no strip but one can have them.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class PatchedSegments(Segments):
         columns: Sequence[ColumnOperator | None],
         instructions: Sequence[int],
         by_rows: Segments | None = None,
+        once: Collection[int] = (),
     ) -> None:
         super().__init__(graph, rows)
+        self.once = frozenset(once)
         self.columns, self.instructions = columns, instructions
         self.by_rows = by_rows or Segments(graph, rows)
         self.strip_columns = cache(self._strip_columns)
@@ -72,7 +75,7 @@ class PatchedSegments(Segments):
         walk = _Walk(self, replay, strips)
         found: list[Segment] = []
         for index in range(end - 1, replay.begin - 1, -1):
-            if index in self.reading or (index < end - 1 and self._outlives(index, end)):
+            if index in self.once or (index < end - 1 and self._outlives(index, end)):
                 break
             walk.step_back_to(index)
             if index < end - 1:
