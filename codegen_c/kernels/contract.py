@@ -131,10 +131,6 @@ class StoredRows:
     def input(self, index: int) -> Kept | None:
         return self.inputs[index] if index < len(self.inputs) else None
 
-    def row_elements(self, output: TensorType) -> int:
-        """Elements from one row of an output [N, H, W, C] to the next."""
-        return self.row_pitch or output.shape[2] * (self.pitch or output.shape[3])
-
 
 ALL_STORED = StoredRows()
 

@@ -20,7 +20,7 @@ from codegen_c.kernels.contract import (
     Target,
 )
 from codegen_c.kernels.shared.copies import copy_instructions
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
 from codegen_c.operators.kinds import Concat, TensorType
 
 INSTRUCTIONS_A_RUN = 3
@@ -117,7 +117,7 @@ def _by_rows(operator: Concat, stored: StoredRows) -> str:
     for index, tensor in enumerate(operator.inputs):
         row = times(slot("h", stored.input(index)), tensor.num_elements // shape[1])
         lines += [f"const {C_TYPES[tensor.dtype]} *input{index}_row = &input{index}[{row}];"]
-    row = times(slot("h", stored.output), stored.row_elements(operator.output))
+    row = times(slot("h", stored.output), row_elements(stored, operator.output))
     lines += [f"{C_TYPES[operator.output.dtype]} *output_row = &output[{row}];"]
     lines += _copies(operator, stored, count, "w", "_row")
     return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"])

@@ -17,7 +17,7 @@ from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.window import row_elements, spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.planes_dsp import (
     COLUMNS,
@@ -65,7 +65,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     window, plane = operator.window, Plane.of(operator, stored, target.block)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
-    pitch, row = stored.pitch or operator.output.shape[3], stored.row_elements(operator.output)
+    pitch, row = stored.pitch or operator.output.shape[3], row_elements(stored, operator.output)
     *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
     common = _common_shift(operator)
     strips = _strips(operator, target, plane, taps, common, (pitch, row))
