@@ -73,7 +73,10 @@ class Strips:
         return f"TVM_EXT_DSP_DEFINE_STRIP3($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
 
     def are_even(self, stored: StoredRows) -> bool:
-        """True where every strip of every call has an even number of rows."""
+        """True where every strip of every call has an even number of rows; the end of an output's ring cuts one."""
+        kept = stored.output
+        if kept and (kept.stored % 2 or kept.shift % 2):
+            return False
         calls, strip = rows_of_calls(self.operator.output.shape[1], stored), self.plane.strip
         return calls is not None and all(rows % 2 == 0 and (strip % 2 == 0 or rows <= strip) for rows in calls)
 
