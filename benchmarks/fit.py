@@ -8,7 +8,8 @@ cheapest split within the limit are measured where `--measure` names the network
 `patches` are those of strips of columns, whose halos are computed twice, where they need fewer bytes than rows: the
 fewest, and what packages within these and halfway to these execute, which are compared on the host and on the board.
 `streamed` are the same with `--io stream`, where no more than a few rows of the input are held; the package within the
-limit is run and compared on the host, and on the board in QEMU where its flash holds the weights.
+limit is run and compared on the host, and on the board in QEMU where its flash holds the weights. `patches` of these
+are with `--reread`: rows of the input come again for each strip of columns, where that needs fewer bytes.
 """
 
 from __future__ import annotations
@@ -125,15 +126,37 @@ def streamed(path: Path, folder: Path, network: str) -> dict[str, Any]:
         "verified_on": [where for where, found in report["verify"].items() if found and found["passed"]],
         "input_rows": {key: report["inputs"][0]["stream"][key] for key in ("rows", "rows_kept", "rows_per_call")},
         "instructions": report["verify"]["qemu"]["instructions"],
+        **read_again(path, folder, least or 0),
     }
 
 
+def read_again(path: Path, folder: Path, by_rows: int) -> dict[str, Any]:
+    """The same in patches, whose strips ask for rows again; nothing where rows that come once need no more."""
+    module, platform = tvm_ext.load(path), Platform.load(PLATFORM)
+    least = least_bytes(module, platform, "stream", IN_PATCHES, reread=True)
+    if least is None or least >= by_rows:
+        return {}
+    instructions: dict[str, int] = {}
+    strips: dict[str, int] = {}
+    for ram in ((by_rows + least) // 2, least):
+        options = tvm_ext.BuildOptions(io="stream", reread=True, ram=ram, verify=("host", "qemu"))
+        report = tvm_ext.build(module, platform, folder.with_name(f"{folder.name}_again_{ram}"), options).report
+        instructions[str(report["arena_bytes"])] = report["verify"]["qemu"]["instructions"]
+        strips[str(report["arena_bytes"])] = len(report["inputs"][0]["stream"]["strips"])
+    return {"patches": {"least_bytes": least, "instructions": instructions, "strips": strips}}
+
+
 def least_bytes(
-    module: tvm.IRModule, platform: Platform, io: Literal["arena", "stream"], methods: Sequence[str]
+    module: tvm.IRModule,
+    platform: Platform,
+    io: Literal["arena", "stream"],
+    methods: Sequence[str],
+    *,
+    reread: bool = False,
 ) -> int | None:
     """The smallest arena that any of some methods reaches when one byte is asked for; None where none comes to any."""
     try:
-        compile_module(module, platform, tvm_ext.BuildOptions(ram=1, io=io))
+        compile_module(module, platform, tvm_ext.BuildOptions(ram=1, io=io, reread=reread))
     except DoesNotFit as error:
         return min((num_bytes for method, num_bytes in error.least_bytes.items() if method in methods), default=None)
     raise AssertionError("nothing fits one byte")

@@ -65,7 +65,9 @@ class Searched:
 
     @cached_property
     def in_patches(self) -> PatchedSegments:
-        return PatchedSegments(self.graph, self.facts, self.columns, self.operators.instructions, self.by_rows)
+        return PatchedSegments(
+            self.graph, self.facts, self.columns, self.operators.instructions, self.by_rows, self.operators.reading_once
+        )
 
     @cached_property
     def in_parts(self) -> dict[int, Searched]:

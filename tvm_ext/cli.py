@@ -109,6 +109,9 @@ def compile_command(
     io: Annotated[
         Io, typer.Option(help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
     ] = "arena",
+    reread: Annotated[
+        bool, typer.Option(help="With --io stream: rows of inputs may be asked for more than once, to fit.")
+    ] = False,
     context: Annotated[
         Context, typer.Option(help="Arenas and state as variables of the package, or in a block that callers hold.")
     ] = "static",
@@ -201,8 +204,9 @@ def compile_command(
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         options = BuildOptions(
-            optimize=optimize, io=io, context=context, image=image, verify=targets, name=name, quantize=quantize,
-            io_type=io_type, min_snr_db=min_snr, activations=activations, weights=weights, flash=num_bytes, guide=guide,
+            optimize=optimize, io=io, reread=reread, context=context, image=image, verify=targets, name=name,
+            quantize=quantize, io_type=io_type, min_snr_db=min_snr, activations=activations, weights=weights,
+            flash=num_bytes, guide=guide,
             ram={name or board.activations: size for name, size in limits.items()} or None,
             memories=memories, pin=pins, keep=tuple(keep or ()), hop=hops,
             hop_axis=hop_axes, objective=objective, group=group,

@@ -136,7 +136,13 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         ConvertLayout(),
         FlattenChannelsLast(),
         *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
-        *([StreamPorts()] if options.io == "stream" else [LeavePorts()] if options.io == "caller" else []),
+        *(
+            [StreamPorts(rereads=options.reread)]
+            if options.io == "stream"
+            else [LeavePorts()]
+            if options.io == "caller"
+            else []
+        ),
     ]
 
 

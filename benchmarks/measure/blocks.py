@@ -58,10 +58,18 @@ def arenas() -> str:
         (
             network_name(network), grouped(found["whole_bytes"]), grouped(found["least_bytes"]),
             grouped(found.get("patches", {}).get("least_bytes")), grouped(found["streamed"]["least_bytes"]),
+            grouped(found["streamed"].get("patches", {}).get("least_bytes")),
         )
         for network, found in _in_order(result("fit")["networks"])
     ]  # fmt: skip
-    return table(("network", "whole", "least by rows", "least in patches", "least by rows, streamed"), rows)
+    heads = (
+        "whole",
+        "least by rows",
+        "least in patches",
+        "least by rows, streamed",
+        "least in patches, read again",
+    )
+    return table(("network", *heads), rows)
 
 
 def budgets() -> str:
@@ -72,6 +80,7 @@ def budgets() -> str:
         whole = executed.pop(found["whole_bytes"], None) or _whole(network)
         ways = [("by rows", executed), ("in patches", found.get("patches", {}).get("instructions", {}))]
         ways.append(("by rows, streamed", {found["streamed"]["verified_bytes"]: found["streamed"]["instructions"]}))
+        ways.append(("in patches, read again", found["streamed"].get("patches", {}).get("instructions", {})))
         for way, counts in ways:
             rows += [
                 (network_name(network), way, grouped(int(num_bytes)), grouped(count), f"{count / whole:.3f}")

@@ -114,8 +114,10 @@ def whole_of(program: Program, name: str, *, writes: bool) -> Touch:
     elif tensor.part.pitch is None:
         places = slice(tensor.part.first * item, tensor.part.first * item + tensor.num_bytes)
     else:
-        pixels = np.arange(int(np.prod(tensor.shape[:-1], dtype=np.int64))) * tensor.part.pitch + tensor.part.first
-        places = np.add.outer(pixels * item, np.arange(tensor.shape[-1] * item)).reshape(-1)
+        run = int(np.prod(tensor.shape[-tensor.part.run_axes :], dtype=np.int64))
+        count = int(np.prod(tensor.shape, dtype=np.int64)) // run
+        firsts = np.arange(count) * tensor.part.pitch + tensor.part.first
+        places = np.add.outer(firsts * item, np.arange(run * item)).reshape(-1)
     return Touch(tensor=name, whole=home.name, places=places, writes=writes)
 
 

@@ -41,9 +41,9 @@ def validate(program: Program, plan: MemoryPlan) -> None:
         held, tensor = owners[place.memory][place.offset : place.offset + place.num_bytes], program.tensors.get(name)
         if tensor is None or tensor.part is None or tensor.part.pitch is None:
             return held
-        item = np.dtype(tensor.dtype).itemsize
-        pixels, run = int(np.prod(tensor.shape[:-1], dtype=np.int64)), tensor.shape[-1] * item
-        return as_strided(held, (pixels, run), (tensor.part.pitch * item * held.itemsize, held.itemsize))
+        item, run = np.dtype(tensor.dtype).itemsize, _run_length(tensor)
+        shape = int(np.prod(tensor.shape, dtype=np.int64)) // run, run * item
+        return as_strided(held, shape, (tensor.part.pitch * item * held.itemsize, held.itemsize))
 
     flights = Flights(lambda name: bytes_of(name) if name in plan.placements else None)
 
@@ -163,8 +163,14 @@ def _elements_inside(tensor: Tensor) -> np.ndarray:
     count, first = int(np.prod(tensor.shape, dtype=np.int64)), tensor.part.first if tensor.part else 0
     if tensor.part is None or tensor.part.pitch is None:
         return np.arange(first, first + count)
-    run = tensor.shape[-1]
+    run = _run_length(tensor)
     return first + (np.arange(count) // run) * tensor.part.pitch + np.arange(count) % run
+
+
+def _run_length(tensor: Tensor) -> int:
+    """Elements of a part that lie together: a pixel, or a row of a strip of columns."""
+    axes = tensor.part.run_axes if tensor.part else 1
+    return int(np.prod(tensor.shape[len(tensor.shape) - axes :], dtype=np.int64))
 
 
 def _check_size(program: Program, place: Placement) -> None:

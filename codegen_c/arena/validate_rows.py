@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.program.program import KernelCall, Program, RowSteps
+from codegen_c.program.tensors import Tensor
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_schedule import Schedule
@@ -43,7 +45,9 @@ def replay_sequence(
         """The bytes that hold a row, and the number they must carry; None for a tensor that the caller holds."""
         if name not in plan.placements:
             return None
-        place = plan.placements[name]
+        place, tensor = plan.placements[name], program.tensors[name]
+        if tensor.part and tensor.part.pitch and not tensor.ring:
+            return _row_apart(tensor, owners[place.memory][place.offset :], rows, index, where), numbers[name]
         ring = rings.get(name)
         size, rest = divmod(place.num_bytes, ring.stored if ring else rows)
         slot = (index + ring.shift) % ring.stored if ring else index
@@ -101,6 +105,19 @@ def replay_sequence(
         spatial = call.implementation.spatial
         if spatial and call.outputs[0] not in rings and made[call.outputs[0]] != spatial.output_rows:
             raise PlanRejected(f"{where}: only {made[call.outputs[0]]} rows of {call.outputs[0]} are computed.")
+
+
+def _row_apart(tensor: Tensor, held: np.ndarray, rows: int, index: int, where: str) -> np.ndarray:
+    """Bytes of a row of a part whose runs lie apart. held: from its first byte on."""
+    assert tensor.part and tensor.part.pitch, "its runs lie apart"
+    item, axes = np.dtype(tensor.dtype).itemsize, tensor.part.run_axes
+    run = item * int(np.prod(tensor.shape[len(tensor.shape) - axes :], dtype=np.int64))
+    runs, rest = divmod(item * int(np.prod(tensor.shape, dtype=np.int64)), run * rows)
+    if rest:
+        raise PlanRejected(f"{where}: {tensor.name} with runs of {run} B is not made of {rows} equal rows.")
+    apart = tensor.part.pitch * item
+    strides = (apart * held.itemsize, held.itemsize)
+    return as_strided(held[index * runs * apart :], (runs, run), strides)
 
 
 def _turns(schedule: Schedule, ahead: Mapping[int, int]) -> Iterator[RowCall]:

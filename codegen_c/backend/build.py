@@ -17,6 +17,7 @@ from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_reach import check_reach
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.backend.named_tensors import kept_tensors, kept_values, tensor_named
+from codegen_c.backend.ports import ports_of
 from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
@@ -29,14 +30,13 @@ from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
 from codegen_c.emit.weights import weights_pieces
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
-from codegen_c.kernels.user_functions import Callback
 from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
-from codegen_c.program.interface import Interface, Port, StreamedPort
+from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.program import KernelCall, Program, RowSteps, drivers_of
+from codegen_c.program.program import Program, drivers_of
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.decisions.outcomes import Recomputed
@@ -44,7 +44,6 @@ from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
-from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +189,8 @@ def compile_region(
     interface = Interface(
         model=model,
         io=options.io,
-        inputs=_ports(program, program.inputs, input_names),
-        outputs=_ports(program, program.outputs, output_names),
+        inputs=ports_of(program, program.inputs, input_names),
+        outputs=ports_of(program, program.outputs, output_names),
         state_bytes=plan.state_bytes,
         warm_up_runs=warm_up_runs,
         context=options.context,
@@ -256,61 +255,3 @@ def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[s
     """The program with some inputs in a struct of their own. inputs: tensor of each by the model's own name."""
     moved = {inputs[name]: replace(program.tensors[inputs[name]], memory=LINKED_MEMORY) for name in linked}
     return replace(program, tensors={**program.tensors, **moved}) if moved else program
-
-
-def _ports(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:
-    tensors = [program.tensors[name] for name in names]
-    own = sources or [tensor.source for tensor in tensors]
-    streams = {
-        call.inputs[0] if callback.direction == "read" else call.outputs[0]: _stream(program, call, callback)
-        for call in program.kernel_calls()
-        if (callback := call.implementation.callback)
-    }
-    return tuple(
-        Port(
-            name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=t.quantization,
-            stream=streams.get(t.name),
-        )
-        for t, source in zip(tensors, own, strict=True)
-    )  # fmt: skip
-
-
-def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedPort:
-    """The way an input or output is handed over by a call, and the rows of it that are kept."""
-    inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
-    kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
-    ranges = [
-        (turn.begin, turn.end)
-        for step in program.steps
-        if isinstance(step, RowSteps)
-        for turn in step.calls
-        if step.body[turn.operator].name == call.name
-    ] or [(0, callback.rows)]
-    never_apart = all((begin + shift) % kept + end - begin <= kept for begin, end in ranges)
-    at_a_time = max(end - begin for begin, end in ranges) if never_apart else 1
-    return StreamedPort(
-        rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout,
-        asked_at=_asked_at(program, call) or (0,),
-    )  # fmt: skip
-
-
-def _asked_at(program: Program, call: KernelCall) -> tuple[int, ...]:
-    """First row of each place in a schedule where a call stands."""
-
-    def rows(schedule: Schedule, operator: int) -> list[int]:
-        found: list[int] = []
-        for entry in schedule:
-            if isinstance(entry, RowLoop):
-                found += rows(entry.body, operator)
-            elif entry.operator == operator:
-                found.append(entry.begin)
-        return found
-
-    return tuple(
-        row
-        for step in program.steps
-        if isinstance(step, RowSteps)
-        for operator, inner in enumerate(step.body)
-        if inner.name == call.name
-        for row in rows(step.schedule, operator)
-    )

@@ -149,7 +149,11 @@ def _columns(lowered: Lowered, axis: int) -> ColumnOperator | None:
     if found is None or len(set(lowered.arguments)) < len(lowered.arguments):
         return None
     by_parameter = sorted(zip(lowered.arguments, found.readers, strict=True), key=lambda pair: pair[0])
-    return ColumnOperator(num_columns=found.num_columns, readers=tuple(reader for _, reader in by_parameter))
+    return ColumnOperator(
+        num_columns=found.num_columns,
+        readers=tuple(reader for _, reader in by_parameter),
+        writes_apart=axis == COLUMNS and lowered.implementation is not None and lowered.implementation.row_pitched,
+    )
 
 
 def _accumulation(implementation: Implementation) -> RowAccumulation | None:

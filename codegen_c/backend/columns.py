@@ -18,6 +18,7 @@ from codegen_c.operators.kinds import (
     QConv2dTranspose,
     QPool2d,
     QUnary,
+    Stream,
     TensorType,
     Window,
 )
@@ -34,6 +35,9 @@ def columns_of(operator: Operator, axis: int = COLUMNS) -> ColumnOperator | None
     """
     if isinstance(operator, Permute):
         by_rows = operator.axes == CHANNELS_LAST and not operator.first and _is_image(operator.output)
+        return ColumnOperator(num_columns=operator.output.shape[axis], readers=(None,)) if by_rows else None
+    if isinstance(operator, Stream):
+        by_rows = operator.direction == "read" and axis == COLUMNS and _is_image(operator.output)
         return ColumnOperator(num_columns=operator.output.shape[axis], readers=(None,)) if by_rows else None
     windows = _windows(operator)
     if windows is None or not all(_is_image(kind) for kind in (*operator.inputs, operator.output)):

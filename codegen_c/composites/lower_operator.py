@@ -90,7 +90,7 @@ def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatc
 
 
 def _part_of_permuted(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
-    """Axes in another order, and of some of them a run of places."""
+    """Axes in another order, and of some of them a run of places; columns of an image that comes in."""
     permutes, slices = composite.calls
     if (permutes.name, slices.name) != ("permute_dims", "strided_slice") or slices.operands[0].var != permutes.var:
         return NoMatch("is more than one operator")
@@ -98,6 +98,12 @@ def _part_of_permuted(composite: Composite) -> tuple[Operator, tuple[int, ...]] 
     if places is None or any((np.diff(along) != 1).any() for along in places):
         return NoMatch("takes no runs of elements")
     axes, first = _axes(permutes, len(places)), tuple(int(along[0]) for along in places)
+    if StreamDirection.read(composite.function).direction:
+        _, _, columns, _ = places
+        return Stream(
+            inputs=composite.inputs, outputs=composite.outputs, axes=axes, direction="read",
+            columns=(int(columns[0]), int(columns[-1]) + 1),
+        ), (0,)  # fmt: skip
     return Permute(inputs=composite.inputs, outputs=composite.outputs, axes=axes, first=first), (0,)
 
 

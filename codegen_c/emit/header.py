@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment, float_literal
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.stream import callback_signature, describe_rows, streamed
+from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
 from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
 
 
@@ -22,6 +22,7 @@ def emit_header(interface: Interface, origin: Origin, kept_api: str = "") -> str
         for line in (
             f"#define {interface.rows_macro(port)} {port.stream.rows}",
             f"#define {interface.row_macro(port)} {port.num_elements // port.stream.rows}",
+            *([f"#define {interface.columns_macro(port)} {port.num_columns}"] if port.stream.strips else []),
         )
     ]
     api = {"arena": _arena_api, "caller": _caller_api, "stream": _stream_api}[interface.io]
@@ -144,6 +145,7 @@ def _stream_api(interface: Interface) -> str:
         verb = "Fill rows of the input" if direction == "read" else "Take rows of the output"
         name = f"(*{direction}_{port.name})"
         members += [f"/* {verb}: {describe_rows(port)}; {describe(port)}. */"]
+        members += comment_block([strips]).split("\n") if (strips := describe_strips(port)) else []
         members += [f"{callback_signature(direction, port, name)};"]
     head = (
         "/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one\n"
@@ -151,6 +153,11 @@ def _stream_api(interface: Interface) -> str:
         "   once, up to the last one that an output depends on. A function answers 0; behind anything else none is\n"
         "   called any more, and the run answers the same. */\n"
     )
+    if any(port.stream and port.stream.strips for port in interface.inputs):
+        head += (
+            "/* Where columns are asked for, they alone lie there: of each row its pixels\n"
+            "   [column_begin, column_end), and the next row right behind them. */\n"
+        )
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (
         "/* One inference, 0 when done. It calls the functions of `io` as rows are needed or made.\n"

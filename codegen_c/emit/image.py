@@ -132,7 +132,8 @@ def emit_image(interface: Interface, platform: Platform) -> dict[str, str]:
 
 def _shape_of(port: Port) -> list[object]:
     stream = port.stream
-    return [port.name, port.dtype, list(port.shape), [stream.rows, list(stream.layout)] if stream else None]
+    strips = [list(map(list, stream.strips))] if stream and stream.strips else []
+    return [port.name, port.dtype, list(port.shape), [stream.rows, list(stream.layout), *strips] if stream else None]
 
 
 def _float(value: float) -> str:

@@ -45,6 +45,7 @@ def _stream_lines(interface: Interface) -> list[str]:
         assert port.stream is not None, "the port is streamed"
         lines += [_equal(interface.rows_macro(port), port.stream.rows)]
         lines += [_equal(interface.row_macro(port), port.num_elements // port.stream.rows)]
+        lines += [_equal(interface.columns_macro(port), port.num_columns)] if port.stream.strips else []
         lines += [_equal(f"offsetof({interface.io_struct}, {name})", f"{index + 1} * sizeof(void *)")]
         kind = callback_signature(direction, port, "(*)")
         lines += [_equal(f"_Generic((({interface.io_struct} *)0)->{name}, {kind}: 1, default: 0)", 1)]

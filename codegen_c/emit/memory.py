@@ -220,7 +220,8 @@ def _member(program: Program, placement: Placement, layer: str = "") -> list[str
         ctype, count = C_TYPES[tensor.dtype], max(tensor.stored_elements, 1)
         kept = f", {tensor.ring.stored} of {tensor.ring.rows} rows" if tensor.ring else ""
         part = f", part of {placement.part_of}" if placement.part_of else ""
-        part += f", a pixel every {tensor.part.pitch}" if tensor.part and tensor.part.pitch else ""
+        if tensor.part and tensor.part.pitch:
+            part += f", a {'pixel' if tensor.part.run_axes == 1 else 'row'} every {tensor.part.pitch}"
         note = f"{tensor.dtype}[{shape}]{kept}, {comment(tensor.source)}{part}"
     else:
         ctype, count, note = "uint8_t", placement.num_bytes, "scratch"

@@ -11,7 +11,7 @@ from codegen_c.emit.forms.registry import usages
 from codegen_c.emit.header import describe
 from codegen_c.emit.memory import section_macro
 from codegen_c.emit.offload import reference_file
-from codegen_c.emit.stream import callback_signature, describe_rows, streamed
+from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
 
@@ -154,17 +154,31 @@ def _stream_usage(interface: Interface) -> str:
         line = f"&rows[(row - row_begin) * {macro}]"
         if direction == "read":
             note = "Your driver waits for a row and says where it lies; NULL where none comes."
+            in_strips = port.stream is not None and port.stream.strips != ()
+            copied = f"memcpy({line}, row_of_{port.name}, {macro} * sizeof *rows);"
+            if in_strips:
+                copied = (
+                    f"memcpy(&rows[(row - row_begin) * width], &row_of_{port.name}[column_begin * pixel], "
+                    "width * sizeof *rows);"
+                )
             body = [
                 f"const {port.c_type} *const row_of_{port.name} = driver_{port.name}(context, row);",
                 f"if (row_of_{port.name} == NULL) {{",
                 block("return 1; /* behind anything but 0 the run asks for no more, and answers the same */"),
                 "}",
-                f"memcpy({line}, row_of_{port.name}, {macro} * sizeof *rows);",
+                copied,
             ]
         else:
             note = "A row is done: your driver copies, sends or draws it. It is gone after the call."
             body = [f"driver_{port.name}(context, row, {line});"]
         loop = ["for (int32_t row = row_begin; row < row_end; ++row) {", block(body), "}", "return 0;"]
+        if port.stream and port.stream.strips:
+            note = f"Your driver says where a row lies, as often as it is asked. {describe_strips(port)}"
+            loop = [
+                f"const int32_t pixel = {macro} / {interface.columns_macro(port)};",
+                "const int32_t width = (column_end - column_begin) * pixel;",
+                *loop,
+            ]
         signature = callback_signature(direction, port, name)
         texts.append(f"/* {note} */\nstatic {signature}\n{{\n{block(loop)}\n}}\n")
     members = [f".{direction}_{port.name} = {direction}_{port.name}," for direction, port in streamed(interface)]
@@ -180,4 +194,5 @@ def _describe(port: Port) -> str:
         return describe(port)
     kept = f", of which {stream.rows_kept} are held at a time" if stream.rows_kept < stream.rows else ", held whole"
     together = f", up to {stream.rows_per_call} a call" if stream.rows_per_call > 1 else ""
-    return f"{describe(port)}: {describe_rows(port)}{together}{kept}"
+    again = f". {describe_strips(port).removesuffix('.')}" if stream.strips else ""
+    return f"{describe(port)}: {describe_rows(port)}{together}{kept}{again}"

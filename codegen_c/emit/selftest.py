@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -87,6 +87,7 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "inputs": ports(interface, "inputs", "vector->in_"),
         "outputs": ports(interface, "outputs", "output_"),
         "streams": streams(interface),
+        "in_strips": any(port.stream and port.stream.strips for port in interface.inputs),
         "arguments": run_arguments(interface, "vector->in_", "output_"),
         "pipeline": interface.is_pipeline,
     }
@@ -125,9 +126,9 @@ def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = 
     ]
 
 
-def streams(interface: Interface) -> list[dict[str, str | int | tuple[int, ...]]]:
+def streams(interface: Interface) -> list[dict[str, Any]]:
     """Fields of streamed ports for the templates; `offset`: bytes before it in a sample of all inputs or outputs."""
-    found: list[dict[str, str | int | tuple[int, ...]]] = []
+    found: list[dict[str, Any]] = []
     for direction, port in streamed(interface):
         side: Side = "inputs" if direction == "read" else "outputs"
         every: tuple[Port, ...] = getattr(interface, side)
@@ -142,6 +143,9 @@ def streams(interface: Interface) -> list[dict[str, str | int | tuple[int, ...]]
                 "rows": interface.rows_macro(port),
                 "row": interface.row_macro(port),
                 "asked_at": port.stream.asked_at if port.stream else (),
+                "asked_in": port.stream.asked_in if port.stream else (),
+                "strips": port.stream.strips if port.stream else (),
+                "pixel": f"({interface.row_macro(port)} / {interface.columns_macro(port)})",
                 "member": _member(port, side),
                 "offset": sum(other.num_bytes for other in every[: every.index(port)]),
             }

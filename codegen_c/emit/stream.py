@@ -30,9 +30,27 @@ def streamed(interface: Interface) -> list[tuple[str, Port]]:
 
 
 def callback_signature(direction: str, port: Port, name: str) -> str:
-    """`int32_t name(void *context, T *rows, int32_t row_begin, int32_t row_end)`; rows of outputs are const."""
+    """`int32_t name(void *context, T *rows, int32_t row_begin, int32_t row_end)`; rows of outputs are const.
+
+    Of an input in strips, the columns follow.
+    """
     const = "const " if direction == "write" else ""
-    return f"int32_t {name}(void *context, {const}{port.c_type} *rows, int32_t row_begin, int32_t row_end)"
+    columns = ", int32_t column_begin, int32_t column_end" if port.stream and port.stream.strips else ""
+    return f"int32_t {name}(void *context, {const}{port.c_type} *rows, int32_t row_begin, int32_t row_end{columns})"
+
+
+def describe_strips(port: Port) -> str:
+    """Sentence on an input whose rows are asked for more than once; empty for others."""
+    strips = port.stream.strips if port.stream else ()
+    if not strips:
+        return ""
+    columns = ", ".join(f"[{begin}, {end})" for begin, end in strips)
+    elements = sum(end - begin for begin, end in strips) / port.num_columns
+    times_asked = f"{len(strips)} times" if len(strips) > 1 else "once"
+    return (
+        f"Its rows are asked for {times_asked}, from the first one on each time, for these columns alone: {columns}. "
+        f"That is {elements:.2f} times its elements; they must not change during a run."
+    )
 
 
 def describe_rows(port: Port) -> str:
@@ -66,6 +84,8 @@ def callback_lines(
     row_elements = tensor.num_elements // stream.rows
 
     kept = Kept(stored=tensor.ring.stored, shift=tensor.ring.shift) if tensor.ring else None
+    asked = callback.columns or (0, port.num_columns) if stream.strips else ()
+    columns = "".join(f", {column}" for column in asked)
 
     def hand_over(begin: str, end: str, count: int, first_row: int | None) -> list[str]:
         if first_row is None:
@@ -73,7 +93,7 @@ def callback_lines(
         else:
             place = str((kept.slot(first_row) if kept else first_row) * row_elements)
         first = where if place == "0" else f"&{where}[{place}]"
-        text = f"status = io->{callback.direction}_{port.name}(io->context, {first}, {begin}, {end});"
+        text = f"status = io->{callback.direction}_{port.name}(io->context, {first}, {begin}, {end}{columns});"
         lines = wrap(text, 104, subsequent_indent="    ", break_long_words=False)
         if goes_on:
             zeros = f"(void)memset({first}, 0, {count * row_elements * tensor.element_bytes}u);"

@@ -122,15 +122,20 @@ class StoredRows:
     computes all, or where rows are kept, any. Where all rows are stored, a plan may call for one after the other, the
     last first, if `Spatial` lets it (`descends`, nothing `behind`).
     pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
+    row_pitch: the same from one row of a single image to the next, None: its columns. A multiple of the pixels'.
     """
 
     inputs: tuple[Kept | None, ...] = ()
     output: Kept | None = None
     at_once: int | None = None
     pitch: int | None = None
+    row_pitch: int | None = None
 
     def input(self, index: int) -> Kept | None:
         return self.inputs[index] if index < len(self.inputs) else None
+
+
+ALL_STORED = StoredRows()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +222,7 @@ class Implementation:
     accumulating: the same operator by rows of its input, where there is such a kernel.
     sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
     copies: of a kernel that does nothing but put elements elsewhere, all of them; such a step can be saved.
-    pitched: whether `keeping` takes a pitch.
+    pitched, row_pitched: whether `keeping` takes a pitch, and a pitch of rows.
     callback: the application's function that is called instead of `function`.
     driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
     grows_weights: whether constants take more bytes than the model's, for speed.
@@ -245,6 +250,7 @@ class Implementation:
     sums: TensorType | None = None
     copies: tuple[Copy, ...] = ()
     pitched: bool = False
+    row_pitched: bool = False
     callback: Callback | None = None
     driver: DriverCall | None = None
     grows_weights: bool = False

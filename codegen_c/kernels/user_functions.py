@@ -11,11 +11,13 @@ class Callback:
     """A function of the application's in a kernel's place: it fills the output, or takes the input.
 
     rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
+    columns: [begin, end) that are asked for; None for all.
     """
 
     direction: Literal["read", "write"]
     rows: int
     layout: tuple[int, ...]
+    columns: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ not raise the most bytes alive.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
@@ -14,8 +15,9 @@ import numpy as np
 from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.arena.overlap import overlaps
-from codegen_c.kernels.contract import Copy, Implementation, StoredRows
-from codegen_c.program.program import KernelCall, Program, parts_of, reads, writes
+from codegen_c.kernels.contract import Copy, Implementation
+from codegen_c.program.program import KernelCall, Program, RowSteps, Step, parts_of, reads, writes
+from codegen_c.program.share_functions import with_rings
 from codegen_c.program.tensors import Part, Tensor
 
 
@@ -31,6 +33,15 @@ def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:
             if all(raised[memory] <= most for memory, most in peak.items()):
                 program, peak = viewed, raised
                 break
+    return _sharing(program)
+
+
+def _sharing(program: Program) -> Program:
+    """The program with functions shared again by calls of sequences whose rows lie apart now."""
+    apart = [call for call in program.kernel_calls() if call.stored.row_pitch and call.stored.at_once]
+    sharing = with_rings([(call, call.stored) for call in apart])
+    for call in apart:
+        program = _with_call(program, call, sharing[call.name])
     return program
 
 
@@ -88,9 +99,10 @@ def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tupl
     around = output.part.pitch if output.part else None
     found: Program | None = program
     for tensor, copy in zip(inputs, copies, strict=True):
-        if around and not copy.pitch:
+        if around and (not copy.pitch or not _are_pixels(tensor, copy)):
             return None
-        part = Part(tensor=output.name, first=copy.target_first, pitch=(around or copy.pitch) or None)
+        pitch, run_axes = (around or copy.pitch) or None, 1 if _are_pixels(tensor, copy) else 2
+        part = Part(tensor=output.name, first=copy.target_first, pitch=pitch, run_axes=run_axes if pitch else 1)
         if part.pitch:
             found = _written_apart(found, tensor, copy, part.pitch)
         if found is None:
@@ -99,23 +111,55 @@ def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tupl
     return found
 
 
+def _are_pixels(tensor: Tensor, copy: Copy) -> bool:
+    """True where runs that are copied are pixels, and not rows of a strip of columns."""
+    return tensor.shape[-1:] == (copy.run,)
+
+
 def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> Program | None:
-    """The program whose kernel leaves room between pixels; None where it cannot, or another step reads them."""
-    if tensor.shape[-1:] != (copy.run,) or tensor.name in parts_of(program):
+    """The program whose kernel leaves room between pixels, or rows; None where it cannot, or another step reads them.
+
+    Rows may be those of a sequence, pixels are those of a kernel that runs alone.
+    """
+    by_pixels = _are_pixels(tensor, copy)
+    if tensor.name in parts_of(program) or not (by_pixels or math.prod(tensor.shape[-2:]) == copy.run):
         return None
     if any(tensor.name in reads(step) for step in program.steps):
         return None
-    writers = [step for step in program.steps if tensor.name in writes(step)]
-    if len(writers) != 1 or not isinstance(writers[0], KernelCall):
+    writing = [step for step in program.steps if tensor.name in writes(step)]
+    writers = [
+        call for step in writing for call in _kernels(step, in_rows=not by_pixels) if tensor.name in call.outputs
+    ]
+    if len(writing) != 1 or len(writers) != 1:
         return None
     call, implementation = writers[0], writers[0].implementation
-    if not implementation.pitched or implementation.keeping is None or call.fetched or len(call.outputs) > 1:
+    takes = implementation.pitched if by_pixels else implementation.row_pitched
+    if not takes or implementation.keeping is None or call.fetched or len(call.outputs) > 1:
         return None
-    apart = replace(implementation.keeping(StoredRows(pitch=pitch)), alternatives=implementation.alternatives)
+    stored = replace(call.stored, pitch=pitch) if by_pixels else replace(call.stored, row_pitch=pitch)
+    apart = replace(implementation.keeping(stored), alternatives=implementation.alternatives)
     if not _same_constants(apart, implementation):
         return None
-    written = replace(call, implementation=replace(apart, keeping=implementation.keeping, in_place=()))
-    return replace(program, steps=tuple(written if step is call else step for step in program.steps))
+    made = replace(apart, keeping=implementation.keeping, in_place=())
+    return _with_call(program, call, replace(call, implementation=made, stored=stored, rings=()))
+
+
+def _kernels(step: Step, *, in_rows: bool) -> list[KernelCall]:
+    """The kernel that a step is. in_rows: or those of a sequence."""
+    if isinstance(step, KernelCall):
+        return [step]
+    return [*step.body] if in_rows and isinstance(step, RowSteps) else []
+
+
+def _with_call(program: Program, old: KernelCall, new: KernelCall) -> Program:
+    """The program with another call in place of one, alone or in a sequence."""
+
+    def changed(step: Step) -> Step:
+        if isinstance(step, RowSteps) and old in step.body:
+            return replace(step, body=tuple(new if call is old else call for call in step.body))
+        return new if step is old else step
+
+    return replace(program, steps=tuple(changed(step) for step in program.steps))
 
 
 def _same_constants(one: Implementation, other: Implementation) -> bool:

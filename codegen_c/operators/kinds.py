@@ -271,11 +271,13 @@ class Permute(Operator):
 class Stream(Operator):
     """A whole input that the application hands over, or an output that it takes; axes as in Permute.
 
-    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one.
+    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one. columns: [begin, end) of an
+    image [1, H, W, C] that comes in, which are all that is asked for; None for all there are.
     """
 
     direction: Literal["read", "write"]
     axes: tuple[int, ...]
+    columns: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -132,9 +132,13 @@ def _some_rows(
     in_rows = num_rows > 0 and pixels % num_rows == 0 and (shape[0] == 1 or num_rows == pixels)
     if not in_rows or tensor.ring or program.turns(tensor.name) or (whole.pitch and shape[-1] != tensor.shape[-1]):
         return whole
-    pixel_bytes = whole.pitch or shape[-1] * tensor.element_bytes
-    begin, end = (row * (pixels // num_rows) * pixel_bytes for row in rows)
-    spare = pixel_bytes - whole.run if whole.pitch else 0
+    run = tensor.run_elements if whole.pitch else shape[-1]
+    runs = tensor.num_elements // run
+    if runs % num_rows:
+        return whole
+    run_bytes = whole.pitch or run * tensor.element_bytes
+    begin, end = (row * (runs // num_rows) * run_bytes for row in rows)
+    spare = run_bytes - whole.run if whole.pitch else 0
     return replace(whole, low=whole.low + begin, high=whole.low + end - spare)
 
 
@@ -148,5 +152,5 @@ def _bytes(program: Program, name: str, *, writes: bool) -> Access:
     pitch = (tensor.part.pitch or 0) * tensor.element_bytes
     return Access(
         space=("", tensor.part.tensor), low=low, high=low + tensor.num_bytes, writes=writes,
-        run=tensor.shape[-1] * tensor.element_bytes if pitch else 0, pitch=pitch,
+        run=tensor.run_elements * tensor.element_bytes if pitch else 0, pitch=pitch,
     )  # fmt: skip

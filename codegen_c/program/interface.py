@@ -19,6 +19,8 @@ class StreamedPort:
     rows_per_call: most rows that are handed over together. layout: axes of the model's tensor in the order that its
     elements come in, rows first ((0, 2, 3, 1): an NCHW image, pixel by pixel). asked_at: first row of each place in the
     code that hands rows over, which the self-test lets fail one by one.
+    strips: of an input whose rows are asked for more than once, columns [begin, end) of them that are asked for each
+    time, in order; none where all of them come once. asked_in: strip of each place of asked_at.
     """
 
     rows: int
@@ -26,6 +28,8 @@ class StreamedPort:
     rows_per_call: int
     layout: tuple[int, ...]
     asked_at: tuple[int, ...] = (0,)
+    strips: tuple[tuple[int, int], ...] = ()
+    asked_in: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,12 @@ class Port:
     @property
     def c_type(self) -> str:
         return C_TYPES[self.dtype]
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of an input that is asked for in strips."""
+        assert self.stream is not None and self.stream.strips, "it is asked for in strips"
+        return self.shape[self.stream.layout[2]]
 
     def handed_over(self, array: np.ndarray) -> np.ndarray:
         """The model's array with its elements in the order in which the generated code takes or gives them."""
@@ -103,6 +113,7 @@ class Interface:
     io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `int32_t <model>_run(void)`.
     io `caller`: `int32_t <model>_run(const T *input, ..., T *output, ...)`, inputs first.
     io `stream`: `int32_t <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`, `write_<output>`.
+    A function `read_<input>` of an input in strips is given the columns, too, that are asked for.
     state_bytes: of what runs keep, 0 where they keep nothing; then there is no `void <model>_reset(void)`.
     warm_up_runs: runs behind a reset that answer `<model>_not_ready`, while a window of time is not full.
     context `caller`: each function takes a `<model>_context *` first, a block of `context_bytes` with arena and state.
@@ -177,6 +188,10 @@ class Interface:
     def rows_macro(self, port: Port) -> str:
         """Name of the C macro that holds the number of rows a port is streamed in."""
         return self.port_macro(port, "ROWS")
+
+    def columns_macro(self, port: Port) -> str:
+        """Name of the C macro that holds the number of columns of an input that is asked for in strips."""
+        return self.port_macro(port, "COLUMNS")
 
     def row_macro(self, port: Port) -> str:
         """Name of the C macro that holds the number of elements of such a row."""

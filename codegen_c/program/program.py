@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.contract import ALL_STORED, Implementation, StoredRows
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.tensors import Constant, KeptState, Tensor
@@ -61,6 +61,7 @@ class KernelCall:
     rings: values of the function's parameters of that role, where layers of other rings share it, or a ring turns.
     weight_bits: those in which its operator's weights are stored, where it is quantized.
     operator: as its composite was read; None of what was made without one.
+    stored: rows that are stored of its operands, as its implementation has them.
     """
 
     name: str
@@ -78,6 +79,7 @@ class KernelCall:
     rings: tuple[int | Turned, ...] = ()
     weight_bits: int = 8
     operator: Operator | None = None
+    stored: StoredRows = ALL_STORED
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
         """Shape in which the kernel sees the tensor that is its input `position`."""

@@ -34,14 +34,21 @@ def _sharing(group: Sequence[Call]) -> list[KernelCall]:
     (first, stored, _), *_ = group
     passed = parameters_of(_keeping(first), stored, differing) if differing else []
     if not passed:
-        return [replace(call, implementation=constant) for call, _, constant in group]
+        return [_made(call, constant, stored) for call, stored, constant in group]
     return [
         replace(
-            call, implementation=with_parameters(_keeping(call), stored, passed),
+            _made(call, with_parameters(_keeping(call), stored, passed), stored),
             rings=tuple(values[name] for name in passed),
         )
         for (call, stored, _), values in zip(group, numbers, strict=True)
     ]  # fmt: skip
+
+
+def _made(call: KernelCall, implementation: Implementation, stored: StoredRows) -> KernelCall:
+    """A call by a kernel for some stored rows, which can still be asked for others."""
+    return replace(
+        call, implementation=replace(implementation, keeping=call.implementation.keeping), stored=stored, rings=()
+    )
 
 
 def parameters_of(make: Make, stored: StoredRows, names: Collection[str]) -> list[str]:

@@ -38,12 +38,14 @@ class Ring:
 class Part:
     """The elements of `tensor` from `first` on; that tensor is no part itself.
 
-    pitch: elements from one pixel (a run of the last axis) to the next, None where they lie behind each other.
+    pitch: elements from one run to the next, None where they lie behind each other. run_axes: last axes of which a run
+    is made: one, a pixel; two, a row of a strip of columns.
     """
 
     tensor: str
     first: int
     pitch: int | None = None
+    run_axes: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +87,13 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
+    def run_elements(self) -> int:
+        """Elements that lie together where runs of a part lie apart."""
+        return math.prod(self.shape[-(self.part.run_axes if self.part else 1) :])
+
+    @property
     def stored_elements(self) -> int:
-        """Elements of the rows kept at a time; from the first to the last one where pixels lie apart."""
+        """Elements of the rows kept at a time; from the first to the last one where pixels or rows lie apart."""
         if self.part and self.part.pitch:
             return int(self.element_places()[-1]) + 1
         return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
@@ -95,8 +102,8 @@ class Tensor:
         """Places of the elements of a whole tensor, counted from its first one; int[num_elements]."""
         if self.part is None or self.part.pitch is None:
             return np.arange(self.num_elements)
-        pixels = np.arange(self.num_elements // self.shape[-1]) * self.part.pitch
-        return np.add.outer(pixels, np.arange(self.shape[-1])).reshape(-1)
+        runs = np.arange(self.num_elements // self.run_elements) * self.part.pitch
+        return np.add.outer(runs, np.arange(self.run_elements)).reshape(-1)
 
     @property
     def num_bytes(self) -> int:

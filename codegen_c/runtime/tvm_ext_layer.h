@@ -23,6 +23,7 @@ typedef struct {
     int32_t columns;
     int32_t channels;
     int32_t pitch;      /* elements from one pixel to the next: channels, or more */
+    int32_t row_pitch;  /* elements from one row to the next, of columns of a wider image; 0: those of its pixels */
     bool is_ring;       /* only ring_rows rows are stored, in a ring buffer */
     int32_t ring_rows;
     int32_t ring_shift; /* row h is row (h + ring_shift) % ring_rows of the ring buffer */
@@ -52,11 +53,17 @@ typedef struct {
     int32_t end;
 } tvm_ext_taps;
 
+/* Elements from one row to the next. */
+TVM_EXT_INLINE int32_t tvm_ext_row_elements(const tvm_ext_image *image)
+{
+    return image->row_pitch > 0 ? image->row_pitch : image->columns * image->pitch;
+}
+
 /* Index of the first element of row h of image n. */
 TVM_EXT_INLINE int32_t tvm_ext_row(const tvm_ext_image *image, int32_t n, int32_t h)
 {
     const int32_t row = image->is_ring ? (h + image->ring_shift) % image->ring_rows : (n * image->rows) + h;
-    return row * image->columns * image->pitch;
+    return row * tvm_ext_row_elements(image);
 }
 
 /* Value of quantized element i behind a place in an image. */

@@ -25,7 +25,7 @@ class OperatorGraph:
     composites: what each step calls.
     columns: the same of columns, None where it cannot be cut into strips of them.
     accumulations: how it takes in what it reads row by row, None where it does not.
-    reading: steps through which streamed inputs come in.
+    reading: steps through which streamed inputs come in; reading_once: of these, those of rows that come once.
     """
 
     def __init__(self, mod: tvm.IRModule, main: relax.Function, backend: Backend) -> None:
@@ -42,6 +42,7 @@ class OperatorGraph:
         self.accumulations: list[RowAccumulation | None] = []
         self.composites: list[relax.Function | None] = []
         self.reading: list[int] = []
+        self.reading_once: list[int] = []
         self.made_by: dict[int, int] = {}
         for binding in bindings(main):
             self._add(binding)
@@ -74,12 +75,14 @@ class OperatorGraph:
         composite = composite_of(self.mod, binding.value)
         footprint = self.backend.footprint(composite) if composite is not None else None
         shared = dict(footprint.shared_bytes) if footprint else {}
-        stream = StreamDirection.read(composite).direction
+        decision = StreamDirection.read(composite)
+        stream = decision.direction
         if stream:  # a tensor that the application holds takes no bytes here, and shares none
             held = writes if stream == "write" else [value for group in reads for value in group]
             self.sizes[:] = [0 if value in held else size for value, size in enumerate(self.sizes)]
             shared = {}
         self.reading += [len(self.nodes)] if stream == "read" else []
+        self.reading_once += [len(self.nodes)] if stream == "read" and not decision.rereads else []
         self.nodes.append(
             Node(
                 reads=tuple(value for group in reads for value in group),

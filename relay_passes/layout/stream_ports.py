@@ -6,7 +6,8 @@ Rewrite:
     read and write are composites of one permute_dims with a `StreamDirection`; a `ModelTensor` says that x.rows is x.
     An NCHW image that only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it
     is the read. Operators that work element by element between the two, a quantize or a normalization, are turned with
-    it. The same holds for an output that is nothing but the NCHW form of an image.
+    it. The same holds for an output that is nothing but the NCHW form of an image. The decision says whether rows of
+    inputs may be asked for more than once (`rereads`).
 Leaves alone: inputs that nothing reads, results that are constants, states. What the module computes in TVM stays the
     same.
 """
@@ -40,13 +41,16 @@ from tvm_ext.core.names import identifier, unique
 class StreamPorts:
     """Gives inputs and outputs composites of their own. Runs behind ConvertLayout, whose permutations it takes over."""
 
+    def __init__(self, *, rereads: bool = False) -> None:
+        self.rereads = rereads
+
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
+        return _Rewriter(mod, rereads=self.rereads).run() if is_dataflow(mod["main"]) else mod
 
 
 class _Rewriter:
-    def __init__(self, mod: tvm.IRModule) -> None:
-        self.mod, self.module, self.main = mod, mod.clone(), mod["main"]
+    def __init__(self, mod: tvm.IRModule, *, rereads: bool) -> None:
+        self.mod, self.module, self.main, self.rereads = mod, mod.clone(), mod["main"], rereads
         self.taken = {var.name_hint for var in mod.get_global_vars()}
         self.results = outputs(self.main)
         self.readers = users(bindings(self.main))
@@ -153,7 +157,8 @@ class _Rewriter:
         value = infer(relax.op.permute_dims(param, list(axes)))
         result = relax.Var(name, value.ty)
         layout = axes if stream == "read" and axes == NCHW_TO_NHWC else ()
-        told = (StorageLayout(axes=layout), ModelTensor(name=tensor), StreamDirection(direction=stream))
+        direction = StreamDirection(direction=stream, rereads=self.rereads and stream == "read")
+        told = (StorageLayout(axes=layout), ModelTensor(name=tensor), direction)
         attrs = attributes(f"{stream}_rows", [], *told)
         function = build([param], [relax.VarBinding(result, value)], [result], attrs=attrs)
         port = source.name if stream == "read" else name

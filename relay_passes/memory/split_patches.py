@@ -10,8 +10,9 @@ Rewrite:
     A function that computes some columns carries a `ColumnStrip` and the image's `ModelTensor`; an operator that cannot
     be cut computes all columns again in every strip. Then rows are split, as `SplitSequences` does. main carries the
     number of `OperatorsInStrips`.
+    A streamed input whose rows may be asked for again is read in each strip, of the columns that it needs.
 Leaves alone: a function that splits of rows alone bring within the budget, or that patches make no smaller; streamed
-    inputs, whose rows come once; what each composite computes: no bit of its result changes.
+    inputs whose rows come once; what each composite computes: no bit of its result changes.
 Never let TVM's EliminateCommonSubexpr run after it: it may join what is computed twice.
 """
 

@@ -133,8 +133,8 @@ def run_every_way(
     implement: Callable[[Operator, StoredRows], Implementation],
     flags: Sequence[str] = (),
 ) -> list[Runs]:
-    """Every operator whole, row by row, upwards too, in the smallest rings, with pixels apart, and in place, as far as
-    it can be.
+    """Every operator whole, row by row, upwards too, in the smallest rings, with pixels or rows apart, and in place, as
+    far as it can be.
 
     Rings of rows are for single images; their numbers are parameters. Compiled in one go, with further flags.
     """
@@ -152,6 +152,8 @@ def run_every_way(
             stored["rings"] = smallest_rings(whole)
         if whole.pitched and operator.output.shape:
             stored["pitched"] = StoredRows(pitch=operator.output.shape[-1] + 3)
+        if whole.row_pitched and operator.output.shape[0] == 1:
+            stored["rows pitched"] = StoredRows(row_pitch=(operator.output.shape[2] + 3) * operator.output.shape[3])
         ways.append({way: (rows, with_parameters(make, rows, _passed(make, rows))) for way, rows in stored.items()})
     entries = compile_kernels([*plain, *(made for way in ways for _, made in way.values())], flags)
     further = iter(entries[len(plain) :])
@@ -194,19 +196,19 @@ def _passed(make: Callable[[StoredRows], Implementation], stored: StoredRows) ->
 def run_pitched(
     operator: Operator, implementation: Implementation, stored: StoredRows, inputs: list[np.ndarray], entry: Entry
 ) -> list[np.ndarray]:
-    """The output of a kernel made for pixels that lie apart; what lies between must not be written."""
-    output, pitch = operator.output, stored.pitch
+    """The output of a kernel made for pixels, or rows, that lie apart; what lies between must not be written."""
+    output, pitch = operator.output, stored.pitch or stored.row_pitch
     assert pitch is not None
-    channels = output.shape[-1]
-    guarded = Guarded((output.num_elements // channels, pitch), output.dtype)
+    run = output.shape[-1] if stored.pitch else output.shape[-2] * output.shape[-1]
+    guarded = Guarded((output.num_elements // run, pitch), output.dtype)
     guarded.bytes[:] = GUARD
     call_rows(entry, implementation, inputs, [guarded.array], 0, _num_rows(implementation))
-    between = np.ascontiguousarray(guarded.array[:, channels:]).view(np.uint8)
+    between = np.ascontiguousarray(guarded.array[:, run:]).view(np.uint8)
     assert guarded.is_intact() and (between == GUARD).all(), "written outside the output"
-    return [np.ascontiguousarray(guarded.array[:, :channels]).reshape(output.shape)]
+    return [np.ascontiguousarray(guarded.array[:, :run]).reshape(output.shape)]
 
 
-_WAYS = {"rows": run_by_row, "rings": run_ring, "pitched": run_pitched}
+_WAYS = {"rows": run_by_row, "rings": run_ring, "pitched": run_pitched, "rows pitched": run_pitched}
 
 
 def run_accumulating(

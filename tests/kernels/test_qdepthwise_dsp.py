@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
@@ -115,6 +115,15 @@ def test_strips_of_rows_at_once(stored: StoredRows) -> None:
     code = qdepthwise_dsp.KERNEL.implement(STRIPS[1], CORTEX_M4, stored).function.helpers
     assert ("TVM_EXT_DSP_DEFINE_STRIP3(" in code) == (stored.at_once != 1)
     assert stored.pitch is None or "9, 45, 2, 1, u8" in code
+
+
+@pytest.mark.parametrize(("stored", "shift", "leaves_one"), [(4, 0, False), (4, 2, False), (4, 3, True), (3, 0, True)])
+def test_two_rows_that_lie_apart_in_a_ring(stored: int, shift: int, leaves_one: bool) -> None:
+    """The end of the ring cuts calls of two rows, which are computed one by one there: pairs leave them."""
+    operator = tall(5, SAME, rows=12, columns=6, out=(12, 6), dtype="int8", scale=1.8)
+    rows = StoredRows(output=Kept(stored=stored, shift=shift), at_once=2)
+    code = qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, rows).function.helpers
+    assert "TVM_EXT_DSP_DEFINE_STRIP3(" in code and ("if (count > done)" in code) == leaves_one
 
 
 def test_layers_for_size_share_one_function() -> None:

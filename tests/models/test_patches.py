@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 import tvm
 
 import tvm_ext
+from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.validate import validate
 from codegen_c.backend.build import Compiled
+from codegen_c.lowering import views
 from tests.support.image_networks import image_network
 from tests.support.kinds import image
 from tests.support.onnx_models import saved
@@ -74,6 +78,22 @@ def test_random_integer_networks(seed: int, tmp_path: Path) -> None:
     small = patched(module, board, whole.plan.arena_bytes)
     assert small is not None, "patches make these seeds smallest"
     assert_same_bits(whole, small, seed)
+
+
+@pytest.mark.parametrize("kind", ["float", "int8"])
+def test_strips_that_are_born_in_their_result(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they can be, also where that takes more bytes: each strip's last layer writes rows that lie apart."""
+    path = image(14, int8=True, aspect=6)(tmp_path) if kind == "int8" else saved(image_network(0, aspect=6), tmp_path)
+    module, platform = tvm_ext.load(path), Platform.load("cortex_m4" if kind == "int8" else "host")
+    whole = compile_module(module, platform, BuildOptions())
+    joined = patched(module, platform, whole.plan.arena_bytes)
+    assert joined is not None and any(step.name.startswith("join_") for step in joined.program.steps)
+    monkeypatch.setattr(views, "_peaks", lambda _: {})
+    program, plan = plan_memory(views.with_views(joined.program), activations=platform.activations)
+    validate(program, plan)
+    born = [tensor for tensor in program.tensors.values() if tensor.part and tensor.part.run_axes == 2]
+    assert len(born) > 1 and not any(step.name.startswith("join_") for step in program.steps)
+    assert_same_bits(whole, replace(joined, program=program, plan=plan), seed=14)
 
 
 def test_of_what_computes_twice_the_cheapest_is_taken(tmp_path: Path) -> None:

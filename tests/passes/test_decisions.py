@@ -27,7 +27,7 @@ from tvm_ext.core.model_nodes import ModelNode
 OF_FUNCTIONS = [
     RowSplit(sequence="sequence_0", rows_per_call=2, input_rows=12),
     ColumnStrip(columns=(0, 9)),
-    StreamDirection(direction="read"),
+    StreamDirection(direction="read", rereads=True),
     PortsOutside(is_set=True),
     OperatorMemories(memory="dtcm", weights_memory="itcm", weights_ahead=3, scratch_memory="sram"),
     CompositeKind(kind="nn_conv2d", is_primitive=True),

@@ -27,6 +27,7 @@ from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
 from tests.support.sweeps import some_of
 from tests.support.virtual_machine import run
+from tvm_ext.core.decisions.execution import ColumnStrip, StreamDirection
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))
@@ -149,6 +150,21 @@ def test_what_reads_a_stream_stays_in_one_strip(tmp_path: Path) -> None:
     (reading,) = OperatorGraph(before, before["main"], BACKEND).reading
     name = called(before)[reading]
     assert called(SplitPatches(BACKEND, None)(before)).count(name) == 1
+
+
+def test_rows_that_may_be_asked_for_again_are_for_each_strip(tmp_path: Path) -> None:
+    """A read of its own in each strip, of the columns that its first layer needs; the module computes what it did."""
+    plain = two_convolutions(tmp_path)
+    before = StreamPorts(rereads=True)(plain)
+    after = SplitPatches(BACKEND, None)(before)
+    reads, firsts = ([n for n in called(after) if n.startswith(f"{what}_columns_")] for what in ("read_x", "conv_0"))
+    assert len(reads) == len(firsts) > 1 and "read_x" not in called(after)
+    for read, first in zip(reads, firsts, strict=True):
+        (a, b), (c, d) = (ColumnStrip.read(after[name]).columns or (0, 0) for name in (read, first))
+        assert (a, b) == (max(0, c - 1), min(64, d + 1)), "what its window reads"
+        assert StreamDirection.read(after[read]) == StreamDirection(direction="read", rereads=True)
+    x = np.random.default_rng(0).normal(size=(1, 8, 4, 64)).astype(np.float32)
+    np.testing.assert_allclose(run(after, x), run(plain, x), rtol=1e-5)
 
 
 def test_a_network_without_images_is_left_alone(tmp_path: Path) -> None:

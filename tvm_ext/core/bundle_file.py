@@ -49,6 +49,7 @@ class BundledOptions:
 
     optimize: Optimize = "speed"
     io: Io = "arena"
+    reread: bool = False
     context: Context = "static"
     quantize: Quantize = "none"
     io_type: IoType = "int8"

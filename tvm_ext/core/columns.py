@@ -37,7 +37,11 @@ class ColumnReader:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOperator:
-    """num_columns: of its output. readers: of each input, None for one that it is handed whole for any columns."""
+    """num_columns: of its output. readers: of each input, None for one that it is handed whole for any columns.
+
+    writes_apart: whether it can write some columns where an image of more columns has them.
+    """
 
     num_columns: int
     readers: tuple[ColumnReader | None, ...]
+    writes_apart: bool = False

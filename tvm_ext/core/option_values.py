@@ -81,6 +81,7 @@ _TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "verify": (_or_none(are_names), "a tuple of host and qemu"),
     "name": (_or_none(lambda value: isinstance(value, str)), "a string"),
     "min_snr_db": (is_number, "a number"),
+    "reread": (_is_truth, "True or False"),
     "least_scratch": (_is_truth, "True or False"),
     "least_flash": (_is_truth, "True or False"),
     "hooks": (_is_truth, "True or False"),

@@ -58,6 +58,8 @@ class BuildOptions:
     optimize: `speed` or `size`; chooses compiler flags and kernel variants.
     io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run, `stream` takes
         inputs, and hands outputs out, row by row through functions of the application.
+    reread: with io = 'stream', rows of an input may be asked for more than once, some of their columns at a time, as of
+        an image in flash or in a frame buffer; done where rows that come once need more memory than there is.
     context: `static` gives the model its arenas and states as variables of its own; `caller` takes them in one block by
         pointer, at each call, so that the model runs for several streams, threads or tasks at once.
     image: beside the library, the model as an image that a main program finds in memory, checks, and calls without
@@ -108,6 +110,7 @@ class BuildOptions:
 
     optimize: Optimize = "speed"
     io: Io = "arena"
+    reread: bool = False
     context: Context = "static"
     image: bool = False
     verify: tuple[Target, ...] | None = None
@@ -153,6 +156,11 @@ class BuildOptions:
                     f"pin {name}={shown(offset)}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more, and "
                     f"less than {_MOST_BYTES}."
                 )
+        if self.reread and self.io != "stream":
+            raise BadOptions(
+                f"reread = True: with io = {self.io!r} no rows of inputs are asked for. Choose io = 'stream', or leave "
+                "reread out."
+            )
         if self.io != "arena" and self.pin:
             raise BadOptions(
                 f"pin places tensors in the arena; with io = {self.io!r} inputs and outputs are not there."

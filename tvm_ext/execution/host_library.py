@@ -24,6 +24,7 @@ OUT_OF_ORDER = 1000
 """Answer of a function that hands over rows, and of the run with it, when it is asked for other rows than the next."""
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
+_STRIP_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int32] * 4)
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_int32)
 _ALIGNMENT_BYTES = MOST_ALIGNMENT_BYTES
 _loaded: dict[str, ctypes.CDLL] = {}
@@ -65,8 +66,8 @@ def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict
     """Status, outputs as flat arrays, and what was copied out on the way.
 
     call: `symbol` of the run function; `io`; `instance`, empty for none; `inputs` with `symbol` (accessor), `name`,
-    `rows` and `elements`; `outputs` with `num_elements` and `dtype` instead of elements; `watch`, or None, as
-    `_watch` reads it; `servers`, functions by which other processors run their parts, here threads.
+    `rows`, `strips`, `columns` and `elements`; `outputs` with `num_elements` and `dtype` instead of elements; `watch`,
+    or None, as `_watch` reads it; `servers`, functions by which other processors run their parts, here threads.
     """
     library = _loaded["library"]
     _serve(library, call["servers"])
@@ -187,7 +188,10 @@ def _io_struct(inputs: list[dict[str, Value]], outputs: list[dict[str, Value]]) 
     functions: list[Any] = []
     for direction, ports in (("read", inputs), ("write", outputs)):
         for port in ports:
-            if port["rows"]:
+            if port["strips"]:
+                fields.append((f"{direction}_{port['name']}", _STRIP_CALLBACK))
+                functions.append(_STRIP_CALLBACK(_hand_over_strips(port)))
+            elif port["rows"]:
                 fields.append((f"{direction}_{port['name']}", _CALLBACK))
                 functions.append(_CALLBACK(_hand_over(direction, port["rows"], port["elements"])))
     struct = type("Io", (ctypes.Structure,), {"_fields_": fields})
@@ -207,6 +211,31 @@ def _hand_over(direction: str, num_rows: int, elements: Array) -> Callable[[int,
         inside = elements.ctypes.data + row_begin * row_bytes
         target, source = (rows, inside) if direction == "read" else (inside, rows)
         ctypes.memmove(target, source, (row_end - row_begin) * row_bytes)
+        return 0
+
+    return hand_over
+
+
+def _hand_over_strips(port: dict[str, Value]) -> Callable[[int, int, int, int, int, int], int]:
+    """Copies some columns of rows from an array that holds all of them; strip by strip, each row of one once, in order.
+
+    port: as `run` takes it.
+    """
+    rows_of = port["elements"].view(np.uint8).reshape(port["rows"], port["columns"], -1)
+    strips, begun, done = port["strips"], 0, 0
+
+    def hand_over(_context: int, rows: int, row_begin: int, row_end: int, column_begin: int, column_end: int) -> int:
+        nonlocal begun, done
+        if row_begin == 0:
+            begun, done = begun + 1, 0
+        asked = [column_begin, column_end]
+        if row_begin != done or not row_begin < row_end <= len(rows_of) or begun > len(strips):
+            return OUT_OF_ORDER
+        if asked != strips[begun - 1]:
+            return OUT_OF_ORDER
+        done = row_end
+        handed = np.ascontiguousarray(rows_of[row_begin:row_end, column_begin:column_end])
+        ctypes.memmove(rows, handed.ctypes.data, handed.nbytes)
         return 0
 
     return hand_over

@@ -254,4 +254,8 @@ def library_sources(folder: Path, *models: str) -> list[Path]:
 def _called(interface: Interface, port: Port) -> dict[str, Value]:
     """A port by its names and rows, as the process that holds the library needs it."""
     symbol = interface.accessor(port)
-    return {"symbol": symbol, "name": port.name, "rows": port.stream.rows if port.stream else 0}
+    stream = port.stream
+    strips = list(map(list, stream.strips)) if stream else []
+    columns = port.num_columns if strips else 0
+    rows = stream.rows if stream else 0
+    return {"symbol": symbol, "name": port.name, "rows": rows, "strips": strips, "columns": columns}

@@ -11,8 +11,9 @@
 4. least scratch: whole, split, heads or patches, with kernels that need no buffers of their own; they are slower.
 
 Of all that fits the one of fewest modelled instructions is taken. With streamed inputs every way is a split: the
-cheapest in which only rows of the inputs are kept. Where `quantize = "auto"` allows it, all of it is tried again with
-the model in int8, last of all. A plan that the validator rejects is a defect of ours: it is said, and left out.
+cheapest in which only rows of the inputs are kept, and where none fits, heads, patches, and kernels without buffers.
+Where `quantize = "auto"` allows it, all of it is tried again with the model in int8, last of all. A plan that the
+validator rejects is a defect of ours: it is said, and left out.
 """
 
 from __future__ import annotations
@@ -161,4 +162,12 @@ def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:
     inputs = [compiled.program.tensors[name] for name in compiled.program.inputs]
     if options.io == "arena" and any(len(tensor.shape) == 4 and tensor.shape[0] == 1 for tensor in inputs):
         helps.append("--io stream holds only rows of the input.")
+    if (
+        options.io == "stream"
+        and not options.reread
+        and any(kind.implementation.callback for kind in compiled.program.kernel_calls())
+    ):
+        helps.append(
+            "--reread asks for rows of the input again, where they can be had, for a strip of columns each time."
+        )
     return helps

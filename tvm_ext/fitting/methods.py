@@ -81,6 +81,7 @@ def _methods(options: BuildOptions) -> tuple[FitMethod, ...]:
         plain = [
             replace(split, name="stream", offers=_streams, floor=None),
             replace(split, name="heads", offers=_heads, make=_split_heads, floor=None, group=1, num_least=NUM_LEAST),
+            replace(split, name="patches", offers=_patches, make=_patch, is_estimated=True, floor=None, group=1),
         ]
     else:
         plain = [

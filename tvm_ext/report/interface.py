@@ -37,6 +37,7 @@ class _Stream:
     rows_kept: Extent
     rows_per_call: Rows
     layout: Annotated[tuple[Extent, ...], Field(max_length=64)]
+    strips: Annotated[tuple[tuple[Extent, Extent], ...], Field(max_length=1024)] = ()
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -218,17 +219,27 @@ def _port(entry: _Port) -> Port:
     stream = entry.stream
     if stream and (sorted(stream.layout) != list(range(len(entry.shape))) or count % stream.rows or not count):
         raise _damaged(f"{key} of shape {list(entry.shape)} is streamed as {stream}")
+    if stream and stream.strips and not _are_strips(stream, entry.shape):
+        raise _damaged(f"{key} of shape {list(entry.shape)} is asked for in the strips {list(stream.strips)[:8]}")
     return Port(
         name=entry.c_name, source=entry.name, shape=entry.shape, dtype=entry.dtype,
         quantization=None
         if entry.scale is None or entry.zero_point is None
         else Quantization(scale=entry.scale, zero_point=entry.zero_point),
         stream=StreamedPort(
-            rows=stream.rows, rows_kept=stream.rows_kept, rows_per_call=stream.rows_per_call, layout=stream.layout
+            rows=stream.rows, rows_kept=stream.rows_kept, rows_per_call=stream.rows_per_call, layout=stream.layout,
+            strips=stream.strips,
         )
         if stream
         else None,
     )  # fmt: skip
+
+
+def _are_strips(stream: _Stream, shape: tuple[int, ...]) -> bool:
+    """True for columns of an image of so many rows."""
+    if len(shape) != 4 or shape[stream.layout[0]] != 1 or shape[stream.layout[1]] != stream.rows:
+        return False
+    return all(begin < end <= shape[stream.layout[2]] for begin, end in stream.strips)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

@@ -94,7 +94,7 @@ def _layer(operator: Conv2d, stored: StoredRows, blocking: Blocking, pixels: int
     source, target = (None, None) if pixels == 1 else (stored.input(0), stored.output)
     members: dict[str, Value] = {
         "input": image(operator.inputs[0], kept=source),
-        "output": image(operator.output, pitch=stored.pitch, kept=target),
+        "output": image(operator.output, stored=stored, kept=target),
         "window": sliding_window(operator.window),
         "groups": operator.groups,
     }

@@ -53,6 +53,7 @@ def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> 
         accumulation="bias, then r, s, c ascending",
         spatial=rows_of(operator, len(finish.residuals())),
         pitched=True,
+        row_pitched=True,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from codegen_c.c_text.text import Compound, block, scaled
+from codegen_c.c_text.text import Compound, block, scaled, times
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
 from codegen_c.kernels.convolution.window_cost import WindowCost, best_pixels, image_instructions
 from codegen_c.kernels.shared.blocking import Blocking, lanes_finished
@@ -69,6 +69,8 @@ def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows,
     `output_columns` is to be defined before.
     """
     batch, height = operator.output.shape[:2]
+    if index is None and stored.row_pitch:
+        return times(slot(row, stored.output), stored.row_pitch // (stored.pitch or operator.output.shape[3]))
     kept = stored.output if index is None else stored.input(index)
     return scaled(Compound(f"n * {height} + {row}") if batch > 1 else slot(row, kept), "output_columns")
 
@@ -76,10 +78,9 @@ def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows,
 def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     """Declarations of `pixel` (output) and `pixel1` … (residuals): first element of pixel (h, w) of image n."""
     channels, residuals = operator.output.shape[3], finish.residuals()
-    lines = [
-        f"const int32_t output_columns = {operator.output.shape[2]};",
-        f"const int32_t pitch = {stored.pitch or channels};",
-    ]
+    lines = [f"const int32_t pitch = {stored.pitch or channels};"]
+    if residuals or not stored.row_pitch:
+        lines.insert(0, f"const int32_t output_columns = {operator.output.shape[2]};")
     lines += [f"const int32_t channels = {channels};"] if residuals else []
     names: list[tuple[str, int | None, str]] = [("pixel", None, "pitch")]
     names += [(f"pixel{i}", i, "channels") for i in residuals]
@@ -171,6 +172,7 @@ def implementation(
         accumulation=accumulation,
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
         pitched=True,
+        row_pitched=True,
     )
 
 

@@ -79,12 +79,13 @@ def by_pixels(kernel: str, operator: Conv2d, blocking: Blocking, stored: StoredR
             behind=0 if blocking.lanes.half else -(-(blocking.pixels - 1) // columns),
         ),
         pitched=True,
+        row_pitched=True,
     )
 
 
 def _is_flat(operator: Conv2d, stored: StoredRows) -> bool:
     kept = [stored.output, *(stored.input(index) for index in range(len(operator.inputs)))]
-    return operator.output.shape[0] == 1 and all(rows is None for rows in kept)
+    return operator.output.shape[0] == 1 and not stored.row_pitch and all(rows is None for rows in kept)
 
 
 def _input_row(operator: Conv2d, stored: StoredRows) -> str:

@@ -137,6 +137,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 
@@ -155,7 +156,7 @@ def members(operator: QConv2d, stored: StoredRows, finish: Requantize) -> dict[s
     """A `tvm_ext_qconv2d_layer`."""
     return {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "groups": operator.groups,
         "block": width_of(operator),

@@ -55,6 +55,7 @@ def implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) ->
         spatial=rows_of(operator),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 
@@ -72,7 +73,7 @@ def _shapes(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize) 
     """The layer's shapes as tvm_ext_qconv2d_transpose.h takes them."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "rescale": rescale(finish, wide=_wide(operator) is not None),
     }

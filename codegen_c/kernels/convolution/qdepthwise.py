@@ -57,6 +57,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 
@@ -69,7 +70,7 @@ def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize) -> str:
     """The layer's shapes as tvm_ext_qdepthwise.h takes them."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "rescale": rescale(finish, wide=qconv2d.wide(operator) is not None),
     }

@@ -137,6 +137,7 @@ def implement(operator: RealLayer, target: Target, stored: StoredRows) -> Implem
             i for i, t in enumerate(operator.inputs) if i and (t.shape, t.dtype) == (output.shape, output.dtype)
         ),
         pitched=_is_image(operator),
+        row_pitched=_is_image(operator),
         rounds_input=own is not None,
     )  # fmt: skip
 
@@ -271,7 +272,7 @@ def _finished_row(parts: _Parts, stored: StoredRows) -> list[str]:
             for i in used
         ),
         f"{C_TYPES[operator.output.dtype]} *const z = "
-        f"&output[{times(slot('y', stored.output), row // channels * pitch)}];",
+        f"&output[{times(slot('y', stored.output), stored.row_pitch or row // channels * pitch)}];",
         f"for (int32_t i = 0; i < {row}; i += {channels}) {{",
         block([
             f"for (int32_t k = 0; k < {channels}; ++k) {{",

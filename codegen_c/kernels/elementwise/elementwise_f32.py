@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.shared.copies import loop_instructions
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
 from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import Operand
 
@@ -61,6 +61,7 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
         spatial=row_by_row(output.shape[1], len(operator.inputs)) if rowwise else None,
         in_place=tuple(i for i, t in enumerate(operator.inputs) if t.shape == output.shape),
         pitched=True,
+        row_pitched=rowwise,
     )
 
 
@@ -83,7 +84,7 @@ def _rows(operator: Elementwise, stored: StoredRows, finish: Finish) -> str:
         return f"input{o.index}[row{o.index} + i]" if o.kind == "input" else f"channel{o.index}[i % {channels}]"
 
     lines = [
-        f"const int32_t row = {slot('h', stored.output)} * {columns * pitch};",
+        f"const int32_t row = {slot('h', stored.output)} * {row_elements(stored, operator.output)};",
         *(f"const int32_t {name} = {slot('h', rows)} * {size};" for name, rows in kept.items()),
         f"for (int32_t i = 0; i < {size}; ++i) {{",
         block(f"output[row + {element}] = {finish.call('', operand)};"),

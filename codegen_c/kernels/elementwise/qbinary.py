@@ -171,6 +171,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         in_place=(0, 1),
         exact=True,
         pitched=True,
+        row_pitched=rows is not None,
     )
 
 
@@ -202,7 +203,7 @@ def element_members(operator: QBinary) -> dict[str, Value]:
 def layer_members(operator: QBinary, stored: StoredRows) -> dict[str, Value]:
     """A `tvm_ext_qbinary_layer`."""
     first, second = (image(one_image(tensor)) for tensor in operator.inputs)
-    output = image(one_image(operator.output), pitch=stored.pitch)
+    output = image(one_image(operator.output), stored=stored)
     return {"first": first, "second": second, "output": output, "function": element_members(operator)}
 
 
@@ -234,7 +235,8 @@ def over_runs(
     pointers: list[str] = []
     for operand, rows in zip(operands, kept, strict=True):
         apart = stored.pitch or 1 if operand is operands[-1] else channels
-        first = offset({slot("h", rows): pixels * apart * is_spatial, "w": apart if stored.pitch else 0})
+        row = stored.row_pitch if stored.row_pitch and operand is operands[-1] else pixels * apart
+        first = offset({slot("h", rows): row * is_spatial, "w": apart if stored.pitch else 0})
         qualifier = "const " if operand.role == "input" else ""
         place = operand.name if first == "0" else f"&{operand.name}[{first}]"
         pointers.append(f"{qualifier}{operand.ctype} *{operand.name}_row = {place};")

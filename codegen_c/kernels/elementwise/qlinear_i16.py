@@ -96,6 +96,7 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
         in_place=(0,) if _keeps_size(operator) else (),
         exact=True,
         pitched=True,
+        row_pitched=rows is not None,
     )
 
 
@@ -110,7 +111,7 @@ def _shapes(operator: QUnary, stored: StoredRows) -> str:
     limits = np.iinfo(operator.output.dtype)
     members: dict[str, Value] = {
         "input": image(one_image(operator.inputs[0])),
-        "output": image(one_image(operator.output), pitch=stored.pitch),
+        "output": image(one_image(operator.output), stored=stored),
         "rounds_twice": operator.rounding == "tflite",
         "above": above, "below": below, "low": int(limits.min), "high": int(limits.max),
     }  # fmt: skip

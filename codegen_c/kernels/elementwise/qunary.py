@@ -83,12 +83,13 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
         in_place=(0,),
         exact=True,
         pitched=True,
+        row_pitched=rows is not None,
     )
 
 
 def _shapes(operator: QUnary, stored: StoredRows) -> str:
     """The layer's shapes as tvm_ext_qunary.h takes them."""
-    output = image(one_image(operator.output), pitch=stored.pitch)
+    output = image(one_image(operator.output), stored=stored)
     return shapes(LAYER, {"input": image(one_image(operator.inputs[0])), "output": output})
 
 

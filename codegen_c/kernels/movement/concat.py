@@ -20,7 +20,7 @@ from codegen_c.kernels.contract import (
     Target,
 )
 from codegen_c.kernels.shared.copies import copy_instructions
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
 from codegen_c.operators.kinds import Concat, TensorType
 
 INSTRUCTIONS_A_RUN = 3
@@ -63,6 +63,7 @@ def implement(operator: Concat, target: Target, stored: StoredRows) -> Implement
         exact=True,
         copies=_copies_of(operator),
         pitched=_joins_channels(operator),
+        row_pitched=rows is not None,
     )
 
 
@@ -78,10 +79,15 @@ def _joins_channels(operator: Concat) -> bool:
     return operator.axis == len(operator.output.shape) - 1
 
 
+def _joins_columns(operator: Concat) -> bool:
+    shape = operator.output.shape
+    return len(shape) == 4 and shape[0] == 1 and operator.axis == 2
+
+
 def _copies_of(operator: Concat) -> tuple[Copy, ...]:
-    """Copies of each input into the output: in one run, or in one per pixel."""
+    """Copies of each input into the output: in one run, or in one per pixel, or per row of one image."""
     one_run = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) == 1
-    if not one_run and not _joins_channels(operator):
+    if not one_run and not _joins_channels(operator) and not _joins_columns(operator):
         return ()
     runs = [runs_of(tensor, operator.axis) for tensor in operator.inputs]
     return tuple(
@@ -111,7 +117,7 @@ def _by_rows(operator: Concat, stored: StoredRows) -> str:
     for index, tensor in enumerate(operator.inputs):
         row = times(slot("h", stored.input(index)), tensor.num_elements // shape[1])
         lines += [f"const {C_TYPES[tensor.dtype]} *input{index}_row = &input{index}[{row}];"]
-    row = times(slot("h", stored.output), (stored.pitch or shape[3]) * shape[2])
+    row = times(slot("h", stored.output), row_elements(stored, operator.output))
     lines += [f"{C_TYPES[operator.output.dtype]} *output_row = &output[{row}];"]
     lines += _copies(operator, stored, count, "w", "_row")
     return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"])

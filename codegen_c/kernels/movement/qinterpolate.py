@@ -29,7 +29,7 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
     signed,
 )
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, over_pixels, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over_pixels, row_elements, slot
 from codegen_c.operators.kinds import Array, QInterpolate
 from tvm_ext.core.row_access import RowAccess
 
@@ -108,6 +108,7 @@ def implement(operator: QInterpolate, target: Target, stored: StoredRows) -> Imp
         spatial=_rows(operator),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 
@@ -138,7 +139,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
             f"const int32_t row_weight{r} = row_weights[{tap}];",
         ]
     place = Compound(f"n * {kept_out} + {slot('h', stored.output)}") if images else slot("h", stored.output)
-    rows += [f"{C_TYPES[operator.output.dtype]} *out = &output[{times(place, output[2] * pitch)}];"]
+    rows += [f"{C_TYPES[operator.output.dtype]} *out = &output[{times(place, row_elements(stored, operator.output))}];"]
     pixel: list[str] = []
     for s in range(column_taps):
         tap = plus(times("w", column_taps), s)

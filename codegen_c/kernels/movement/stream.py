@@ -1,6 +1,7 @@
 """An input that comes, or an output that goes, through a function of the application's. Any element type.
 
-Images [1, H, ...] come and go by rows, each once and in order; everything else in one piece.
+Images [1, H, ...] come and go by rows, each once and in order; everything else in one piece. Of an image that comes in
+there may be several readers, each of some of its columns.
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ def implement(operator: Stream, target: Target, stored: StoredRows) -> Implement
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(parameters=(), body=""),
-        reference=lambda inputs: [np.ascontiguousarray(inputs[0].transpose(operator.axes))],
+        reference=lambda inputs: [_handed_over(operator, inputs[0])],
         instructions=rows * INSTRUCTIONS_PER_ROW,
         spatial=Spatial(output_rows=rows, inputs=(access,)) if by_rows else None,
         exact=True,
-        callback=Callback(direction=operator.direction, rows=rows, layout=layout),
+        callback=Callback(direction=operator.direction, rows=rows, layout=layout, columns=operator.columns),
     )
+
+
+def _handed_over(operator: Stream, array: np.ndarray) -> np.ndarray:
+    turned = array.transpose(operator.axes)
+    return np.ascontiguousarray(turned[:, :, slice(*operator.columns)] if operator.columns else turned)
 
 
 KERNEL = Kernel(name="stream", operator=Stream, implement=implement)

@@ -73,6 +73,7 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
         accumulating=_accumulating(operator),
         pitched=True,
+        row_pitched=True,
     )
 
 

@@ -34,7 +34,7 @@ def pool_shapes(operator: QPool2d, stored: StoredRows, finish: Requantize | None
     """The layer's shapes as tvm_ext_qpool2d.h takes them. finish: of an average that is brought to another scale."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "is_maximum": operator.method == "max",
         "divides": operator.method == "average" and finish is None,

@@ -73,6 +73,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
         pitched=True,
+        row_pitched=True,
         accumulating=accumulating(operator),
     )
 

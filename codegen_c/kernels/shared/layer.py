@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from codegen_c.c_text.initializer import Value, structure
 from codegen_c.c_text.lines import MOST_COLUMNS
 from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import Kept, StoredRows
+from codegen_c.kernels.contract import ALL_STORED, Kept, StoredRows
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import TensorType, Window
@@ -23,12 +23,18 @@ BLOCK_INCLUDES = (
 """Headers under those of the portable integer kernels."""
 
 
-def image(tensor: TensorType, *, pitch: int | None = None, kept: Kept | None = None) -> dict[str, Value]:
-    """A `tvm_ext_image` of a tensor [N, H, W, C]. kept: rows in its ring buffer, where they are constants."""
+def image(tensor: TensorType, *, stored: StoredRows = ALL_STORED, kept: Kept | None = None) -> dict[str, Value]:
+    """A `tvm_ext_image` of a tensor [N, H, W, C].
+
+    stored: of an output, how its pixels and rows lie. kept: rows in its ring buffer, where they are constants.
+    """
     images, rows, columns, channels = tensor.shape
     members: dict[str, Value] = {
-        "images": images, "rows": rows, "columns": columns, "channels": channels, "pitch": pitch or channels,
+        "images": images, "rows": rows, "columns": columns, "channels": channels,
+        "pitch": stored.pitch or channels,
     }  # fmt: skip
+    if stored.row_pitch:
+        members |= {"row_pitch": stored.row_pitch}
     if kept:
         members |= {"is_ring": True, "ring_rows": kept.stored_text, "ring_shift": kept.shift_text or 0}
     if holds_sums(tensor):

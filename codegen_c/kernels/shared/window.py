@@ -26,6 +26,11 @@ def slot(row: str, kept: Kept | None) -> str:
     return f"(({row}{f' + {kept.shift_text}' if kept.shift_text else ''}) % {kept.stored_text})"
 
 
+def row_elements(stored: StoredRows, output: TensorType) -> int:
+    """Elements from one row of an output [N, H, W, C] to the next."""
+    return stored.row_pitch or output.shape[2] * (stored.pitch or output.shape[3])
+
+
 def offset(terms: dict[str, int]) -> str:
     """Sum of index * stride, without factors of one and without indices of zero extent: `h * 40 + c`."""
     parts = [index if stride == 1 else f"{index} * {stride}" for index, stride in terms.items() if stride]

@@ -7,7 +7,7 @@ run in one strip or in several; the cut that is best follows as in `search.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -24,12 +24,16 @@ STRIPS = (2, 3, 4, 6, 8)
 COPY_COST = 12
 """Instructions that a copy of some columns of a row costs beside two for each 4 bytes."""
 
+NEVER = 1 << 62
+"""Bytes of a way that there is not."""
+
 
 class PatchedSegments(Segments):
     """The ways to run each segment of an order, in strips too.
 
     columns: of each node, how columns of its result depend on its operands; None for one that makes all of them.
-    instructions: of each node, modelled. by_rows: the ways without strips, where they are known.
+    instructions: of each node, modelled. by_rows: the ways without strips, where they are known. once: nodes through
+    which rows of streamed inputs come once, so that no strip but one can have them.
     """
 
     def __init__(
@@ -39,8 +43,10 @@ class PatchedSegments(Segments):
         columns: Sequence[ColumnOperator | None],
         instructions: Sequence[int],
         by_rows: Segments | None = None,
+        once: Collection[int] = (),
     ) -> None:
         super().__init__(graph, rows)
+        self.once = frozenset(once)
         self.columns, self.instructions = columns, instructions
         self.by_rows = by_rows or Segments(graph, rows)
         self.strip_columns = cache(self._strip_columns)
@@ -69,7 +75,7 @@ class PatchedSegments(Segments):
         walk = _Walk(self, replay, strips)
         found: list[Segment] = []
         for index in range(end - 1, replay.begin - 1, -1):
-            if index in self.reading or (index < end - 1 and self._outlives(index, end)):
+            if index in self.once or (index < end - 1 and self._outlives(index, end)):
                 break
             walk.step_back_to(index)
             if index < end - 1:
@@ -151,18 +157,31 @@ class _Walk:
         needed[-1] -= shared
         narrowest = min(end - begin for begin, end in self.strips)
         joining = self.result - self.result * narrowest // self.strips[-1][1]  # over one strip, beside the others
+        joined = max(
+            self.segments.held(self.begin) + aligned(self.scratch) + max(needed),
+            self.segments.held(self.end) + aligned(joining),
+        )
+        born = self._born_bytes(cuts)
         num_operators = self.end - self.begin + len(cuts)
         calls = self.calls + sum(cut.rows for cut in cuts) * len(self.strips)
         overhead = calls * (CALL_COST + ASK_COST * num_operators)
-        copied = sum(cut.instructions() for cut in cuts) + len(self.strips) * COPY_COST * self.operators[-1].num_rows
+        cost = overhead + self.added + sum(cut.instructions() for cut in cuts)
+        if born > joined:
+            cost += len(self.strips) * COPY_COST * self.operators[-1].num_rows + self.result // 2
         return Segment(
             begin=self.begin, end=self.end, rows_per_call=self.operators[-1].rows_per_call,
-            num_bytes=max(
-                self.segments.held(self.begin) + aligned(self.scratch) + max(needed),
-                self.segments.held(self.end) + aligned(joining),
-            ),
-            cost=overhead + self.added + copied + self.result // 2, overhead=overhead, strips=self.strips,
+            num_bytes=min(joined, born), cost=cost, overhead=overhead, strips=self.strips,
         )  # fmt: skip
+
+    def _born_bytes(self, cuts: Sequence[_Cut]) -> int:
+        """Bytes where strips are written where the whole result has them, from the first one on."""
+        last = self.segments.columns[self.end - 1]
+        if last is None or not last.writes_apart:
+            return NEVER
+        inside = max(
+            self.rings[strip] + sum(cut.ring_bytes(strip) for cut in cuts) for strip in range(len(self.strips))
+        )
+        return self.segments.held(self.begin) + aligned(self.scratch) + inside + aligned(self.result)
 
 
 def _rows_at_once(operator: RowOperator, position: int) -> int:

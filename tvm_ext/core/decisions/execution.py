@@ -36,9 +36,13 @@ class ColumnStrip(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamDirection(Decision):
-    """A composite through which an input comes in (`read`) or an output goes out (`write`), rows of it at a time."""
+    """A composite through which an input comes in (`read`) or an output goes out (`write`), rows of it at a time.
+
+    rereads: rows of the input may be asked for more than once.
+    """
 
     direction: str = attribute("stream", "")
+    rereads: bool = attribute("rereads", False, read=bool)
 
 
 @dataclass(frozen=True, kw_only=True)

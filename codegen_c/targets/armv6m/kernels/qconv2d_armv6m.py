@@ -66,6 +66,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         in_place=(0,) if window.is_pointwise and source.shape == output.shape else (),
         exact=True,
         pitched=True,
+        row_pitched=True,
         grows_weights=True,
     )
 
@@ -113,7 +114,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantiz
 def windowed_shapes(ctype: str, operator: QConv2d, stored: StoredRows, finish: NarrowRequantize) -> str:
     """Definition of `$_layer`: images, window and requantization, as the headers of convolutions take them."""
     return shapes(ctype, {
-        "input": image(operator.inputs[0]), "output": image(operator.output, pitch=stored.pitch),
+        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window), "requantize": finish.members(),
     })  # fmt: skip
 

@@ -64,6 +64,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(window, source, output),
         exact=True,
         pitched=True,
+        row_pitched=True,
         grows_weights=True,
     )  # fmt: skip
 

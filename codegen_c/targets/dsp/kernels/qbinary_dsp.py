@@ -103,6 +103,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         in_place=(0, 1),
         exact=True,
         pitched=True,
+        row_pitched=rows is not None,
     )
 
 

@@ -66,6 +66,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
         pitched=True,
+        row_pitched=True,
         grows_weights=True,
     )
 
@@ -90,7 +91,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize)
 def _shapes(operator: QConv2d, stored: StoredRows, finish: FastRequantize) -> str:
     """The layer's shapes as tvm_ext_dsp_column.h takes them."""
     members: dict[str, Value] = {
-        "input": image(operator.inputs[0]), "output": image(operator.output, pitch=stored.pitch),
+        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window), "requantize": finish.members(),
     }  # fmt: skip
     return shapes(LAYER, members)

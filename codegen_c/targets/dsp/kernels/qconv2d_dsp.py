@@ -90,6 +90,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         in_place=(0,) if operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape else (),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 
@@ -158,7 +159,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, sums: _Sums) -> str:
     """The layer's shapes as tvm_ext_dsp_conv2d.h takes them, and `$_pixels(...)`, a tvm_ext_dsp_pixels."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
     }
     if blocks := sums.blocks:

@@ -17,7 +17,7 @@ from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.window import row_elements, spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.planes_dsp import (
     COLUMNS,
@@ -65,10 +65,10 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     window, plane = operator.window, Plane.of(operator, stored, target.block)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
-    pitch = stored.pitch or operator.output.shape[3]
+    pitch, row = stored.pitch or operator.output.shape[3], row_elements(stored, operator.output)
     *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
     common = _common_shift(operator)
-    strips = _strips(operator, target, plane, taps, common, pitch)
+    strips = _strips(operator, target, plane, taps, common, (pitch, row))
     if common:
         shared = [*shared[:4], Parameter(name="multiplier", ctype="int32_t", role="constant")]
     shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
@@ -89,7 +89,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
                         common,
                         taps,
                         plane,
-                        pitch,
+                        (pitch, row),
                         strips,
                         is_even=bool(strips and strips.are_even(stored)),
                     ),
@@ -118,6 +118,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         in_place=(0,) if _keeps_places(operator) else (),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 
@@ -134,12 +135,12 @@ def _common_shift(operator: QConv2d) -> CommonShift | None:
 
 
 def _strips(
-    operator: QConv2d, target: Target, plane: Plane, taps: RowTaps, common: CommonShift | None, pitch: int
+    operator: QConv2d, target: Target, plane: Plane, taps: RowTaps, common: CommonShift | None, apart: tuple[int, int]
 ) -> Strips | None:
-    """The function for strips of rows, where there is one."""
+    """The function for strips of rows, where there is one. apart: as `_channel` takes it."""
     if common is None:
         return None
-    strips = Strips(operator=operator, plane=plane, taps=taps, common=common, pitch=pitch)
+    strips = Strips(operator=operator, plane=plane, taps=taps, common=common, pitch=apart[0], row=apart[1])
     return strips if strips.fits(for_speed=for_speed(operator, target)) else None
 
 
@@ -174,7 +175,7 @@ def _channel(
     common: CommonShift | None,
     taps: RowTaps,
     plane: Plane,
-    pitch: int,
+    apart: tuple[int, int],
     strips: Strips | None,
     *,
     is_even: bool,
@@ -182,8 +183,9 @@ def _channel(
     """`$_channel(...)`, a tvm_ext_dsp_channel: products of the words of each row and the taps, unrolled.
 
     By functions for strips where there are, but for a last row that pairs leave. is_even: they leave none.
+    apart: elements of the output from one pixel, and from one row, to the next.
     """
-    window, columns = operator.window, operator.output.shape[2]
+    window, columns, (pitch, row_elements) = operator.window, operator.output.shape[2], apart
     unused = ["(void)shifts;"] if common else []
     if strips and (is_even or not strips.by_pairs):
         return shared_function("$_channel", PARAMETERS, [*unused, *strips.lines("count")])
@@ -241,7 +243,7 @@ def _channel(
     if columns > pairs * COLUMNS:
         row += ["{", block([*sums(1), *store(1)]), "}"]
     row.append(f"plane += {times('row_words', window.strides[0])};")
-    lines = [f"const int32_t row_elements = {columns * pitch};", f"const int32_t row_words = {plane.words};"]
+    lines = [f"const int32_t row_elements = {row_elements};", f"const int32_t row_words = {plane.words};"]
     lines += [f, *weights, f"const int32_t start = {start};", *tables]
     if strips:
         done = ["const int32_t done = count - count % 2; /* rows, in pairs */", *strips.lines("done")]
@@ -281,7 +283,7 @@ def _shapes(operator: QConv2d, stored: StoredRows, plane: Plane) -> str:
     """The layer's shapes as tvm_ext_dsp_depthwise.h takes them."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "strip_rows": plane.strip,
     }

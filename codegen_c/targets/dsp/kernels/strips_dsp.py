@@ -24,13 +24,17 @@ MOST_PAIR_OFFSET = 1020
 
 @dataclass(frozen=True, kw_only=True)
 class Strips:
-    """A layer's function for strips of one channel, with the sizes that it is called with."""
+    """A layer's function for strips of one channel, with the sizes that it is called with.
+
+    pitch, row: elements of the output from one pixel, and from one row, to the next.
+    """
 
     operator: QConv2d
     plane: Plane
     taps: RowTaps
     common: CommonShift
     pitch: int
+    row: int
 
     @property
     def by_pairs(self) -> bool:
@@ -53,7 +57,7 @@ class Strips:
             and for_speed
             and self.columns > 1
             and self.plane.strip > 1
-            and (self.columns + 1) * self.pitch <= MOST_OFFSET
+            and self.row + self.pitch <= MOST_OFFSET
             and 12 * self.plane.words <= MOST_PAIR_OFFSET
         )
 
@@ -64,12 +68,15 @@ class Strips:
         """The layer's own function `$_rows`, or nothing."""
         if not self.by_pairs:
             return ""
-        sizes = (self.plane.words, self.pitch, self.columns * self.pitch, self.columns // 2, self.columns % 2)
+        sizes = (self.plane.words, self.pitch, self.row, self.columns // 2, self.columns % 2)
         kind = "u8" if self.common.is_unsigned else "s8"
         return f"TVM_EXT_DSP_DEFINE_STRIP3($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
 
     def are_even(self, stored: StoredRows) -> bool:
-        """True where every strip of every call has an even number of rows."""
+        """True where every strip of every call has an even number of rows; the end of an output's ring cuts one."""
+        kept = stored.output
+        if kept and (kept.stored % 2 or kept.shift % 2):
+            return False
         calls, strip = rows_of_calls(self.operator.output.shape[1], stored), self.plane.strip
         return calls is not None and all(rows % 2 == 0 and (strip % 2 == 0 or rows <= strip) for rows in calls)
 
@@ -80,7 +87,7 @@ class Strips:
             lines = [*self._strip({"rows": rows}, words), "$_rows(&strip);"]
             return lines if rows == "count" else [f"if ({rows} > 0) {{", block(lines), "}"]
         window, columns = self.operator.window, self.columns
-        stride, row = window.strides[1], columns * self.pitch
+        stride, row = window.strides[1], self.row
         step = AT_ONCE * stride // 2  # words of the plane
         blocks, left = divmod(columns, AT_ONCE)
         plane_row = self.plane.words * window.strides[0]

@@ -113,6 +113,7 @@ def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementat
         spatial=replace(rows, behind=form.rows - 1, descends=by_rows <= MOST_BY_ROWS * instructions),
         exact=True,
         pitched=True,
+        row_pitched=True,
         grows_weights=True,
     )  # fmt: skip
 
@@ -153,7 +154,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form
     """The layer's shapes as the header takes them, and the two functions that its loops call."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         **form.members,
         "requantize": finish.members(),

@@ -107,6 +107,7 @@ def implement(operator: HalfConv2d, target: Target, stored: StoredRows) -> Imple
         accumulation="bias, then r, s, c ascending",
         spatial=spatial(operator.window, source, operator.output, len(finish.residuals())),
         pitched=True,
+        row_pitched=True,
     )  # fmt: skip
     return rounded(made)
 

@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.elementwise.elementwise_f32 import broadcasts_simply, reads_inputs_only, reference
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import Lanes
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
 from codegen_c.operators.half_floats import HalfElementwise
 from codegen_c.operators.scalar import Operand
 from codegen_c.targets.helium.kernels.half_floats import LANES, SINGLE, rounded
@@ -70,7 +70,7 @@ def _rows(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
     """Images of one batch, row by row: a row is one run where nothing is told by channels."""
     _, _, columns, channels = operator.output.shape
     pitch, length = stored.pitch or channels, columns * channels
-    names = [f"const int32_t row = {slot('h', stored.output)} * {columns * pitch};"]
+    names = [f"const int32_t row = {slot('h', stored.output)} * {row_elements(stored, operator.output)};"]
     names += [f"const int32_t row{i} = {slot('h', stored.input(i))} * {length};" for i in range(len(operator.inputs))]
     if pitch == channels and not finish.constants():
         lines = _run(finish, length, "row", lambda lanes, o: lanes.read(f"input{o.index}", f"row{o.index} + k"))

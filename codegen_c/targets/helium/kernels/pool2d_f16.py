@@ -60,6 +60,7 @@ def implement(operator: HalfPool2d, target: Target, stored: StoredRows) -> Imple
         spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
         accumulating=_accumulating(operator),
         pitched=True,
+        row_pitched=True,
     )
     return rounded(made)
 

@@ -74,13 +74,14 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         in_place=(0, 1),
         exact=True,
         pitched=True,
+        row_pitched=rows is not None,
     )
 
 
 def _shapes(operator: QBinary, stored: StoredRows) -> str:
     """The layer's shapes as tvm_ext_helium_qbinary.h takes them."""
     first, second = (image(one_image(tensor)) for tensor in operator.inputs)
-    output = image(one_image(operator.output), pitch=stored.pitch)
+    output = image(one_image(operator.output), stored=stored)
     members: dict[str, Value] = {"first": first, "second": second, "output": output, "function": _members(operator)}
     return shapes(LAYER, members)
 

@@ -100,6 +100,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, source, output),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 
@@ -167,7 +168,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, product: Product, *, copies:
     begin, end = _inside(operator)
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "in_place_begin": begin,
         "in_place_end": end,

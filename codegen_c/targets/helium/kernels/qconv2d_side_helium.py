@@ -277,7 +277,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_ot
     """The layer's shapes as tvm_ext_helium_side.h takes them, `$_four` and `$_patch`."""
     begin, end = _inside_columns(operator)
     members: dict[str, Value] = {
-        "input": image(operator.inputs[0]), "output": image(operator.output, pitch=stored.pitch),
+        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window), "inside_begin": begin, "inside_end": end,
         "reads_beyond": operator.weight.shape[3] % STEP > 0 and _is_pixel(operator),
         "is_in_place": _is_in_place(operator, stored),

@@ -98,6 +98,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, source, output),
         exact=True,
         pitched=pixels_at_once(operator) == 1,
+        row_pitched=True,
     )
 
 
@@ -212,7 +213,7 @@ def _helpers(operator: QConv2d, stored: StoredRows, finish: Rescale, groups: lis
     begin, end = _inside(operator)
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "pixels": pixels_at_once(operator),
         "tap_bytes": _tap_bytes(operator),

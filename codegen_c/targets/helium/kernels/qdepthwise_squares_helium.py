@@ -236,7 +236,7 @@ def _members(operator: QConv2d, stored: StoredRows, tile: Tile, narrow: int) -> 
     near = kept * operator.output.shape[2] * (stored.pitch or operator.output.shape[3]) < MOST_PLACE
     return {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "group": tile.group, "tile_rows": 2 * tile.strips if near else 1,
         "is_narrow": tile.is_narrow, "has_down": tile.has_down, "narrow": narrow,

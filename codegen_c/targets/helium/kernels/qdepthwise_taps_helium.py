@@ -215,7 +215,7 @@ def _instructions(operator: QConv2d, blocking: LaneBlocking, strips: int, tiles:
 def _members(operator: QConv2d, stored: StoredRows, blocking: LaneBlocking) -> dict[str, Value]:
     return {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "rows": blocking.rows, "planes": blocking.planes, "vectors": blocking.vectors, "group": blocking.group,
         "tile_columns": blocking.tile_columns, "copy_columns": blocking.copy_columns,

@@ -76,7 +76,7 @@ def _shapes(operator: QConv2d, stored: StoredRows, product: Product) -> str:
     """The layer's shapes as tvm_ext_helium_rows.h takes them."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "product": product.members(),
     }
     return shapes(LAYER, members)

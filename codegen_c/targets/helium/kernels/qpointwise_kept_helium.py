@@ -38,7 +38,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     copied = columns - in_place
     rings, layer = with_rings(LAYER, stored)
     members: dict[str, Value] = {
-        "input": image(source), "output": image(output, pitch=stored.pitch), "in_place": in_place,
+        "input": image(source), "output": image(output, stored=stored), "in_place": in_place,
         "product": product.members(),
     }  # fmt: skip
     scratch = "scratch" if copied else "NULL"
@@ -67,6 +67,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, source, output),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )
 
 

@@ -70,6 +70,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
         exact=True,
         pitched=True,
+        row_pitched=True,
         accumulating=accumulating(operator),
     )
 
@@ -90,7 +91,7 @@ def _shapes(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> st
     limits: dict[str, Value] = {"low": operator.low + turned, "high": operator.high + turned}
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
-        "output": image(operator.output, pitch=stored.pitch),
+        "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
         "is_maximum": finish is None,
         "fewest": int(counted_taps(operator).min()),

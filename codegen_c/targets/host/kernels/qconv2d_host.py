@@ -79,7 +79,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body="\n".join([*rings, call]),
             helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, pitch=stored.pitch),
+                "input": image(source), "output": image(output, stored=stored),
                 "window": sliding_window(window), "product": product.members(),
             }),
             includes=PRODUCT_INCLUDES,
@@ -97,6 +97,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(window, source, output),
         exact=True,
         pitched=True,
+        row_pitched=True,
         grows_weights=not product.is_packed,
     )  # fmt: skip
 

@@ -64,7 +64,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     rings, layer = with_rings(LAYER, stored)
     call = f"tvm_ext_host_depthwise({layer}, $_row, input, output, weights, factors, "
     members: dict[str, Value] = {
-        "input": image(source), "output": image(output, pitch=stored.pitch), "window": sliding_window(window),
+        "input": image(source), "output": image(output, stored=stored), "window": sliding_window(window),
         "rescale": finish.members(),
     }  # fmt: skip
     taps = weights.shape[1] * (TAPS_INSTRUCTIONS + (UNPACK_INSTRUCTIONS if is_packed else 0))
@@ -96,6 +96,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(window, source, output),
         exact=True,
         pitched=True,
+        row_pitched=True,
         grows_weights=not is_packed,
     )  # fmt: skip
 

@@ -77,7 +77,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body="\n".join([*rings, call]),
             helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, pitch=stored.pitch),
+                "input": image(source), "output": image(output, stored=stored),
                 "window": sliding_window(operator.window), "rescale": finish.members(),
             }),
             includes=("tvm_ext_host_pool2d.h", *SUM_INCLUDES),

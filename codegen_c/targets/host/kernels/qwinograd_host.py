@@ -78,7 +78,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body="\n".join([*rings, call]),
             helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, pitch=stored.pitch),
+                "input": image(source), "output": image(output, stored=stored),
                 "window": sliding_window(window), "columns": columns, "pitch": pitch, "product": product.members(),
             }),
             includes=("tvm_ext_host_winograd.h", *PRODUCT_INCLUDES),
@@ -97,6 +97,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=replace(spatial(window, source, output), behind=1),  # two rows of a tile cost as much as one
         exact=True,
         pitched=True,
+        row_pitched=True,
         grows_weights=True,
     )  # fmt: skip
 

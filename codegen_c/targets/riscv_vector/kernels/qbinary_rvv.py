@@ -43,7 +43,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
             ),
             body="\n".join([*rings, call]),
             helpers=shapes(LAYER, {
-                "first": first, "second": second, "output": image(one_image(output), pitch=stored.pitch),
+                "first": first, "second": second, "output": image(one_image(output), stored=stored),
                 "sum": {
                     "start": narrow.start, "first": narrow.first, "second": narrow.second, "shift": narrow.shift,
                     "low": operator.low, "high": operator.high,
@@ -57,6 +57,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
         in_place=(0, 1),
         exact=True,
         pitched=True,
+        row_pitched=rows is not None,
     )  # fmt: skip
 
 

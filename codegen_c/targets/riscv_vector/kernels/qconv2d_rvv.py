@@ -51,7 +51,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             parameters=(*operands(operator), *PARAMETERS, SCRATCH, *ROW_PARAMETERS),
             body="\n".join([*rings, call]),
             helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, pitch=stored.pitch),
+                "input": image(source), "output": image(output, stored=stored),
                 "window": sliding_window(operator.window), "pixels": pixels, "requantize": finish.members(),
             }),
             includes=INCLUDES,
@@ -73,6 +73,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         in_place=(0,) if operator.window.is_pointwise and source.shape == output.shape else (),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )  # fmt: skip
 
 

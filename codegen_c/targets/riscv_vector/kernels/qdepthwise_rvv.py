@@ -52,7 +52,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             parameters=(*operands(operator), *PARAMETERS, SCRATCH, *ROW_PARAMETERS),
             body="\n".join([*rings, f"const uint8_t *taps[{num_taps}]; /* of a window */", call]),
             helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, pitch=stored.pitch),
+                "input": image(source), "output": image(output, stored=stored),
                 "window": sliding_window(window), "inside_begin": inside[0], "inside_end": inside[1],
                 "requantize": finish.members(),
             }),
@@ -70,6 +70,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(window, source, output),
         exact=True,
         pitched=True,
+        row_pitched=True,
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
             ),
             body="\n".join([*rings, f"tvm_ext_rvv_pool2d({layer}, input, output, {factors}, row_begin, row_end);"]),
             helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, pitch=stored.pitch),
+                "input": image(source), "output": image(output, stored=stored),
                 "window": sliding_window(operator.window), "is_maximum": finish is None,
                 "requantize": finish.members() if finish else limits,
             }),
@@ -97,6 +97,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, source, output),
         exact=True,
         pitched=True,
+        row_pitched=True,
         accumulating=accumulating(operator),
     )  # fmt: skip
 

@@ -1,0 +1,97 @@
+"""Inputs and outputs of a program as its callers see them, and how those that are streamed are handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codegen_c.kernels.user_functions import Callback
+from codegen_c.program.interface import Port, StreamedPort
+from codegen_c.program.program import KernelCall, Program, RowSteps
+from tvm_ext.core.columns import Columns
+from tvm_ext.core.row_schedule import RowLoop, Schedule
+
+
+def ports_of(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:
+    """The ports of tensors. sources: the model's own names; by default those of the tensors."""
+    tensors = [program.tensors[name] for name in names]
+    own = sources or [tensor.source for tensor in tensors]
+    calls: dict[str, list[tuple[KernelCall, Callback]]] = {}
+    for call in program.kernel_calls():
+        if callback := call.implementation.callback:
+            outside = call.inputs[0] if callback.direction == "read" else call.outputs[0]
+            calls.setdefault(outside, []).append((call, callback))
+    return tuple(
+        Port(
+            name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=t.quantization,
+            stream=_together([_stream(program, *one) for one in calls[t.name]]) if t.name in calls else None,
+        )
+        for t, source in zip(tensors, own, strict=True)
+    )  # fmt: skip
+
+
+def _together(found: Sequence[StreamedPort]) -> StreamedPort:
+    """The way in which an input comes through several calls, one after the other, each for some of its columns."""
+    if len(found) == 1:
+        return found[0]
+    return StreamedPort(
+        rows=found[0].rows, layout=found[0].layout, rows_kept=max(one.rows_kept for one in found),
+        rows_per_call=1 if any(one.rows_per_call == 1 for one in found) else max(one.rows_per_call for one in found),
+        strips=tuple(strip for one in found for strip in one.strips),
+        asked_at=tuple(row for one in found for row in one.asked_at),
+        asked_in=tuple(index for index, one in enumerate(found) for _ in one.asked_at),
+    )  # fmt: skip
+
+
+def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedPort:
+    """The way an input or output is handed over by a call, and the rows of it that are kept."""
+    inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
+    kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
+    ranges = [
+        (turn.begin, turn.end)
+        for step in program.steps
+        if isinstance(step, RowSteps)
+        for turn in step.calls
+        if step.body[turn.operator].name == call.name
+    ] or [(0, callback.rows)]
+    never_apart = all((begin + shift) % kept + end - begin <= kept for begin, end in ranges)
+    at_a_time = max(end - begin for begin, end in ranges) if never_apart else 1
+    asked_at = _asked_at(program, call) or (0,)
+    return StreamedPort(
+        rows=callback.rows, rows_kept=kept, rows_per_call=at_a_time, layout=callback.layout, asked_at=asked_at,
+        strips=_strips(program, call, callback), asked_in=(0,) * len(asked_at),
+    )  # fmt: skip
+
+
+def _strips(program: Program, call: KernelCall, callback: Callback) -> tuple[Columns, ...]:
+    """Columns that a call asks for, where any call asks for some of those that an input has."""
+    others = (one for one in program.kernel_calls() if one.inputs == call.inputs and one.implementation.callback)
+    if callback.direction == "write" or not any(_columns_of(one) for one in others):
+        return ()
+    width = program.tensors[call.inputs[0]].shape[callback.layout[2]]
+    return (callback.columns or (0, width),)
+
+
+def _columns_of(call: KernelCall) -> Columns | None:
+    return call.implementation.callback.columns if call.implementation.callback else None
+
+
+def _asked_at(program: Program, call: KernelCall) -> tuple[int, ...]:
+    """First row of each place in a schedule where a call stands."""
+
+    def rows(schedule: Schedule, operator: int) -> list[int]:
+        found: list[int] = []
+        for entry in schedule:
+            if isinstance(entry, RowLoop):
+                found += rows(entry.body, operator)
+            elif entry.operator == operator:
+                found.append(entry.begin)
+        return found
+
+    return tuple(
+        row
+        for step in program.steps
+        if isinstance(step, RowSteps)
+        for operator, inner in enumerate(step.body)
+        if inner.name == call.name
+        for row in rows(step.schedule, operator)
+    )
