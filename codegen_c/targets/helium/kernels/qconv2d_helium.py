@@ -100,7 +100,6 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         spatial=spatial(operator.window, source, output),
         exact=True,
         pitched=True,
-        row_pitched=True,
     )
 
 

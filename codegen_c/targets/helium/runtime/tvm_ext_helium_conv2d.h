@@ -127,7 +127,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d(const tvm_ext_helium_conv2d_layer *lay
     const tvm_ext_image *const source = &layer->input;
     const tvm_ext_image *const made = &layer->output;
     const int32_t in_place = layer->in_place_end - layer->in_place_begin;
-    if (in_place == 0 && made->images == 1 && !made->is_ring && made->row_pitch == 0) {
+    if (in_place == 0 && made->images == 1 && !made->is_ring) {
         tvm_ext_helium_conv2d_flat(layer, two, patch, (const uint8_t *)input, (uint8_t *)output, weights, factors,
                                    (int8_t *)scratch, row_begin * made->columns, row_end * made->columns);
         return;
