@@ -1,35 +1,18 @@
 /* The cheapest repeats that keep a sequence within a budget, by simulated annealing: a move that costs more is kept
-   with a chance that falls. Bytes above the budget cost, too; their price rises and falls so that every now and then
-   there are none. Numbers are added, multiplied and divided only: the same on all machines. */
+   with a chance that falls. Bytes above the budget cost, too. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "anneal.h"
+#include "cooling.h"
 
-enum { MOVES_AT_ONE_PRICE = 1000, LEAST_WITHIN = 100, MOST_WITHIN = 400, NUM_THRESHOLDS = 256, THRESHOLD_ONE = 1024 };
-
-typedef struct {
-    double least, now, most;
-} price;
-
-/* Mean cost of a node for a few mean sizes too many, and how far it may rise and fall. */
-static price first_price(const anneal_problem *p, double mean_cost)
+static double mean_size_of(const anneal_problem *p)
 {
     double mean_size = 1;
     for (int32_t v = 0; v < p->num_values; ++v) {
         mean_size += (double)p->size[v] / p->num_values;
     }
-    const double first = mean_cost / mean_size / 5;
-    return (price){.least = first / 100, .now = first, .most = first * 10000};
-}
-
-static void adapt(price *bytes, int64_t within)
-{
-    if (within < LEAST_WITHIN && bytes->now < bytes->most) {
-        bytes->now *= 1.1;
-    } else if (within > MOST_WITHIN && bytes->now > bytes->least) {
-        bytes->now /= 1.1;
-    }
+    return mean_size;
 }
 
 /* Keeps the cheapest plan within the budget in `slots`; returns its number of repeats, or -1. */
@@ -40,13 +23,12 @@ static int32_t run(search *a, int64_t moves, double hot, double cold, const int3
     for (int32_t u = 0; u < p->count; ++u) {
         mean_cost += (double)p->cost[u] / p->count;
     }
-    price bytes = first_price(p, mean_cost);
+    price bytes = first_price(mean_size_of(p), mean_cost);
     int64_t best = INT64_MAX, within = 0;
     int32_t num_slots = -1;
     for (int64_t i = 0; i < moves; ++i) {
         if (i % MOVES_AT_ONE_PRICE == 0) {
-            const double left = 1 - (double)i / (double)moves;
-            temperature = mean_cost * (cold + hot * left * left * left) / THRESHOLD_ONE;
+            temperature = temperature_at(i, moves, mean_cost, hot, cold);
             adapt(&bytes, i == 0 ? LEAST_WITHIN : within);
             within = 0;
         }
@@ -78,7 +60,7 @@ int32_t anneal(const anneal_problem *problem, int64_t moves, double hot, double 
     int32_t result = -2;
     if (a != NULL) {
         a->s.p = problem;
-        a->random = seed * 0x9E3779B97F4A7C15U + 1;
+        a->random = first_random(seed);
         int32_t *memory = make_plan(&a->s);
         for (int32_t i = 0; memory != NULL && i < num_slots; ++i) {
             (void)insert_repeat(&a->s, slots[i] % problem->count, slots[i] / problem->count);

@@ -34,7 +34,7 @@ MOST_NODES = 4000
 MOST_REPEATS = 2000
 _LARGEST = 2**30
 """Bytes of all values, at all nodes: more of them are counted in larger units, so that sums fit into 32 bits."""
-_THRESHOLDS = np.array([round(-1024 * math.log((i + 0.5) / 256)) for i in range(256)], np.int32)
+THRESHOLDS = np.array([round(-1024 * math.log((i + 0.5) / 256)) for i in range(256)], np.int32)
 """Quantiles of the exponential distribution, in parts of 1024: a move that costs d more is kept with chance exp(-d)."""
 _TABLES = (
     "first_read read shared first_write write extra cost size maker output first_waiting waiting".split()
@@ -91,7 +91,7 @@ def _annealed(
     slots[: len(begin)] = begin
     num_repeats = library.anneal(
         ctypes.byref(problem), ctypes.c_int64(moves), ctypes.c_double(hot), ctypes.c_double(COLD),
-        ctypes.c_uint64(SEED), ctypes.c_void_p(_THRESHOLDS.ctypes.data), ctypes.c_void_p(slots.ctypes.data),
+        ctypes.c_uint64(SEED), ctypes.c_void_p(THRESHOLDS.ctypes.data), ctypes.c_void_p(slots.ctypes.data),
         ctypes.c_int32(len(begin)),
     )  # fmt: skip
     return slots[:num_repeats].tolist() if num_repeats >= 0 else None

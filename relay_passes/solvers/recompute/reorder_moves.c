@@ -1,14 +1,12 @@
 /* Moves of the search: repeats added where the bytes are above the budget, left out; runs put elsewhere. */
+#include "cooling.h"
 #include "reorder.h"
 
 enum { MOST_GENERATIONS = 4, LONGEST = 12, NEAR = 3, FAR = 40 };
 
 int32_t draw(search *a, int32_t below)
 {
-    a->random ^= a->random >> 12;
-    a->random ^= a->random << 25;
-    a->random ^= a->random >> 27;
-    return (int32_t)(((a->random * 2685821657736338717U) >> 32) * (uint64_t)below >> 32);
+    return draw_below(&a->random, below);
 }
 
 static int chance(search *a, int32_t percent)

@@ -8,7 +8,6 @@ number of moves from the graph: the same problem gives the same result.
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,19 +17,13 @@ from numpy.typing import NDArray
 
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.recompute.annealing import COLD, HOT, MOST_NODES, MOST_REPEATS, SEED, THRESHOLDS
 from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
 from tvm_ext.core.compiled_search import compiled_search, starts
 
 MOVES_PER_NODE, LEAST_MOVES = 2000, 400_000
 MOST_WORK = 1_500_000_000
 """Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
-HOT, COLD = 0.3, 0.02
-"""Temperatures at first and at last, in mean costs of a node."""
-SEED = 1
-MOST_NODES = 4000
-MOST_REPEATS = 2000
-_THRESHOLDS = np.array([round(-1024 * math.log((i + 0.5) / 256)) for i in range(256)], np.int32)
-"""Quantiles of the exponential distribution, in parts of 1024: a move that costs d more is kept with chance exp(-d)."""
 _NUMBERS = ("first_read", "read", "first_write", "write", "maker", "input", "output")
 _TABLES = "first_read read shared first_write write extra cost size maker input output".split()
 
@@ -78,7 +71,7 @@ def anneal_order(
     length = library.reorder(
         ctypes.byref(problem), ctypes.c_void_p(nodes.ctypes.data), ctypes.c_int32(len(start)),
         ctypes.c_int32(len(nodes)), ctypes.c_int64(moves),
-        ctypes.c_double(HOT), ctypes.c_double(COLD), ctypes.c_uint64(SEED), ctypes.c_void_p(_THRESHOLDS.ctypes.data),
+        ctypes.c_double(HOT), ctypes.c_double(COLD), ctypes.c_uint64(SEED), ctypes.c_void_p(THRESHOLDS.ctypes.data),
     )  # fmt: skip
     if length < 0:
         return None
