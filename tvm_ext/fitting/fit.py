@@ -55,7 +55,7 @@ def fit_in_flash(
     """
     first = fitter(options.least_flash)
     found = search(first, platform, options)
-    if found.best is found.results[0] or not _has_grown(first, found, options):
+    if _fits_at_once(found) or not _has_grown(first, found, options):
         return _taken(first, platform, options, found, rows)
     other, least = fitter(True), replace(options, least_flash=True)
     direct = search(other, platform, least)
@@ -84,6 +84,11 @@ def _taken(
         best = replace(best, arena_bytes=num_bytes, instructions=compiled.modelled_instructions)
     taken = replace(compiled, attempts=(*attempts, _attempt(best, first)))
     return taken, fitter.way(method, best.one.index)
+
+
+def _fits_at_once(found: Found) -> bool:
+    """True where the first try is the best, and of the ways that are looked at first."""
+    return found.best is found.results[0] and found.method(found.best).group == 0
 
 
 def _has_grown(fitter: Fitter, found: Found, options: BuildOptions) -> bool:
