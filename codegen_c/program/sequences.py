@@ -33,8 +33,15 @@ def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
         rows_per_call = [splits[step.name].rows_per_call for step in run]
         kept = _rings(program, body, row_sequence(body, rows_per_call))
         tensors |= kept
-        stored |= {call.name: _stored(call, rows, kept) for call, rows in zip(body, rows_per_call, strict=True)}
-        steps.append(in_series(name, body, rows_per_call))
+        step = in_series(name, body, rows_per_call)
+        counts = [set[int]() for _ in body]
+        for call in step.calls:
+            counts[call.operator].add(call.end - call.begin)
+        stored |= {
+            call.name: replace(_stored(call, rows, kept), call_rows=frozenset(found))
+            for call, rows, found in zip(body, rows_per_call, counts, strict=True)
+        }
+        steps.append(step)
     keeping = with_rings([(call, stored[call.name]) for call in program.kernel_calls() if call.name in stored])
     folded = [
         replace(step, body=tuple(keeping[call.name] for call in step.body)) if isinstance(step, RowSteps) else step

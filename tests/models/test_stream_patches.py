@@ -12,10 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import tvm_ext
+from benchmarks import zoo
 from codegen_c.arena.validate import validate
+from codegen_c.program.program import RowSteps
 from tests.support.image_networks import image_network
 from tests.support.kinds import image
 from tests.support.onnx_models import saved
@@ -205,3 +208,19 @@ def test_a_report_with_columns_that_there_are_not(package: Package, tmp_path: Pa
     (folder / "report.json").write_text(json.dumps(report))
     with pytest.raises(BadPackage, match=r"report\.json"):
         Package.load(folder)
+
+
+def test_a_single_row_of_a_call_has_code(tmp_path: Path) -> None:
+    """First calls of a sequence may compute fewer rows: pairs of rows of MobileNetV1's depthwise layers never ended."""
+    path = tmp_path / "net.onnx"
+    onnx.save(zoo.build("mobilenet_v1_025_96_int8"), path)
+    options = BuildOptions(io="stream", reread=True, ram=8_900)
+    compiled = compile_module(tvm_ext.load(path), Platform.load("cortex_m4"), options)
+    single = 0
+    for step in compiled.program.steps:
+        for call in step.calls if isinstance(step, RowSteps) else ():
+            made = step.body[call.operator].implementation
+            if (call.end - call.begin) % 2 and "DEFINE_STRIP3" in made.function.helpers:
+                single += 1
+                assert "count > done" in made.function.helpers
+    assert single

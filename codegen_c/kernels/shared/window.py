@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -90,8 +90,10 @@ def _ceil_div(expression: str, divisor: int) -> str:
     return expression if divisor == 1 else f"({expression} + {divisor - 1}) / {divisor}"
 
 
-def rows_of_calls(rows: int, stored: StoredRows) -> set[int] | None:
+def rows_of_calls(rows: int, stored: StoredRows) -> Set[int] | None:
     """Numbers of rows that calls compute; None where that is left open."""
+    if stored.call_rows:
+        return stored.call_rows
     if stored.at_once:
         return {min(stored.at_once, rows), rows % stored.at_once} - {0}
     return None if stored.output or any(stored.inputs) else {rows}
