@@ -119,8 +119,9 @@ class StoredRows:
     """Stored rows of each operand; None means all of them.
 
     at_once: output rows that a call computes, where the first and the last may compute fewer; None: the only call
-    computes all, or where rows are kept, any. call_rows: all numbers of rows that calls compute, where they are known. Where all rows are stored, a plan may call for one after the other, the
+    computes all, or where rows are kept, any. Where all rows are stored, a plan may call for one after the other, the
     last first, if `Spatial` lets it (`descends`, nothing `behind`).
+    call_rows: all numbers of rows that calls compute, where they are known.
     pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
     row_pitch: the same from one row of a single image to the next, None: its columns. A multiple of the pixels'.
     """
