@@ -12,7 +12,7 @@ _PROCESSORS = {"cortex_m4": "Cortex-M4", "soft": "Cortex-M4 without FPU", "corte
 
 
 def generic_totals() -> str:
-    """How true costs of generic steps are, and how far from the least they execute, by processor."""
+    """Generic steps by processor: modelled against executed, and executed against the least."""
     rows: list[tuple[str, ...]] = []
     for name, one in result("generic_costs")["processors"].items():
         ratios = [row["ratio"] for row in one["rows"] if "ratio" in row]

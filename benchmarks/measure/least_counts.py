@@ -245,7 +245,7 @@ def _stores_at_places(statement: tirx.Stmt) -> bool:
 
 
 def _kinds(expr: Expr) -> Mapping[str, int]:
-    """What an operation of data is, beside its operands."""
+    """Kinds of instructions of an operation of data, and how many; its operands are not counted."""
     if not isinstance(expr, Call):
         is_nothing = isinstance(expr, tirx.Cast) and str(expr.ty.dtype) == str(expr.value.ty.dtype)
         if isinstance(expr, tirx.Mod) and "float" in str(expr.ty.dtype):

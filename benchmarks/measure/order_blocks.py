@@ -12,7 +12,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "results" / "free_orders.json
 
 
 def free_orders() -> str:
-    """What repeats add, for the best order and for any, by graph and part of its peak."""
+    """Duration that repeats add, for the best order and for any, by graph and part of its peak."""
     rows = [
         (name, share, _percent(one["best_order_percent"]), _percent(one["free_percent"]),
          f"{one['best_order_seconds']:.1f}", f"{one['free_seconds']:.1f}")

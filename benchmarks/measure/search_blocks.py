@@ -7,7 +7,7 @@ from benchmarks.measure.tables import table
 
 
 def recomputation() -> str:
-    """What repeats add to the duration of layered graphs, and what they add at least."""
+    """Duration that repeats add to layered graphs, and the least that any add."""
     rows = [
         (
             name, f"{found['added_percent']:.2f} %", str(found["repeats"]), f"{found['seconds']:.0f}",

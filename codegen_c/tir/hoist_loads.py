@@ -1,4 +1,4 @@
-"""What does not change in a loop, and reads an input or calls a function, computed once before it.
+"""Expressions that do not change in a loop, and read an input or call a function, computed once before it.
 
     for i: for j: y[i * 30 + j] = x[p[i] * 30 + j]
       ->  for i: row = p[i] * 30; for j: y[i * 30 + j] = x[row + j]

@@ -50,7 +50,7 @@ def _keeps_sum(store: tirx.BufferStore) -> bool:
 
 
 def _added(store: tirx.BufferStore) -> Expr | None:
-    """What is added to the stored element, where that is what the store does."""
+    """Summand that a store adds to the stored element; None for another store."""
     value = store.value
     if not isinstance(value, tirx.Add) or not str(value.ty.dtype).startswith("float"):
         return None

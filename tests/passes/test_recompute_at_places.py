@@ -126,3 +126,19 @@ def test_what_the_searches_know_is_said() -> None:
     found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
     assert found is not None and 0 < found.at_least <= found.cost
     assert found.proved or found.at_least < found.cost
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_plan_goes_below_the_bound(seed: int) -> None:
+    made, order, peak = problem(24, seed)
+    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
+    bound = bound_at_places(made.graph, order, made.durations, int(peak * 0.85)).at_least
+    assert found is None or (bound is not None and 0 < bound <= found.cost)
+    assert bound_at_places(made.graph, order, made.durations, peak).at_least == 0
+
+
+def test_the_bound_is_what_one_repeat_costs_where_one_is_enough() -> None:
+    made, order, peak = problem(24, 0)
+    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
+    assert found is not None and len(found.sequence) == 25
+    assert bound_at_places(made.graph, order, made.durations, int(peak * 0.85)).at_least == found.cost
