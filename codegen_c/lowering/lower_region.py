@@ -106,7 +106,8 @@ class _Lowering:
             name=Symbol.read(self.region).name, inputs=tuple(inputs), outputs=tuple(outputs), tensors=self.tensors,
             constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
         )  # fmt: skip
-        program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken)
+        sequences = {name: split.sequence for name, split in self.splits.items()}
+        program = with_transfers(program, self.moves, self.fetches, sequences, self.platform, self.taken)
         pairs = [
             KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
         ]

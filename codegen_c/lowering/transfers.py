@@ -49,9 +49,15 @@ class _Planned:
 
 
 def with_transfers(
-    program: Program, moves: Sequence[Move], fetches: Mapping[str, Fetch], platform: Platform, taken: set[str]
+    program: Program,
+    moves: Sequence[Move],
+    fetches: Mapping[str, Fetch],
+    sequences: Mapping[str, str],
+    platform: Platform,
+    taken: set[str],
 ) -> Program:
     """The program with what it moves as steps. fetches: by step name. taken: names, to which new ones are added.
+    sequences: by step name, of steps that run in series, between which nothing is moved.
 
     Transfers that start at one place stand in the order in which they have to be done.
     """
@@ -66,6 +72,7 @@ def with_transfers(
         for move in moves
     ]  # fmt: skip
     program = with_layer_objects(program, fetches, taken)
+    begins = _begins(program, sequences)
     tensors, steps = dict(program.tensors), list(program.steps)
     for index, step in enumerate(program.steps):
         if step.name in fetches and isinstance(step, KernelCall):
@@ -83,7 +90,7 @@ def with_transfers(
                         source_is_constant=True,
                         number=_number(platform, program.constants[constant].memory, fetch.memory),
                     ),
-                    start=max(0, index - fetch.ahead), due=index,
+                    start=max(0, index - fetch.ahead), due=begins[index],
                 )
                 for constant, copy in copies.items()
             ]  # fmt: skip
@@ -98,6 +105,15 @@ def _first_reads(program: Program, moves: Sequence[Move]) -> dict[str, int]:
             found.setdefault(name, index)
     for move in moves:
         found[move.source] = min(move.index, found.get(move.source, move.index))
+    return found
+
+
+def _begins(program: Program, sequences: Mapping[str, str]) -> list[int]:
+    """Of each step, the first one of its sequence, or itself."""
+    found: list[int] = []
+    labels = [sequences.get(step.name) for step in program.steps]
+    for index, label in enumerate(labels):
+        found.append(found[-1] if index and label and label == labels[index - 1] else index)
     return found
 
 

@@ -13,14 +13,15 @@ def row_facts(operators: OperatorGraph) -> RowFacts:
     """Facts about the operators run by rows; their costs are asked for where they are needed."""
 
     @cache
-    def costs(index: int, input_rows: int) -> dict[int, CallCost]:
+    def costs(index: int, input_rows: int, some: tuple[int, ...]) -> dict[int, CallCost]:
         composite = operators.composites[index]
         assert composite is not None, "what has rows is a composite"
-        found = operators.backend.call_costs(composite, ROWS_PER_CALL, input_rows)
-        return dict(zip(ROWS_PER_CALL, found, strict=True))
+        return dict(zip(some, operators.backend.call_costs(composite, some, input_rows), strict=True))
 
     return RowFacts(
         operators=tuple(operators.rows), accumulations=tuple(operators.accumulations),
-        calls=lambda index, rows, input_rows: costs(index, input_rows)[rows],
+        calls=lambda index, rows, input_rows: (
+            costs(index, input_rows, ROWS_PER_CALL if rows in ROWS_PER_CALL else (rows,))[rows]
+        ),
         reading=frozenset(operators.reading),
     )  # fmt: skip

@@ -16,7 +16,6 @@ quarter where latencies are all that is gained; what each composite computes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -28,17 +27,17 @@ from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.backend import Backend
 from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import bindings, operands, outputs, rebuild, substitute, with_main
+from relay_passes.memory.memory_problem import near_memories, sequences_of, whole_problem
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.move import move
 from relay_passes.searched import Searched
 from relay_passes.solvers.memories.assignment import Assignment, ValueTransfer
-from relay_passes.solvers.memories.problem import AssignmentProblem, Step
+from relay_passes.solvers.memories.cuts import cut_problem
+from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.memories.search import assign
-from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.decisions.outcomes import PredictedTime
 from tvm_ext.core.decisions.places import OperatorMemories
-from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.kernel_time import Traffic
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
@@ -73,12 +72,11 @@ class AssignMemories(SearchingPass):
         self.time, self.limits, self.others, self.rate = time, limits, others, rate
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
-        main = mod["main"]
-        near = [m.name for m in self.time.platform.memories if m.name in self.limits and m.name != self._home]
+        near = near_memories(self.time, self.limits)
         if not near or not has_composites_only(mod):
             return mod
-        operators = known.operators
-        problem = self._problem(mod, operators, tuple(near))
+        whole = whole_problem(known, self.backend, self.time, self.limits, self.others)
+        problem, hosts = cut_problem(whole, known.by_rows, sequences_of(mod, known.operators))
         before = problem.at_home()
         found = assign(problem, self.rate)
         cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
@@ -88,7 +86,7 @@ class AssignMemories(SearchingPass):
         if not fits_better and not is_faster:
             return mod
         module = mod.clone()
-        moved = _Rewriting(module, main, operators, problem, found).function()
+        moved = _Rewriting(module, known.operators, problem, hosts, found).function()
         predicted = PredictedTime(cycles=int(cycles[0]), cycles_at_home=int(cycles[1]), to_fit=not is_faster)
         return with_main(module, predicted.write(moved))
 
@@ -103,54 +101,19 @@ class AssignMemories(SearchingPass):
             time.wait_cycles(memory, _STREAMED) < time.wait_cycles(self._home, _STREAMED)
         )
 
-    def _problem(self, mod: tvm.IRModule, operators: OperatorGraph, near: tuple[str, ...]) -> AssignmentProblem:
-        graph, clock_hz = operators.graph(), self.time.platform.processor.clock_hz
-        called = Counter(steps[0].value.op for steps in operators.steps)
-        composites = [mod[steps[0].value.op] for steps in operators.steps]
-        labels = [RowSplit.read(composite).sequence or None for composite in composites]
-        steps: list[Step] = []
-        for index, (node, (computing, *_)) in enumerate(zip(graph.nodes, operators.steps, strict=True)):
-            processor = OperatorProcessor.read(composites[index]).processor
-            other = self.others.get(processor)
-            cost = (other.backend if other else self.backend).footprint(composites[index])
-            time = other.time if other else self.time
-            cycles = time.compute_cycles(cost.kernel, cost.instructions)
-            reads: Counter[int] = Counter()
-            for argument, leaf in enumerate(computing.value.args):
-                for value in operators.values[leaf]:
-                    reads[value] += cost.read_bytes.get(argument, operators.sizes[value])
-            steps.append(
-                Step(
-                    cycles=cycles * clock_hz / other.processor.clock_hz if other else cycles,
-                    reads=dict(reads), writes={value: operators.sizes[value] for value in node.writes},
-                    kernel=time.kernel(cost.kernel),
-                    weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
-                    scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
-                    shared=dict(node.shared_bytes),
-                    together=index > 0 and labels[index] is not None and labels[index] == labels[index - 1],
-                    # A function that is called again carries one set of attributes.
-                    movable=labels[index] is None and called[computing.value.op] == 1, processor=processor,
-                )
-            )  # fmt: skip
-        problem = AssignmentProblem(
-            steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, home=self._home, near=near,
-            limits=self.limits, stored=self.time.platform.weights, time=self.time,
-        )  # fmt: skip
-        return problem
-
-
 class _Rewriting:
     """The function with its moves; composites that are told where their results, weights or scratch lie."""
 
     def __init__(
         self,
         module: tvm.IRModule,
-        main: relax.Function,
         operators: OperatorGraph,
         problem: AssignmentProblem,
+        hosts: Mapping[int, int],
         found: Assignment,
     ) -> None:
-        self.module, self.main, self.operators, self.problem, self.found = module, main, operators, problem, found
+        self.module, self.operators, self.problem, self.hosts, self.found = module, operators, problem, hosts, found
+        self.main = main = operators.main
         self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
         self.views = {binding.var: binding for group in operators.steps for binding in group[1:]}
         self.views |= {binding.var: binding for binding in operators.first}
@@ -210,9 +173,9 @@ class _Rewriting:
 
     def _place(self, index: int, callee: tvm.ir.GlobalVar) -> None:
         """Tells a composite where its result, its weights and its scratch lie, as far as that is not home."""
-        step, found, home = self.problem.steps[index], self.found, self.problem.home
-        (born,) = {found.places[value].born for value in step.writes}
-        weights, scratch = found.weights.get(index), found.scratch.get(index, home)
+        found, home = self.found, self.problem.home
+        (born,) = {found.places[self.hosts.get(value, value)].born for value in self.operators.nodes[index].writes}
+        weights, scratch = found.weights.get(index), found.scratch.get(self.problem.boundary_to(index), home)
         placement = OperatorMemories(
             memory="" if born == home else born, scratch_memory="" if scratch == home else scratch,
             weights_memory=weights.memory if weights else "", weights_ahead=index - weights.start if weights else 0,

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
-from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer
+from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer, WeightsCopy
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.kernel_time import UNIFORM, KernelTime, Traffic
 from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
@@ -29,9 +30,9 @@ class Step:
 
     cycles: of its instructions. reads: value -> bytes read of it. writes: value -> bytes. kernel: how they are read and
     written. weights, scratch: what they take, and what is read, or read and written, of them. shared: value -> bytes
-    that the result shares with it where it is read for the last time. together: nothing starts or ends between it and
-    the step before. movable: whether its weights and scratch may lie elsewhere, and its results near. processor: that
-    runs it, empty for the first one.
+    that the result shares with it where it is read for the last time. together: it runs in turns with the step before:
+    nothing starts or ends between the two, and what either touches is there for both. movable: whether its weights and
+    scratch may lie elsewhere, and its results near. processor: that runs it, empty for the first one.
     """
 
     cycles: float
@@ -133,22 +134,26 @@ class AssignmentProblem:
         cycles = time.transfer_cycles(move.source, move.target, self.sizes[move.value])
         return cycles if time.has_dma(move.source, move.target) else cycles * cycle
 
-    def ends(self, value: int) -> int:
-        """The last step that a value matters in."""
-        last = max([self.makers.get(value, -1), *self.uses[value]])
-        return len(self.steps) - 1 if value in self.outputs else last
-
     def boundary_from(self, step: int) -> int:
         """The first place from before a step on where something may start or end."""
-        while step < len(self.steps) and self.steps[step].together:
-            step += 1
-        return step
+        return self._boundaries[1][step]
 
     def boundary_to(self, step: int) -> int:
         """The last such place up to before a step."""
-        while step > 0 and step < len(self.steps) and self.steps[step].together:
-            step -= 1
-        return step
+        return self._boundaries[0][step]
+
+    @cached_property
+    def _boundaries(self) -> tuple[list[int], list[int]]:
+        """Of each place, the last boundary up to it, and the first one from it on; behind the last step is one, too."""
+        is_one = [*(index == 0 or not step.together for index, step in enumerate(self.steps)), True, True]
+        places = range(len(is_one))
+        before = list(accumulate(places, lambda last, place: place if is_one[place] else last))
+        behind = list(accumulate(reversed(places), lambda following, place: place if is_one[place] else following))
+        return before, behind[::-1]
+
+    def span(self, begin: int, last: int) -> tuple[int, int]:
+        """Steps [begin, end) in which something is there that is needed from one step to another."""
+        return self.boundary_to(begin), self.boundary_from(last + 1)
 
     def at_home(self) -> Assignment:
         """Everything home, weights where they are stored."""
@@ -178,21 +183,24 @@ class AssignmentProblem:
 
     def occupied(self, value: int, place: Place) -> Iterator[tuple[str, int, int]]:
         """Memory and steps [begin, end) of every copy of a value."""
-        begin = max(self.makers.get(value, 0), 0)
+        maker = self.makers.get(value, 0)
+        begin, made = self.span(maker, maker)
         moves = list(self.moves_of(value, place))
+        wanted = [self.boundary_from(u + 1) for u in self.uses[value] if place.memory_at(u, self.home) == self.home]
         if place.born == self.home:
-            at_home = [u for u in self.uses[value] if place.memory_at(u, self.home) == self.home]
-            last = max([*(use + 1 for use in at_home), *(move.due for move in moves), begin + 1])
-            yield self.home, begin, max(last, self.ends(value) + 1 if value in self.outputs else 0)
+            last = max([*wanted, *(move.due for move in moves), made])
+            yield self.home, begin, max(last, len(self.steps) if value in self.outputs else 0)
         else:
             spill = moves[0] if moves and moves[0].spills else None
-            yield place.born, begin, max(place.born_last + 1, begin + 1, spill.due if spill else 0)
+            yield place.born, begin, max(self.boundary_from(place.born_last + 1), made, spill.due if spill else 0)
             if spill:
-                wanted = [u + 1 for u in self.uses[value] if place.memory_at(u, self.home) == self.home]
-                last = max([spill.due, *(w for w in wanted), *(move.due for move in moves)])
-                yield self.home, spill.start, last
+                yield self.home, spill.start, max([spill.due, *wanted, *(move.due for move in moves)])
         for stay in place.stays:
-            yield stay.memory, stay.start, stay.last + 1
+            yield stay.memory, stay.start, self.boundary_from(stay.last + 1)
+
+    def weights_span(self, index: int, copy: WeightsCopy) -> tuple[int, int]:
+        """Steps [begin, end) in which a copy of a step's weights takes bytes."""
+        return copy.start, self.boundary_from(index + 1)
 
     def usage(self, chosen: Assignment) -> dict[str, list[int]]:
         """Bytes in every memory at every step."""
@@ -202,11 +210,13 @@ class AssignmentProblem:
                 for step in range(begin, min(end, len(self.steps))):
                     used[memory][step] += aligned(self.sizes[value])
         for index, step in enumerate(self.steps):
-            used[chosen.scratch.get(index, self.home)][index] += aligned(step.scratch_bytes)
+            for at in range(*self.span(index, index)) if step.scratch_bytes else ():
+                used[chosen.scratch.get(index, self.home)][at] += aligned(step.scratch_bytes)
             for memory in used:
-                used[memory][index] -= self._shared(chosen, index, memory)
+                for at in range(*self.span(index, index)):
+                    used[memory][at] -= self._shared(chosen, index, memory)
         for index, copy in chosen.weights.items():
-            for step in range(copy.start, index + 1):
+            for step in range(*self.weights_span(index, copy)):
                 used[copy.memory][step] += aligned(self.steps[index].weights_bytes)
         return used
 
@@ -221,7 +231,7 @@ class AssignmentProblem:
         """True if a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
         return (
             place.memory_at(index, self.home) == memory
-            and all(end <= index + 1 for at, _, end in self.occupied(value, place) if at == memory)
+            and all(end <= self.boundary_from(index + 1) for at, _, end in self.occupied(value, place) if at == memory)
             and all(move.due <= index for move in self.moves_of(value, place) if move.source == memory)
         )
 
@@ -261,7 +271,8 @@ class AssignmentProblem:
                 starts.setdefault(move.start, []).append((move.due, self.transfer_cycles(move), is_dma))
         for index, copy in chosen.weights.items():
             cycles = self.time.transfer_cycles(self.stored, copy.memory, self.steps[index].weights_bytes)
-            starts.setdefault(copy.start, []).append((index, cycles, self.time.has_dma(self.stored, copy.memory)))
+            due, is_dma = self.boundary_to(index), self.time.has_dma(self.stored, copy.memory)
+            starts.setdefault(copy.start, []).append((due, cycles, is_dma))
         number, due = 0, dict[int, list[int]]()
         for index in range(len(self.steps)):
             yield from (Event(kind="wait", number=waited) for waited in due.pop(index, ()))

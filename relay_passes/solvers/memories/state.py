@@ -114,7 +114,8 @@ class State:
         """Bytes by which a memory is too small in each step, below 0 where it is not."""
         over = self.used[memory] - self.problem.limits[memory]
         for step in np.flatnonzero((over > 0) & self._stale[memory]).tolist():
-            self._shared[memory][step] = self._newly_shared(step, memory)
+            together = range(*self.problem.span(step, step))
+            self._shared[memory][step] = sum(self._newly_shared(one, memory) for one in together)
             self._stale[memory][step] = False
         return over - self._shared[memory]
 
@@ -146,8 +147,9 @@ class State:
             items.add(item)
         if item.kind == "value":  # what its steps share is to be found anew
             touched = [*self.problem.uses[item.index], *self._maker(item.index)]
+            together = [step for one in touched for step in range(*self.problem.span(one, one))]
             for stale in self._stale.values():
-                stale[touched] = True
+                stale[together] = True
 
     def _add(self, parts: Share, sign: int) -> None:
         for memory, begin, end, bytes_ in parts.bytes:
@@ -191,13 +193,14 @@ class State:
                 return Share(bytes=(), cycles=cycles, transfers=())
             moving = time.transfer_cycles(problem.stored, at, step.weights_bytes), time.has_dma(problem.stored, at)
             return Share(
-                bytes=((at, choice.start, index + 1, aligned(step.weights_bytes)),),
+                bytes=((at, *problem.weights_span(index, choice), aligned(step.weights_bytes)),),
                 cycles=cycles,
-                transfers=((choice.start, index, *moving),),
+                transfers=((choice.start, problem.boundary_to(index), *moving),),
             )
         assert isinstance(choice, str), "scratch lies in a memory"
         cycles = ((index, problem.scratch_cycles(index, choice)),) if step.scratch_access_bytes else ()
-        return Share(bytes=((choice, index, index + 1, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
+        span = problem.span(index, index)
+        return Share(bytes=((choice, *span, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
     def _maker(self, value: int) -> tuple[int, ...]:
         """The step that makes a value; none for an input."""

@@ -14,10 +14,11 @@ from relay_passes.solvers.graph import Graph
 class Dying:
     """Values that segments with one end read from before them, and nobody behind them.
 
-    begins: for each, [first, last) of these segments' begins. sizes, row_bytes: int64[values]. needed: int64[values,
-    calls of the segments' last operator], the first row that is still read when such a call begins.
+    values: these. begins: for each, [first, last) of these segments' begins. sizes, row_bytes: int64[values]. needed:
+    int64[values, calls of the segments' last operator], the first row that is still read when such a call begins.
     """
 
+    values: tuple[int, ...]
     begins: tuple[tuple[int, int], ...]
     sizes: np.ndarray
     row_bytes: np.ndarray
@@ -50,14 +51,15 @@ class DyingOperands:
         made: int[calls of the last operator, operators], rows that each operator has made when such a call begins.
         """
         found = [
-            one
+            (value, *one)
             for value, readers in self.readers.items()
             if begin <= self.last[value] < end
             for one in self._of_value(value, readers, begin, made)
         ]
         return Dying(
-            begins=tuple(begins for begins, *_ in found),
-            sizes=np.array([size for _, size, *_ in found], np.int64),
+            values=tuple(value for value, *_ in found),
+            begins=tuple(begins for _, begins, *_ in found),
+            sizes=np.array([size for *_, size, _, _ in found], np.int64),
             row_bytes=np.array([row_bytes for *_, row_bytes, _ in found], np.int64),
             needed=np.array([needed for *_, needed in found], np.int64).reshape(len(found), len(made)),
         )

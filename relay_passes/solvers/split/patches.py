@@ -14,7 +14,7 @@ from math import ceil
 
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.split.segment import Ending, Segment
-from relay_passes.solvers.split.segments import ASK_COST, CALL_COST, Replay, RowFacts, Segments
+from relay_passes.solvers.split.segments import Replay, RowFacts, Segments, overhead_of
 from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator, Columns
@@ -75,7 +75,7 @@ class PatchedSegments(Segments):
         walk = _Walk(self, replay, strips)
         found: list[Segment] = []
         for index in range(end - 1, replay.begin - 1, -1):
-            if index in self.once or (index < end - 1 and self._outlives(index, end)):
+            if index in self.once or (index < end - 1 and self.outlives(index, end)):
                 break
             walk.step_back_to(index)
             if index < end - 1:
@@ -164,7 +164,7 @@ class _Walk:
         born = self._born_bytes(cuts)
         num_operators = self.end - self.begin + len(cuts)
         calls = self.calls + sum(cut.rows for cut in cuts) * len(self.strips)
-        overhead = calls * (CALL_COST + ASK_COST * num_operators)
+        overhead = overhead_of(calls, num_operators)
         cost = overhead + self.added + sum(cut.instructions() for cut in cuts)
         if born > joined:
             cost += len(self.strips) * COPY_COST * self.operators[-1].num_rows + self.result // 2

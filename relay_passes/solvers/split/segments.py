@@ -21,9 +21,9 @@ from tvm_ext.core.operator_costs import CallCost
 from tvm_ext.core.row_rings import RowRings, possible_guests
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator, RowSequence, in_step
 
-CALL_COST = 60
+_CALL_COST = 60
 """Instructions that one more call of a kernel is taken to cost."""
-ASK_COST = 4
+_ASK_COST = 4
 """Instructions for each operator of a sequence, each time it is decided who runs next."""
 ROWS_PER_CALL = (1, 2, 3, 4, 8)
 
@@ -116,13 +116,13 @@ class Segments:
     def _replays(self, end: int) -> tuple[Replay, ...]:
         """The longest segments of several operators that end there, by rows per call and by how the last one runs."""
         found: list[Replay] = []
-        for last, accumulation in self._last(end - 1):
+        for last, accumulation in self.last_ways(end - 1):
             begin = _first(self.graph, (*self.rows[: end - 1], last))
             for rows_per_call in ROWS_PER_CALL if end - begin > 1 else ():
-                found.append(self._replay(begin, last, end, rows_per_call, accumulation))
+                found.append(self.replay(begin, last, end, rows_per_call, accumulation))
         return tuple(found)
 
-    def _last(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
+    def last_ways(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
         """Ways an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""
         operator, accumulation = self.rows[index], self.accumulations[index]
         ways = [(operator, None)] if operator else []
@@ -133,9 +133,10 @@ class Segments:
                 ways.append((accumulation.operator(producer.num_rows), accumulation))
         return ways
 
-    def _replay(
+    def replay(
         self, begin: int, last: RowOperator, end: int, rows_per_call: int, accumulation: RowAccumulation | None
     ) -> Replay:
+        """A segment as it runs. last, accumulation: a way that `last_ways` has for its last operator."""
         operators = [self.joined(begin, index, rows_per_call) for index in range(begin, end - 1)]
         operators.append(self._joining(begin, end - 1, last, rows_per_call))
         sequence = RowSequence(in_step(operators))
@@ -163,7 +164,7 @@ class Segments:
         )
         return replace(operator, readers=readers, rows_per_call=rows_per_call)
 
-    def _outlives(self, index: int, end: int) -> bool:
+    def outlives(self, index: int, end: int) -> bool:
         """True if an operator's result is needed behind a segment."""
         value = self.graph.nodes[index].writes[0]
         return self.last[value] >= end or value in self.graph.outputs
@@ -172,7 +173,7 @@ class Segments:
         sizes = [self.graph.sizes[self.graph.nodes[begin + i].writes[0]] for i in range(len(sequence.operators))]
         row_bytes = [size // o.num_rows for size, o in zip(sizes, sequence.operators, strict=True)]
         end = begin + len(sizes)
-        apart = [self._outlives(index, end) for index in range(begin, end)]
+        apart = [self.outlives(index, end) for index in range(begin, end)]
         return RowRings(sequence, possible_guests(sequence, row_bytes, apart))
 
     def _rowwise(self, replay: Replay) -> list[Segment]:
@@ -191,7 +192,7 @@ class Segments:
             index, operator = replay.begin + place, operators[place]
             value = graph.nodes[index].writes[0]
             size, rows = graph.sizes[value], operator.num_rows
-            outlives = self._outlives(index, end)
+            outlives = self.outlives(index, end)
             if outlives and rows_made[place] < rows:
                 break
             own[place] = aligned(size if outlives else min(size, size // rows * max(ring_rows[place], 1)))
@@ -203,7 +204,7 @@ class Segments:
             added += one.added_instructions
             if end - index > 1:
                 total = self.held(index) + aligned(scratch) + stored - shared[place]
-                overhead = calls * (CALL_COST + ASK_COST * (end - index))
+                overhead = overhead_of(calls, end - index)
                 found.append(
                     Segment(
                         begin=index, end=end, rows_per_call=operator.rows_per_call, num_bytes=total,
@@ -226,19 +227,28 @@ class Segments:
         result: bytes of it. By begin of the segment, counted from the replay's.
         """
         best = [0] * len(replay.sequence.operators)
-        if replay.accumulation is not None:  # its sums may lie in the output from the first call on
-            return best
-        dying = self.dying(replay)
-        distances = dying.distances(replay.written * (result // replay.sequence.operators[-1].num_rows))
-        saved = result + dying.sizes - np.maximum(result, aligned(distances) + dying.sizes)
-        whole = np.maximum(0, saved - ALIGNMENT_BYTES) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
-        for (first, last), num_bytes in zip(dying.begins, whole.tolist(), strict=True):
+        for _, (first, last), num_bytes in self.sharing(replay, result):
             for place in range(first - replay.begin, last - replay.begin):
                 best[place] = max(best[place], num_bytes)
         return best
 
+    def sharing(self, replay: Replay, result: int) -> list[tuple[int, tuple[int, int], int]]:
+        """Operands of which bytes are shared so: value, [first, last) of the begins of such segments, bytes."""
+        if replay.accumulation is not None:  # its sums may lie in the output from the first call on
+            return []
+        dying = self.dying(replay)
+        distances = dying.distances(replay.written * (result // replay.sequence.operators[-1].num_rows))
+        saved = result + dying.sizes - np.maximum(result, aligned(distances) + dying.sizes)
+        whole = np.maximum(0, saved - ALIGNMENT_BYTES) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+        return list(zip(dying.values, dying.begins, whole.tolist(), strict=True))
+
     def _dying(self, replay: Replay) -> Dying:
         return self.operands.of(replay.begin, replay.begin + len(replay.sequence.operators), replay.made)
+
+
+def overhead_of(num_calls: int, num_operators: int) -> int:
+    """Instructions of a sequence that are not in kernels."""
+    return num_calls * (_CALL_COST + _ASK_COST * num_operators)
 
 
 def _needed_from(operators: Sequence[RowOperator | None]) -> dict[tuple[int, int], tuple[int, np.ndarray]]:

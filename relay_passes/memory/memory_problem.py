@@ -1,0 +1,84 @@
+"""The problem that a module's operators are, where several memories may hold what they read and write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.operator_graph import OperatorGraph
+from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.backend import Backend
+from relay_passes.searched import Searched
+from relay_passes.solvers.memories.problem import AssignmentProblem, Step
+from relay_passes.solvers.split.segment import Segment
+from tvm_ext.core.decisions.execution import RowSplit
+from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.time_model import TimeModel
+
+
+def near_memories(time: TimeModel, limits: Mapping[str, int]) -> tuple[str, ...]:
+    """Memories beside the default one that may give bytes, in the platform's order."""
+    home = time.platform.activations
+    return tuple(memory.name for memory in time.platform.memories if memory.name in limits and memory.name != home)
+
+
+def whole_problem(
+    known: Searched,
+    backend: Backend,
+    time: TimeModel,
+    limits: Mapping[str, int],
+    others: Mapping[str, ProcessorCosts] = MappingProxyType({}),
+) -> AssignmentProblem:
+    """The problem of a module whose operators all run whole. The rest: as `AssignMemories` takes them."""
+    operators, clock_hz = known.operators, time.platform.processor.clock_hz
+    graph, composites = operators.graph(), _composites(known.mod, operators)
+    called = Counter(steps[0].value.op for steps in operators.steps)
+    steps: list[Step] = []
+    for composite, node, (computing, *_) in zip(composites, graph.nodes, operators.steps, strict=True):
+        processor = OperatorProcessor.read(composite).processor
+        other = others.get(processor)
+        cost = (other.backend if other else backend).footprint(composite)
+        own = other.time if other else time
+        cycles = own.compute_cycles(cost.kernel, cost.instructions)
+        reads: Counter[int] = Counter()
+        for argument, leaf in enumerate(computing.value.args):
+            for value in operators.values[leaf]:
+                reads[value] += cost.read_bytes.get(argument, operators.sizes[value])
+        steps.append(
+            Step(
+                cycles=cycles * clock_hz / other.processor.clock_hz if other else cycles,
+                reads=dict(reads), writes={value: operators.sizes[value] for value in node.writes},
+                kernel=own.kernel(cost.kernel),
+                weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
+                scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
+                shared=dict(node.shared_bytes), processor=processor,
+                # A function that is called again carries one set of attributes.
+                movable=called[computing.value.op] == 1,
+            )
+        )  # fmt: skip
+    return AssignmentProblem(
+        steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, home=time.platform.activations,
+        near=near_memories(time, limits), limits=limits, stored=time.platform.weights, time=time,
+    )  # fmt: skip
+
+
+def sequences_of(mod: tvm.IRModule, operators: OperatorGraph) -> Iterator[Segment]:
+    """The sequences of a module that is cut into rows: what they are, without what they need and cost."""
+    splits = [RowSplit.read(composite) for composite in _composites(mod, operators)]
+    for sequence, group in groupby(range(len(splits)), lambda index: splits[index].sequence):
+        inside = list(group)
+        if sequence and len(inside) > 1:
+            last = splits[inside[-1]]
+            yield Segment(
+                begin=inside[0], end=inside[-1] + 1, rows_per_call=last.rows_per_call, input_rows=last.input_rows,
+                num_bytes=0, cost=0,
+            )  # fmt: skip
+
+
+def _composites(mod: tvm.IRModule, operators: OperatorGraph) -> Sequence[relax.Function]:
+    return [mod[steps[0].value.op] for steps in operators.steps]
