@@ -1,4 +1,4 @@
-"""The learned guide that the package ships: what `train_guide.py` and `train_places.py` wrote, read back."""
+"""The learned guide that the package ships: what `train_guide.py` and `train_updates.py` wrote, read back."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib.resources import as_file, files
 import numpy as np
 
 from codegen_c.costs.learned_cost import LearnedCost
-from relay_passes.solvers.memories.propose import Rate
+from relay_passes.solvers.memories.updates import Rates
 from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.trees import Trees
 
 WEIGHTS = "guide.npz"
-PLACES = "places.npz"
+UPDATES = "updates.npz"
 
 
 @cache
@@ -34,9 +34,10 @@ def learned_rank() -> Rank:
 
 
 @cache
-def learned_places() -> Rate:
-    """Likelihood that the search for places in several memories takes a choice, learned on random networks."""
-    return Trees.of(_weights(PLACES), "places").predict
+def learned_updates() -> Rates:
+    """Ratings of whole updates for several memories, learned from plans of the search for random networks."""
+    trees = {name: Trees.of(_weights(UPDATES), name) for name in ("places", "outside", "repeats")}
+    return Rates(**{name: one.predict for name, one in trees.items()})
 
 
 @cache

@@ -32,7 +32,16 @@ from tvm_ext.fitting.flash import FlashTry, exceeds_flash, within_flash
 from tvm_ext.load import load
 from tvm_ext.model_forms import Forms, calibration_of, forms_of, streamed_forms
 from tvm_ext.services.job import OpenServices
-from tvm_ext.stages import backend_of, before_order, computes_floats, from_memory, order, processor_costs, sharing
+from tvm_ext.stages import (
+    backend_of,
+    before_order,
+    computes_floats,
+    cutting,
+    from_memory,
+    order,
+    processor_costs,
+    sharing,
+)
 from tvm_ext.whole_region import refuse_floats, single_region
 
 _FITTERS = 2
@@ -168,6 +177,7 @@ def fitter_of(
 
     stages = Stages(
         scheduled=scheduled,
+        cut=lambda known, chosen, limits: cutting(platform, chosen, backend(chosen), limits, known)(known.mod),
         compiled=lambda module, chosen, limits, spread: _compiled(
             module, platform, chosen, backend(chosen), limits, spread
         ),

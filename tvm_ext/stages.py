@@ -19,6 +19,7 @@ from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
 from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
+from relay_passes.memory.cut_for_memories import CutForMemories
 from relay_passes.memory.leave_ports import LeavePorts
 from relay_passes.memory.schedule_operators import ScheduleOperators
 from relay_passes.processors.place_processors import PlaceProcessors
@@ -28,6 +29,7 @@ from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
 from relay_passes.regions.outline_regions import OutlineRegions
 from relay_passes.regions.pack_weights import PackWeights
+from relay_passes.searched import Searched
 from relay_passes.simplify.drop_roundings import DropRoundings
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from relay_passes.simplify.expose_gathers import ExposeGathers
@@ -151,6 +153,16 @@ def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
     return [ScheduleOperators(backend)]
 
 
+def cutting(
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, limits: Mapping[str, int], known: Searched
+) -> tvm.transform.Pass:
+    """Behind the order, where several memories may be used, of one processor: cut where it is faster with them."""
+    if len(options.cores_of(platform)) > 1 or options.offloads_of(platform):
+        return tvm.transform.Sequential([])
+    rates = guide.learned_updates() if backend.cost else None
+    return CutForMemories(replace(backend, cost=None), time_model(platform), limits, known, rates=rates)
+
+
 def sharing(
     platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread = "all"
 ) -> list[tvm.transform.Pass]:
@@ -198,7 +210,7 @@ def from_memory(
     where several processors may run operators. A backend with learned costs has the guide propose places, too."""
     kernels, time = replace(backend, cost=None), time_model(platform)  # which has a calibration of its own
     others = {cost.processor.name: cost for cost in costs[1:]}
-    rate = guide.learned_places() if backend.cost else None
+    rate = guide.learned_updates().places if backend.cost else None
     return [
         *([memory_pass] if memory_pass else []),
         *([AssignMemories(kernels, time, limits, others, rate=rate)] if limits else []),

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import tvm
 
+from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.dataflow import with_main
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.searched import Searched
@@ -40,12 +41,17 @@ class SplitSequences(SearchingPass):
         found = cut(known.by_rows, self.budget_bytes)
         if found.peak_bytes >= whole and not operators.reading:
             return mod
-        module = mod.clone()
-        for split, (computing, *_) in zip(_splits(found), operators.steps, strict=True):
-            if split is not None:
-                module.update_func(computing.value.op, split.write(mod[computing.value.op]))
-        main = SplitCost(peak_bytes=found.peak_bytes, instructions=found.overhead).write(mod["main"])
-        return with_main(module, SchedulePeak(peak_bytes=found.peak_bytes, proved=False).write(main))
+        return cut_module(mod, operators, found)
+
+
+def cut_module(mod: tvm.IRModule, operators: OperatorGraph, found: Split) -> tvm.IRModule:
+    """The module with a cut of its operators."""
+    module = mod.clone()
+    for split, (computing, *_) in zip(_splits(found), operators.steps, strict=True):
+        if split is not None:
+            module.update_func(computing.value.op, split.write(mod[computing.value.op]))
+    main = SplitCost(peak_bytes=found.peak_bytes, instructions=found.overhead).write(mod["main"])
+    return with_main(module, SchedulePeak(peak_bytes=found.peak_bytes, proved=False).write(main))
 
 
 def _splits(found: Split) -> list[RowSplit | None]:

@@ -32,11 +32,13 @@ class Stages:
     """The pipeline in front of what makes a model fit, and behind it.
 
     scheduled: the module in front, by type of numbers, ordered for the fastest kernels or those of least scratch.
-    compiled: a module from behind, with bytes that each memory may give; None: the default memory alone. Then, the
-    processors that operators go to.
+    cut: a scheduled module, with bytes that each memory may give, cut where it is faster with several memories.
+    compiled: a module from behind, with such bytes; None: the default memory alone. Then, the processors that operators
+    go to.
     """
 
     scheduled: Callable[[Quantize, bool], tvm.IRModule]
+    cut: Callable[[Searched, BuildOptions, Mapping[str, int]], tvm.IRModule]
     compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None, Spread], Compiled]
     backend: Callable[[BuildOptions], Backend]
     rank: Rank | None = None
@@ -119,11 +121,21 @@ class Fitter:
         module = self._once(("module", method.name, one.index), lambda: self._changed(method, one.index))
         if module is None:
             return None
-        changed, again = SetRowsPerCall(rows)(module) if rows else module, tuple(sorted(rows.items()))
+        again = tuple(sorted(rows.items()))
 
         def within(memories: Mapping[str, int] | None, spread: Spread) -> Compiled:
-            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, spread, again)
-            return self._once(key, lambda: self.stages.compiled(changed, method.options, memories, spread))
+            way = method.name, one.index, tuple(memories.items()) if memories else None
+
+            def make() -> Compiled:
+                changed = module
+                if memories and not method.make:
+                    known = self._searched(method.options)
+                    changed = self._once(("cut", *way), lambda: self.stages.cut(known, method.options, memories))
+                if rows:
+                    changed = SetRowsPerCall(rows)(changed)
+                return self.stages.compiled(changed, method.options, memories, spread)
+
+            return self._once(("compiled", *way, spread, again), make)
 
         home = self.platform.activations
         narrower: list[Spread] = [limits[home], "first"] if options.offloads_of(self.platform) else ["first"]

@@ -47,6 +47,13 @@ def assign(problem: AssignmentProblem, rate: Rate | None = None, *, most_trials:
     return best.state.assignment() if best.best < best.at_home else best.home
 
 
+def assign_greedily(problem: AssignmentProblem) -> Assignment:
+    """The search's greedy start alone, or everything home."""
+    search = _Search(problem)
+    search.greedy()
+    return search.state.assignment() if search.best < search.at_home else search.home
+
+
 class _Search:
     """A search from everything at home. leads: as `Menus` has them."""
 

@@ -6,7 +6,7 @@ is a value's place, a step's weights, or a step's scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -97,6 +97,21 @@ class State:
         """Takes the choices as those that most later ones differ little from."""
         self._timeline.settle(self._span()[0])
         self._moved.clear()
+
+    def take(self, assignment: Assignment) -> None:
+        """Decides about all items as an assignment does."""
+        for value, place in enumerate(assignment.places):
+            self.set(Item("value", value), place)
+        for item in list(self.choices):
+            if item.kind == "weights":
+                self.set(item, assignment.weights.get(item.index))
+            elif item.kind == "scratch":
+                self.set(item, assignment.scratch.get(item.index, self.problem.home))
+        self.settle()
+
+    def begins(self) -> Sequence[float]:
+        """Cycle at which each step was ready to begin when the choices were last settled, and the end of the run."""
+        return self._timeline.begins
 
     def overflow(self) -> tuple[int, int]:
         """Overflow as `Problem.overflow` has it."""

@@ -22,9 +22,10 @@ Outside = Callable[[Ending], np.ndarray]
 
 
 class SegmentTimes:
-    """Waits of a problem's steps, added up from the first one on, where all lies near and where all is at home.
+    """Sums over a problem's steps, from the first one on: float64[steps + 1].
 
-    near, home, weights, cycles: float64[steps + 1]; weights: bytes.
+    near, home: cycles that memories add where all operands lie near, and where all are at home; weights_home: of home,
+    what weights take. weights: bytes. cycles: of instructions. largest: bytes of each step's largest value.
     """
 
     def __init__(self, problem: AssignmentProblem) -> None:
@@ -32,10 +33,24 @@ class SegmentTimes:
         indices = range(len(problem.steps))
         self.near = _added([min(_waits(problem, index, memory) for memory in problem.near) for index in indices])
         self.home = _added([_waits(problem, index, "") for index in indices])
+        self.weights_home = _added([problem.weights_cycles(index, problem.stored) for index in indices])
         self.weights = _added([step.weights_bytes for step in problem.steps])
         self.cycles = _added([step.cycles for step in problem.steps])
         self.room = max(problem.limits[memory] for memory in problem.near)
         self.per_instruction = problem.time.compute_cycles("", 1.0)
+
+    def of_platform(self) -> tuple[float, ...]:
+        """Room of all near memories in that of the largest, how much longer all waits at home, whether a DMA copies
+        values, and weights, to the first near memory."""
+        problem = self.problem
+        ways = ((source, problem.near[0]) for source in (problem.home, problem.stored))
+        rooms = sum(problem.limits[memory] for memory in problem.near) / max(self.room, 1)
+        return rooms, self.home[-1] / max(self.near[-1], 1.0), *(float(problem.time.has_dma(*way)) for way in ways)
+
+    @staticmethod
+    def between(added: np.ndarray, ending: Ending) -> np.ndarray:
+        """One of the sums over the steps of each segment."""
+        return added[ending.end] - added[ending.begins]
 
     def outside(self, ending: Ending, share: float = 1.0) -> np.ndarray:
         """The part of what segments need that the largest near memory has no room for, were so much of it free."""
@@ -45,9 +60,9 @@ class SegmentTimes:
         """The cut of least time."""
 
         def prices(ending: Ending) -> tuple[np.ndarray, np.ndarray]:
-            near, home = (waits[ending.end] - waits[ending.begins] for waits in (self.near, self.home))
+            near, home = self.between(self.near, ending), self.between(self.home, ending)
             cycles = ending.prices * self.per_instruction + near + outside(ending) * (home - near)
-            return np.zeros(len(ending.begins), np.int64), cycles.astype(np.int64)
+            return np.zeros(len(cycles), np.int64), cycles.astype(np.int64)
 
         return cheapest_cut(len(self.problem.steps), segments, prices)
 

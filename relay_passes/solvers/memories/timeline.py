@@ -36,6 +36,11 @@ class Timeline:
         self._open: list[list[int]] = [[] for _ in cycles]
         self.settle(0)
 
+    @property
+    def begins(self) -> Sequence[float]:
+        """Cycle at which each step was ready to begin when the run was last timed, and its end."""
+        return self._now
+
     def settle(self, first: int) -> None:
         """Times all steps from one on as they are now, and keeps that."""
         if first >= len(self.cycles):

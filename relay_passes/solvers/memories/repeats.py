@@ -1,0 +1,73 @@
+"""Repeats that may be faster than keeping: a value that waits long, and is dearer to read at home than to make again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import log2
+from typing import NamedTuple
+
+import numpy as np
+
+from relay_passes.solvers.memories.problem import AssignmentProblem
+
+SHORTEST = 3
+"""Steps from one use of a value to the next, from which on it is taken to wait."""
+NUM_FACTS = 8
+
+
+class Repeat(NamedTuple):
+    """A step that runs once more right before another one; since: the last step that reads its result until then.
+
+    kept, again: cycles of reading the result at home beyond a near memory, and of making it again near.
+    """
+
+    maker: int
+    reader: int
+    since: int
+    kept: float
+    again: float
+
+
+def promising(problem: AssignmentProblem) -> list[Repeat]:
+    """Repeats that take fewer cycles than reading the value at home, those that save the largest part first."""
+    near = problem.near[0]
+    found: list[Repeat] = []
+    for value, maker in problem.makers.items():
+        step = problem.steps[maker]
+        if not all(problem.reaches(index, near) for index in (maker, *problem.uses[value])):
+            continue
+        again = step.cycles + sum(problem.read_cycles(maker, near, read) for read in step.reads)
+        for since, reader in zip((maker, *problem.uses[value]), problem.uses[value], strict=False):
+            kept = problem.read_cycles(reader, problem.home, value) - problem.read_cycles(reader, near, value)
+            if reader - since >= SHORTEST and kept > again:
+                found.append(Repeat(maker, reader, since, kept, again))
+    return sorted(found, key=lambda repeat: (repeat.again / repeat.kept, repeat.reader, repeat.maker))
+
+
+def sequence_of(num_steps: int, repeats: Collection[Repeat]) -> tuple[int, ...]:
+    """The order of so many steps with repeats."""
+    before: dict[int, list[int]] = {}
+    for repeat in sorted(repeats):
+        before.setdefault(repeat.reader, []).append(repeat.maker)
+    return tuple(index for step in range(num_steps) for index in (*before.get(step, ()), step))
+
+
+def facts_of(problem: AssignmentProblem, repeats: Collection[Repeat]) -> np.ndarray:
+    """float32[repeats, NUM_FACTS]: features of repeats for a guide, none of which depends on units."""
+    near, total = problem.near[0], sum(step.cycles for step in problem.steps)
+    mean = max(total / len(problem.steps), 1.0)
+    room = max(problem.limits[near], 1)
+    rows: list[tuple[float, ...]] = []
+    for maker, reader, since, kept, again in repeats:
+        (value, *_) = problem.steps[maker].writes
+        between = sum(step.cycles for step in problem.steps[since + 1 : reader])
+        largest = max(max(problem.sizes[v] for v in step.writes) for step in problem.steps[since + 1 : reader])
+        held = sum(problem.sizes[read] for read in problem.steps[maker].reads)
+        rows.append(
+            (
+                log2(kept / max(again, 1.0)), kept / mean, log2(problem.sizes[value] / room + 1e-6),
+                log2(largest / room + 1e-6), log2(held / max(problem.sizes[value], 1) + 1e-6), reader - since,
+                between / max(kept, 1.0), float(problem.time.has_dma(problem.home, near)),
+            )
+        )  # fmt: skip
+    return np.array(rows, np.float32).reshape(len(rows), NUM_FACTS)

@@ -1,0 +1,167 @@
+"""The whole update of a network for a platform's memories: its cuts, its repeats and its places, in the least time.
+
+Cuts are ranked first by the greedy start of the search for places. Repeats that may pay (`repeats`) are added one after
+the other, as long as the best cut with them is ranked higher. The search for places then goes on with those that are
+ranked highest, and with the network as it was. A guide proposes one update more: all its repeats, its cut and its
+places are rated once. The fastest is taken, so that nothing is slower for the guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import islice
+
+import numpy as np
+
+from relay_passes.solvers.memories import cut_facts, repeats
+from relay_passes.solvers.memories.assignment import Assignment
+from relay_passes.solvers.memories.cuts import cut_problem
+from relay_passes.solvers.memories.problem import AssignmentProblem
+from relay_passes.solvers.memories.propose import Rate
+from relay_passes.solvers.memories.repeated import repeated_problem
+from relay_passes.solvers.memories.repeats import Repeat, promising, sequence_of
+from relay_passes.solvers.memories.search import assign, assign_greedily
+from relay_passes.solvers.memories.state import Score
+from relay_passes.solvers.memories.timed_cuts import SegmentTimes
+from relay_passes.solvers.split.search import Split, frontier
+from relay_passes.solvers.split.segments import Segments
+
+SHARES = (1.0, 0.8, 0.6, 0.4)
+"""Parts of the near memory that the operands of what runs in series are taken to find free."""
+MOST_SEARCHED = 3
+"""Updates that places are searched for, beside the network as it was."""
+MOST_REPEATS = 8
+"""Repeats that are tried."""
+LIKELY = 0.5
+"""Rating from which on a repeat is proposed."""
+
+SegmentsOf = Callable[[tuple[int, ...]], Segments]
+"""Ways to cut a sequence of the steps, some of them again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """A guide's ratings. places: of choices of places. outside: of segments by `cut_facts`, the part of their operands
+    that a good plan has at home. repeats: by their facts, how likely each makes a good plan faster."""
+
+    places: Rate
+    outside: Rate
+    repeats: Rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """A sequence of a network's steps, some again, its cut, the problem that they make of it, and its places."""
+
+    sequence: tuple[int, ...]
+    cut: Split
+    problem: AssignmentProblem
+    assignment: Assignment
+
+    @cached_property
+    def score(self) -> Score:
+        return Score(self.problem.overflow(self.assignment), self.problem.predicted_cycles(self.assignment))
+
+
+class Updates:
+    """Updates of a network. whole: its steps whole, in their order."""
+
+    def __init__(self, whole: AssignmentProblem, segments_of: SegmentsOf, rates: Rates | None = None) -> None:
+        self.whole, self.rates = whole, rates
+        self.segments_of = cache(segments_of)
+
+    def fastest(self) -> tuple[Update, Update]:
+        """The fastest update found, and the network as it was."""
+        found = self.searched()
+        return min((*found, self.proposal()) if self.rates else found, key=_rank), found[-1]
+
+    def searched(self) -> list[Update]:
+        """Updates that places are searched for: those that are ranked highest, at last the network as it was."""
+        ranked, taken = self.ranked(()), list[Repeat]()
+        uncut = self._uncut()
+        for repeat in promising(self.whole)[:MOST_REPEATS]:
+            with_it = self.ranked((*taken, repeat))
+            if with_it[0].score < ranked[0].score:
+                taken.append(repeat)
+                ranked = sorted([*with_it, *ranked], key=_rank)
+        ways = ((one.sequence, one.cut) for one in ranked)
+        best = [*islice((way for way in ways if way != uncut), MOST_SEARCHED), uncut]
+        places = self.rates.places if self.rates else None
+        return [self._update(*way, lambda problem: assign(problem, places)) for way in best]
+
+    def ranked(self, repeated: tuple[Repeat, ...]) -> list[Update]:
+        """All cuts with so many repeats, each with its places as the search begins, the fastest first."""
+        sequence = sequence_of(len(self.whole.steps), repeated)
+        cuts = dict.fromkeys(self.cuts(sequence))
+        return sorted((self._update(sequence, cut, assign_greedily) for cut in cuts), key=_rank)
+
+    def proposal(self) -> Update:
+        """A guide's proposal in one pass: the repeats and the cut that it expects to be fast, and the places.
+
+        Without its cut or its repeats, where it expects that to be faster.
+        """
+        rates = self.rates
+        assert rates is not None, "a guide proposes"
+        repeated = sequence_of(len(self.whole.steps), self.likely())
+        uncut = self._uncut()
+        ways = [uncut, *((sequence, self.expected_cut(sequence)) for sequence in (uncut[0], repeated))]
+        updates = (
+            self._update(*way, lambda problem: assign(problem, rates.places, most_trials=0))
+            for way in dict.fromkeys(ways)
+        )
+        return min(updates, key=_rank)
+
+    def cuts(self, sequence: tuple[int, ...]) -> Iterator[Split]:
+        """Cuts that may be fast: none, those of least expected time, the cheapest within each budget of bytes."""
+        segments, times = self.segments_of(sequence), self._times(sequence)
+        yield _uncut(segments)
+        for share in SHARES:
+            yield times.fastest(segments, lambda ending, share=share: times.outside(ending, share))
+        yield from frontier(segments)
+
+    def expected_cut(self, sequence: tuple[int, ...]) -> Split:
+        """The cut that a guide expects to be the fastest."""
+        rates, times = self.rates, self._times(sequence)
+        assert rates is not None, "a guide expects"
+        return times.fastest(
+            self.segments_of(sequence),
+            lambda ending: np.clip(rates.outside(cut_facts.facts_of(times, ending)), 0, 1),
+        )
+
+    def likely(self) -> list[Repeat]:
+        """Repeats that a guide expects to be worth it."""
+        assert self.rates is not None, "a guide expects"
+        found = promising(self.whole)[:MOST_REPEATS]
+        if not found:
+            return []
+        rated = self.rates.repeats(repeats.facts_of(self.whole, found))
+        return [repeat for repeat, rate in zip(found, rated.tolist(), strict=True) if rate >= LIKELY]
+
+    def problem(self, sequence: tuple[int, ...], cut: Split) -> AssignmentProblem:
+        """The problem of a cut sequence."""
+        return cut_problem(repeated_problem(self.whole, sequence), self.segments_of(sequence), cut.segments)[0]
+
+    def _times(self, sequence: tuple[int, ...]) -> SegmentTimes:
+        return SegmentTimes(repeated_problem(self.whole, sequence))
+
+    def _uncut(self) -> tuple[tuple[int, ...], Split]:
+        """The network as it was."""
+        sequence = sequence_of(len(self.whole.steps), ())
+        return sequence, _uncut(self.segments_of(sequence))
+
+    def _update(
+        self, sequence: tuple[int, ...], cut: Split, places: Callable[[AssignmentProblem], Assignment]
+    ) -> Update:
+        problem = self.problem(sequence, cut)
+        return Update(sequence=sequence, cut=cut, problem=problem, assignment=places(problem))
+
+
+def _uncut(segments: Segments) -> Split:
+    """Every step whole."""
+    return Split(segments=tuple(segments.ending(end).segments[0] for end in range(1, len(segments.graph.nodes) + 1)))
+
+
+def _rank(update: Update) -> Score:
+    return update.score
