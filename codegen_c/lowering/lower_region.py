@@ -22,10 +22,12 @@ from codegen_c.lowering.kept_pairs import KeptPair
 from codegen_c.lowering.renaming import with_name
 from codegen_c.lowering.states import with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
-from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
+from codegen_c.operators.kinds import TensorType
+from codegen_c.operators.movement import Concat, Gather, Permute, Stream
 from codegen_c.operators.titles import title
-from codegen_c.program.program import KernelCall, Program, Step, Transfer
+from codegen_c.program.program import Program
 from codegen_c.program.sequences import fold_sequences, in_sequence
+from codegen_c.program.steps import KernelCall, Step, Transfer
 from codegen_c.program.tensors import Constant, Strip, Tensor
 from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
 from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit

@@ -13,8 +13,9 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
 from codegen_c.kernels.shared.window import accumulated
-from codegen_c.program.program import KernelCall, Program, RowSteps
+from codegen_c.program.program import Program
 from codegen_c.program.sequences import in_series
+from codegen_c.program.steps import KernelCall, RowSteps
 from codegen_c.program.tensors import Part, Ring, Tensor
 from tests.arena.programs import call, program
 from tvm_ext.core.row_access import RowAccess

@@ -10,8 +10,9 @@ import pytest
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import Program, Transfer, Wait
+from codegen_c.program.program import Program
 from codegen_c.program.reference import run
+from codegen_c.program.steps import Transfer, Wait
 from codegen_c.program.tensors import Constant
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected

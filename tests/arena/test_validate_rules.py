@@ -12,8 +12,9 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
-from codegen_c.program.program import KernelCall, Loop, Program, RowSteps, Transfer, Wait
+from codegen_c.program.program import Program
 from codegen_c.program.sequences import in_series
+from codegen_c.program.steps import KernelCall, Loop, RowSteps, Transfer, Wait
 from codegen_c.program.tensors import Constant, Part, Ring
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected

@@ -13,7 +13,8 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.banner import Origin
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import KernelCall, Program, Step, Transfer
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Step, Transfer
 from codegen_c.program.tensors import Part, Strip, Tensor
 from tests.arena.programs import call
 from tvm_ext import Platform
