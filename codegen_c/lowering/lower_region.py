@@ -103,7 +103,8 @@ class _Lowering:
         results = list(body.fields) if isinstance(body, relax.Tuple) else [body]
         inputs, found = named[: len(named) - len(states)], named[len(named) - len(states) :]
         outputs = [self._output(result) for result in results[: len(results) - len(states)]]
-        left = [self._left(result) for result in results[len(results) - len(states) :]]
+        # Next values of states are tensors: CopyResults copies constants.
+        left = [self._argument(result).tensor for result in results[len(results) - len(states) :]]
         program = Program(
             name=Symbol.read(self.region).name, inputs=tuple(inputs), outputs=tuple(outputs), tensors=self.tensors,
             constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
@@ -282,10 +283,6 @@ class _Lowering:
         plain = identifier(source, fallback="t")
         is_named = tensor.source == source and (tensor.name == plain or plain in self.taken)
         return tensor.name if is_named else self._rename(tensor.name, source)
-
-    def _left(self, expr: relax.Expr) -> str:
-        """The tensor of a state's next value; CopyResults made one of constants."""
-        return self._argument(expr).tensor
 
     def _rename(self, old: str, source: str) -> str:
         """A result that is a view of another tensor carries the result's name: it is part of the public interface."""
