@@ -15,8 +15,6 @@ UNARY = (
 
 
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "Mean", "Sum")
-
-
 REDUCE = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceL1")
 
 

@@ -13,8 +13,6 @@ from tests.support.random_models import Network, Shape
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 OPSET = 17
-
-
 MOST_ELEMENTS = 10_000
 """Limit for one value."""
 

@@ -147,8 +147,6 @@ class RowSteps:
 
 
 Call = KernelCall | Transfer | Wait | DriverWait
-
-
 Step = Call | Loop | RowSteps
 
 

@@ -20,8 +20,6 @@ from tvm_ext.core.row_schedule import RowLoop
 from tvm_ext.core.row_sequence import RowCall
 
 ROWS = 4
-
-
 SAME = RowAccess.same(ROWS)
 
 

@@ -1,4 +1,4 @@
-"""A planted fault for each rule of the validator about parts, places and rows, beside a program that holds."""
+"""A planted fault for each rule of the validator about parts and places, beside a program that holds."""
 
 from __future__ import annotations
 

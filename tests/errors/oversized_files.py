@@ -14,8 +14,6 @@ from tests.support.onnx_models import INT64, model_of
 from tests.support.tflite_file import TfliteWriter
 
 NODE = helper.make_node
-
-
 HUGE, INT32_MAX = 1 << 32, (1 << 31) - 1
 
 
@@ -161,14 +159,8 @@ def tflite_relu(*shape: int) -> bytes:
 
 
 SAME: dict[str, Any] = {"opset": 19, "auto_pad": "SAME_UPPER"}
-
-
 IMAGE, KERNEL = (1, 1, 8, 8), np.ones((1, 1, 3, 3), "float32")
-
-
 TENSOR, NODES = "tensor_bytes", "nodes"
-
-
 # Contents of a file, and the limit that its refusal names.
 ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
     "relu of 2^31": (lambda: one("Relu", (1 << 31,)), TENSOR),

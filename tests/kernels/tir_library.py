@@ -27,8 +27,6 @@ FLAGS = [
     "-Werror",
     "-fno-strict-aliasing",
 ]
-
-
 PRELUDE = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#define TVM_EXT_STEP static\n\n"
 
 

@@ -17,17 +17,9 @@ from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.load import load
 
 OP = relax.op
-
-
 IMAGE = (1, 2, 4, 4)
-
-
 RNG = np.random.default_rng(3)
-
-
 WEIGHTS = RNG.normal(size=(2, 2, 3, 3)).astype("float32")
-
-
 BIAS = RNG.normal(size=(1, 2, 1, 1)).astype("float32")
 
 

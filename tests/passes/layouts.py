@@ -14,11 +14,7 @@ from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 
 RANDOM = np.random.default_rng(0)
-
-
 WEIGHTS = RANDOM.normal(size=(3, 2, 3, 3)).astype("float32")
-
-
 NHWC_WEIGHTS = np.ascontiguousarray(WEIGHTS.transpose(0, 2, 3, 1))
 
 
