@@ -12,8 +12,6 @@ UNARY = (
     "Relu Sigmoid Tanh LeakyRelu HardSwish HardSigmoid Elu Selu Softplus Abs Neg Exp Sqrt Erf Sin Cos "
     "Softsign Identity Reciprocal Mish Sign Celu"
 ).split()
-
-
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "Mean", "Sum")
 REDUCE = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceL1")
 
