@@ -33,7 +33,7 @@ from benchmarks.networks.random_layers import random_layers  # noqa: E402
 from codegen_c.backend.build import Compiled  # noqa: E402
 from codegen_c.costs.step_features import FEATURES, step_features  # noqa: E402
 from codegen_c.operators.kinds import TensorType  # noqa: E402
-from codegen_c.program.program import KernelCall  # noqa: E402
+from codegen_c.program.steps import KernelCall  # noqa: E402
 from tvm_ext.core.errors import UnsupportedModel  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402

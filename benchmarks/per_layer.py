@@ -24,7 +24,7 @@ from benchmarks.measure.steps import alone  # noqa: E402
 from codegen_c.backend.build import Compiled  # noqa: E402
 from codegen_c.emit.firmware import emit_firmware  # noqa: E402
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors  # noqa: E402
-from codegen_c.program.program import KernelCall  # noqa: E402
+from codegen_c.program.steps import KernelCall  # noqa: E402
 from tvm_ext.core.options import BuildOptions  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import compile_objects, link_elf  # noqa: E402

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -35,9 +34,9 @@ from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.runner import Runner, RunnerResult, run_by
-from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.load import ModelSource, load
+from tvm_ext.notices import say_pipeline, say_weights
 from tvm_ext.package import TRACE_FILE, Package
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
@@ -103,8 +102,8 @@ def build(
                 say=say, services=services, jobs=jobs, runner=device,
             )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
-        _say_pipeline(compiled, options)
-        _say_weights(compiled, options)
+        say_pipeline(compiled, options)
+        say_weights(compiled, options)
         write_texts(new, compiled, options, vectors_of(subject))
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
@@ -144,40 +143,6 @@ def _flash(folder: Path, compiled: Compiled, artifacts: Artifacts) -> FlashByLay
     return flash_by_layer(
         compiled.program, artifacts.code, functions, weights_object=f"{compiled.interface.model}_weights.o"
     )
-
-
-def _say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
-    """A notice where a pipeline was asked for, and the model takes one input at a time."""
-    cores = [core.name for core in options.cores_of(compiled.platform)]
-    if options.objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
-        return
-    reason = "values, or states, would go from one stage back to an earlier one"
-    if compiled.placement is None:
-        reason = f"two inputs at once do not fit {compiled.platform.activations}, or the ram that was asked for"
-    elif compiled.parallel is None:
-        reason = f"{cores[0]} alone is predicted to be as fast"
-    warnings.warn(
-        f"objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: {reason}. "
-        f"{compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
-        f"{compiled.interface.take}.",
-        ModelNotice, stacklevel=3,
-    )  # fmt: skip
-
-
-def _say_weights(compiled: Compiled, options: BuildOptions) -> None:
-    """A notice where weights of 4 bits were asked for, and no layer has them."""
-    if options.weights == "int8" or any(call.weight_bits == 4 for call in compiled.program.kernel_calls()):
-        return
-    reason = "no layer that may have them leaves outputs at min_snr_db, or fits a kernel that takes them"
-    if options.quantize != "int8":
-        reason = (
-            "no quantized layer has int8 weights from -8 to 7 and a kernel that takes them; of a float model "
-            "quantize = 'int8' with calibration data makes them"
-        )
-    warnings.warn(
-        f"weights = {options.weights!r}: all weights of {compiled.interface.model} are stored as they are: {reason}.",
-        ModelNotice, stacklevel=3,
-    )  # fmt: skip
 
 
 def targets_of(

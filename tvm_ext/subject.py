@@ -14,7 +14,8 @@ from codegen_c.costs.predict import moved_bytes
 from codegen_c.emit.selftest import TestVector
 from codegen_c.kernels.figures import UNMEASURED
 from codegen_c.program import reference
-from codegen_c.program.program import DriverWait, drivers_of
+from codegen_c.program.program import drivers_of
+from codegen_c.program.steps import DriverWait
 from tvm_ext.calibration import Source
 from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import NotReady, VerificationFailed

@@ -12,7 +12,8 @@ from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.generic import KERNEL as GENERIC
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from codegen_c.targets.registry import target_of
 from codegen_c.tir.plain_c import LoopForm, PlainC

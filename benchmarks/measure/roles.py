@@ -17,7 +17,8 @@ from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Implementation
 from codegen_c.operators.kinds import Operator, TensorType
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.kernel_time import Traffic

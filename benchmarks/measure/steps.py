@@ -14,7 +14,8 @@ from codegen_c.backend.build import Compiled
 from codegen_c.emit.firmware import emit_firmware, instruction_shift, qemu_arguments
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, find_program, link_elf

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchmarks.tflite_cases.case import SHAPE, Case, ints, one_result, same_scales
-from tests.support.state_models import lstm, svdf
 from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import NONE, RELU, RELU6, SAME, VALID, Network
+from tests.support.tflite_state_models import lstm, svdf
 
 
 def _layer(name: str, make: Callable[[Network], int], **named: object) -> Case:

@@ -15,8 +15,9 @@ import numpy as np
 from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.arena.memory_plan import scratch_name
 from codegen_c.arena.overlap import Overlaps
-from codegen_c.program.program import Program, reads, scratch_bytes, writes
+from codegen_c.program.program import Program
 from codegen_c.program.step_order import NONE, StepOrder
+from codegen_c.program.steps import reads, scratch_bytes, writes
 
 BoolArray = np.ndarray
 

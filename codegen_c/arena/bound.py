@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from codegen_c.arena.lifetimes import extents_while
 from codegen_c.arena.overlap import distances, sequence_pairs
 from codegen_c.kernels.contract import Implementation
-from codegen_c.program.program import KernelCall, Program, RowSteps, scratch_bytes, scratch_memory
+from codegen_c.program.program import Program
 from codegen_c.program.sequences import needed_and_written
+from codegen_c.program.steps import KernelCall, RowSteps, scratch_bytes, scratch_memory
 from codegen_c.program.tensors import Tensor
 
 

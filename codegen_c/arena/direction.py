@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from codegen_c.arena.memory_plan import Placement
-from codegen_c.program.program import AffineRow, KernelCall, Loop, Program, RowRange, Step
+from codegen_c.program.program import Program
+from codegen_c.program.steps import AffineRow, KernelCall, Loop, RowRange, Step
 
 
 def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
-from codegen_c.program.program import Program, parts_of, reads, writes
+from codegen_c.program.program import Program, parts_of
+from codegen_c.program.steps import reads, writes
 from codegen_c.program.tensors import KeptState, Tensor
 
 

@@ -21,8 +21,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from codegen_c.kernels.contract import Implementation, Spatial
-from codegen_c.program.program import KernelCall, Program, RowSteps, parts_of, reads
+from codegen_c.program.program import Program, parts_of
 from codegen_c.program.sequences import needed_and_written
+from codegen_c.program.steps import KernelCall, RowSteps, reads
 from codegen_c.program.tensors import Tensor
 
 

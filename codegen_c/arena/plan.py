@@ -17,8 +17,9 @@ from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
 from codegen_c.arena.solve_at_once import optimise_at_once
-from codegen_c.program.program import Program, scratch_bytes, scratch_memory
+from codegen_c.program.program import Program
 from codegen_c.program.step_order import StepOrder
+from codegen_c.program.steps import scratch_bytes, scratch_memory
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.platform import STATE_MEMORY, Platform

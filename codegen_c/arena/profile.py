@@ -8,7 +8,8 @@ from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan
 from codegen_c.arena.overlap import overlaps
-from codegen_c.program.program import KernelCall, Loop, Program, Step
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Loop, Step
 
 
 def live_profile(program: Program, plan: MemoryPlan) -> dict[str, list[int]]:

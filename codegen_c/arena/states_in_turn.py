@@ -13,7 +13,8 @@ import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.touched_bytes import Touch, touches, whole_of
-from codegen_c.program.program import KernelCall, Loop, Program, RowSteps, Step, Turned, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Loop, RowSteps, Step, Turned, calls
 
 
 class StatesInTurn:

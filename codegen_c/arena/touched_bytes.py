@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.program.program import Call, DriverWait, KernelCall, Loop, Program, Step, Wait, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, Step, Wait, calls
 from codegen_c.program.tensors import Tensor
 
 

@@ -14,7 +14,8 @@ from codegen_c.arena.validate_drivers import check_drivers
 from codegen_c.arena.validate_rows import replay_sequence
 from codegen_c.arena.validate_states import check_states
 from codegen_c.arena.validate_transfers import Flights, check_copies
-from codegen_c.program.program import Call, DriverWait, KernelCall, Loop, Program, RowSteps, Transfer, Wait, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, RowSteps, Transfer, Wait, calls
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected

@@ -12,7 +12,8 @@ import numpy as np
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.touched_bytes import Touch, located, touches
 from codegen_c.program.parallel import ParallelProgram, RunStep
-from codegen_c.program.program import DriverWait, KernelCall, Loop, Program, RowSteps, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import DriverWait, KernelCall, Loop, RowSteps, calls
 from tvm_ext.core.errors import PlanRejected
 
 

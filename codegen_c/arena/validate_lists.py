@@ -10,7 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from codegen_c.program.parallel import Await, Notify, ParallelProgram, RunStep
-from codegen_c.program.program import KernelCall, Transfer, calls
+from codegen_c.program.steps import KernelCall, Transfer, calls
 from tvm_ext.core.errors import PlanRejected
 
 

@@ -18,7 +18,8 @@ from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_drivers import driver_ends
 from codegen_c.arena.validate_lists import Moment, play
 from codegen_c.program.parallel import ParallelProgram, RunStep
-from codegen_c.program.program import Call, DriverWait, Loop, Program, RowSteps, Transfer, Wait, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, DriverWait, Loop, RowSteps, Transfer, Wait, calls
 from tvm_ext.core.errors import PlanRejected
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codegen_c.program.parallel import Notify, ParallelProgram, RunStep
-from codegen_c.program.program import calls, reads, writes
+from codegen_c.program.steps import calls, reads, writes
 from tvm_ext.core.errors import PlanRejected
 
 

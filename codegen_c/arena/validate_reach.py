@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.program.parallel import ParallelProgram, RunStep
-from codegen_c.program.program import Call, DriverWait, KernelCall, Program, Step, Transfer, Wait, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, DriverWait, KernelCall, Step, Transfer, Wait, calls
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import Platform
 

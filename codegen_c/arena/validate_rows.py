@@ -8,7 +8,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.program.program import KernelCall, Program, RowSteps
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, RowSteps
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.row_access import RowAccess

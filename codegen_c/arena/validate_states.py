@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.program.program import Call, KernelCall, Program, Transfer, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, KernelCall, Transfer, calls
 from codegen_c.program.tensors import KeptState
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.platform import STATE_MEMORY

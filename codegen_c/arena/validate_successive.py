@@ -23,7 +23,7 @@ from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_phases import check_channels, check_phases, check_transfers
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep
-from codegen_c.program.program import Loop, RowSteps, Step
+from codegen_c.program.steps import Loop, RowSteps, Step
 from tvm_ext.core.errors import PlanRejected
 
 Clock = tuple[int, ...]

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from codegen_c.program.program import Program, Transfer, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Transfer, calls
 from tvm_ext.core.errors import PlanRejected
 
 FIRST_FLIGHT_NUMBER = -(1 << 30)

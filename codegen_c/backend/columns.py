@@ -5,23 +5,21 @@ from __future__ import annotations
 from codegen_c.kernels.movement.permute import CHANNELS_LAST
 from codegen_c.operators.half_floats import HalfCast
 from codegen_c.operators.kinds import (
-    Concat,
     Conv2d,
     Conv2dTranspose,
     Convert,
     Elementwise,
     Operator,
-    Permute,
     Pool2d,
     QBinary,
     QConv2d,
     QConv2dTranspose,
     QPool2d,
     QUnary,
-    Stream,
     TensorType,
     Window,
 )
+from codegen_c.operators.movement import Concat, Permute, Stream
 from tvm_ext.core.columns import ColumnOperator, ColumnReader
 
 ROWS, COLUMNS = 1, 2

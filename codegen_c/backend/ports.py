@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from codegen_c.kernels.user_functions import Callback
 from codegen_c.program.interface import Port, StreamedPort
-from codegen_c.program.program import KernelCall, Program, RowSteps
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, RowSteps
 from tvm_ext.core.columns import Columns
 from tvm_ext.core.row_schedule import RowLoop, Schedule
 

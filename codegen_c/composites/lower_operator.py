@@ -22,7 +22,8 @@ from codegen_c.composites.quantized import quantized_operator
 from codegen_c.composites.real_layers import real_layer
 from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Generic, Operator, Permute, Reshape, Stream
+from codegen_c.operators.kinds import Generic, Operator
+from codegen_c.operators.movement import Permute, Reshape, Stream
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.plain_c import NoPlainC
 from codegen_c.tir.reference import reference_of

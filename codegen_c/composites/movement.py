@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.operators.kinds import Array, Concat, Gather, Operator
+from codegen_c.operators.kinds import Array, Operator
+from codegen_c.operators.movement import Concat, Gather
 
 INTEGERS = np.int64
 

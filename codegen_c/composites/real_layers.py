@@ -14,7 +14,6 @@ import numpy as np
 from codegen_c.composites.float_chain import after_anchor
 from codegen_c.composites.floats import window_of
 from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
-from codegen_c.composites.quantized import weights_of
 from codegen_c.composites.quantized_chain import (
     Dequantized,
     dequantized,
@@ -22,6 +21,7 @@ from codegen_c.composites.quantized_chain import (
     quantized_output,
     rounding_of,
 )
+from codegen_c.composites.quantized_weights import weights_of
 from codegen_c.operators.kinds import QConv2d, QDense, TensorType
 from codegen_c.operators.quantization import Quantization
 from codegen_c.operators.real_layer import OwnSteps, RealLayer, steps_type

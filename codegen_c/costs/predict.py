@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.user_functions import DriverCall
-from codegen_c.program.program import Call, DriverWait, KernelCall, Program, Step, Transfer, Wait, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, DriverWait, KernelCall, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
 from tvm_ext.core.kernel_time import CoreTimes, KernelTime
 from tvm_ext.core.platform import Platform

@@ -11,17 +11,8 @@ from codegen_c.emit.memory import place
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import (
-    AffineRow,
-    Call,
-    DriverWait,
-    KernelCall,
-    Program,
-    Transfer,
-    Turned,
-    Wait,
-    drivers_of,
-)
+from codegen_c.program.program import Program, drivers_of
+from codegen_c.program.steps import AffineRow, Call, DriverWait, KernelCall, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 
 MOVED_BYTES = 16

@@ -16,7 +16,7 @@ from codegen_c.emit.pieces import Piece, PieceKind
 from codegen_c.emit.sharing import Member, SharedConstant, SharedFunction
 from codegen_c.emit.weights import constant_definition, layer_type
 from codegen_c.emit.weights import declaration as constant_declaration
-from codegen_c.program.program import KernelCall
+from codegen_c.program.steps import KernelCall
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 

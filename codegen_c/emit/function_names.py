@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from codegen_c.emit.memory import INSTANCE
 from codegen_c.kernels.contract import CFunction
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from tvm_ext.core.names import unique
 
 CONTEXT_NAMES = frozenset({"context", "context_bytes", "context_alignment", INSTANCE, "load", "loaded"})

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import comment
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Tensor
 
 CARRIES_SCALES = ("quantizelinear", "dequantizelinear", "quantize", "dequantize", "dynamicquantizelinear")

@@ -10,7 +10,8 @@ from codegen_c.emit.header import serve_signature, signature
 from codegen_c.emit.run_states import turn_lines
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import Entry, Notify, ParallelProgram, RunStep
-from codegen_c.program.program import Program, Step, reads, writes
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Step, reads, writes
 from tvm_ext.core.platform import Platform
 
 Entries = tuple[Step | str, ...]

@@ -16,7 +16,8 @@ from codegen_c.emit.header import accessor_signature
 from codegen_c.emit.kept import kept_functions
 from codegen_c.emit.pipeline_lists import flow_name
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import Program, Transfer, calls
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Transfer, calls
 from codegen_c.program.tensors import Constant
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.platform import Memory, Platform

@@ -27,20 +27,8 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import streamed
 from codegen_c.emit.user_headers import user_headers
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import (
-    Call,
-    DriverWait,
-    KernelCall,
-    Loop,
-    Program,
-    RowSteps,
-    Step,
-    Transfer,
-    Wait,
-    calls,
-    drivers_of,
-    reads,
-)
+from codegen_c.program.program import Program, drivers_of
+from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, RowSteps, Step, Transfer, Wait, calls, reads
 from tvm_ext.core.platform import STATE_MEMORY
 
 RUNTIME_HEADER = "tvm_ext_kernels.h"

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 
 
 def profiled_layers(program: Program) -> dict[str, int]:

@@ -10,7 +10,8 @@ from codegen_c.emit.calls import Calls, wrapped
 from codegen_c.emit.memory import arena_pointer, union_name
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.stream import RowBounds
-from codegen_c.program.program import KernelCall, Program, RowSteps
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, RowSteps
 from tvm_ext.core.row_schedule import Schedule
 from tvm_ext.core.row_sequence import RowCall
 

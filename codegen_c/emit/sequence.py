@@ -9,8 +9,8 @@ from math import prod
 
 from codegen_c.c_text.text import Compound, block, plus, times
 from codegen_c.emit.stream import RowBounds
-from codegen_c.program.program import KernelCall, RowSteps
 from codegen_c.program.sequences import spatial_of
+from codegen_c.program.steps import KernelCall, RowSteps
 from tvm_ext.core.row_schedule import RowLoop, in_turn
 from tvm_ext.core.row_sequence import RowCall
 

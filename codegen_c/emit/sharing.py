@@ -10,7 +10,8 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.function_names import function_names
 from codegen_c.kernels.contract import CFunction
 from codegen_c.program.interface import Interface
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant
 from tvm_ext.core.names import unique
 from tvm_ext.core.options import Optimize

@@ -14,7 +14,8 @@ from codegen_c.emit.pieces import Piece, line_ranges
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.program import Call, DriverWait, KernelCall, Program, calls, transfers_of
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, DriverWait, KernelCall, calls, transfers_of
 from tvm_ext.core.model_nodes import ModelNode, reachable
 from tvm_ext.core.platform import Platform
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegen_c.program.accesses import Access, accesses
-from codegen_c.program.program import DriverWait, KernelCall, Program, Step, drivers_of
+from codegen_c.program.program import Program, drivers_of
+from codegen_c.program.steps import DriverWait, KernelCall, Step
 from tvm_ext.core.names import unique
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Container
 from dataclasses import replace
 
-from codegen_c.program.program import KernelCall, Program, Step
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Step
 from codegen_c.program.tensors import Constant, layer_object
 from tvm_ext.core.names import unique
 

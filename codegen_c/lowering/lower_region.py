@@ -22,10 +22,12 @@ from codegen_c.lowering.kept_pairs import KeptPair
 from codegen_c.lowering.renaming import with_name
 from codegen_c.lowering.states import with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
-from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
+from codegen_c.operators.kinds import TensorType
+from codegen_c.operators.movement import Concat, Gather, Permute, Stream
 from codegen_c.operators.titles import title
-from codegen_c.program.program import KernelCall, Program, Step, Transfer
+from codegen_c.program.program import Program
 from codegen_c.program.sequences import fold_sequences, in_sequence
+from codegen_c.program.steps import KernelCall, Step, Transfer
 from codegen_c.program.tensors import Constant, Strip, Tensor
 from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
 from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit
@@ -101,7 +103,8 @@ class _Lowering:
         results = list(body.fields) if isinstance(body, relax.Tuple) else [body]
         inputs, found = named[: len(named) - len(states)], named[len(named) - len(states) :]
         outputs = [self._output(result) for result in results[: len(results) - len(states)]]
-        left = [self._left(result) for result in results[len(results) - len(states) :]]
+        # Next values of states are tensors: CopyResults copies constants.
+        left = [self._argument(result).tensor for result in results[len(results) - len(states) :]]
         program = Program(
             name=Symbol.read(self.region).name, inputs=tuple(inputs), outputs=tuple(outputs), tensors=self.tensors,
             constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
@@ -281,10 +284,6 @@ class _Lowering:
         plain = identifier(source, fallback="t")
         is_named = tensor.source == source and (tensor.name == plain or plain in self.taken)
         return tensor.name if is_named else self._rename(tensor.name, source)
-
-    def _left(self, expr: relax.Expr) -> str:
-        """The tensor of a state's next value; CopyResults made one of constants."""
-        return self._argument(expr).tensor
 
     def _rename(self, old: str, source: str) -> str:
         """A result that is a view of another tensor carries the result's name: it is part of the public interface."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.program.program import KernelCall, Loop, Program, Step
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Loop, Step
 
 
 def merge_steps(program: Program) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.program.program import KernelCall, Step, Transfer
+from codegen_c.program.steps import KernelCall, Step, Transfer
 
 
 def with_name(step: Step, old: str, new: str) -> Step:

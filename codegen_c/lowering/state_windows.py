@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.kernels.contract import Copy, Kept, StoredRows
+from codegen_c.kernels.contract import Copy, StoredRows
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.lowering.kept_pairs import KeptPair, state_number, with_place
-from codegen_c.program.program import KernelCall, Program, Step, Transfer, Turned, reads, writes
+from codegen_c.program.program import Program
 from codegen_c.program.share_functions import with_parameters
 from codegen_c.program.stage_states import processors_touching
+from codegen_c.program.steps import KernelCall, Step, Transfer, Turned, reads, writes
 from codegen_c.program.tensors import Part, Ring, Tensor
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY

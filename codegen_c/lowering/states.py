@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from codegen_c.lowering.kept_pairs import KeptPair, state_number, with_place
 from codegen_c.lowering.state_windows import in_window
-from codegen_c.program.program import KernelCall, Program, Transfer, reads, writes
+from codegen_c.program.program import Program
 from codegen_c.program.stage_states import processors_touching
+from codegen_c.program.steps import KernelCall, Transfer, reads, writes
 from codegen_c.program.tensors import Part
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codegen_c.lowering.layer_objects import with_layer_objects
-from codegen_c.program.program import KernelCall, Program, Step, Transfer, Wait, reads
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Step, Transfer, Wait, reads
 from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import Platform

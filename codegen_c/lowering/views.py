@@ -16,8 +16,9 @@ from codegen_c.arena.bound import live_bytes
 from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.arena.overlap import overlaps
 from codegen_c.kernels.contract import Copy, Implementation
-from codegen_c.program.program import KernelCall, Program, RowSteps, Step, parts_of, reads, writes
+from codegen_c.program.program import Program, parts_of
 from codegen_c.program.share_functions import with_rings
+from codegen_c.program.steps import KernelCall, RowSteps, Step, reads, writes
 from codegen_c.program.tensors import Part, Tensor
 
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from codegen_c.program.program import (
-    Call,
-    DriverWait,
-    KernelCall,
-    Loop,
-    Program,
-    Step,
-    calls,
-    scratch_bytes,
-    transfers_of,
-)
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, Step, calls, scratch_bytes, transfers_of
 from codegen_c.program.tensors import Tensor
 
 Places = Mapping[str, tuple[str, int]]

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from codegen_c.program.program import Program, Step
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Step
 
 
 @dataclass(frozen=True, kw_only=True)

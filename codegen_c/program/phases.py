@@ -12,22 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from codegen_c.program.parallel import Notify, ParallelProgram, RunStep
-from codegen_c.program.program import (
-    Call,
-    KernelCall,
-    Loop,
-    Program,
-    RowSteps,
-    Step,
-    Transfer,
-    Wait,
-    calls,
-    parts_of,
-    reads,
-    writes,
-)
+from codegen_c.program.program import Program, parts_of
 from codegen_c.program.stage_states import crossing_states, turned_behind
 from codegen_c.program.step_order import NONE, StepOrder
+from codegen_c.program.steps import Call, KernelCall, Loop, RowSteps, Step, Transfer, Wait, calls, reads, writes
 from tvm_ext.core.errors import PlanRejected
 
 Copies = Mapping[str, tuple[str, ...]]

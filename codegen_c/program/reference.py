@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codegen_c.program.program import DriverWait, Program, Step, Transfer, Wait, calls, parts_of
+from codegen_c.program.program import Program, parts_of
+from codegen_c.program.steps import DriverWait, Step, Transfer, Wait, calls
 from codegen_c.program.tensors import KeptState
 
 Array = np.ndarray

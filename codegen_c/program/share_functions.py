@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kept, Parameter, StoredRows
-from codegen_c.program.program import KernelCall
+from codegen_c.kernels.contract import CFunction, Implementation, Parameter, StoredRows
+from codegen_c.kernels.stored_rows import Kept
+from codegen_c.program.steps import KernelCall
 
 Make = Callable[[StoredRows], Implementation]
 Call = tuple[KernelCall, StoredRows, Implementation]

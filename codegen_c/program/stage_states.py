@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from codegen_c.program.program import KernelCall, Program, Step, Transfer, calls, processor_of, reads, writes
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Step, Transfer, calls, processor_of, reads, writes
 from codegen_c.program.tensors import KeptState
 
 

@@ -9,7 +9,8 @@ import pytest
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep, StepList
-from codegen_c.program.program import Program, scratch_bytes
+from codegen_c.program.program import Program
+from codegen_c.program.steps import scratch_bytes
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from codegen_c.kernels.contract import CFunction, Implementation
-from codegen_c.program.program import KernelCall, Program, Step
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Step
 from codegen_c.program.tensors import Tensor
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.program.program import Program, Transfer
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Transfer
 from codegen_c.program.tensors import KeptState, Part, Update
 from tests.arena.programs import call, program
 from tvm_ext.core.platform import STATE_MEMORY

@@ -12,7 +12,8 @@ from codegen_c.arena.lifetimes import extents, lifetimes
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import Program, Transfer
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Transfer
 from tests.arena.programs import call, program
 from tests.arena.states import kept
 from tvm_ext.core.errors import PlanRejected

@@ -12,7 +12,8 @@ from codegen_c.arena.overlap import too_near
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import BadOptions, PlanRejected
 from tvm_ext.core.row_access import RowAccess

@@ -8,7 +8,8 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import CFunction
 from codegen_c.lowering.merge_steps import merge_steps
-from codegen_c.program.program import KernelCall, Loop, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Loop
 from tests.arena.programs import call, program
 
 SIZES = {"x": 64, "a": 32, "b": 32, "c": 32, "y": 16}

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from codegen_c.arena.lifetimes import lifetimes
 from codegen_c.arena.plan import check_capacity, plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import Loop, Program, Transfer
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Loop, Transfer
 from codegen_c.program.tensors import Constant
 from tests.arena.programs import call, program
 from tvm_ext.core.alignment import ALIGNMENT_BYTES

@@ -11,8 +11,9 @@ from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.kernels.contract import Copy, Implementation, Spatial, StoredRows
 from codegen_c.lowering.views import with_views
-from codegen_c.program.program import KernelCall, Program, Step
+from codegen_c.program.program import Program
 from codegen_c.program.sequences import in_series
+from codegen_c.program.steps import KernelCall, Step
 from codegen_c.program.tensors import Part, Ring
 from tests.arena.lists import listed
 from tests.arena.programs import call, program

@@ -10,11 +10,12 @@ import pytest
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import Program, Transfer, Wait
+from codegen_c.program.program import Program
 from codegen_c.program.reference import run
+from codegen_c.program.steps import Transfer, Wait
 from codegen_c.program.tensors import Constant
+from tests.arena.planted import rejected
 from tests.arena.programs import call, program
-from tvm_ext.core.errors import PlanRejected
 
 SPILL = Transfer(name="spill", source="a", target="a_slow", number=0)
 FETCH = Transfer(name="fetch", source="a_slow", target="a_again", number=1)
@@ -38,12 +39,6 @@ def spilled(*steps) -> Program:
 
 def planned(given: Program) -> tuple[Program, MemoryPlan]:
     return plan_memory(given, activations="slow")
-
-
-def rejected(given: Program, plan: MemoryPlan) -> str:
-    with pytest.raises(PlanRejected) as caught:
-        validate(given, plan)
-    return str(caught.value)
 
 
 def test_both_ends_live_until_the_wait() -> None:

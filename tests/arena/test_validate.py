@@ -11,7 +11,8 @@ from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
-from codegen_c.program.program import AffineRow, KernelCall, Loop, Program, RowRange
+from codegen_c.program.program import Program
+from codegen_c.program.steps import AffineRow, KernelCall, Loop, RowRange
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.row_access import RowAccess

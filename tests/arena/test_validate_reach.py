@@ -13,8 +13,9 @@ from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_reach import check_reach
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.program import KernelCall, Program, Step, Transfer, processor_of
+from codegen_c.program.program import Program
 from codegen_c.program.share_steps import lists_of, share_steps
+from codegen_c.program.steps import KernelCall, Step, Transfer, processor_of
 from codegen_c.program.tensors import Constant
 from tests.arena.programs import call, program
 from tests.support.core_platforms import host_cores, with_own_memory

@@ -12,8 +12,9 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Spatial
 from codegen_c.kernels.shared.window import accumulated
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
 from codegen_c.program.sequences import in_series
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Part, Ring
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected

@@ -12,8 +12,8 @@ from codegen_c.arena.validate_phases import check_transfers
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.program.parallel import Await, Notify, ParallelProgram
 from codegen_c.program.phases import check_stages, with_phases
-from codegen_c.program.program import Transfer, Wait
 from codegen_c.program.share_steps import share_steps
+from codegen_c.program.steps import Transfer, Wait
 from tests.arena.programs import call, program
 from tests.support.pipelines import in_stages
 from tvm_ext.core.errors import PlanRejected

@@ -10,7 +10,8 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.kernels.contract import Copy, Implementation, StoredRows
 from codegen_c.lowering.views import with_views
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Part
 from tests.arena.programs import call, program
 from tvm_ext.core.errors import PlanRejected

@@ -11,7 +11,8 @@ import pytest
 
 from codegen_c.lowering.layer_objects import MOST_REPEATED_BYTES
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
-from codegen_c.program.program import KernelCall, Program, Transfer, Wait
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Transfer, Wait
 from codegen_c.program.tensors import Constant
 from tests.arena.programs import call, program
 from tvm_ext.core.platform import Platform

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tvm_ext.core.platform import Platform
+from tvm_ext.services.cache import FOLDER
 
 
 @pytest.fixture(params=["cortex_m4", "cortex_m55"])
@@ -21,3 +25,12 @@ def cortex_m4() -> Platform:
 @pytest.fixture
 def host() -> Platform:
     return Platform.load("host")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of figures of the module's own, empty when it begins."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv(FOLDER, str(folder))
+        yield folder

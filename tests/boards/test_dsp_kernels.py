@@ -20,7 +20,8 @@ from codegen_c.kernels.convolution import conv2d_f32
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import Conv2d, Operator, TensorType, Window
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from codegen_c.targets.dsp.kernels import (
     qbinary_dsp,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,25 +23,15 @@ from tvm_ext.cli import app
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report.tables import report_tables
-from tvm_ext.services.cache import FOLDER
 from tvm_ext.tuning import measure
 from tvm_ext.tuning.measure import Bench
 
-pytestmark = pytest.mark.board
+pytestmark = [pytest.mark.board, pytest.mark.usefixtures("cache")]
 
 M4 = Platform.load("cortex_m4")
 INT8 = BuildOptions(quantize="int8", verify=(), name="m")
 TUNED = replace(INT8, tune=True)
 SAMPLES = {"x": np.random.default_rng(5).normal(size=(4, 1, 3, 20, 12)).astype(np.float32)}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of the module's own, empty when it begins."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setenv(FOLDER, str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="module")

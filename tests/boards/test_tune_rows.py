@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,10 @@ from tvm_ext.services.cache import FOLDER
 from tvm_ext.tuning import rows as tuning_rows
 from tvm_ext.tuning.remembered import RunFigures
 
-pytestmark = pytest.mark.board
+pytestmark = [pytest.mark.board, pytest.mark.usefixtures("cache")]
 
 WHOLE = BuildOptions(verify=(), name="m")
 RAM = 6400
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of the module's own, empty when it begins."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setenv(FOLDER, str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="module")

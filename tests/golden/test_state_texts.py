@@ -12,8 +12,9 @@ from rich.console import Console
 
 import tvm_ext
 from tests.support.onnx_models import saved
-from tests.support.state_models import delays, frames, over_time
+from tests.support.state_models import delays, frames
 from tests.support.tflite_runners import saved_tflite
+from tests.support.tflite_state_models import over_time
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.report.read_report import read_report
 from tvm_ext.report.tables import report_tables

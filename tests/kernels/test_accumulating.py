@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.kernels.pooling import pool2d_f32, qpool2d
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Operator, Pool2d, QPool2d, Window
 from tests.kernels import float32
 from tests.kernels.harness import HOST, run_accumulating, run_kernel

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.dense import dense_f32, qdense
 from codegen_c.kernels.shared.vector_rows import rows_of
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Dense, QDense, TensorType
 from codegen_c.operators.quantization import Quantization
 from codegen_c.targets.dsp.kernels import qdense_dsp

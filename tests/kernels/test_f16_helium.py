@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.half_floats import (
     HalfCast,
     HalfConv2d,

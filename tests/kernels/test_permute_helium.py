@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codegen_c.kernels.contract import Kept, StoredRows
+from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.targets.helium.kernels import permute_helium
 from tests.kernels.harness import call_rows, compile_kernels, run_kernel
 from tests.kernels.helium import implementation

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.kernels.registry import select
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.host.kernels import (

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kept, StoredRows
+from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
 from codegen_c.targets.dsp.kernels import qdepthwise_dsp

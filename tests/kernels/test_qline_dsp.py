@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.arena.overlap import distances
-from codegen_c.kernels.contract import Kept, StoredRows
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.winograd_line import transformed
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.program.tensors import Tensor

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Kept, Kernel, StoredRows
+from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.winograd import transformed
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import QConv2d, TensorType, Window
 from codegen_c.operators.quantization import Quantization
 from codegen_c.program.share_functions import ring_numbers

@@ -10,8 +10,8 @@ from tvm.relax import op
 
 from codegen_c.tir import lower
 from codegen_c.tir.plain_c import PlainC
-from tests.kernels.test_tir import assert_same_bits, lowered
 from tests.kernels.tir_cases import Case
+from tests.kernels.tir_library import assert_same_bits, lowered
 
 ROWS = ((13, 11), "float32")
 CUT = {

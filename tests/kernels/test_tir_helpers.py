@@ -12,7 +12,7 @@ import pytest
 from codegen_c.tir import helpers
 from codegen_c.tir.edges import truncate_helper
 from codegen_c.tir.plain_c import Helper
-from tests.kernels.test_tir import PRELUDE, compile_c
+from tests.kernels.tir_library import PRELUDE, compile_c
 
 NUMBERS = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 1.0, -1.0, 3e38, -3e38], np.float32)
 WIDE = np.array([np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31), -(2.0**31) - 256, 2147483520.0, -1.5, 0.7, -0.0])

@@ -20,17 +20,8 @@ from codegen_c.targets.registry import target_of
 from codegen_c.tir import composite, lower, statements
 from codegen_c.tir.hoist_loads import Hoisted, hoist_loads
 from codegen_c.tir.plain_c import PlainC
-from tests.kernels.test_tir import (
-    PRELUDE,
-    arguments_of,
-    assert_same_bits,
-    c_dtype,
-    call,
-    compile_c,
-    entry,
-    lowered,
-)
 from tests.kernels.tir_cases import Case
+from tests.kernels.tir_library import PRELUDE, arguments_of, assert_same_bits, c_dtype, call, compile_c, entry, lowered
 from tvm_ext.core.platform import Platform
 
 ROWS, IMAGE = ((24, 30), "float32"), ((1, 6, 24, 20), "float32")

@@ -14,8 +14,8 @@ from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.evaluate import Unknown, values_of
 from codegen_c.tir.plain_c import PlainC
 from codegen_c.tir.tabulate import Tabulated
-from tests.kernels.test_tir import assert_same_bits, lowered
 from tests.kernels.tir_cases import Case
+from tests.kernels.tir_library import assert_same_bits, lowered
 
 IMAGE = ((1, 5, 11, 9), "float32")
 MODES = ("half_pixel", "asymmetric", "align_corners")

@@ -12,8 +12,8 @@ from tvm.relax import op
 
 from codegen_c.tir import composite
 from codegen_c.tir.narrow_indices import narrow_indices
-from tests.kernels.test_tir import assert_same_bits, lowered
 from tests.kernels.tir_cases import Case
+from tests.kernels.tir_library import assert_same_bits, lowered
 
 IMAGE = (((1, 3, 9, 7), "float32"),)
 WEIGHTS = np.random.default_rng(5).standard_normal((4, 3, 3, 3)).astype(np.float32)

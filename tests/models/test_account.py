@@ -12,7 +12,7 @@ import pytest
 import tvm_ext
 from codegen_c.backend.build import Compiled
 from codegen_c.program import reference
-from codegen_c.program.program import KernelCall
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Tensor
 from tests.support.tflite_models import Network, resnet
 from tests.support.tflite_runners import saved_tflite

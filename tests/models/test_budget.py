@@ -10,7 +10,7 @@ import pytest
 
 import tvm_ext
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.packages import sample

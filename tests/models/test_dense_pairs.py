@@ -14,7 +14,7 @@ from benchmarks import zoo
 from benchmarks.networks.dense import wide_mlp
 from benchmarks.networks.quantize import quantized
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned

@@ -18,10 +18,11 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.validate import validate
 from codegen_c.backend import build as building
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import Program, RowSteps
+from codegen_c.program.program import Program
+from codegen_c.program.steps import RowSteps
 from tests.support.onnx_models import model_of, saved
-from tests.support.state_models import over_time
 from tests.support.tflite_runners import saved_tflite
+from tests.support.tflite_state_models import over_time
 from tvm_ext import BuildOptions
 from tvm_ext.cli import app
 from tvm_ext.core.errors import DefectNotice, DoesNotFit, PlanRejected

@@ -9,9 +9,9 @@ import pytest
 
 import tvm_ext
 from tests.support.peers import peer
-from tests.support.state_models import over_time
 from tests.support.tflite_models import SAME, VALID
 from tests.support.tflite_runners import saved_tflite
+from tests.support.tflite_state_models import over_time
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadOptions, NotReady
 from tvm_ext.frontends.shapes import ModelNotice

@@ -15,7 +15,8 @@ from onnx import helper
 import tvm_ext
 from codegen_c.backend.build import Compiled
 from codegen_c.backend.share import check_driven, driver_names
-from codegen_c.program.program import DriverWait, KernelCall, drivers_of
+from codegen_c.program.program import drivers_of
+from codegen_c.program.steps import DriverWait, KernelCall
 from tests.support.core_platforms import host_cores
 from tests.support.offload_platforms import with_accelerator
 from tests.support.onnx_models import model_of, weights

@@ -11,7 +11,7 @@ from onnx import helper
 
 import tvm_ext
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import KernelCall
+from codegen_c.program.steps import KernelCall
 from tests.models.test_offload import Sample, answers, compiled, same
 from tests.support.offload_platforms import ALL_KINDS, COSTS, with_accelerator
 from tests.support.onnx_models import model_of, weights

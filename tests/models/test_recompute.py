@@ -18,7 +18,7 @@ from benchmarks import zoo
 from benchmarks.networks.quantize import quantized
 from benchmarks.networks.wired import gated_dense_block, gated_unet
 from codegen_c.backend.build import Compiled, compile_region
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.memory.rematerialize import Rematerialize, with_repeats
 from relay_passes.memory.rematerialize_in_rows import RematerializeInRows

@@ -10,7 +10,7 @@ import pytest
 import tvm
 
 import tvm_ext
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from tests.support.onnx_models import saved
 from tests.support.poison import run_poisoned
 from tests.support.row_networks import row_network, samples_of

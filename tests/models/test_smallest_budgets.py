@@ -14,7 +14,7 @@ import tvm
 
 import tvm_ext
 from benchmarks import zoo
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.packages import sample

@@ -18,7 +18,7 @@ import pytest
 
 import tvm_ext
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import KernelCall, calls, reads, writes
+from codegen_c.program.steps import KernelCall, calls, reads, writes
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import NODE, SMALL_MODELS, model_of, saved, weights
 from tests.support.packages import sample

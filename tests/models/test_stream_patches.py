@@ -18,7 +18,7 @@ import pytest
 import tvm_ext
 from benchmarks import zoo
 from codegen_c.arena.validate import validate
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from tests.support.image_networks import image_network
 from tests.support.kinds import image
 from tests.support.onnx_models import saved

@@ -13,7 +13,7 @@ import pytest
 import tvm_ext
 from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes, predicted_cycles, time_model
-from codegen_c.program.program import Transfer
+from codegen_c.program.steps import Transfer
 from tests.support.deferred_dma import run_deferred
 from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, saved

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from codegen_c.lowering.driver_waits import with_waits
-from codegen_c.program.program import DriverWait, KernelCall
+from codegen_c.program.steps import DriverWait, KernelCall
 from relay_passes.solvers.processors.assign import assign_processors
 from relay_passes.solvers.processors.driven import Driving, driven, driven_makespan
 from relay_passes.solvers.processors.problem import ProcessorProblem, Route

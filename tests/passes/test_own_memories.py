@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tvm_ext
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import KernelCall, Transfer, calls
+from codegen_c.program.steps import KernelCall, Transfer, calls
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.memories.search import _Search, assign
 from tests.passes.test_memory_search import SEEDS, checked

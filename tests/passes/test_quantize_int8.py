@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,66 +11,29 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from relay_passes.analysis.calibrate import calibrate, choose_range
-from relay_passes.analysis.correct_biases import correct_biases
-from relay_passes.analysis.int8_parameters import affine_of_range, quantize_linear
+from relay_passes.analysis.calibrate import calibrate
+from relay_passes.analysis.int8_parameters import affine_of_range
 from relay_passes.analysis.quantization_units import units_of
-from relay_passes.analysis.run_units import IntegerChoice, UnitRunner
-from relay_passes.dataflow import bindings, op_name, static_shape
+from relay_passes.analysis.run_units import UnitRunner
+from relay_passes.dataflow import bindings, op_name
 from relay_passes.quantization.quantize_int8 import QuantizeInt8
+from tests.passes.float_modules import (
+    BIAS,
+    IMAGE,
+    OP,
+    RNG,
+    build,
+    conv,
+    image,
+    measured,
+    operators,
+    quantized,
+    samples_of,
+)
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import ELEMENTWISE
-from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.load import load
-
-OP = relax.op
-IMAGE = (1, 2, 4, 4)
-RNG = np.random.default_rng(3)
-WEIGHTS = RNG.normal(size=(2, 2, 3, 3)).astype("float32")
-BIAS = RNG.normal(size=(1, 2, 1, 1)).astype("float32")
-
-
-def measured(mod: tvm.IRModule) -> dict[str, Any]:
-    """The report that quantizing left in a module."""
-    report = QuantizationMeasured.read(mod).report
-    assert report is not None
-    return dict(report)
-
-
-def image(name: str = "x") -> relax.Var:
-    return relax.Var(name, relax.TensorType(IMAGE, "float32"))
-
-
-def conv(x: relax.Expr) -> relax.Expr:
-    return OP.nn.conv2d(x, relax.const(WEIGHTS), padding=(1, 1))
-
-
-def samples_of(mod: tvm.IRModule, count: int = 4) -> list[dict[str, np.ndarray]]:
-    rng = np.random.default_rng(5)
-    params = mod["main"].params
-    return [{p.name: rng.normal(size=static_shape(p)).astype("float32") for p in params} for _ in range(count)]
-
-
-def quantized(mod: tvm.IRModule, **options: object) -> tvm.IRModule:
-    after = QuantizeInt8(samples_of(mod), elementwise=ELEMENTWISE, **options)(mod)
-    relax.analysis.well_formed(after)
-    return after
-
-
-def operators(mod: tvm.IRModule) -> list[str]:
-    """Operators of main in order, each with its dtype; dequantize of constants and activations is left out."""
-    found = []
-    for binding in bindings(mod["main"]):
-        name = (op_name(binding.value) or "").removeprefix("relax.")
-        if name != "dequantize":
-            found.append(f"{name} {binding.var.ty.dtype}")
-    return found
-
-
-def build(body: Callable[[relax.BlockBuilder, relax.Var], relax.Expr]) -> tvm.IRModule:
-    x = image()
-    return load(module_of([x], lambda b: body(b, x)))
 
 
 def test_a_convolution() -> None:
@@ -279,38 +241,6 @@ def test_nothing_to_quantize() -> None:
         quantized(build(lambda b, x: b.emit(OP.cumsum(x, axis=3))))
 
 
-def test_infinite_activations_are_named() -> None:
-    mod = build(lambda b, x: b.emit(conv(b.emit(OP.exp(b.emit(OP.multiply(x, relax.const(1e4)))), "huge"))))
-    with pytest.raises(UnsupportedModel, match="'huge' is not finite"):
-        quantized(mod)
-
-
-def test_ranges_are_clipped_where_that_helps() -> None:
-    even = choose_range(np.full(4096, 10, "int64"), -1.0, 1.0)
-    assert even == affine_of_range(-1.0, 1.0)
-    outlier = np.zeros(4096, "int64")
-    outlier[:400], outlier[-1] = 10000, 1
-    assert choose_range(outlier, 0.0, 10.0).scale < affine_of_range(0.0, 10.0).scale / 5
-    assert choose_range(np.zeros(4096, "int64"), 0.0, 0.0).scale == 1.0
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.0, 6.0), (-1.0, 1.0), (-3.0, -1.0), (2.0, 3.0), (-1e-3, 1e3), (0, 1e-44)])
-def test_zero_is_exact(low: float, high: float) -> None:
-    affine = affine_of_range(low, high)
-    assert affine.rounded(np.zeros(1, "float32")) == 0
-    ends = np.array([min(low, 0.0), max(high, 0.0)], "float32")
-    assert np.abs(affine.rounded(ends) - ends).max() <= affine.scale
-
-
-def test_weights_and_biases() -> None:
-    """A channel of zeros, and one whose bias would not fit 32 bits at the scale its weights ask for."""
-    weight = np.array([[0.0, 0.0], [1.0, -0.5], [1e-9, 0.0]], "float32")
-    linear = quantize_linear(weight, 0, np.array([0.0, 0.25, 8.0], "float32"), 0.1)
-    assert linear.weight.tolist()[:2] == [[0, 0], [127, -64]]
-    np.testing.assert_allclose(linear.real_bias, [0.0, 0.25, 8.0], rtol=1e-6, atol=1e-3)
-    assert np.abs(linear.bias.astype("int64")).max() <= 1 << 29 and (linear.weight_scale > 0).all()
-
-
 @pytest.mark.parametrize("operator", [lambda x: OP.reshape(x, (1, -1)), lambda x: OP.nn.relu(x)])
 def test_results_of_a_unit_outlive_its_next_run(operator: Callable[[relax.Expr], relax.Expr]) -> None:
     """Operands are copied to the same tensor each time; of an array in another order, too."""
@@ -321,39 +251,6 @@ def test_results_of_a_unit_outlive_its_next_run(operator: Callable[[relax.Expr],
     results = [runner.outputs({"x": array})[0] for array in given]
     for array, result in zip(given, results, strict=True):
         np.testing.assert_array_equal(result, array.reshape(result.shape))
-
-
-def test_bias_correction_takes_back_the_mean_error() -> None:
-    rng = np.random.default_rng(0)
-    weight = rng.normal(size=(2, 2, 3, 3)).astype("float32")
-    weight[:, 0, 0, 0] = 12.0  # one large weight a channel: the others are rounded coarsely
-    mod = build(lambda b, x: b.emit(OP.nn.conv2d(x, relax.const(weight))))
-    samples = [{"x": rng.uniform(0.5, 1.5, IMAGE).astype("float32")} for _ in range(16)]
-    runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
-    activations = calibrate(runner, samples).narrow
-    inputs = frozenset(mod["main"].params)
-    corrected = correct_biases(runner, samples, IntegerChoice(activations=activations, inputs=inputs))
-    plain = {0: quantize_linear(weight, 0, np.zeros(2, "float32"), activations[mod["main"].params[0]].scale)}
-
-    def mean_error(linear: dict[int, object]) -> float:
-        choice = IntegerChoice(units=frozenset({0}), activations=activations, linear=linear)
-        errors = [
-            runner.compute(0, runner.start(s)).before_clamps - runner.compute(0, runner.start(s), choice).before_clamps
-            for s in samples
-        ]
-        return float(np.abs(np.mean(errors, axis=(0, 1, 3, 4))).max())
-
-    assert mean_error(corrected) < mean_error(plain) / 10
-
-
-def test_bias_correction_of_one_channel_and_several_images() -> None:
-    x = relax.Var("x", relax.TensorType((2, 2, 4, 4), "float32"))
-    mod = load(module_of([x], lambda b: b.emit(OP.nn.conv2d(x, relax.const(WEIGHTS[:1])))))
-    samples = samples_of(mod)
-    runner = UnitRunner(mod, units_of(mod["main"], ELEMENTWISE))
-    choice = IntegerChoice(activations=calibrate(runner, samples).narrow, inputs=frozenset(mod["main"].params))
-    (linear,) = correct_biases(runner, samples, choice).values()
-    assert linear.bias.shape == (1,) and linear.weight.shape == (1, 2, 3, 3)
 
 
 def test_functions_with_several_outputs_and_an_unquantized_input() -> None:

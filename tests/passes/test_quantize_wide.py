@@ -14,8 +14,8 @@ from relay_passes.analysis.choose_width import has_wide_form
 from relay_passes.analysis.int8_parameters import AffineQuantization
 from relay_passes.analysis.quantization_units import units_of
 from relay_passes.dataflow import bindings, op_name
+from tests.passes.float_modules import BIAS, OP, build, conv, measured, operators, quantized, samples_of
 from tests.passes.stub_backend import ELEMENTWISE
-from tests.passes.test_quantize_int8 import BIAS, OP, build, conv, measured, operators, quantized, samples_of
 from tvm_ext.load import load
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan, scratch_name
 from codegen_c.program.parallel import Await, Notify, ParallelProgram
-from codegen_c.program.program import KernelCall, Loop, Step, Transfer, Wait, calls, reads, writes
 from codegen_c.program.reference import run_step
+from codegen_c.program.steps import KernelCall, Loop, Step, Transfer, Wait, calls, reads, writes
 
 Array = np.ndarray
 

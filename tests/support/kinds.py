@@ -25,9 +25,10 @@ from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
 from tests.support.onnx_models import SMALL_MODELS, pixel_and_vector, saved
 from tests.support.random_models import random_model
-from tests.support.state_models import gate, over_time, streaming_layer
+from tests.support.state_models import gate
 from tests.support.tflite_models import ds_cnn, resnet, words
 from tests.support.tflite_runners import saved_tflite
+from tests.support.tflite_state_models import over_time, streaming_layer
 from tests.support.transformer_models import encoder_block
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.platform import Platform

@@ -10,7 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Spatial
-from codegen_c.program.program import AffineRow, KernelCall, Program, RowRange, Step, Transfer, Wait
+from codegen_c.program.program import Program
+from codegen_c.program.steps import AffineRow, KernelCall, RowRange, Step, Transfer, Wait
 from codegen_c.program.tensors import Part, Tensor
 from tvm_ext.core.row_access import RowAccess
 

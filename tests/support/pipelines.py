@@ -12,8 +12,9 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
 from codegen_c.program.parallel import Await, Notify, ParallelProgram
 from codegen_c.program.phases import check_stages, shared_by_stages, stage_order, with_copies, with_phases
-from codegen_c.program.program import Program, Transfer, Wait, reads, writes
+from codegen_c.program.program import Program
 from codegen_c.program.share_steps import share_steps
+from codegen_c.program.steps import Transfer, Wait, reads, writes
 from tests.support.interleavings import Deadlock, Machine
 from tests.support.parallel_programs import PROCESSORS, random_program
 from tvm_ext.core.errors import PlanRejected

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
-from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.names import hides_header
 from tvm_ext.core.objectives import GROUPINGS, OBJECTIVES, Grouping, Objective
-from tvm_ext.core.option_values import check_types, shown, with_sizes
+from tvm_ext.core.option_checks import check_bytes, check_decibels, check_forms, check_hop, check_name, check_targets
+from tvm_ext.core.option_values import check_types, with_sizes
 from tvm_ext.core.quantization_options import quantization_problem
 
 if TYPE_CHECKING:
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
 
 VARIABLES_BYTES = 4096
 """Bytes kept free, beside the stack, in the memory where a board's firmware has its variables."""
-
-_MOST_BYTES = 1 << 48
-_MOST_DECIBELS = 1000
 
 Optimize = Literal["speed", "size"]
 Io = Literal["arena", "caller", "stream"]
@@ -143,54 +138,17 @@ class BuildOptions:
             if getattr(self, key) not in allowed:
                 raise BadOptions(f"{key} = {getattr(self, key)!r}: allowed are {', '.join(allowed)}.")
         check_types(vars(self))
-        asked = self.ram_bytes
-        for where, num_bytes in (asked if isinstance(asked, Mapping) else {"": asked}).items():
-            if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
-                said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
-                raise BadOptions(f"{said}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
-        if self.flash_bytes is not None and not 0 < self.flash_bytes < _MOST_BYTES:
-            raise BadOptions(f"flash = {shown(self.flash)}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
-        for name, offset in (self.pin or {}).items():
-            if not 0 <= offset < _MOST_BYTES or offset % ALIGNMENT_BYTES:
-                raise BadOptions(
-                    f"pin {name}={shown(offset)}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more, and "
-                    f"less than {_MOST_BYTES}."
-                )
-        if self.reread and self.io != "stream":
-            raise BadOptions(
-                f"reread = True: with io = {self.io!r} no rows of inputs are asked for. Choose io = 'stream', or leave "
-                "reread out."
-            )
-        if self.io != "arena" and self.pin:
-            raise BadOptions(
-                f"pin places tensors in the arena; with io = {self.io!r} inputs and outputs are not there."
-            )
-        if self.image and self.context != "caller":
-            raise BadOptions(
-                "image: an image has no variables, so callers hold the arenas and states; it needs context = 'caller'."
-            )
-        if len(self.hop or {}) > 1 or set(self.hop_axis or {}) - set(self.hop or {}):
-            raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
+        check_bytes(self.ram_bytes, self.flash_bytes, self.pin)
+        check_forms(io=self.io, reread=self.reread, is_pinned=bool(self.pin), context=self.context, image=self.image)
+        check_hop(self.hop, self.hop_axis)
         problem = quantization_problem(
             quantize=self.quantize, io_type=self.io_type, activations=self.activations, weights=self.weights
         )
         if problem:
             raise BadOptions(problem)
-        if not abs(self.min_snr_db) <= _MOST_DECIBELS:
-            raise BadOptions(
-                f"min_snr_db = {shown(self.min_snr_db)}: a finite number of decibels is needed, of at most "
-                f"{_MOST_DECIBELS}."
-            )
-        for target in self.verify or ():
-            if target not in ("host", "qemu"):
-                raise BadOptions(f"verify = {target!r}: allowed are host, qemu, or nothing at all.")
-        if self.name is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", self.name):
-            raise BadOptions(
-                f"name = {self.name!r}: it prefixes C identifiers; use lower case letters, digits "
-                "and underscores, a letter first, at most 48 characters."
-            )
-        if self.name is not None and hides_header(self.name):
-            raise BadOptions(f"name = {self.name!r}: {self.name}.h would hide another header; choose another name.")
+        check_decibels(self.min_snr_db)
+        check_targets(self.verify)
+        check_name(self.name)
 
     @property
     def ram_bytes(self) -> int | Mapping[str, int] | None:

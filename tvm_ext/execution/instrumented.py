@@ -15,7 +15,7 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.memory import union_name
 from codegen_c.emit.sharing import ALONE
-from codegen_c.program.program import writes
+from codegen_c.program.steps import writes
 from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.core.processes.wire import Value
 from tvm_ext.execution.host_model import HostModel

@@ -7,7 +7,8 @@ from typing import Any
 
 from codegen_c.arena.memory_plan import Placement
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import Program, Step, Transfer, calls, processor_of, reads, transfers_of
+from codegen_c.program.program import Program
+from codegen_c.program.steps import Step, Transfer, calls, processor_of, reads, transfers_of
 from tvm_ext.core.options import BuildOptions
 
 

@@ -8,7 +8,8 @@ from codegen_c.backend.build import Compiled
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram, RunStep
-from codegen_c.program.program import DriverWait, KernelCall, Program, Step, calls, drivers_of
+from codegen_c.program.program import Program, drivers_of
+from codegen_c.program.steps import DriverWait, KernelCall, Step, calls
 
 
 def shared_processors(compiled: Compiled, measured: SharedRun | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from codegen_c.kernels.figures import Way
 from codegen_c.kernels.registry import KernelCandidate, candidates
 from codegen_c.operators.digest import operator_digest
 from codegen_c.operators.kinds import Operator, TensorType
-from codegen_c.program.program import KernelCall
+from codegen_c.program.steps import KernelCall
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.options import BuildOptions

@@ -15,7 +15,8 @@ from codegen_c.emit.banner import Origin
 from codegen_c.kernels.registry import KernelCandidate
 from codegen_c.operators.kinds import TensorType
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.program import KernelCall, Program
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.platform import Platform
 from tvm_ext.tuning.layers import TunedLayer

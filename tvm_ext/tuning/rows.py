@@ -16,7 +16,7 @@ import tvm
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from relay_passes.solvers.split.segments import ROWS_PER_CALL
 from tvm_ext.core.errors import DoesNotFit, PlanRejected, VerificationFailed
 from tvm_ext.core.options import BuildOptions

@@ -12,7 +12,7 @@ from codegen_c.arena.profile import live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures, Way
 from codegen_c.kernels.registry import KernelCandidate
-from codegen_c.program.program import calls
+from codegen_c.program.steps import calls
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions

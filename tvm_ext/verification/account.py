@@ -16,7 +16,8 @@ import numpy as np
 
 from codegen_c.backend.build import Compiled
 from codegen_c.program import reference
-from codegen_c.program.program import KernelCall, Program, Transfer, calls, parts_of
+from codegen_c.program.program import Program, parts_of
+from codegen_c.program.steps import KernelCall, Transfer, calls
 from codegen_c.program.tensors import Tensor
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, difference
 from tvm_ext.verification.witnesses.testimony import Testimony

@@ -15,7 +15,7 @@ import numpy as np
 
 from codegen_c.backend.build import Compiled
 from codegen_c.program import reference
-from codegen_c.program.program import KernelCall, Step, calls
+from codegen_c.program.steps import KernelCall, Step, calls
 from tvm_ext.execution.instrumented import InstrumentedModel
 from tvm_ext.verification.account import account_for
 from tvm_ext.verification.verify import BOARD_TOLERANCE, difference

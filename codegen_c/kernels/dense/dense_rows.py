@@ -15,9 +15,10 @@ from typing import TypeVar
 import numpy as np
 
 from codegen_c.c_text.text import block, times
-from codegen_c.kernels.contract import CFunction, Implementation, Spatial, StoredRows
+from codegen_c.kernels.contract import Implementation, Spatial, StoredRows
 from codegen_c.kernels.shared.vector_rows import Rows, rows_of
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.kernels.shared.vectors_in_turn import row_by_row
+from codegen_c.kernels.shared.window import slot
 from codegen_c.operators.kinds import Dense, QDense
 from tvm_ext.core.row_access import RowAccess
 
@@ -64,20 +65,12 @@ def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: 
         elif parameter.role == "constant" and (size := next(sizes)) and rows.is_vector:
             first = times("h", size)
         arguments.append(f"&{parameter.name}[{first}]" if first else parameter.name)
-    declarations = ",\n".join(parameter.declaration() for parameter in function.parameters)
-    definition = f"static inline void $_row(\n{block(declarations)})\n{{\n{block(function.body)}\n}}\n"
-    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(f"$_row({', '.join(arguments)});"), "}"]
     first_input = RowAccess.whole(rows.count) if rows.is_vector else RowAccess.same(rows.count)
     others = (RowAccess.same(rows.count),) * (len(operator.inputs) - 1)
     return replace(
         row,
         kernel=f"{row.kernel}_in_rows",
-        function=CFunction(
-            parameters=(*function.parameters, *ROW_PARAMETERS),
-            body="\n".join(lines),
-            helpers="\n".join(text for text in (function.helpers, definition) if text),
-            includes=function.includes,
-        ),
+        function=row_by_row(function, arguments),
         macs=operator.output.num_elements * depth,
         instructions=rows.count * (row.instructions + ROW_INSTRUCTIONS),
         spatial=Spatial(output_rows=rows.count, inputs=(first_input, *others)),

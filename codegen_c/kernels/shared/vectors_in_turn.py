@@ -5,7 +5,7 @@ A row is all vectors of one row of an image, or one vector of any other tensor (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -38,19 +38,24 @@ def _in_turn(row: Implementation, rows: int, length: int, stored: StoredRows) ->
         f"&{parameter.name}[{times(places[parameter.role], length)}]" if parameter.role in places else parameter.name
         for parameter in function.parameters
     ]
-    declarations = ",\n".join(parameter.declaration() for parameter in function.parameters)
-    definition = f"static inline void $_row(\n{block(declarations)})\n{{\n{block(function.body)}\n}}\n"
-    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(f"$_row({', '.join(arguments)});"), "}"]
     return replace(
         row,
         kernel=f"{row.kernel}_in_rows",
-        function=CFunction(
-            parameters=(*function.parameters, *ROW_PARAMETERS),
-            body="\n".join(lines),
-            helpers="\n".join(text for text in (function.helpers, definition) if text),
-            includes=function.includes,
-        ),
+        function=row_by_row(function, arguments),
         instructions=rows * (row.instructions + ROW_INSTRUCTIONS),
         spatial=Spatial(output_rows=rows, inputs=(RowAccess.same(rows),)),
         in_rows=None,
+    )
+
+
+def row_by_row(function: CFunction, arguments: Sequence[str]) -> CFunction:
+    """A function of rows [row_begin, row_end) that calls that of one, with arguments that row h has."""
+    declarations = ",\n".join(parameter.declaration() for parameter in function.parameters)
+    definition = f"static inline void $_row(\n{block(declarations)})\n{{\n{block(function.body)}\n}}\n"
+    lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(f"$_row({', '.join(arguments)});"), "}"]
+    return CFunction(
+        parameters=(*function.parameters, *ROW_PARAMETERS),
+        body="\n".join(lines),
+        helpers="\n".join(text for text in (function.helpers, definition) if text),
+        includes=function.includes,
     )

@@ -19,26 +19,18 @@ static double mean_size_of(const anneal_problem *p)
 static int32_t run(search *a, int64_t moves, double hot, double cold, const int32_t *thresholds, int32_t *slots)
 {
     const anneal_problem *p = a->s.p;
-    double mean_cost = 1, temperature = 0;
-    for (int32_t u = 0; u < p->count; ++u) {
-        mean_cost += (double)p->cost[u] / p->count;
-    }
-    price bytes = first_price(mean_size_of(p), mean_cost);
-    int64_t best = INT64_MAX, within = 0;
+    cooling now = first_cooling(mean_size_of(p), p->cost, p->count, moves, hot, cold);
+    int64_t best = INT64_MAX;
     int32_t num_slots = -1;
     for (int64_t i = 0; i < moves; ++i) {
-        if (i % MOVES_AT_ONE_PRICE == 0) {
-            temperature = temperature_at(i, moves, mean_cost, hot, cold);
-            adapt(&bytes, i == 0 ? LEAST_WITHIN : within);
-            within = 0;
-        }
+        cool(&now, i);
         const int64_t cost = a->s.cost, excess = a->s.excess;
         make_move(a);
-        const double dearer = (double)(a->s.cost - cost) + bytes.now * (double)(a->s.excess - excess);
-        if (dearer > temperature * thresholds[draw(a, NUM_THRESHOLDS)]) {
+        const double most = now.temperature * thresholds[draw(a, NUM_THRESHOLDS)];
+        if (dearer_by(&now, a->s.cost - cost, a->s.excess - excess) > most) {
             take_back(a);
         }
-        within += a->s.excess == 0;
+        now.within += a->s.excess == 0;
         if (a->s.excess == 0 && a->s.cost < best) {
             best = a->s.cost;
             num_slots = a->s.num_repeats;

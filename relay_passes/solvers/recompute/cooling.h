@@ -50,4 +50,45 @@ static inline double temperature_at(int64_t i, int64_t moves, double mean_cost, 
     return mean_cost * (cold + hot * left * left * left) / THRESHOLD_ONE;
 }
 
+/* How dear moves may be at a time. within: of the moves since the price was last adapted, those after which nothing was
+   above the budget. */
+typedef struct {
+    int64_t moves, within;
+    double hot, cold, mean_cost, temperature;
+    price bytes;
+} cooling;
+
+/* mean_size: of the values, cost: of each of the nodes. hot, cold: how much dearer a move may be at first and at last,
+   in mean costs of a node. */
+static inline cooling first_cooling(double mean_size, const int64_t *cost, int32_t count, int64_t moves, double hot,
+                                    double cold)
+{
+    double mean_cost = 1;
+    for (int32_t u = 0; u < count; ++u) {
+        mean_cost += (double)cost[u] / count;
+    }
+    return (cooling){.moves = moves,
+                     .within = LEAST_WITHIN,
+                     .hot = hot,
+                     .cold = cold,
+                     .mean_cost = mean_cost,
+                     .bytes = first_price(mean_size, mean_cost)};
+}
+
+/* Before move i: now and then another temperature, and another price. */
+static inline void cool(cooling *c, int64_t i)
+{
+    if (i % MOVES_AT_ONE_PRICE == 0) {
+        c->temperature = temperature_at(i, c->moves, c->mean_cost, c->hot, c->cold);
+        adapt(&c->bytes, c->within);
+        c->within = 0;
+    }
+}
+
+/* How much dearer a plan is that costs so much more, and has so many more bytes above the budget. */
+static inline double dearer_by(const cooling *c, int64_t cost, int64_t above)
+{
+    return (double)cost + c->bytes.now * (double)above;
+}
+
 #endif

@@ -26,28 +26,20 @@ static int32_t copy_plan(const search *a, int32_t *nodes)
 static int32_t run(search *a, int64_t moves, double hot, double cold, const int32_t *thresholds, int32_t *nodes)
 {
     const reorder_problem *p = a->p;
-    double mean_cost = 1, temperature = 0;
-    for (int32_t u = 0; u < p->count; ++u) {
-        mean_cost += (double)p->cost[u] / p->count;
-    }
-    price bytes = first_price(mean_size_of(p), mean_cost);
-    int64_t best = INT64_MAX, within = 0;
+    cooling now = first_cooling(mean_size_of(p), p->cost, p->count, moves, hot, cold);
+    int64_t best = INT64_MAX;
     int32_t length = -1;
     for (int64_t i = 0; i < moves && best > 0; ++i) {
-        if (i % MOVES_AT_ONE_PRICE == 0) {
-            temperature = temperature_at(i, moves, mean_cost, hot, cold);
-            adapt(&bytes, i == 0 ? LEAST_WITHIN : within);
-            within = 0;
-        }
-        const double most = temperature * thresholds[draw(a, NUM_THRESHOLDS)];
+        cool(&now, i);
+        const double most = now.temperature * thresholds[draw(a, NUM_THRESHOLDS)];
         const int is_kept = make_move(a) && count_candidate(a) &&
-                            (double)(a->new_cost - a->cost) + bytes.now * (double)(a->new_above - a->above) <= most;
+                            dearer_by(&now, a->new_cost - a->cost, a->new_above - a->above) <= most;
         if (is_kept) {
             take_candidate(a);
         } else {
             drop_candidate(a);
         }
-        within += a->above == 0;
+        now.within += a->above == 0;
         if (a->above == 0 && a->cost < best) {
             best = a->cost;
             length = copy_plan(a, nodes);

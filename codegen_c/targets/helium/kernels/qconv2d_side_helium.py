@@ -12,24 +12,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from codegen_c.c_text.initializer import Value
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import quantization
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, rows_of_calls, spatial
-from codegen_c.operators.kinds import QConv2d, Window
-from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, STEP, Columns, FourPixels
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.operators.kinds import QConv2d
+from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, STEP, FourPixels
+from codegen_c.targets.helium.kernels.groups_of_four import (
+    columns_of,
+    has_ones,
+    has_outside,
+    inside_columns,
+    is_copied,
+    is_pixel,
+    is_short,
+    num_groups,
+    num_inside,
+    num_ones,
+    spans_rows,
+    strip_window,
+    takes_place_of_input,
+)
 from codegen_c.targets.helium.kernels.helium import PRODUCT_INCLUDES, flip
 from codegen_c.targets.helium.kernels.im2col_helium import INCLUDES as PATCH_INCLUDES
 from codegen_c.targets.helium.kernels.im2col_helium import Im2col, patch_function
 from codegen_c.targets.helium.kernels.narrow_factors import NarrowFactors
 from codegen_c.targets.helium.kernels.product_helium import SCRATCH, padded
-from codegen_c.targets.helium.kernels.qconv2d_helium import has_no_groups, num_whole_rows, start
+from codegen_c.targets.helium.kernels.qconv2d_helium import has_no_groups, start
 from codegen_c.targets.helium.kernels.qpointwise_helium import is_pointwise
 
 LAYER = "tvm_ext_helium_side_layer"
@@ -46,7 +58,7 @@ def takes_fours(operator: QConv2d, target: Target) -> bool:
     """rows of the output (of 1x1 windows, the image) must have four pixels or more, pixels a multiple of four
     channels"""
     images, rows, columns, channels = operator.output.shape
-    pixels = rows * columns if _is_pixel(operator) and images == 1 else columns
+    pixels = rows * columns if is_pixel(operator) and images == 1 else columns
     return pixels >= PIXELS and channels % BLOCK == 0
 
 
@@ -62,7 +74,7 @@ def is_signed_where_read(operator: QConv2d, target: Target) -> bool:
 
 def blocks_fit(operator: QConv2d, target: Target) -> bool:
     """a window must have no more than 24 vectors of 16 bytes"""
-    return _columns(operator).fits()
+    return columns_of(operator).fits()
 
 
 def has_narrow_factors(operator: QConv2d, target: Target) -> bool:
@@ -74,40 +86,19 @@ def _factors(operator: QConv2d) -> NarrowFactors | None:
     return NarrowFactors.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
 
 
-def _is_pixel(operator: QConv2d) -> bool:
-    return operator.window.is_pointwise
-
-
-def _columns(operator: QConv2d) -> Columns:
-    """Windows as they are read: pixels, rows of columns, or copies one by one."""
-    rows, taps, depth = operator.weight.shape[1:]
-    if _is_pixel(operator):
-        return Columns(runs=1, taps=1, stride=1, column_bytes=depth, steps=padded(depth) // STEP)
-    strip = Columns(runs=rows, taps=taps, stride=operator.window.strides[1], column_bytes=depth, steps=depth // STEP)
-    if _is_strip(operator) and strip.fits():
-        return strip
-    num_bytes = padded(rows * taps * depth)
-    return Columns(runs=1, taps=1, stride=1, column_bytes=num_bytes, steps=num_bytes // STEP)
-
-
-def _is_strip(operator: QConv2d) -> bool:
-    """True where columns of windows can be read as they lie in the input."""
-    adjacent = operator.weight.shape[2] == 1 or operator.window.dilation[1] == 1
-    return adjacent and operator.weight.shape[3] % STEP == 0 and flip(operator.inputs[0]) == 0
-
-
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    factors, columns = _factors(operator), _columns(operator)
+    factors, columns = _factors(operator), columns_of(operator)
     assert factors is not None, "the kernel refuses layers without narrow factors"
     fours = FourPixels(
         columns=columns, channels=output.shape[3], pitch=stored.pitch or output.shape[3], factors=factors,
         zero_point=quantization(output).zero_point, is_unsigned=output.dtype == "uint8",
     )  # fmt: skip
-    groups, has_others = _num_groups(operator, stored), _has_others(operator, stored)
-    ones = _num_ones(operator, stored)
-    scratch_bytes, in_place = _scratch_bytes(operator, stored, has_others=has_others), _is_in_place(operator, stored)
-    weight = operator.weight if not _is_copied(operator) else operator.weight.reshape(output.shape[3], 1, 1, -1)
+    groups, has_others = num_groups(operator, stored), has_outside(operator, stored)
+    ones = num_ones(operator, stored)
+    scratch_bytes = _scratch_bytes(operator, stored, has_others=has_others)
+    in_place = takes_place_of_input(operator, stored)
+    weight = operator.weight if not is_copied(operator) else operator.weight.reshape(output.shape[3], 1, 1, -1)
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
@@ -133,7 +124,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         accumulation="products with r, c, s ascending in vectors of 16, then bias",
         # In place, four pixels of two rows are read before results are written.
         spatial=replace(
-            spatial(operator.window, source, output), behind=1 if _spans_rows(operator, stored) and not in_place else 0
+            spatial(operator.window, source, output), behind=1 if spans_rows(operator, stored) and not in_place else 0
         ),
         in_place=(0,) if in_place else (),
         exact=True,
@@ -141,149 +132,57 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     )
 
 
-def _is_in_place(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where the output may take the input's place, pixel for pixel."""
-    is_whole = stored.output is None and not any(stored.inputs) and stored.at_once is None
-    same = operator.inputs[0].shape == operator.output.shape
-    return _is_pixel(operator) and is_whole and same and _spans_rows(operator, stored)
-
-
-def _is_copied(operator: QConv2d) -> bool:
-    """True where windows are copied one by one."""
-    return not _is_pixel(operator) and _columns(operator).is_pixel
-
-
-def _is_short(operator: QConv2d) -> bool:
-    """True where a row of a window is a vector or less, as copied."""
-    _, taps, depth = operator.weight.shape[1:]
-    return operator.window.dilation[1] == 1 and taps * depth <= STEP
-
-
-def _inside_columns(operator: QConv2d) -> tuple[int, int]:
-    """Output columns whose windows lie in columns of the input, and are read or copied a row at once."""
-    if _is_copied(operator) and not _is_short(operator):
-        return 0, 0
-    return inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
-
-
-def _spans_rows(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where a group of four pixels may lie in two rows, or windows are copied, which costs more row by row."""
-    in_rows = _is_pixel(operator) and operator.output.shape[2] % PIXELS == 0
-    return _is_one_run(operator, stored) and not in_rows
-
-
-def _is_one_run(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where groups of four pixels go on from row to row."""
-    is_stored = stored.output is None and (stored.input(0) is None or not _is_pixel(operator))
-    return _columns(operator).is_pixel and operator.output.shape[0] == 1 and is_stored
-
-
-def _runs(operator: QConv2d, stored: StoredRows) -> tuple[int, int]:
-    """Runs of pixels, and the pixels of each."""
-    images, rows, columns, _ = operator.output.shape
-    return (1, rows * columns) if _is_one_run(operator, stored) else (images * rows, columns)
-
-
-def _num_groups(operator: QConv2d, stored: StoredRows) -> int:
-    """Groups of four pixels."""
-    runs, pixels = _runs(operator, stored)
-    return runs * (pixels // PIXELS if _num_ones(operator, stored) else -(-pixels // PIXELS))
-
-
-def _num_ones(operator: QConv2d, stored: StoredRows) -> int:
-    """Pixels by themselves: one that is left of a run, or all of a run that is too short."""
-    runs, pixels = _runs(operator, stored)
-    return runs * (pixels % PIXELS) if _is_pixel(operator) and _leaves_ones(pixels) else 0
-
-
-def _has_ones(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where the run of a call has pixels by themselves."""
-    _, rows, columns, _ = operator.output.shape
-    calls = rows_of_calls(rows, stored) if _is_one_run(operator, stored) else {1}
-    if calls is None:
-        return _is_pixel(operator) and columns % PIXELS != 0
-    return _is_pixel(operator) and any(_leaves_ones(count * columns) for count in calls)
-
-
-def _leaves_ones(pixels: int) -> bool:
-    """True where groups of four pixels leave one of a run, or the run is too short for a group."""
-    return pixels < PIXELS or pixels % PIXELS == 1
-
-
-def _num_inside(operator: QConv2d, stored: StoredRows) -> int:
-    """Groups that are read in place; of windows that are copied one by one, pixels whose windows lie in the input."""
-    if _is_pixel(operator):
-        return _num_groups(operator, stored)
-    (begin, end), columns = _inside_columns(operator), operator.output.shape[2]
-    if _is_copied(operator):
-        return num_whole_rows(operator, stored) * (end - begin)
-    first = np.minimum(np.arange(0, columns, PIXELS), columns - PIXELS)
-    return num_whole_rows(operator, stored) * int(((first >= begin) & (first + PIXELS <= end)).sum())
-
-
-def _has_others(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where some windows do not lie in the input, one row behind the other in memory."""
-    num_all = operator.output.num_elements // operator.output.shape[3]
-    return _num_inside(operator, stored) < (num_all if _is_copied(operator) else _num_groups(operator, stored))
-
-
-def _strip(operator: QConv2d) -> Window:
-    """The window of four pixels."""
-    window = operator.window
-    return replace(window, kernel=(window.kernel[0], window.kernel[1] + (PIXELS - 1) * window.strides[1]))
-
-
 def _scratch_bytes(operator: QConv2d, stored: StoredRows, *, has_others: bool) -> int:
     """The last pixels, where vectors reach beyond them; in place those, and four others where they are not kept in
     registers; copies of four windows; or a strip, where one is copied."""
-    depth, columns = operator.weight.shape[3], _columns(operator)
-    if _is_pixel(operator):
-        is_in_place = _is_in_place(operator, stored)
+    depth, columns = operator.weight.shape[3], columns_of(operator)
+    if is_pixel(operator):
+        is_in_place = takes_place_of_input(operator, stored)
         last = (PIXELS - 1) * depth + padded(depth) if depth % STEP or is_in_place else 0
         return last + (PIXELS * padded(depth) if is_in_place and columns.steps > 1 else 0)
-    if _is_copied(operator):
-        return PIXELS * columns.column_bytes + (STEP if _is_short(operator) else 0)
-    kernel = _strip(operator).kernel
+    if is_copied(operator):
+        return PIXELS * columns.column_bytes + (STEP if is_short(operator) else 0)
+    kernel = strip_window(operator).kernel
     return kernel[0] * kernel[1] * depth if has_others else 0
 
 
 def _copying(operator: QConv2d, stored: StoredRows) -> int:
     """Modelled instructions of all copies, and of the choice between them."""
     source, depth = operator.inputs[0], operator.weight.shape[3]
-    groups, inside = _num_groups(operator, stored), _num_inside(operator, stored)
-    if _is_pixel(operator):
-        steps = _columns(operator).steps
-        return groups * steps * COPIED_VECTORS if _is_in_place(operator, stored) and steps > 1 else 0
-    if _is_copied(operator):
+    groups, inside = num_groups(operator, stored), num_inside(operator, stored)
+    if is_pixel(operator):
+        steps = columns_of(operator).steps
+        return groups * steps * COPIED_VECTORS if takes_place_of_input(operator, stored) and steps > 1 else 0
+    if is_copied(operator):
         each = Im2col(window=operator.window, source=source, depth=depth).instructions
         by_rows = operator.weight.shape[1] * SHORT_ROW + SHORT_COPY
         short = THREE_ROWS if operator.weight.shape[1] == 3 and not flip(source) else by_rows
         return inside * short + (PIXELS * groups - inside) * (each + SHORT_COPY)
-    each = Im2col(window=_strip(operator), source=source, depth=depth).instructions
+    each = Im2col(window=strip_window(operator), source=source, depth=depth).instructions
     return groups * (WINDOWED_GROUP - GROUP) + (groups - inside) * each
 
 
 def _passes(operator: QConv2d, groups: int) -> Passes:
     """Four pixels by two channels; the first vectors of pixels stay in registers, of other windows none."""
-    reads = groups * _columns(operator).num_steps * STEP * PIXELS * operator.output.shape[3] / 2
+    reads = groups * columns_of(operator).num_steps * STEP * PIXELS * operator.output.shape[3] / 2
     return Passes(
         constants=max(1.0, groups),
         input=max(1.0, reads / operator.inputs[0].num_elements),
-        scratch=groups * (1 + operator.output.shape[3] / 2) if _is_copied(operator) else 2.0,
+        scratch=groups * (1 + operator.output.shape[3] / 2) if is_copied(operator) else 2.0,
     )
 
 
 def _helpers(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_others: bool) -> str:
     """The layer's shapes as tvm_ext_helium_side.h takes them, `$_four` and `$_patch`."""
-    begin, end = _inside_columns(operator)
+    begin, end = inside_columns(operator)
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window), "inside_begin": begin, "inside_end": end,
-        "reads_beyond": operator.weight.shape[3] % STEP > 0 and _is_pixel(operator),
-        "is_in_place": _is_in_place(operator, stored),
-        "is_copied": _is_copied(operator), "has_others": has_others, "fours": fours.members(),
+        "reads_beyond": operator.weight.shape[3] % STEP > 0 and is_pixel(operator),
+        "is_in_place": takes_place_of_input(operator, stored),
+        "is_copied": is_copied(operator), "has_others": has_others, "fours": fours.members(),
     }  # fmt: skip
-    functions = [fours.function(), *([fours.one_function()] if _has_ones(operator, stored) else [])]
+    functions = [fours.function(), *([fours.one_function()] if has_ones(operator, stored) else [])]
     if has_others:
         functions.append(patch_function("tvm_ext_helium_side_copy", LAYER, stored))
     return "\n".join([shapes(LAYER, members), *functions])
@@ -294,11 +193,11 @@ def _body(operator: QConv2d, stored: StoredRows, *, has_scratch: bool, has_other
     rings, layer = with_rings(LAYER, stored)
     scratch = "scratch" if has_scratch else "NULL"
     places = f"input, output, packed, {scratch}, row_begin, row_end"
-    if _is_pixel(operator):
-        one = "$_one" if _has_ones(operator, stored) else "NULL"
+    if is_pixel(operator):
+        one = "$_one" if has_ones(operator, stored) else "NULL"
         return "\n".join([*rings, f"tvm_ext_helium_side_pixels({layer}, $_four, {one}, {places});"])
     patch = "$_patch" if has_others else "NULL"
-    name = "tvm_ext_helium_side_copies" if _is_copied(operator) else "tvm_ext_helium_side"
+    name = "tvm_ext_helium_side_copies" if is_copied(operator) else "tvm_ext_helium_side"
     return "\n".join([*rings, f"{name}({layer}, $_four, {patch}, {places});"])
 
 

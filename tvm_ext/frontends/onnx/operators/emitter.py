@@ -10,6 +10,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.core.decisions.decision import Decision
+from tvm_ext.frontends.refusals import Refused
 
 _ELEMENT_WISE = frozenset(
     "add subtract multiply divide power maximum minimum greater greater_equal less less_equal equal not_equal".split()
@@ -83,3 +84,11 @@ def ints_of(x: relax.Expr | None) -> tuple[int, ...] | None:
     """The whole numbers of a constant; None where there is no operand or its numbers are not known."""
     array = None if x is None else array_of(x)
     return None if array is None else tuple(int(value) for value in np.asarray(array).reshape(-1))
+
+
+def known_ints(value: relax.Expr | None) -> tuple[int, ...]:
+    """The numbers of an operand that says the shape of a result. Raises Refused where they depend on data."""
+    found = ints_of(value)
+    if found is None:
+        raise Refused("the shape of its output depends on data")
+    return found

@@ -12,7 +12,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import constant, static_shape
 from tvm_ext.frontends.onnx.element_types import dtype_of
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, known_ints
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
@@ -33,9 +33,7 @@ class AffineGrid(OnnxOpConverter):
 
     @classmethod
     def _impl_v20(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        emit, theta, size = Emitter(bb), inputs[0], ints_of(inputs[1])
-        if size is None:
-            raise Refused("the shape of its output depends on data")
+        emit, theta, size = Emitter(bb), inputs[0], known_ints(inputs[1])
         extents, dtype = size[2:], dtype_name(theta)
         axes = [_coordinates(extent, is_corner=bool(attr.get("align_corners", 0))) for extent in extents]
         mesh = np.meshgrid(*axes, indexing="ij")[::-1]
@@ -62,9 +60,7 @@ class MaxUnpool(OnnxOpConverter):
             for axis, (extent, stride, window) in enumerate(zip(shape[2:], strides, kernel, strict=True))
         ]
         whole = (*shape[:2], *extents)
-        wanted = whole if len(inputs) < 3 or inputs[2] is None else ints_of(inputs[2])
-        if wanted is None:
-            raise Refused("the shape of its output depends on data")
+        wanted = whole if len(inputs) < 3 or inputs[2] is None else known_ints(inputs[2])
         if wanted != whole:
             # The standard's own code counts places in the shape that follows, onnxruntime in the one that is asked for.
             raise Refused(f"output_shape {list(wanted)} where {list(whole)} follows from the windows; runtimes differ")

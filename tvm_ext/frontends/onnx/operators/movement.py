@@ -9,7 +9,7 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, known_ints, number
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
@@ -29,9 +29,7 @@ class Concat(OnnxOpConverter):
 class Tile(OnnxOpConverter):
     @classmethod
     def _impl_v6(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        repeats = ints_of(inputs[1])
-        if repeats is None:
-            raise Refused("the shape of its output depends on data")
+        repeats = known_ints(inputs[1])
         return relax.op.tile(inputs[0], list(repeats))
 
 

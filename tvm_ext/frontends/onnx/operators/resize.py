@@ -12,7 +12,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
 from tvm_ext.frontends.interpolate import interpolated, is_identity
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, known_ints, number
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.sampling import Axis, Interpolation, Taps, taps
 
@@ -81,9 +81,7 @@ def _axes(
     chosen = [axis % len(shape) for axis in attr.get("axes") or range(len(shape))]
     if scales is not None and static_shape(scales) != (0,):
         return _scaled(shape, chosen, _floats(scales, "scales"))
-    wanted = ints_of(sizes)
-    if wanted is None:
-        raise Refused("the shape of its output depends on data")
+    wanted = known_ints(sizes)
     policy = _text(attr, "keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return {

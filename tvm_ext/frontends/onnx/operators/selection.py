@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, known_ints, number
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
@@ -34,9 +34,7 @@ class TopK(OnnxOpConverter):
 
     @classmethod
     def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        count = ints_of(inputs[1])
-        if count is None:
-            raise Refused("the shape of its output depends on data")
+        count = known_ints(inputs[1])
         return _top(Emitter(bb), inputs[0], count[0], attr)
 
 

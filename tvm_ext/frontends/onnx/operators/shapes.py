@@ -12,13 +12,11 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.onnx.operators.emitter import Emitter, ints_of
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, known_ints
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
-
-_DATA_DEPENDENT = "the shape of its output depends on data"
 
 
 def _known(inputs: Inputs, index: int) -> tuple[int, ...] | None:
@@ -27,10 +25,7 @@ def _known(inputs: Inputs, index: int) -> tuple[int, ...] | None:
         return None
     if static_shape(inputs[index]) == (0,):
         return ()
-    found = ints_of(inputs[index])
-    if found is None:
-        raise Refused(_DATA_DEPENDENT)
-    return found
+    return known_ints(inputs[index])
 
 
 class Reshape(OnnxOpConverter):

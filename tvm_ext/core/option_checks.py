@@ -1,0 +1,80 @@
+"""Checks of a build's options, by values that have their types: sizes, names, and choices that go together.
+
+Each raises BadOptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.names import hides_header
+from tvm_ext.core.option_values import shown
+
+_MOST_BYTES = 1 << 48
+_MOST_DECIBELS = 1000
+
+
+def check_bytes(ram: int | Mapping[str, int] | None, flash: int | None, pin: Mapping[str, int] | None) -> None:
+    """Refuses limits that are none, and offsets that no arena has."""
+    for where, num_bytes in (ram if isinstance(ram, Mapping) else {"": ram}).items():
+        if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
+            said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
+            raise BadOptions(f"{said}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
+    if flash is not None and not 0 < flash < _MOST_BYTES:
+        raise BadOptions(f"flash = {shown(flash)}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
+    for name, offset in (pin or {}).items():
+        if not 0 <= offset < _MOST_BYTES or offset % ALIGNMENT_BYTES:
+            raise BadOptions(
+                f"pin {name}={shown(offset)}: an offset is a multiple of {ALIGNMENT_BYTES} bytes, 0 or more, and "
+                f"less than {_MOST_BYTES}."
+            )
+
+
+def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, image: bool) -> None:
+    """Refuses forms of inputs, outputs and instances that do not go together."""
+    if reread and io != "stream":
+        raise BadOptions(
+            f"reread = True: with io = {io!r} no rows of inputs are asked for. Choose io = 'stream', or leave "
+            "reread out."
+        )
+    if io != "arena" and is_pinned:
+        raise BadOptions(f"pin places tensors in the arena; with io = {io!r} inputs and outputs are not there.")
+    if image and context != "caller":
+        raise BadOptions(
+            "image: an image has no variables, so callers hold the arenas and states; it needs context = 'caller'."
+        )
+
+
+def check_hop(hop: Mapping[str, int] | None, hop_axis: Mapping[str, int] | None) -> None:
+    """Refuses more than one window over time, and the axis of another input."""
+    if len(hop or {}) > 1 or set(hop_axis or {}) - set(hop or {}):
+        raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
+
+
+def check_decibels(min_snr_db: float) -> None:
+    """Refuses ratios that no output has."""
+    if not abs(min_snr_db) <= _MOST_DECIBELS:
+        raise BadOptions(
+            f"min_snr_db = {shown(min_snr_db)}: a finite number of decibels is needed, of at most {_MOST_DECIBELS}."
+        )
+
+
+def check_targets(verify: tuple[str, ...] | None) -> None:
+    """Refuses places to verify that there are not."""
+    for target in verify or ():
+        if target not in ("host", "qemu"):
+            raise BadOptions(f"verify = {target!r}: allowed are host, qemu, or nothing at all.")
+
+
+def check_name(name: str | None) -> None:
+    """Refuses what is no C prefix, or names a header that is there."""
+    if name is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name):
+        raise BadOptions(
+            f"name = {name!r}: it prefixes C identifiers; use lower case letters, digits "
+            "and underscores, a letter first, at most 48 characters."
+        )
+    if name is not None and hides_header(name):
+        raise BadOptions(f"name = {name!r}: {name}.h would hide another header; choose another name.")

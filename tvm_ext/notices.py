@@ -1,0 +1,43 @@
+"""Notices of a build that leaves out what was asked for."""
+
+from __future__ import annotations
+
+import warnings
+
+from codegen_c.backend.build import Compiled
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.frontends.shapes import ModelNotice
+
+
+def say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
+    """A notice where a pipeline was asked for, and the model takes one input at a time."""
+    cores = [core.name for core in options.cores_of(compiled.platform)]
+    if options.objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
+        return
+    reason = "values, or states, would go from one stage back to an earlier one"
+    if compiled.placement is None:
+        reason = f"two inputs at once do not fit {compiled.platform.activations}, or the ram that was asked for"
+    elif compiled.parallel is None:
+        reason = f"{cores[0]} alone is predicted to be as fast"
+    warnings.warn(
+        f"objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: {reason}. "
+        f"{compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
+        f"{compiled.interface.take}.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
+
+
+def say_weights(compiled: Compiled, options: BuildOptions) -> None:
+    """A notice where weights of 4 bits were asked for, and no layer has them."""
+    if options.weights == "int8" or any(call.weight_bits == 4 for call in compiled.program.kernel_calls()):
+        return
+    reason = "no layer that may have them leaves outputs at min_snr_db, or fits a kernel that takes them"
+    if options.quantize != "int8":
+        reason = (
+            "no quantized layer has int8 weights from -8 to 7 and a kernel that takes them; of a float model "
+            "quantize = 'int8' with calibration data makes them"
+        )
+    warnings.warn(
+        f"weights = {options.weights!r}: all weights of {compiled.interface.model} are stored as they are: {reason}.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
