@@ -92,7 +92,8 @@ def in_sequence(implementation: Implementation, input_rows: int = 0) -> Implemen
         by_rows = partial(accumulating.implement, input_rows)
     if by_rows is None:
         return implementation
-    return replace(by_rows(StoredRows()), alternatives=implementation.alternatives, keeping=by_rows)
+    one_row = StoredRows(at_once=1)  # what it promises for whole images alone, it does not keep there
+    return replace(by_rows(one_row), alternatives=implementation.alternatives, keeping=by_rows)
 
 
 def spatial_of(call: KernelCall) -> Spatial:
