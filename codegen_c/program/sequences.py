@@ -86,7 +86,7 @@ def row_reader(implementation: Implementation, position: int, producer: int | No
 
 def in_sequence(implementation: Implementation, input_rows: int = 0) -> Implementation:
     """A kernel as a sequence runs it: by rows of its output, or adding up so many rows of its input."""
-    by_rows, accumulating = implementation.in_rows, implementation.accumulating
+    by_rows, accumulating = implementation.in_rows or implementation.keeping, implementation.accumulating
     if input_rows:
         assert accumulating is not None, "what adds up rows has a kernel for it"
         by_rows = partial(accumulating.implement, input_rows)

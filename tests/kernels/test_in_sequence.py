@@ -18,7 +18,7 @@ def test_no_ring_is_shared_with_what_does_not_take_its_input_s_place(name: str) 
     """Kernels of several rows read further ones behind the first they write, unless they see the whole image."""
     kernel, operator = SAMPLES[name]
     whole = implementation(kernel, operator, StoredRows())
-    promised = in_sequence(replace(whole, in_rows=lambda stored: implementation(kernel, operator, stored))).in_place
+    promised = in_sequence(replace(whole, keeping=lambda stored: implementation(kernel, operator, stored))).in_place
     ring = Kept(stored=4)
     stored = StoredRows(inputs=(ring,), output=ring, at_once=2, call_rows=frozenset({1, 2}))
     assert set(promised) <= set(implementation(kernel, operator, stored).in_place)

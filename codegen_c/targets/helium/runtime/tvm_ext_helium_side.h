@@ -50,7 +50,7 @@ TVM_EXT_INLINE void tvm_ext_helium_side_run(const tvm_ext_helium_side_layer *lay
     const int32_t ones = one == NULL ? 0 : tvm_ext_helium_num_ones(count);
     const int32_t kept = ones > 0 ? ones : TVM_EXT_HELIUM_FOUR_PIXELS;
     const int32_t last = count - kept;
-    const bool keeps_last = layer->reads_beyond || layer->is_in_place;
+    const bool keeps_last = scratch != NULL && (layer->reads_beyond || layer->is_in_place);
     const bool keeps_all = layer->is_in_place && layer->fours.steps > 1;
     int8_t *const copy = &scratch[keeps_all ? TVM_EXT_HELIUM_FOUR_PIXELS * layer->fours.column_bytes : 0];
     if (keeps_last) {
