@@ -101,6 +101,7 @@ class AssignMemories(SearchingPass):
             time.wait_cycles(memory, _STREAMED) < time.wait_cycles(self._home, _STREAMED)
         )
 
+
 class _Rewriting:
     """The function with its moves; composites that are told where their results, weights or scratch lie."""
 

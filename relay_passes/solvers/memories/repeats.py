@@ -1,4 +1,4 @@
-"""Repeats that may be faster than keeping: a value that waits long, and is dearer to read at home than to make again."""
+"""Repeats that may be faster than keeping: of values that wait long, dearer to read at home than to make again."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ MOST_REPEATS = 8
 LIKELY = 0.5
 """Rating from which on a repeat is proposed."""
 
+Places = Callable[[AssignmentProblem], Assignment]
 SegmentsOf = Callable[[tuple[int, ...]], Segments]
 """Ways to cut a sequence of the steps, some of them again."""
 
@@ -90,6 +91,10 @@ class Updates:
         best = [*islice((way for way in ways if way != uncut), MOST_SEARCHED), uncut]
         places = self.rates.places if self.rates else None
         return [self._update(*way, lambda problem: assign(problem, places)) for way in best]
+
+    def uncut(self, places: Places) -> Update:
+        """The network as it was, with such places."""
+        return self._update(*self._uncut(), places)
 
     def ranked(self, repeated: tuple[Repeat, ...]) -> list[Update]:
         """All cuts with so many repeats, each with its places as the search begins, the fastest first."""
@@ -151,9 +156,7 @@ class Updates:
         sequence = sequence_of(len(self.whole.steps), ())
         return sequence, _uncut(self.segments_of(sequence))
 
-    def _update(
-        self, sequence: tuple[int, ...], cut: Split, places: Callable[[AssignmentProblem], Assignment]
-    ) -> Update:
+    def _update(self, sequence: tuple[int, ...], cut: Split, places: Places) -> Update:
         problem = self.problem(sequence, cut)
         return Update(sequence=sequence, cut=cut, problem=problem, assignment=places(problem))
 

@@ -1,0 +1,112 @@
+"""CutForMemories: rows and repeats where several memories make them faster, and modules it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_ext
+from codegen_c.backend.byoc import CodegenBackend
+from codegen_c.costs.predict import time_model
+from codegen_c.targets.registry import target_of
+from relay_passes.dataflow import bindings
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.memory.cut_for_memories import CutForMemories
+from relay_passes.memory.split_sequences import SplitSequences
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.simplify.fold_constants import FoldConstants
+from tests.support.image_networks import image_network
+from tests.support.memory_problems import always_on
+from tests.support.onnx_models import saved
+from tests.support.virtual_machine import run
+from tvm_ext.core.decisions.execution import RowSplit
+from tvm_ext.core.platform import Platform
+
+NEAR_BYTES = 2048
+LIMITS = {"sram": 1 << 21, "dtcm": NEAR_BYTES}
+ADDED = {
+    "sequence",
+    "rows_per_call",
+    "split_peak_bytes",
+    "split_instructions",
+    "schedule_peak_bytes",
+    "schedule_proved",
+}
+
+
+def backend(platform: Platform) -> CodegenBackend:
+    return CodegenBackend(target=target_of(platform.processor))
+
+
+def formed(folder: Path, platform: Platform) -> tvm.IRModule:
+    """A chain of convolutions whose first image is larger than the near memory."""
+    stages = [FoldConstants(), FormComposites(backend(platform)), ConvertLayout()]
+    return tvm.transform.Sequential(stages)(tvm_ext.load(saved(image_network(4), folder)))
+
+
+def cut(module: tvm.IRModule, platform: Platform, limits: Mapping[str, int] = LIMITS) -> tvm.IRModule:
+    return CutForMemories(backend(platform), time_model(platform), limits)(module)
+
+
+def sequences(module: tvm.IRModule) -> list[str]:
+    """The sequence of each function that main calls, empty for what runs whole."""
+    calls = [binding.value for binding in bindings(module["main"])]
+    return [RowSplit.read(module[call.op]).sequence for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
+
+
+def test_before_and_expected(tmp_path: Path) -> None:
+    """Only attributes change: those of functions in a sequence, and of main."""
+    platform = always_on(NEAR_BYTES)
+    before = formed(tmp_path, platform)
+    after = cut(before, platform)
+    assert not any(sequences(before)) and sequences(after).count("sequence_0") > 1
+    expected = before.clone()
+    for name, function in after.functions_items():
+        attributes = {key: function.attrs[key] for key in ADDED & set(function.attrs.keys())}
+        if attributes:
+            expected.update_func(expected.get_global_var(name.name_hint), before[name].with_attrs(attributes))
+    tvm.ir.assert_structural_equal(after, expected)
+
+
+def test_tvm_runs_it_as_before(tmp_path: Path) -> None:
+    platform = always_on(NEAR_BYTES)
+    before = formed(tmp_path, platform)
+    (param,) = before["main"].params
+    x = np.random.default_rng(0).normal(size=[int(n) for n in param.ty.shape.values]).astype(np.float32)
+    np.testing.assert_array_equal(run(cut(before, platform), x), run(before, x))
+
+
+@pytest.mark.parametrize("limits", [{"sram": 1 << 21}, {"sram": 1 << 21, "dtcm": 1 << 20}])
+def test_without_a_near_memory_or_with_room_nothing_changes(tmp_path: Path, limits: dict[str, int]) -> None:
+    platform = always_on(1 << 20)
+    before = formed(tmp_path, platform)
+    tvm.ir.assert_structural_equal(cut(before, platform, limits), before)
+
+
+def test_what_is_cut_already_is_left_alone(tmp_path: Path) -> None:
+    platform = always_on(NEAR_BYTES)
+    before = SplitSequences(backend(platform), None)(formed(tmp_path, platform))
+    assert any(sequences(before))
+    tvm.ir.assert_structural_equal(cut(before, platform), before)
+
+
+def test_a_memory_that_is_no_faster_changes_nothing(tmp_path: Path) -> None:
+    near = always_on(NEAR_BYTES)
+    sram = near.memory("sram")
+    memories = [
+        replace(one, read_bytes_per_cycle=sram.read_bytes_per_cycle, write_bytes_per_cycle=sram.write_bytes_per_cycle,
+                latency_cycles=sram.latency_cycles) if one.name == "dtcm" else one
+        for one in near.memories
+    ]  # fmt: skip
+    links = [
+        replace(link, bytes_per_cycle=4, latency_cycles=4) if link.target == "dtcm" and link.source == "cpu" else link
+        for link in near.links
+    ]
+    platform = replace(near, memories=tuple(memories), links=tuple(links))
+    before = formed(tmp_path, platform)
+    tvm.ir.assert_structural_equal(cut(before, platform), before)
