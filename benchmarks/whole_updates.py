@@ -130,19 +130,15 @@ def _seen(name: str) -> tuple[AssignmentProblem, Callable[[tuple[int, ...]], Seg
 
     def kept(known: Searched, *others: Any) -> AssignmentProblem:
         seen.append((made(known, *others), known))
-        raise _Seen
+        raise RuntimeError
 
     with tempfile.TemporaryDirectory(prefix="whole_") as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(zoo.build(name), path)
-        with mock.patch.object(cut_for_memories, "whole_problem", kept), suppress(_Seen):
+        with mock.patch.object(cut_for_memories, "whole_problem", kept), suppress(RuntimeError):
             compile_module(tvm_ext.load(path), Platform.load(COMPILED_FOR), tvm_ext.BuildOptions(memories="all"))
     whole, known = seen[0]
     return whole, lambda sequence: Segments(unrolled(known.graph, sequence), known.facts.of(sequence))
-
-
-class _Seen(Exception):
-    """The network has been seen."""
 
 
 def compared(network: Network) -> Compared:

@@ -148,10 +148,10 @@ def guide_plans() -> str:
 
 
 def whole_updates() -> str:
-    """Proposals for places in several memories beside the search."""
+    """Whole updates for several memories beside the search."""
     found = result("whole_updates")
     names = {"random": "random networks and platforms", "zoo": "networks of the zoo, given and random platforms"}
-    plans = {"proposal": "proposal", "greedy": "greedy start of the search"}
+    plans = {"proposal": "proposal", "greedy": "all cuts, places of the greedy start", "places_alone": "places alone"}
     rows = [
         (
             name if place == 0 else "", str(found[group]["problems"]) if place == 0 else "", title,
@@ -166,7 +166,13 @@ def whole_updates() -> str:
         "problems", "number", "plan", "predicted time above the search's, mean", "most", "within 3 %",
         "of its processor time", "in the median",
     )  # fmt: skip
-    return f"The trees take {grouped(found['weights']['bytes'])} bytes.\n\n{table(heads, rows)}"
+    made = " ".join(
+        f"Of {found[group]['problems']} plans of the search for {name.partition(',')[0]} "
+        f"{found[group]['plans_of_search_with_cuts']} have cuts and "
+        f"{found[group]['plans_of_search_with_repeats']} repeats."
+        for group, name in names.items()
+    )
+    return f"The trees take {grouped(found['weights']['bytes'])} bytes.\n\n{table(heads, rows)}\n{made}\n"
 
 
 def hierarchy() -> str:

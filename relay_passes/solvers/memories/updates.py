@@ -24,7 +24,7 @@ from relay_passes.solvers.memories.repeated import repeated_problem
 from relay_passes.solvers.memories.repeats import Repeat, promising, sequence_of
 from relay_passes.solvers.memories.search import assign, assign_greedily
 from relay_passes.solvers.memories.state import Score
-from relay_passes.solvers.memories.timed_cuts import SegmentTimes
+from relay_passes.solvers.memories.timed_cuts import Outside, SegmentTimes
 from relay_passes.solvers.split.search import Split, frontier
 from relay_passes.solvers.split.segments import Segments
 
@@ -34,7 +34,7 @@ MOST_SEARCHED = 3
 """Updates that places are searched for, beside the network as it was."""
 MOST_REPEATS = 8
 """Repeats that are tried."""
-LIKELY = 0.5
+LIKELY = 0.25
 """Rating from which on a repeat is proposed."""
 
 Places = Callable[[AssignmentProblem], Assignment]
@@ -105,13 +105,16 @@ class Updates:
     def proposal(self) -> Update:
         """A guide's proposal in one pass: the repeats and the cut that it expects to be fast, and the places.
 
-        Without its cut or its repeats, where it expects that to be faster.
+        Of few ways to cut; without its cut or its repeats, where it expects that to be faster.
         """
         rates = self.rates
         assert rates is not None, "a guide proposes"
-        repeated = sequence_of(len(self.whole.steps), self.likely())
-        uncut = self._uncut()
-        ways = [uncut, *((sequence, self.expected_cut(sequence)) for sequence in (uncut[0], repeated))]
+        uncut = sequence_of(len(self.whole.steps), ())
+        ways: list[tuple[tuple[int, ...], Split]] = []
+        for sequence in dict.fromkeys((uncut, sequence_of(len(self.whole.steps), self.likely()))):
+            segments, times = self.segments_of(sequence).few(), self._times(sequence)
+            ways += [(sequence, _uncut(segments))] if sequence == uncut else []
+            ways += [(sequence, times.fastest(segments, outside)) for outside in (_expected(times, rates), times.outside)]
         updates = (
             self._update(*way, lambda problem: assign(problem, rates.places, most_trials=0))
             for way in dict.fromkeys(ways)
@@ -125,15 +128,6 @@ class Updates:
         for share in SHARES:
             yield times.fastest(segments, lambda ending, share=share: times.outside(ending, share))
         yield from frontier(segments)
-
-    def expected_cut(self, sequence: tuple[int, ...]) -> Split:
-        """The cut that a guide expects to be the fastest."""
-        rates, times = self.rates, self._times(sequence)
-        assert rates is not None, "a guide expects"
-        return times.fastest(
-            self.segments_of(sequence),
-            lambda ending: np.clip(rates.outside(cut_facts.facts_of(times, ending)), 0, 1),
-        )
 
     def likely(self) -> list[Repeat]:
         """Repeats that a guide expects to be worth it."""
@@ -164,6 +158,11 @@ class Updates:
 def _uncut(segments: Segments) -> Split:
     """Every step whole."""
     return Split(segments=tuple(segments.ending(end).segments[0] for end in range(1, len(segments.graph.nodes) + 1)))
+
+
+def _expected(times: SegmentTimes, rates: Rates) -> Outside:
+    """The part of the operands of segments that a guide expects at home."""
+    return lambda ending: np.clip(rates.outside(cut_facts.facts_of(times, ending)), 0, 1)
 
 
 def _rank(update: Update) -> Score:

@@ -26,6 +26,7 @@ _CALL_COST = 60
 _ASK_COST = 4
 """Instructions for each operator of a sequence, each time it is decided who runs next."""
 ROWS_PER_CALL = (1, 2, 3, 4, 8)
+FEW_ROWS_PER_CALL, FEW_OPERATORS = (2, 4), 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +72,21 @@ class Replay:
 
 
 class Segments:
-    """The ways to run each segment of an order: `of(begin, end)`."""
+    """The ways to run each segment of an order: `of(begin, end)`.
 
-    def __init__(self, graph: Graph, rows: RowFacts) -> None:
+    rows_per_call: those that are looked at. longest: number of operators up to which segments are; None for all.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        rows: RowFacts,
+        *,
+        rows_per_call: Sequence[int] = ROWS_PER_CALL,
+        longest: int | None = None,
+    ) -> None:
         self.graph, self.rows, self.accumulations, self.calls = graph, rows.operators, rows.accumulations, rows.calls
+        self.facts, self.rows_per_call, self.longest = rows, rows_per_call, longest
         self.reading = rows.reading
         self.whole = live_bytes(graph, range(len(graph.nodes)))
         self.made = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
@@ -93,6 +105,12 @@ class Segments:
         self.operands = DyingOperands(
             graph=graph, made=self.made, last=self.last, readers=self.readers, needed_from=_needed_from(rows.operators)
         )
+
+    def few(self) -> Segments:
+        """Segments of the same order that are listed in a small part of the time, where all take long."""
+        if len(self.graph.nodes) <= FEW_OPERATORS:
+            return self
+        return Segments(self.graph, self.facts, rows_per_call=FEW_ROWS_PER_CALL, longest=FEW_OPERATORS)
 
     def of(self, begin: int, end: int) -> tuple[Segment, ...]:
         """The ways to run a segment; none where it has to be cut."""
@@ -118,7 +136,9 @@ class Segments:
         found: list[Replay] = []
         for last, accumulation in self.last_ways(end - 1):
             begin = _first(self.graph, (*self.rows[: end - 1], last))
-            for rows_per_call in ROWS_PER_CALL if end - begin > 1 else ():
+            if self.longest is not None:
+                begin = max(begin, end - self.longest)
+            for rows_per_call in self.rows_per_call if end - begin > 1 else ():
                 found.append(self.replay(begin, last, end, rows_per_call, accumulation))
         return tuple(found)
 
