@@ -20,7 +20,7 @@ from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
 """Choices tried in all; each costs a walk over the steps."""
-MENDING, MOST_MENDING = 0.5, 300
+MENDING, MOST_MENDING = 2, 300
 """Choices tried for an item, in the mean, to mend a proposal, and at the most in all."""
 MOST_EVICTIONS = 3
 
@@ -90,6 +90,7 @@ class _Search:
         """Puts everything where a guide proposes it, and mends that where most seems lost, with few trials."""
         propose(self.state, self.known, rate)
         self.best = self.state.score()
+        self.menus = Menus(State(self.problem), LEADS).of
         lost = {item: max(map(self._saved(item), self.menus[item])) for item in self.items}
         for item in sorted((item for item in self.items if lost[item] > 0), key=lambda item: -lost[item]):
             if self.trials >= min(MENDING * len(self.items), MOST_MENDING):
