@@ -16,7 +16,7 @@ from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import State
 from tests.passes.test_memory_search import checked
 from tests.support.memory_problems import in_sequences, on_two_cores, random_problem
-from tvm_ext.guide import learned_places
+from tvm_ext.guide import learned_updates
 
 SEEDS = st.integers(0, 10_000)
 
@@ -32,7 +32,7 @@ def by_chance(seed: int):
 def test_any_ratings_come_to_a_plan(seed: int, steps: int, near: int, dma: bool, split: bool, learned: bool) -> None:
     problem = random_problem(seed, steps, near_bytes=near, dma=dma)
     problem = in_sequences(problem) if split else problem
-    found = assign(problem, learned_places() if learned else by_chance(seed), most_trials=0)
+    found = assign(problem, learned_updates().places if learned else by_chance(seed), most_trials=0)
     checked(problem, found)
     assert problem.predicted_cycles(found) <= problem.predicted_cycles(problem.at_home())
 
@@ -52,7 +52,7 @@ def test_no_core_is_sent_where_it_does_not_reach(seed: int, steps: int, dma: boo
 def test_no_result_is_slower_or_larger_for_a_guide(seed: int) -> None:
     problem = random_update(seed, 12)
     without = assign(problem)
-    for rate in (learned_places(), by_chance(seed)):
+    for rate in (learned_updates().places, by_chance(seed)):
         found = assign(problem, rate)
         assert problem.overflow(found) <= problem.overflow(without)
         if problem.overflow(found) == problem.overflow(without):
@@ -64,14 +64,14 @@ def test_a_proposal_is_taken_where_it_is_faster(monkeypatch: pytest.MonkeyPatch)
     problem = random_update(3, 24)
     monkeypatch.setattr(memory_search._Search, "greedy", lambda _search: None)
     monkeypatch.setattr(memory_search._Search, "keep_near", lambda _search: None)
-    without, found = assign(problem, most_trials=-1), assign(problem, learned_places(), most_trials=-1)
+    without, found = assign(problem, most_trials=-1), assign(problem, learned_updates().places, most_trials=-1)
     assert (without.places, without.weights) == (problem.at_home().places, {})
     assert problem.predicted_cycles(found) < problem.predicted_cycles(without) / 2
 
 
 def test_proposals_repeat() -> None:
     problem = random_update(7, 24)
-    assert assign(problem, learned_places(), most_trials=0) == assign(problem, learned_places(), most_trials=0)
+    assert assign(problem, learned_updates().places, most_trials=0) == assign(problem, learned_places(), most_trials=0)
 
 
 def test_ratings_decide_what_is_put_in() -> None:
@@ -93,7 +93,7 @@ def test_near_a_search_on_networks_that_it_has_not_seen() -> None:
     for seed in (50_002, 50_003, 50_012, 50_013):
         problem = random_update(seed, 16)
         cycles = problem.predicted_cycles(assign(problem))
-        gaps.append(problem.predicted_cycles(assign(problem, learned_places(), most_trials=0)) / cycles - 1)
+        gaps.append(problem.predicted_cycles(assign(problem, learned_updates().places, most_trials=0)) / cycles - 1)
         chance.append(problem.predicted_cycles(assign(problem, by_chance(seed), most_trials=0)) / cycles - 1)
     assert np.mean(gaps) < 0.05
     assert np.mean(gaps) < np.mean(chance)

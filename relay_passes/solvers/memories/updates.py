@@ -3,7 +3,8 @@
 Cuts are ranked first by the greedy start of the search for places. Repeats that may pay (`repeats`) are added one after
 the other, as long as the best cut with them is ranked higher. The search for places then goes on with those that are
 ranked highest, and with the network as it was. A guide proposes one update more: all its repeats, its cut and its
-places are rated once. The fastest is taken, so that nothing is slower for the guide.
+places are rated once. The fastest is taken, so that nothing is slower for the guide. Of networks that this would take
+too long for, the guide's proposal is all there is beside places alone.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ SHARES = (1.0, 0.8, 0.6, 0.4)
 """Parts of the near memory that the operands of what runs in series are taken to find free."""
 MOST_SEARCHED = 3
 """Updates that places are searched for, beside the network as it was."""
+MOST_STEPS = 160
+"""Steps up to which cuts and repeats are searched for: with 800, to list all ways to cut takes a minute alone."""
 MOST_REPEATS = 8
 """Repeats that are tried."""
 LIKELY = 0.25
@@ -74,8 +77,8 @@ class Updates:
         self.segments_of = cache(segments_of)
 
     def fastest(self) -> tuple[Update, Update]:
-        """The fastest update found, and the network as it was."""
-        found = self.searched()
+        """The fastest update found, and the network as it was; of many steps, only a guide's proposal beside that."""
+        found = self.searched() if len(self.whole.steps) <= MOST_STEPS else [self.uncut(self._places)]
         return min((*found, self.proposal()) if self.rates else found, key=_rank), found[-1]
 
     def searched(self) -> list[Update]:
@@ -89,8 +92,7 @@ class Updates:
                 ranked = sorted([*with_it, *ranked], key=_rank)
         ways = ((one.sequence, one.cut) for one in ranked)
         best = [*islice((way for way in ways if way != uncut), MOST_SEARCHED), uncut]
-        places = self.rates.places if self.rates else None
-        return [self._update(*way, lambda problem: assign(problem, places)) for way in best]
+        return [self._update(*way, self._places) for way in best]
 
     def uncut(self, places: Places) -> Update:
         """The network as it was, with such places."""
@@ -144,6 +146,10 @@ class Updates:
 
     def _times(self, sequence: tuple[int, ...]) -> SegmentTimes:
         return SegmentTimes(repeated_problem(self.whole, sequence))
+
+    def _places(self, problem: AssignmentProblem) -> Assignment:
+        """Places by the search, or the guide's where they are faster."""
+        return assign(problem, self.rates.places if self.rates else None)
 
     def _uncut(self) -> tuple[tuple[int, ...], Split]:
         """The network as it was."""
