@@ -29,12 +29,19 @@ def is_vector(
     stores: list[tirx.Stmt] = []
     others: list[Expr] = []
     loads: list[TensorLoad] = []
+    changing = {loop.loop_var}
+    tvm_ffi.structural_walk(loop.body, [(tirx.For, lambda inner: changing.add(inner.loop_var)),
+                                        (tirx.BufferStore, lambda store: changing.add(store.buffer))])  # fmt: skip
+
+    def changes(expr: Expr) -> bool:
+        return bool(_variables(expr) & changing)
+
     tvm_ffi.structural_walk(
         loop.body,
         [
             (tirx.Stmt, stores.append),
             (TensorLoad, loads.append),
-            (Expr, lambda expr: others.append(expr) if _has_no_vector(expr) else None),
+            (Expr, lambda expr: others.append(expr) if _has_no_vector(expr) and changes(expr) else None),
         ],
     )
     loads = [load for load in loads if owners.get(load.source, load.source) not in variables]
@@ -55,6 +62,13 @@ def is_vector(
     steps = [_step(indices, loop.loop_var, analyzer) for _, indices in places]
     read = [_step(load.indices, loop.loop_var, analyzer) for load in loads]
     return all(step == 1 for step in steps) and all(step in (0, 1) for step in read)
+
+
+def _variables(expr: Expr) -> set[Var]:
+    """Counters that an expression reads, and buffers."""
+    found: set[Var] = set()
+    tvm_ffi.structural_walk(expr, [(Var, found.add), (TensorLoad, lambda load: found.add(load.source))])
+    return found
 
 
 def _is_short(statement: tirx.Stmt) -> bool:

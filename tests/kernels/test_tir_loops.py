@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,17 @@ def test_no_bit_changes(name: str, whole: dict[str, PlainC], tmp_path: Path, mon
     assert len(changed) >= 4
     picked = [{case.name: plains[case.name] for case in changed} for plains in (whole, without)]
     assert_same_bits(changed, picked[0], picked[1], tmp_path)
+
+
+@pytest.mark.parametrize("form", ["for_vectors", "small"])
+def test_forms_compute_the_same(form: str, whole: dict[str, PlainC], tmp_path: Path) -> None:
+    others = {
+        name: replace(plain, function=other.function)
+        for name, plain in whole.items()
+        if (other := getattr(plain, form))
+    }
+    assert len(others) >= 12 and {"pad_constant", "tile"} <= set(others)
+    assert_same_bits([case for case in DEFINITIONS if case.name in others], whole, others, tmp_path)
 
 
 def test_output_may_take_the_place_of_an_input(whole: dict[str, PlainC], tmp_path: Path) -> None:
@@ -186,6 +198,34 @@ def test_short_turns_stand_side_by_side() -> None:
 def test_calls_and_few_turns_do_not(build: Callable[..., relax.Expr]) -> None:
     blocked, _, small = forms_of(build, ROWS)
     assert blocked == small
+
+
+def test_a_choice_that_no_turn_changes_stands_before_the_loop() -> None:
+    scalar, vectors, small = forms_of(lambda x: op.nn.pad(x, [1, 1, 2, 2]), ROWS)
+    assert re.search(r"if \(1 <= i0 && i0 < 25\) \{\s+for", vectors.body) and "} else {" in vectors.body
+    assert "if (" not in scalar.body + small.body
+    within = forms_of(lambda x: op.triu(x, 1), ROWS)[1].body  # a choice by the loop's own counter
+    assert "if (" not in within
+
+
+def test_a_quotient_that_no_turn_changes_keeps_no_vectors_away() -> None:
+    blocked, vectors, small = forms_of(lambda x: op.tile(x, (2, 3)), ROWS)
+    assert "% 24" in vectors.body and vectors.body == small.body != blocked.body
+
+
+def test_zeros_of_short_sums_of_products_are_added_where_vectors_are() -> None:
+    for channels, is_added in ((6, True), (12, False)):
+        weights = np.arange(4 * channels * 3, dtype=np.float32).reshape(4, channels, 3)
+        shape = ((1, channels, 60), "float32")
+        scalar, vectors, _ = forms_of(lambda x, w=weights: op.nn.conv1d(x, relax.const(w), padding=1), shape)
+        assert "if (" in scalar.body and ("if (" not in vectors.body) == is_added
+
+
+def test_four_floats_become_bytes_at_once() -> None:
+    scalar, _, small = forms_of(lambda x: op.astype(x, "int8"), ((603,), "float32"))
+    assert "$_narrow_i8(input0[i0 * 4], input0[i0 * 4 + 1]," in scalar.body and "= (int8_t)$_i32_from" in scalar.body
+    assert "narrow" not in small.body
+    assert "narrow" not in forms_of(lambda x: op.astype(x, "int32"), ROWS)[0].body
 
 
 def test_kernels_choose_the_form_of_their_processor() -> None:
