@@ -10,6 +10,7 @@ from tvm import relax, tirx
 
 from codegen_c.tir.aliasing import in_place_inputs
 from codegen_c.tir.block_loops import block_loops
+from codegen_c.tir.cut_loops import MOST_INSIDE, cut_loops
 from codegen_c.tir.hoist_loads import hoist_loads
 from codegen_c.tir.legalize import legalize_composite, operator_names
 from codegen_c.tir.lower import lower_function
@@ -21,7 +22,6 @@ from codegen_c.tir.schedule import schedule_merged
 from codegen_c.tir.skip_zeros import LEAST_SKIPPED, skip_zeros
 from codegen_c.tir.storage import place_buffers
 from codegen_c.tir.tabulate import tabulate
-from codegen_c.tir.unswitch_loops import unswitch_loops
 
 
 def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | NoPlainC:
@@ -73,7 +73,7 @@ def _printed(lowered: _Lowered) -> PlainC:
         print_function(shaped, merged, places)
         for shaped, places in (
             (block_loops(hoisted.function), hoisted.places),
-            (block_loops(unswitch_loops(whole.function), keep_vectors=True), whole.places),
+            (block_loops(cut_loops(whole.function, most_inside=MOST_INSIDE), keep_vectors=True), whole.places),
             (hoisted.function, hoisted.places),
         )
     )
