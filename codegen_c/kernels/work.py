@@ -1,9 +1,8 @@
 """Operations of plain C by kind, and the instructions that processors execute for them.
 
-Fitted to executed instructions of TVM's definitions of 130 operators in QEMU, by GCC 12 with -O3: on a Cortex-M4, floats
-by its FPU and by newlib's functions, on a Cortex-M55, where GCC makes vectors, and on a Cortex-M0+.
-`benchmarks/generic_costs.py` compares both: within a factor of 1.25 of executed 98 %, 98 %, 96 % and 92 % of them, within
-2 all.
+Fitted to executed instructions of TVM's definitions of 130 operators in QEMU, by GCC 12 with -O3: on a Cortex-M4,
+floats by its FPU and by newlib's functions, on a Cortex-M55, where GCC makes vectors, and on a Cortex-M0+. Within a
+factor of 1.25 of executed are 98 %, 98 %, 96 % and 92 % of them, within 2 all (`benchmarks/generic_costs.py`).
 """
 
 from __future__ import annotations
