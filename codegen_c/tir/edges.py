@@ -25,6 +25,9 @@ def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
     verb = ("floor_" if floor else "") + ("mod" if remainder else "div")
     is_signed, c_type = dtype.startswith("int"), C_TYPES[dtype]
     lines = ["if (b == 0) {", "    return 0;", "}"]
+    if floor and is_signed and not remainder:  # of numbers below zero: -1 - (-1 - a) / b
+        below = f"const {c_type} below = ({c_type})(a < 0 ? -1 : 0);"
+        lines = ["if (b > 0) {", f"    {below}", f"    return ({c_type})(((a ^ below) / b) ^ below);", "}", *lines]
     if is_signed:
         by_minus_one = "0" if remainder else f"({c_type})(0u - ({_unsigned(dtype)})a)"
         lines += ["if (b == -1) {", f"    return {by_minus_one};", "}"]

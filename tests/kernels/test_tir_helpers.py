@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from codegen_c.tir import helpers
-from codegen_c.tir.edges import narrow_helper, truncate_helper
+from codegen_c.tir.edges import divide_helper, narrow_helper, truncate_helper
 from codegen_c.tir.plain_c import Helper
 from tests.kernels.test_tir import PRELUDE, compile_c
 
@@ -112,3 +112,16 @@ def test_four_floats_become_what_each_of_them_does(target: str, flags: tuple[str
     fits = np.abs(values) < 2.0**31
     expected = np.where(fits, np.trunc(np.where(fits, values, 0)), INT_MIN).astype(np.int64)
     assert found.tolist() == expected.astype(target).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_quotients_are_rounded_down(dtype: str, tmp_path: Path) -> None:
+    least = int(np.iinfo(dtype).min)
+    numbers = [least, least + 1, -8, -7, -2, -1, 0, 1, 2, 7, 8, -least - 2, -least - 1]
+    a, b = (
+        np.ascontiguousarray(side.ravel()) for side in np.meshgrid(np.array(numbers, dtype), np.array(numbers, dtype))
+    )
+    helper = divide_helper(dtype, floor=True, remainder=False)
+    found = compiled(helper, f"{dtype}_t", f"{dtype}_t", 2, tmp_path)(a, b)
+    expected = [int(x) // int(y) if y else 0 for x, y in zip(a, b, strict=True)]
+    assert found.tolist() == [least if quotient == -least else quotient for quotient in expected]
