@@ -41,7 +41,7 @@ def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
     else:
         lines += [
             f"const {c_type} quotient = ({c_type})(a / b);",
-            f"return ((a % b != 0) && ((a < 0) != (b < 0))) ? ({c_type})(quotient - 1) : quotient;",
+            f"return ((a > 0) && (a % b != 0)) ? ({c_type})(quotient - 1) : quotient;",
         ]
     return _function(f"$_{verb}_{short_type(dtype)}", c_type, f"{c_type} a, {c_type} b", lines)
 
