@@ -18,10 +18,8 @@ from codegen_c.tir.loops import operands_of
 
 MOST_PARTS = 3
 """Loops that one may become: a result between two edges has three."""
-
-
 MOST_INSIDE = 5
-"""Loops inside of one that is cut where code may grow: a row has three, and one more for what is left of each block."""
+"""Loops inside of one that is cut where code may grow: a padded row has three, which are written thrice then."""
 
 
 def cut_loops(function: tirx.PrimFunc, *, most_inside: int = 0) -> tirx.PrimFunc:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Expr, Var
+from tvm.ir import Expr, TensorLoad, Var
 from tvm.sym import Analyzer
 
 from codegen_c.tir.block_loops import BLOCK, is_block
@@ -38,6 +38,10 @@ def narrow_block(loop: tirx.For) -> NarrowBlock | None:
     if not isinstance(cast, tirx.Cast) or str(cast.ty.dtype) not in NARROW:
         return None
     if str(cast.value.ty.dtype) != "float32" or not reads_elements(cast.value) or clamped(cast) is not None:
+        return None
+    loads: list[TensorLoad] = []
+    tvm_ffi.structural_walk(cast.value, [(TensorLoad, loads.append)])
+    if any(str(load.ty.dtype) == str(cast.ty.dtype) for load in loads):  # what a turn before has stored, perhaps
         return None
     places = [_at(store.indices[0], loop, turn) for turn in range(BLOCK)]
     steps = [Analyzer().simplify(place - places[0]) for place in places]

@@ -20,6 +20,7 @@ from codegen_c.operators.kinds import Generic
 from codegen_c.targets.registry import target_of
 from codegen_c.tir import composite, lower, statements
 from codegen_c.tir.hoist_loads import Hoisted, hoist_loads
+from codegen_c.tir.narrow_blocks import narrow_block
 from codegen_c.tir.plain_c import PlainC
 from tests.kernels.test_tir import (
     PRELUDE,
@@ -224,6 +225,18 @@ def test_four_floats_become_bytes_at_once() -> None:
     assert "$_narrow_i8(input0[i0 * 4], input0[i0 * 4 + 1]," in scalar.body and "= (int8_t)$_i32_from" in scalar.body
     assert "narrow" not in small.body
     assert "narrow" not in forms_of(lambda x: op.astype(x, "int32"), ROWS)[0].body
+
+
+@pytest.mark.parametrize("is_block", [True, False])
+def test_floats_that_turns_before_made_are_converted_in_turn(is_block: bool) -> None:
+    counter = tirx.Var("i", "int32")
+    source, target = tirx.decl_buffer((8,), "float32", "source"), tirx.decl_buffer((8,), "int8", "target")
+    value = tirx.BufferLoad(source, [counter])
+    if not is_block:
+        value = value + tirx.Cast("float32", tirx.BufferLoad(target, [counter]))
+    store = tirx.BufferStore(target, tirx.Cast("int8", value), [counter + 1])
+    ends = (tirx.IntImm("int32", end) for end in (0, 4))
+    assert (narrow_block(tirx.For(counter, *ends, tirx.ForKind.SERIAL, store)) is not None) == is_block
 
 
 def test_kernels_choose_the_form_of_their_processor() -> None:
