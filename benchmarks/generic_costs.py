@@ -5,7 +5,7 @@
 Each definition becomes plain C, compiled as packages are; its cost is modelled by the operations of its loops
 (`codegen_c.kernels.work`). `least` are the loads, stores and arithmetic of its data (`measure/least_counts.py`), where
 the processor has an FPU, and `ratio` is how many times them it executes. `soft` is a Cortex-M4 without FPU, whose
-arithmetic is calls. Instructions are not cycles.
+arithmetic is calls, as a Cortex-M0+ has it. Instructions are not cycles.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def platforms() -> dict[str, Platform]:
     """Boards by name; `soft` compiles for the Cortex-M4 without its FPU."""
     m4 = Platform.load("cortex_m4")
     toolchain = replace(m4.toolchain, flags=_SOFT)
-    return {"cortex_m4": m4, "soft": replace(m4, toolchain=toolchain), "cortex_m55": Platform.load("cortex_m55")}
+    soft = replace(m4, toolchain=toolchain)
+    return {"cortex_m4": m4, "soft": soft, **{name: Platform.load(name) for name in ("cortex_m55", "cortex_m0plus")}}
 
 
 def lowered(case: Case) -> GenericStep | None:
@@ -81,8 +82,8 @@ def measured(
     steps: Sequence[GenericStep], counts: dict[str, dict[str, int]], platform: Platform
 ) -> list[dict[str, Any]]:
     """Each definition: its name, and instructions, modelled, executed, and the least."""
-    is_soft = platform.toolchain.flags == _SOFT
-    fpu = "none" if is_soft else platform.processor.fpu
+    fpu = "none" if platform.toolchain.flags == _SOFT else platform.processor.fpu
+    is_soft = fpu == "none"
     called = {kind for one in counts.values() for kind in one if kind in FUNCTIONS}
     functions = {} if is_soft else function_costs(called, platform)
     rows: list[dict[str, Any]] = []

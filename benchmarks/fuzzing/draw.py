@@ -16,6 +16,7 @@ from benchmarks.fuzzing.mutate_onnx import mutate_onnx
 from benchmarks.fuzzing.mutate_tflite import mutate_model, mutate_tables, written
 from benchmarks.fuzzing.random_onnx import random_onnx
 from benchmarks.fuzzing.random_options import with_options
+from benchmarks.fuzzing.random_pressed import random_pressed
 from benchmarks.fuzzing.random_qdq import quantized
 from benchmarks.fuzzing.random_tflite import random_tflite
 from benchmarks.fuzzing.seeds import Seeds
@@ -112,6 +113,14 @@ def _int8(rng: Rng, seeds: Seeds) -> Specimen | None:
     return None if model is None else _valid(model, rng)
 
 
+def _pressed(rng: Rng, seeds: Seeds) -> Specimen | None:
+    seed = rng.randrange(1 << 30)
+    model = random_pressed(seed)
+    if model is not None and rng.random() < 0.65:
+        model = quantized(model, seed)
+    return None if model is None else _valid(model, rng)
+
+
 def _tflite(rng: Rng, seeds: Seeds) -> Specimen:
     model = random_tflite(rng.randrange(1 << 30), rng.choice((1, 3, 6, 10)))
     names = {
@@ -152,6 +161,7 @@ KINDS: dict[str, tuple[float, Callable[[Rng, Seeds], Specimen | None]]] = {
     "valid float": (8, _float),
     "valid int8": (5, _int8),
     "valid tflite": (6, _tflite),
+    "valid pressed": (8, _pressed),
     "valid nnsmith": (4, _smith),
     "valid nnsmith pt2": (1, _smith_torch),
 }

@@ -31,6 +31,8 @@ _CHECKS = (
     ("clang", 0.15),
     ("optimized", 0.1),
     ("sanitizers", 0.15),
+    ("ways", 0.12),
+    ("plain", 0.15),
     ("poison", 0.25),
     ("package", 0.15),
     ("board", 0.02),

@@ -13,6 +13,7 @@ import tvm
 
 from benchmarks.fuzzing import runtimes
 from benchmarks.fuzzing.forked import Stages
+from benchmarks.fuzzing.ways import every_way, in_plain_c
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from tests.support.poison import run_poisoned
@@ -212,6 +213,25 @@ def _sanitized(built: Built, stages: Stages) -> None:
         raise Disagreement("sanitizers", f"{(lines or ['self-test failed'])[0]}\n{(done.stdout + done.stderr)[-1500:]}")
 
 
+def _ways(built: Built, stages: Stages) -> None:
+    """Each way to fit, as the search for the cheapest would seldom take it, gives the bits that the model has."""
+    options = replace(built.options, quantize="none", io_type="int8", ram=None, pin=None, keep=())
+    expected = built.outputs()
+    for number, (way, compiled) in enumerate(every_way(built.module, built.compiled.platform, options, SEED)):
+        stages.begin(f"way {way}")
+        near = 0.0 if built.compiled.is_quantized or "scratch" not in way else TOLERANCE
+        found = host_outputs(compiled, built.inputs, built.folder / f"way_{number}")
+        _equal(f"way {way}", found, expected, tolerance=near)
+
+
+def _plain(built: Built, stages: Stages) -> None:
+    """Integers are the same by the kernels of all processors, where no float comes before them."""
+    is_exact = all(call.implementation.exact for call in built.compiled.program.kernel_calls())
+    plain = in_plain_c(built.module) if is_exact else None
+    if plain is not None:
+        _equal("plain C", host_outputs(plain, built.inputs, built.folder / "plain"), built.outputs())
+
+
 def _poisoned(built: Built, stages: Stages) -> None:
     found, _ = run_poisoned(built.compiled, built.inputs)
     _equal("poison", found, built.outputs())
@@ -237,5 +257,5 @@ def _board(built: Built, stages: Stages) -> None:
 
 CHECKS: dict[str, Callable[[Built, Stages], None]] = {
     "unsplit": _unsplit, "size": _size, "clang": _clang, "optimized": _optimized, "sanitizers": _sanitized,
-    "poison": _poisoned, "package": _package, "board": _board,
+    "ways": _ways, "plain": _plain, "poison": _poisoned, "package": _package, "board": _board,
 }  # fmt: skip

@@ -8,7 +8,12 @@ from typing import Any
 from benchmarks.measure.block_parts import grouped, result
 from benchmarks.measure.tables import table
 
-_PROCESSORS = {"cortex_m4": "Cortex-M4", "soft": "Cortex-M4 without FPU", "cortex_m55": "Cortex-M55"}
+_PROCESSORS = {
+    "cortex_m4": "Cortex-M4",
+    "soft": "Cortex-M4 without FPU",
+    "cortex_m55": "Cortex-M55",
+    "cortex_m0plus": "Cortex-M0+",
+}
 
 
 def generic_totals() -> str:

@@ -38,10 +38,11 @@ _MAIN = """\
 
 extern uint32_t stack_limit[];
 
-/* Bytes that repeat from run to run: small numbers as float, places near the first one of 64 bits, any others. */
-static void fill(void *target, uint32_t count, int32_t is_float, int32_t is_long)
+/* Bytes that repeat from run to run, others for each input: small numbers as float, places near the first one of 64
+   bits, any others. */
+static void fill(void *target, uint32_t count, int32_t is_float, int32_t is_long, uint32_t seed)
 {{
-    uint32_t state = 1u;
+    uint32_t state = seed;
     for (uint32_t i = 0u; i < count; i++) {{
         state = state * 1664525u + 1013904223u;
         if (is_float != 0) {{
@@ -173,10 +174,10 @@ def _main(models: Sequence[Compiled]) -> str:
     lines: list[str] = []
     for model in models:
         filled: list[str] = []
-        for port in model.interface.inputs:
+        for seed, port in enumerate(model.interface.inputs, 1):
             kinds = [int(port.dtype == dtype) for dtype in ("float32", "int64")]
             count = port.num_elements if any(kinds) else port.num_bytes
-            filled.append(f"    fill({model.interface.accessor(port)}(), {count}u, {kinds[0]}, {kinds[1]});")
+            filled.append(f"    fill({model.interface.accessor(port)}(), {count}u, {kinds[0]}, {kinds[1]}, {seed}u);")
         lines += [*filled, f"    (void){model.interface.run}();", *filled, f"    report({model.interface.run});"]
     includes = "\n".join(f'#include "{model.interface.model}.h"' for model in models)
     return _MAIN.format(includes=includes, steps="\n".join(lines))

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import zip_longest
+
+import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, StoredRows
 from codegen_c.kernels.stored_rows import Kept
@@ -46,10 +49,17 @@ def _sharing(group: Sequence[Call]) -> list[KernelCall]:
 
 
 def _made(call: KernelCall, implementation: Implementation, stored: StoredRows) -> KernelCall:
-    """A call by a kernel for some stored rows, which can still be asked for others."""
+    """A call by a kernel for some stored rows, which can still be asked for others; it reads the same constants."""
+    assert has_constants_of(implementation, call.implementation), f"{implementation.kernel}: other constants by rows"
     return replace(
         call, implementation=replace(implementation, keeping=call.implementation.keeping), stored=stored, rings=()
     )
+
+
+def has_constants_of(implementation: Implementation, other: Implementation) -> bool:
+    """True where two ways to implement an operator read the same constants."""
+    pairs = zip_longest(implementation.constants, other.constants, fillvalue=("", None))
+    return all(role == name and np.array_equal(mine, theirs) for (role, mine), (name, theirs) in pairs)
 
 
 def parameters_of(make: Make, stored: StoredRows, names: Collection[str]) -> list[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import tvm
 from tvm import relax, tirx
 
 from codegen_c.tir.aliasing import in_place_inputs
 from codegen_c.tir.block_loops import block_loops
+from codegen_c.tir.cut_loops import MOST_INSIDE, cut_loops
 from codegen_c.tir.hoist_loads import hoist_loads
 from codegen_c.tir.legalize import legalize_composite, operator_names
 from codegen_c.tir.lower import lower_function
@@ -17,7 +19,7 @@ from codegen_c.tir.merge import Merged, merge_stages
 from codegen_c.tir.plain_c import CannotLowerError, NoPlainC, PlainC
 from codegen_c.tir.print_function import print_function
 from codegen_c.tir.schedule import schedule_merged
-from codegen_c.tir.skip_zeros import skip_zeros
+from codegen_c.tir.skip_zeros import LEAST_SKIPPED, skip_zeros
 from codegen_c.tir.storage import place_buffers
 from codegen_c.tir.tabulate import tabulate
 
@@ -33,29 +35,47 @@ def lower_composite(function: relax.Function, module: tvm.IRModule | None = None
     element types that C11 lacks, or an operator that TVM cannot legalise.
     """
     try:
-        return _printed(*_lowered(function, module))
+        return _printed(_lowered(function, module))
     except CannotLowerError as error:
         return _refusal(function, f"it needs {error}")
 
 
-def _lowered(function: relax.Function, module: tvm.IRModule | None) -> tuple[tirx.PrimFunc, Merged]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Lowered:
+    """Plain loops, and what their parameters are. whole: the same with the zeros that short sums add."""
+
+    loops: tirx.PrimFunc
+    whole: tirx.PrimFunc
+    merged: Merged
+
+
+def _lowered(function: relax.Function, module: tvm.IRModule | None) -> _Lowered:
     try:
         merged = merge_stages(legalize_composite(function, module))
-        loops = skip_zeros(lower_function(schedule_merged(merged.function)), merged.constants)
-        made = tabulate(loops, len(merged.constants))
-        return made.function, replace(merged, constants=(*merged.constants, *made.tables))
+        lowered, num_constants = lower_function(schedule_merged(merged.function)), len(merged.constants)
+        made, other = (
+            tabulate(skip_zeros(lowered, merged.constants, least_summands=least), num_constants)
+            for least in (0, LEAST_SKIPPED)
+        )
+        is_same = len(made.tables) == len(other.tables) and all(map(np.array_equal, made.tables, other.tables))
+        tabled = replace(merged, constants=(*merged.constants, *made.tables))
+        return _Lowered(loops=made.function, whole=other.function if is_same else made.function, merged=tabled)
     except CannotLowerError:
         raise
     except Exception as error:  # TVM raises what it likes about a model that it cannot lower
         raise CannotLowerError("loops, which TVM does not make of it") from error
 
 
-def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
-    hoisted = hoist_loads(lowered, merged.num_inputs)
-    loops = hoisted.function
+def _printed(lowered: _Lowered) -> PlainC:
+    merged, loops = lowered.merged, lowered.loops
+    hoisted, whole = (hoist_loads(form, merged.num_inputs) for form in (loops, lowered.whole))
     every, some, none = (
-        print_function(shaped, merged, hoisted.places)
-        for shaped in (block_loops(loops), block_loops(loops, keep_vectors=True), loops)
+        print_function(shaped, merged, places)
+        for shaped, places in (
+            (block_loops(hoisted.function), hoisted.places),
+            (block_loops(cut_loops(whole.function, most_inside=MOST_INSIDE), keep_vectors=True), whole.places),
+            (hoisted.function, hoisted.places),
+        )
     )
     return PlainC(
         function=every.form.function,
@@ -64,8 +84,8 @@ def _printed(lowered: tirx.PrimFunc, merged: Merged) -> PlainC:
         small=none.form if none.form.function != every.form.function else None,
         constants=tuple((f"constant{index}", data) for index, data in enumerate(merged.constants)),
         scratch_bytes=every.scratch_bytes,
-        macs=macs_of_loops(lowered.body),
-        in_place=in_place_inputs(lowered, merged.num_inputs, merged.num_outputs, place_buffers(lowered.body).aliases),
+        macs=macs_of_loops(loops.body),
+        in_place=in_place_inputs(loops, merged.num_inputs, merged.num_outputs, place_buffers(loops.body).aliases),
         integers_only=not any(dtype.startswith("float") for dtype in every.dtypes),
     )
 

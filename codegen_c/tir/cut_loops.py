@@ -1,4 +1,4 @@
-"""Loops without another one inside, cut where a comparison of their counter with a constant turns out otherwise.
+"""Loops with few others inside, cut where a comparison of their counter with a constant turns out otherwise.
 
     for i in 0..60: y[i] = (30 <= i) ? b[i - 30] : a[i]
       ->  for i in 0..30: y[i] = a[i]; for i in 0..30: y[i + 30] = b[i]
@@ -18,18 +18,23 @@ from codegen_c.tir.loops import operands_of
 
 MOST_PARTS = 3
 """Loops that one may become: a result between two edges has three."""
+MOST_INSIDE = 5
+"""Loops inside of one that is cut where code may grow: a padded row has three, which are written thrice then."""
 
 
-def cut_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function with such loops cut; comparisons stand there still, and simplify to constants."""
-    return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, _cut)]))
+def cut_loops(function: tirx.PrimFunc, *, most_inside: int = 0) -> tirx.PrimFunc:
+    """The function with such loops cut; comparisons stand there still, and simplify to constants.
+
+    most_inside: loops that may be in one.
+    """
+    return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, lambda loop: _cut(loop, most_inside))]))
 
 
-def _cut(loop: tirx.For) -> tirx.Stmt:
+def _cut(loop: tirx.For, most_inside: int) -> tirx.Stmt:
     begin, extent = loop.min, loop.extent
     if not (isinstance(begin, tirx.IntImm) and isinstance(extent, tirx.IntImm)) or loop.step is not None:
         return loop
-    if loop.kind != tirx.ForKind.SERIAL or not _is_innermost(loop):
+    if loop.kind != tirx.ForKind.SERIAL or _num_inside(loop) > most_inside:
         return loop
     first, end = int(begin), int(begin) + int(extent)
     parts = {place for place in _turns(loop) if first < place < end}
@@ -38,10 +43,10 @@ def _cut(loop: tirx.For) -> tirx.Stmt:
     return tirx.SeqStmt([_part(loop, low, high) for low, high in pairwise(sorted({first, end, *parts}))])
 
 
-def _is_innermost(loop: tirx.For) -> bool:
+def _num_inside(loop: tirx.For) -> int:
     inner: list[tirx.For] = []
     tvm_ffi.structural_walk(loop.body, [(tirx.For, inner.append)])
-    return not inner
+    return len(inner)
 
 
 def _turns(loop: tirx.For) -> set[int]:

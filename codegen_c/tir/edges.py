@@ -6,6 +6,8 @@ Each gives the same value on every processor, the one that onnxruntime gives on 
 
 from __future__ import annotations
 
+import numpy as np
+
 from codegen_c.c_text.literals import number
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.tir.helpers import short_type
@@ -23,6 +25,9 @@ def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
     verb = ("floor_" if floor else "") + ("mod" if remainder else "div")
     is_signed, c_type = dtype.startswith("int"), C_TYPES[dtype]
     lines = ["if (b == 0) {", "    return 0;", "}"]
+    if floor and is_signed and not remainder:  # of numbers below zero: -1 - (-1 - a) / b
+        below = f"const {c_type} below = ({c_type})(a < 0 ? -1 : 0);"
+        lines = ["if (b > 0) {", f"    {below}", f"    return ({c_type})(((a ^ below) / b) ^ below);", "}", *lines]
     if is_signed:
         by_minus_one = "0" if remainder else f"({c_type})(0u - ({_unsigned(dtype)})a)"
         lines += ["if (b == -1) {", f"    return {by_minus_one};", "}"]
@@ -36,7 +41,7 @@ def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
     else:
         lines += [
             f"const {c_type} quotient = ({c_type})(a / b);",
-            f"return ((a % b != 0) && ((a < 0) != (b < 0))) ? ({c_type})(quotient - 1) : quotient;",
+            f"return ((a > 0) && (a % b != 0)) ? ({c_type})(quotient - 1) : quotient;",
         ]
     return _function(f"$_{verb}_{short_type(dtype)}", c_type, f"{c_type} a, {c_type} b", lines)
 
@@ -72,6 +77,33 @@ def truncate_helper(source: str, target: str) -> Helper:
             f"return {reaches} ? ({to_type})({signed})a : ({to_type}){least};",
         ]
     return _function(f"$_{short_type(target)}_from_{short_type(source)}", to_type, f"{from_type} a", lines)
+
+
+def narrow_helper(target: str) -> Helper:
+    """Four floats as small integers beside each other, each as `truncate_helper` makes an int32 of it.
+
+    An FPU adds their magnitudes: where the sum fits, all of them do. Without it their bits are compared, which but for
+    the sign are in the order of the magnitudes. Hosts have vectors of comparisons, and so need neither.
+    Helpers are printed in the order of their names.
+    """
+    name, c_type, one = f"$_narrow_{short_type(target)}", C_TYPES[target], truncate_helper("float32", "int32").name
+    total = " + ".join(f"fabsf({value})" for value in "abcd")
+    limit, bits = number(2.0**31, "float32"), number(int(np.float32(2.0**31).view(np.uint32)) << 1, "uint32")
+    each = " && ".join(f"bits.to[{place}] << 1 < {bits}" for place in range(4))
+    fits, others = (
+        [f"        to[{place}] = ({c_type}){conversion}({value});" for place, value in enumerate("abcd")]
+        for conversion in ("(int32_t)", one)
+    )
+    test = [
+        "#if defined(__ARM_FP)", f"    const bool fits = {total} < {limit};",
+        "#elif defined(__arm__) || defined(__riscv)",
+        "    union {", "        float from[4];", "        uint32_t to[4];", "    } bits = {{a, b, c, d}};",
+        f"    const bool fits = {each};",
+        "#else", "    const bool fits = false;", "#endif",
+    ]  # fmt: skip
+    branches = ["    if (fits) {", *fits, "    } else {", *others, "    }"]
+    head = f"static inline void {name}(float a, float b, float c, float d, {c_type} *to)"
+    return Helper(name=name, text="\n".join([head, "{", *test, *branches, "}", ""]))
 
 
 def clamp_helper(source: str, target: str) -> Helper:

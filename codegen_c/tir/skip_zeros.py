@@ -15,9 +15,16 @@ from tvm.ir import Call, Expr, TensorLoad, Var
 
 from codegen_c.tir.ranges import reads_elements
 
+LEAST_SKIPPED = 24
+"""Summands from which on a comparison is less than what an FPU computes: fewer compilers write behind each other, and
+compare once for several."""
 
-def skip_zeros(function: tirx.PrimFunc, constants: Sequence[np.ndarray]) -> tirx.PrimFunc:
-    """The function without such additions; its last parameters are the constants."""
+
+def skip_zeros(function: tirx.PrimFunc, constants: Sequence[np.ndarray], *, least_summands: int = 0) -> tirx.PrimFunc:
+    """The function without such additions; its last parameters are the constants.
+
+    least_summands: of a sum of products that they are left out of.
+    """
     finite = {
         var
         for var, data in zip(function.params[len(function.params) - len(constants) :], constants, strict=True)
@@ -35,10 +42,32 @@ def skip_zeros(function: tirx.PrimFunc, constants: Sequence[np.ndarray]) -> tirx
     finite |= {view for view, data in views.items() if data in finite}
     sums = {store.buffer for store in stores} - {store.buffer for store in stores if not _keeps_sum(store)}
 
+    short = _short_sums(function.body, least_summands) if least_summands else set[Var]()
+
     def changed(store: tirx.BufferStore) -> tirx.Stmt:
-        return _guarded(store, finite) if store.buffer in sums else store
+        is_short = store.buffer in short and isinstance(_added(store), tirx.Mul)
+        return _guarded(store, finite) if store.buffer in sums and not is_short else store
 
     return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.BufferStore, changed)]))
+
+
+def _short_sums(body: tirx.Stmt, least_summands: int) -> set[Var]:
+    """Variables that fewer summands are added to, by the loops inside of the one where the sum begins."""
+    turns: dict[Var, int] = {}
+
+    def inside(statement: tirx.Stmt, times: int, begun: set[Var]) -> None:
+        if isinstance(statement, tirx.SeqStmt):
+            new = {part.buffer for part in statement.seq if isinstance(part, tirx.BufferStore)}
+            for part in statement.seq:
+                inside(part, 1 if new else times, new or begun)
+        elif isinstance(statement, tirx.For):
+            known = isinstance(statement.extent, tirx.IntImm)
+            inside(statement.body, times * int(statement.extent) if known else least_summands, begun)
+        elif isinstance(statement, tirx.BufferStore) and statement.buffer in begun:
+            turns[statement.buffer] = max(turns.get(statement.buffer, 0), times)
+
+    inside(body, 1, set())
+    return {buffer for buffer, times in turns.items() if times < least_summands}
 
 
 def _keeps_sum(store: tirx.BufferStore) -> bool:

@@ -8,8 +8,10 @@ from tvm.ir import Call, Expr, Range, TensorLoad, Var
 
 from codegen_c.c_text.literals import number
 from codegen_c.c_text.text import block
+from codegen_c.tir.edges import narrow_helper, truncate_helper
 from codegen_c.tir.expressions import ExpressionPrinter
 from codegen_c.tir.helpers import running_helper
+from codegen_c.tir.narrow_blocks import NarrowBlock, narrow_block
 from codegen_c.tir.plain_c import CannotLowerError
 from codegen_c.tir.rows import Around, NamedRow, row_of, rows_of
 from codegen_c.tir.storage import Storage
@@ -98,6 +100,8 @@ class StatementPrinter:
     def _loop(self, loop: tirx.For) -> list[str]:
         if loop.kind == tirx.ForKind.THREAD_BINDING:
             raise CannotLowerError("a loop bound to threads")
+        if (four := narrow_block(loop)) is not None:
+            return [self._narrowed(four)]
         rows = self._rows(loop)
         outer = set(self.taken)
         c_type = self.printer.c_type(str(loop.loop_var.ty.dtype))
@@ -111,6 +115,14 @@ class StatementPrinter:
         self.around = around
         self.taken = outer
         return lines
+
+    def _narrowed(self, four: NarrowBlock) -> str:
+        one = truncate_helper("float32", "int32")
+        self.printer.helpers[one.name] = one
+        self.printer.headers |= {"math.h", "stdbool.h"}
+        target = f"&{self.printer.element(four.buffer, [four.place])}"
+        values = ", ".join(map(self.printer.text, four.values))
+        return f"{self.printer.calls(narrow_helper(four.dtype), f'{values}, {target}')[0]};"
 
     def _rows(self, loop: tirx.For) -> list[str]:
         """Pointers to rows of what the loop reads by way of tables."""

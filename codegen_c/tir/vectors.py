@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import tvm_ffi
 from tvm import tirx
@@ -11,11 +13,16 @@ from tvm.sym import Analyzer
 
 from codegen_c.kernels.work import LANES
 from codegen_c.tir.families import DIVISIONS, FREE, RELATIONS, family, function_name, is_float
+from codegen_c.tir.loops import operands
 
 UNROLLED_TURNS = 8
 """A C compiler writes loops of as few turns as statements behind each other."""
+WRITTEN_OUT = 32
+"""Turns of loops in loops that it writes out as a whole."""
 _KINDS = (tirx.BufferStore, tirx.SeqStmt, tirx.AllocBuffer)
 _CALLS = frozenset(("fabs", "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"))
+_INTERLEAVED = (2, 4)
+"""Neighbours that one instruction takes apart into as many vectors, or puts together."""
 
 
 def is_vector(
@@ -23,47 +30,91 @@ def is_vector(
 ) -> bool:
     """True where a compiler makes vectors of a loop: stores of neighbours, of what is loaded so or does not change.
 
-    Choices, functions that no vector has, and sums of floats into one place are none, but in a few turns of a loop
-    inside they are as many sums. owners: buffers behind views. variables: buffers of one element.
+    Choices, functions that no vector has, and sums of floats into one place are none, but in loops inside that are
+    written out they are as many sums. owners: buffers behind views. variables: buffers of one element.
     """
-    stores: list[tirx.Stmt] = []
-    others: list[Expr] = []
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(
-        loop.body,
-        [
-            (tirx.Stmt, stores.append),
-            (TensorLoad, loads.append),
-            (Expr, lambda expr: others.append(expr) if _has_no_vector(expr) else None),
-        ],
-    )
-    loads = [load for load in loads if owners.get(load.source, load.source) not in variables]
-    kinds_known = all(isinstance(statement, _KINDS) or _is_short(statement) for statement in stores)
-    places = [
-        (store.buffer, store.indices)
-        for store in stores
-        if isinstance(store, tirx.BufferStore) and owners.get(store.buffer, store.buffer) not in variables
-    ]
-    loops_inside = sum(isinstance(statement, tirx.For) for statement in stores)
-    if turns < LANES or not kinds_known or others or not places or loops_inside > 1:
+    inside = _Inside.of(loop, owners)
+    if turns < LANES or not inside.is_plain or turns_written_out(loop.body) is None:
         return False
-    written = {owners.get(buffer, buffer): indices for buffer, indices in places}
-    for load in loads:  # of what is stored a turn reads its own element alone
-        own = written.get(owners.get(load.source, load.source))
-        if own is not None and not tvm_ffi.structural_equal(own, load.indices):
+    places = [(buffer, indices) for buffer, indices in inside.stores if buffer not in variables]
+    read = [(buffer, indices) for buffer, indices in inside.loads if buffer not in variables]
+    steps = [inside.step(loop.loop_var, indices, analyzer) for _, indices in places]
+    if not places or any(step != 1 for step in steps):
+        return False
+    written = dict(places)
+    for buffer, indices in read:  # of what is stored a turn reads its own element alone, or one far away
+        own = written.get(buffer)
+        if own is not None and not _is_apart(own, indices, turns, analyzer):
             return False
-    steps = [_step(indices, loop.loop_var, analyzer) for _, indices in places]
-    read = [_step(load.indices, loop.loop_var, analyzer) for load in loads]
-    return all(step == 1 for step in steps) and all(step in (0, 1) for step in read)
+    return all(inside.step(loop.loop_var, indices, analyzer) in (0, 1) for _, indices in read)
 
 
-def _is_short(statement: tirx.Stmt) -> bool:
-    """True for a loop that compilers write out."""
-    return (
-        isinstance(statement, tirx.For)
-        and isinstance(statement.extent, tirx.IntImm)
-        and int(statement.extent) <= UNROLLED_TURNS
-    )
+def turns_written_out(statement: tirx.Stmt) -> int | None:
+    """Turns of the loops in a statement that compilers write out; None where there is one that they do not."""
+    loops: list[tirx.For] = []
+
+    def turns(part: tirx.Stmt) -> int:
+        if isinstance(part, tirx.SeqStmt):
+            return sum(turns(one) for one in part.seq)
+        if isinstance(part, tirx.For):
+            loops.append(part)
+            return int(part.extent) * max(1, turns(part.body)) if isinstance(part.extent, tirx.IntImm) else WRITTEN_OUT
+        if isinstance(part, tirx.IfThenElse):
+            return sum(turns(side) for side in (part.then_case, part.else_case) if side is not None)
+        return turns(part.body) if isinstance(part, tirx.AttrStmt | tirx.While) else 0
+
+    times = turns(statement)
+    is_short = all(isinstance(loop.extent, tirx.IntImm) and int(loop.extent) <= UNROLLED_TURNS for loop in loops)
+    return times if is_short and times <= WRITTEN_OUT else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Inside:
+    """What stands in a loop: stores and loads, counters of the loops inside and their turns.
+
+    is_plain: nothing is there that vectors do not have.
+    """
+
+    stores: list[tuple[Var, Sequence[Expr]]]
+    loads: list[tuple[Var, Sequence[Expr]]]
+    counters: dict[Var, int]
+    is_plain: bool
+
+    @classmethod
+    def of(cls, loop: tirx.For, owners: Mapping[Var, Var]) -> _Inside:
+        statements: list[tirx.Stmt] = []
+        expressions: list[Expr] = []
+        tvm_ffi.structural_walk(loop.body, [(tirx.Stmt, statements.append), (Expr, expressions.append)])
+        stores = [part for part in statements if isinstance(part, tirx.BufferStore)]
+        loops = [part for part in statements if isinstance(part, tirx.For)]
+        changing = {loop.loop_var, *(store.buffer for store in stores)}
+        is_plain = all(isinstance(part, (*_KINDS, tirx.For)) for part in statements)
+        return cls(
+            stores=[(owners.get(store.buffer, store.buffer), store.indices) for store in stores],
+            loads=[
+                (owners.get(expr.source, expr.source), expr.indices)
+                for expr in expressions
+                if isinstance(expr, TensorLoad)
+            ],
+            counters={part.loop_var: int(part.extent) for part in loops if isinstance(part.extent, tirx.IntImm)},
+            is_plain=is_plain and not any(_has_no_vector(expr, changing) for expr in expressions),
+        )
+
+    def step(self, counter: Var, indices: Sequence[Expr], analyzer: Analyzer) -> int | None:
+        """Elements from one turn's place to the next one's, 1 where neighbours are taken apart; None: they differ."""
+        step = _step(indices, counter, analyzer)
+        if step in _INTERLEAVED:
+            within = [_step(indices, inner, analyzer) for inner, turns in self.counters.items() if turns == step]
+            return 1 if 1 in within else step
+        return step
+
+
+def _is_apart(stored: Sequence[Expr], read: Sequence[Expr], turns: int, analyzer: Analyzer) -> bool:
+    """True where no other turn stores what one reads."""
+    if tvm_ffi.structural_equal(stored, read):
+        return True
+    distance = analyzer.simplify(stored[0] - read[0])
+    return isinstance(distance, tirx.IntImm) and abs(int(distance)) >= turns
 
 
 def _step(indices: Sequence[Expr], counter: Var, analyzer: Analyzer) -> int | None:
@@ -77,12 +128,27 @@ def _step(indices: Sequence[Expr], counter: Var, analyzer: Analyzer) -> int | No
     return int(step) if isinstance(step, tirx.IntImm) else None
 
 
-def _has_no_vector(expr: Expr) -> bool:
-    """True for an operation that vectors do not have: of doubles, quotients, comparisons of floats, functions."""
+def _has_no_vector(expr: Expr, changing: Set[Var]) -> bool:
+    """True for an operation that vectors do not have: of doubles, quotients, comparisons of floats, functions.
+
+    What no turn of the loop changes is computed before it.
+    """
+    always, either = operands(expr)
+    if not _variables(always[0] if either else expr) & changing:
+        return False
     if isinstance(expr, Call):
         return function_name(expr) not in (*_CALLS, *FREE, "buffer_data")
     if isinstance(expr, tirx.Cast):
         return family(expr) != family(expr.value)
     if isinstance(expr, tirx.Min | tirx.Max | tirx.Select):
         return is_float(expr)
+    if isinstance(expr, tirx.Div) and isinstance(expr.b, tirx.FloatImm):
+        return abs(math.frexp(float(expr.b.value))[0]) != 0.5  # a power of two is a product
     return isinstance(expr, (*DIVISIONS, *RELATIONS)) or family(expr) in ("double", "long")
+
+
+def _variables(expr: Expr) -> set[Var]:
+    """Counters that an expression reads, and buffers."""
+    found: set[Var] = set()
+    tvm_ffi.structural_walk(expr, [(Var, found.add), (TensorLoad, lambda load: found.add(load.source))])
+    return found

@@ -12,23 +12,19 @@ from tvm import tirx
 from tvm.ir import Call, Expr, Range, TensorLoad, Var
 from tvm.sym import Analyzer
 
-from codegen_c.kernels.work import LANES, SAVED, Work
+from codegen_c.kernels.work import Work
 from codegen_c.tir.evaluate import Unknown, values_over
-from codegen_c.tir.families import DIVISIONS, FREE, RELATIONS, family, function_name, is_float
-from codegen_c.tir.intrinsics import RENAMED
+from codegen_c.tir.families import DIVISIONS, FREE, function_name
 from codegen_c.tir.loops import operands
+from codegen_c.tir.narrow_blocks import narrow_block
+from codegen_c.tir.operation_kinds import kinds_of
 from codegen_c.tir.ranges import place_inside, reads_elements
 from codegen_c.tir.storage import Storage
-from codegen_c.tir.vectors import UNROLLED_TURNS, is_vector
+from codegen_c.tir.vectors import UNROLLED_TURNS, is_vector, turns_written_out
+from codegen_c.tir.work_of_turns import saved_by_vectors, turn_kind
 
 _MOST_VALUES = 1 << 16
 """Turns of loops that are looked at to know how often a condition holds."""
-_CALLS = {
-    "sigmoid": ("exp", "arithmetic", "divide"),
-    "rsqrt": ("sqrt", "divide"),
-    "exp10": ("pow",),
-    "isnan": ("compare",),
-}
 _PURE = ("if_then_else", "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "round", *FREE)
 """Calls that compilers take out of loops; others may set `errno`."""
 
@@ -52,6 +48,8 @@ class _Counting:
     def __init__(self, storage: Storage) -> None:
         self._scalars, self._arrays, self._owners = storage.scalars, storage.arrays, storage.aliases
         self._written: dict[Var, set[Var]] = {}
+        self._copied: set[Var] = set()  # counters of loops that are written out
+        self._kept: tuple[Var, Expr] | None = None  # what the turn before stored, and where
         self._analyzer = Analyzer()
 
     def statement(self, statement: tirx.Stmt, loops: Loops, seen: Seen) -> Counter[str]:
@@ -62,134 +60,178 @@ class _Counting:
         if isinstance(statement, tirx.For):
             return self._loop(statement, loops, turns)
         if isinstance(statement, tirx.IfThenElse):
-            sides = [self.statement(statement.then_case, loops, set(seen))]
-            if statement.else_case is not None:
-                sides.append(self.statement(statement.else_case, loops, set(seen)))
-            condition = self._value(statement.condition, loops, seen)
-            share = 1.0 if len(sides) > 1 else self._share(statement.condition, loops)
-            taken = {kind: round(share * times) for kind, times in max(sides, key=Counter.total).items()}
-            return condition + Counter(taken) + Counter(branch=turns)
+            return self._branch(statement, loops, seen)
         if isinstance(statement, tirx.While):
             return self._value(statement.condition, loops, seen) + self.statement(statement.body, loops, seen)
         if isinstance(statement, tirx.AttrStmt):
             return self.statement(statement.body, loops, seen)
         if isinstance(statement, tirx.BufferStore):
-            found = self._value(statement.value, loops, seen)
-            owner = self._owner(statement.buffer)
-            if owner in self._arrays:  # nothing else lies there: it is kept until its place changes
-                read = _variables(statement.indices)
-                depth = max((depth for depth, (var, _) in enumerate(loops, 1) if var in read), default=0)
-                found += Counter(store=math.prod(turns for _, turns in loops[:depth]))
-            elif owner not in self._scalars:
-                found += Counter(store=turns)
-            if str(statement.value.ty.dtype) == "bool" and not isinstance(statement.value, TensorLoad):
-                found += Counter(truth=turns)
-            return found + _sum(self._value(index, loops, seen) for index in statement.indices)
+            return self._store(statement, loops, seen)
         if isinstance(statement, tirx.Bind):
             return self._value(statement.value, loops, seen)
         return Counter()
+
+    def _store(self, store: tirx.BufferStore, loops: Loops, seen: Seen) -> Counter[str]:
+        turns = math.prod(turns for _, turns in loops)
+        owner = self._owner(store.buffer)
+        self._kept = self._turn_before(owner, store, loops)
+        found = self._value(store.value, loops, seen)
+        self._kept = None
+        if owner in self._arrays:  # nothing else lies there: it is kept until its place changes
+            read = _variables(store.indices)
+            depth = max((depth for depth, (var, _) in enumerate(loops, 1) if var in read), default=0)
+            found += Counter(store=math.prod(turns for _, turns in loops[:depth]))
+        elif owner not in self._scalars:
+            found += Counter(store=turns)
+        if str(store.value.ty.dtype) == "bool" and not isinstance(store.value, TensorLoad):
+            found += Counter(truth=turns)
+        return found + _sum(self._value(index, loops, seen) for index in store.indices)
 
     def _loop(self, loop: tirx.For, loops: Loops, outer_turns: int) -> Counter[str]:
         self._analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         step = int(loop.step) if loop.step is not None else 1
         turns = max(0, math.ceil(self._analyzer.const_int_bound(loop.extent).max_value / step))
         self._written[loop.loop_var] = self._stored(loop.body)
+        if turns_written_out(loop) is not None:
+            self._copied.add(loop.loop_var)
         inside = self.statement(loop.body, (*loops, (loop.loop_var, turns)), set())
+        if narrow_block(loop) is not None:
+            narrow = min(inside["float truncate"], outer_turns * turns)
+            inside += Counter({"float narrow": narrow, "float truncate": -narrow})
         if turns > UNROLLED_TURNS:
-            inside += Counter(turn=outer_turns * turns, loop=outer_turns)
+            inside += Counter({turn_kind(inside): outer_turns * turns, "loop": outer_turns})
         if not is_vector(loop, turns, self._owners, self._analyzer, self._scalars):
             return inside
-        return Counter({**inside, **_saved(inside, turns, outer_turns)})
+        return Counter({**inside, **saved_by_vectors(inside, turns, outer_turns)})
+
+    def _branch(self, branch: tirx.IfThenElse, loops: Loops, seen: Seen) -> Counter[str]:
+        """Operations of a branch: of loops that are written out each turn comes to one of its own."""
+        copied, self._copied = self._copied, set[Var]()
+        sides = [self.statement(branch.then_case, loops, set(seen))]
+        if branch.else_case is not None:
+            sides.append(self.statement(branch.else_case, loops, set(seen)))
+        condition = self._value(branch.condition, loops, seen)
+        self._copied = copied
+        return (
+            condition
+            + Counter(branch=math.prod(turns for _, turns in loops))
+            + self._taken(branch.condition, loops, sides)
+        )
+
+    def _taken(self, condition: Expr, loops: Loops, sides: list[Counter[str]]) -> Counter[str]:
+        """Operations of both sides, each in its share of the turns; of the larger one where that is not known."""
+        share = self._share(condition, loops)
+        if share is None:
+            return max(sides, key=Counter.total)
+        return _sum(
+            Counter({kind: round(part * times) for kind, times in side.items()})
+            for part, side in zip((share, 1 - share), sides, strict=False)
+        )
+
+    def _turn_before(self, owner: Var, store: tirx.BufferStore, loops: Loops) -> tuple[Var, Expr] | None:
+        """Where the turn before stored: what it left there is still in a register."""
+        if not loops or len(store.indices) != 1:
+            return None
+        counter = loops[-1][0]
+        before = counter - tirx.IntImm(str(counter.ty.dtype), 1)
+        place = tvm_ffi.structural_map(store.indices[0], [(Var, lambda var: before if var.same_as(counter) else var)])
+        return owner, place
+
+    def _is_kept(self, load: TensorLoad) -> bool:
+        if self._kept is None or not self._owner(load.source).same_as(self._kept[0]):
+            return False
+        distance = self._analyzer.simplify(load.indices[0] - self._kept[1])
+        return isinstance(distance, tirx.IntImm) and int(distance) == 0
 
     def _stored(self, statement: tirx.Stmt) -> set[Var]:
         found: set[Var] = set()
         tvm_ffi.structural_walk(statement, [(tirx.BufferStore, lambda store: found.add(self._owner(store.buffer)))])
         return found
 
-    def _share(self, condition: Expr, loops: Loops) -> float:
-        """Part of the turns in which a condition of counters holds; 1 for others."""
+    def _share(self, condition: Expr, loops: Loops) -> float | None:
+        """Part of the turns in which a condition of counters holds; None for others."""
         counters = [(var, turns) for var, turns in loops if var in _variables([condition])]
         if reads_elements(condition) or math.prod(turns for _, turns in counters) > _MOST_VALUES:
-            return 1.0
+            return None
         grid = np.meshgrid(*(np.arange(turns) for _, turns in counters), indexing="ij", sparse=True)
         try:
             return float(values_over(condition, dict(zip((var for var, _ in counters), grid, strict=True))).mean())
         except Unknown:
-            return 1.0
+            return None
 
     def _owner(self, buffer: Var) -> Var:
         return self._owners.get(buffer, buffer)
 
-    def _value(self, expr: Expr, loops: Loops, seen: Seen) -> Counter[str]:
+    def _value(self, expr: Expr, loops: Loops, seen: Seen, *, is_side: bool = False) -> Counter[str]:
+        """Operations of an expression. is_side: it is a side of a choice, so nothing is loaded before it is taken."""
         depth = self._depth(expr, loops)
         key = (tvm_ffi.structural_hash(expr), depth)
         if key in seen:
             return Counter()
         seen.add(key)
+        depth = len(loops) if is_side and isinstance(expr, TensorLoad) else depth
         inside = place_inside(expr)
         always, either = (inside, ()) if inside is not None else operands(expr)
-        below = _sum(self._value(operand, loops, seen) for operand in always)
-        below += _sum(self._value(side, loops, set(seen)) for side in either)
-        times = math.prod(turns for _, turns in loops[:depth])
-        return below + Counter(dict.fromkeys(self._kinds(expr), times))
+        is_choice = bool(either) and not self._is_known(always[0])
+        below = (
+            self._condition(always[0], loops, seen)
+            if is_choice
+            else _sum(self._value(operand, loops, seen, is_side=is_side) for operand in always)
+        )
+        below += _sum(self._value(side, loops, set(seen), is_side=is_side or is_choice) for side in either)
+        if self._is_known(expr):
+            return below
+        times = self._times(expr, loops, depth)
+        found = Counter(dict.fromkeys(self._kinds(expr), times))
+        if found["branch"] and _variables(always) & self._copied and not _divides(always[0]):
+            found["branch"] = self._times(always[0], loops, self._depth(always[0], loops)) if is_choice else 0
+        return below + found
+
+    def _kinds(self, expr: Expr) -> Iterator[str]:
+        if isinstance(expr, TensorLoad) and self._is_kept(expr):
+            return iter(())
+        return kinds_of(expr, self._is_variable)
+
+    def _is_variable(self, buffer: Var) -> bool:
+        return self._owner(buffer) in self._scalars
+
+    def _condition(self, condition: Expr, loops: Loops, seen: Seen) -> Counter[str]:
+        """Operations of a choice's condition: one that divides is none that compilers look through."""
+        if not _divides(condition):
+            return self._value(condition, loops, seen)
+        copied, self._copied = self._copied, set[Var]()
+        found = self._value(condition, loops, seen)
+        self._copied = copied
+        return found
+
+    def _is_known(self, expr: Expr) -> bool:
+        """True for what compilers know of loops that they write out: what depends on their counters alone."""
+        return not reads_elements(expr) and _variables([expr]) <= self._copied
+
+    def _times(self, expr: Expr, loops: Loops, depth: int) -> int:
+        """Turns in which it is computed: of loops that are written out those that differ in what it reads."""
+        read = self._reads(expr)
+        return math.prod(
+            turns
+            for var, turns in loops[:depth]
+            if var not in self._copied or var in read or self._written[var] & read or _calls(expr)
+        )
+
+    def _reads(self, expr: Expr) -> set[Var]:
+        """Counters and buffers; of an array it is kept in variables what its places read."""
+        read = _variables([expr])
+        if isinstance(expr, TensorLoad) and self._owner(expr.source) in self._arrays:
+            return _variables(expr.indices)
+        tvm_ffi.structural_walk(expr, [(TensorLoad, lambda load: read.add(self._owner(load.source)))])
+        return read
 
     def _depth(self, expr: Expr, loops: Loops) -> int:
         """Loops that an expression cannot be computed outside of: those that change what it reads, all for a call."""
-        read: set[Var] = set()
-        calls: list[Call] = []
-        tvm_ffi.structural_walk(
-            expr,
-            [
-                (Var, read.add),
-                (TensorLoad, lambda load: read.add(self._owner(load.source))),
-                (Call, lambda call: calls.append(call) if function_name(call) not in _PURE else None),
-            ],
-        )
-        if calls:
+        if _calls(expr):
             return len(loops)
-        if isinstance(expr, TensorLoad) and self._owner(expr.source) in self._arrays:
-            read = _variables(expr.indices)
+        read = self._reads(expr)
         changing = (depth for depth, (var, _) in enumerate(loops, 1) if var in read or self._written[var] & read)
         return max(changing, default=0)
-
-    def _kinds(self, expr: Expr) -> Iterator[str]:
-        """Operations of an expression itself, beside those of its operands."""
-        if isinstance(expr, TensorLoad):
-            if self._owner(expr.source) not in self._scalars:
-                yield "load"
-        elif isinstance(expr, DIVISIONS):
-            by_constant = isinstance(expr.b, tirx.IntImm)
-            name = "fmod" if isinstance(expr, tirx.Mod) and is_float(expr) else "divide"
-            yield "quotient" if by_constant else f"{family(expr)} {name}"
-        elif isinstance(expr, tirx.Min | tirx.Max):
-            yield f"{family(expr)} {self._extreme(expr)}"
-        elif isinstance(expr, RELATIONS):
-            yield f"{family(expr.a)} compare"
-        elif isinstance(expr, tirx.Select):
-            yield f"{family(expr)} choice"
-        elif isinstance(expr, tirx.Cast):
-            yield from _of_cast(expr)
-        elif isinstance(expr, tirx.LShift | tirx.RShift):
-            yield f"{family(expr)} shift"
-        elif isinstance(expr, Call):
-            yield from _of_call(expr)
-        elif not isinstance(expr, (tirx.IntImm, tirx.FloatImm, Var)) and (is_float(expr) or self._reads_memory(expr)):
-            # Sums and products of counters, and of what does not change, are carried from turn to turn.
-            is_product = isinstance(expr, tirx.Mul) and is_float(expr)
-            yield f"{family(expr)} {'product' if is_product else 'arithmetic'}"
-
-    def _reads_memory(self, expr: Expr) -> bool:
-        """True where an element is read that is no variable."""
-        found: list[TensorLoad] = []
-        tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
-        return any(self._owner(load.source) not in self._scalars for load in found)
-
-    def _extreme(self, expr: tirx.Min | tirx.Max) -> str:
-        """`place` inside of a buffer, `limit` of a float or of what one so far is, or `extreme` of two."""
-        if place_inside(expr) is not None:
-            return "place"
-        so_far = isinstance(expr.a, TensorLoad) and self._owner(expr.a.source) in self._scalars
-        return "limit" if is_float(expr) and (so_far or isinstance(expr.b, tirx.FloatImm)) else "extreme"
 
 
 def _variables(indices: Sequence[Expr]) -> set[Var]:
@@ -199,34 +241,19 @@ def _variables(indices: Sequence[Expr]) -> set[Var]:
     return found
 
 
-def _saved(inside: Counter[str], turns: int, outer_turns: int) -> dict[str, int]:
-    """Operations that vectors save: whole ones take one for as many lanes, what is left is a loop of its own."""
-    share = 1 - (turns // LANES + turns % LANES) / turns
-    saved = {f"{SAVED}{kind}": round(count * share) for kind, count in inside.items() if kind != "loop"}
-    return saved | ({"remainder": outer_turns} if turns % LANES else {})
+def _calls(expr: Expr) -> bool:
+    """True where a function is called that compilers do not take out of loops."""
+    calls: list[Call] = []
+    tvm_ffi.structural_walk(
+        expr, [(Call, lambda call: calls.append(call) if function_name(call) not in _PURE else None)]
+    )
+    return bool(calls)
 
 
-def _of_cast(cast: tirx.Cast) -> Iterator[str]:
-    to, of = family(cast), family(cast.value)
-    if to == of:
-        return
-    if "double" in (to, of):
-        yield "double cast"
-    elif "float" in (to, of):
-        yield "float cast" if to == "float" else "float truncate"
-
-
-def _of_call(call: Call) -> Iterator[str]:
-    name = function_name(call)
-    if name in FREE:
-        return
-    if name == "if_then_else":
-        yield "branch"
-    elif not is_float(call) and name != "isnan":
-        yield f"{family(call)} {'shift' if name.startswith('shift') else 'arithmetic'}"
-    else:
-        of = family(call.args[0] if name == "isnan" else call)
-        yield from (f"{of} {part}" for part in _CALLS.get(name, (RENAMED.get(name, name),)))
+def _divides(expr: Expr) -> bool:
+    found: list[Expr] = []
+    tvm_ffi.structural_walk(expr, [(Expr, lambda part: found.append(part) if isinstance(part, DIVISIONS) else None)])
+    return bool(found)
 
 
 def _sum(counts: Iterator[Counter[str]]) -> Counter[str]:

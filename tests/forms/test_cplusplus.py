@@ -25,7 +25,9 @@ _WARNINGS = ("-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only")
 _COMPILERS = some_of([("g++", "c++11")], sweep=[("g++", "c++17"), ("clang++", "c++11"), ("clang++", "c++17")])
 
 
-def _faults(compiler: tuple[str, str], headers: Sequence[str], folders: Sequence[Path], work: Path) -> dict[str, str]:
+def _faults(
+    compiler: tuple[str, str], headers: Sequence[str], folders: Sequence[Path], work: Path, flags: Sequence[str] = ()
+) -> dict[str, str]:
     """Complaints about each header, as the only thing that a file includes."""
     program, standard = compiler
     if shutil.which(program) is None:
@@ -34,7 +36,7 @@ def _faults(compiler: tuple[str, str], headers: Sequence[str], folders: Sequence
     for header in headers:
         (work / "alone.cpp").write_text(f'#include "{header}"\n')
         done = subprocess.run(
-            [program, f"-std={standard}", *_WARNINGS, *(f"-I{folder}" for folder in folders), str(work / "alone.cpp")],
+            [program, f"-std={standard}", *_WARNINGS, *flags, *(f"-I{one}" for one in folders), "alone.cpp"], cwd=work,
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         if done.returncode:
@@ -60,6 +62,15 @@ def test_headers_of_packages(compiler: tuple[str, str], kws: Path, tmp_path: Pat
         headers = sorted(path.name for path in folder.glob("*.h") if not path.name.startswith("tvm_ext_"))
         assert len(headers) >= 4
         assert _faults(compiler, headers, [folder], tmp_path) == {}
+
+
+@pytest.mark.parametrize("compiler", _COMPILERS)
+def test_hooks_that_are_on(compiler: tuple[str, str], tmp_path: Path) -> None:
+    """Where the header's functions and macros are more than nothing."""
+    model = saved(SMALL_MODELS["image_in_and_out"](), tmp_path, "model")
+    package = tvm_ext.build(tvm_ext.load(model), "host", tmp_path / "a", BuildOptions(hooks=True, verify=()))
+    flags = ["-DMODEL_PROFILE", "-DMODEL_PROFILE_CYCLES()=0u"]
+    assert _faults(compiler, ["model_profile.h"], [package.folder], tmp_path, flags) == {}
 
 
 def test_a_planted_word_of_c_is_found(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.kernels.registry import kernels
 from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Operator
-from codegen_c.program.share_functions import parameters_of, ring_numbers, with_parameters
+from codegen_c.program.share_functions import has_constants_of, parameters_of, ring_numbers, with_parameters
 from codegen_c.targets.registry import target_of
 from tests.kernels.guarded import GUARD, Guarded
 from tests.support.runtime_headers import INCLUDE_FLAGS
@@ -137,7 +137,8 @@ def run_every_way(
     """Every operator whole, row by row, upwards too, in the smallest rings, with pixels or rows apart, and in place, as
     far as it can be.
 
-    Rings of rows are for single images; their numbers are parameters. Compiled in one go, with further flags.
+    Rings of rows are for single images; their numbers are parameters. Compiled in one go, with further flags. Every way
+    reads the constants that the whole has: a program holds those alone.
     """
     plain = [implement(operator, StoredRows()) for operator in operators]
     ways: list[dict[str, tuple[StoredRows, Implementation]]] = []
@@ -156,6 +157,7 @@ def run_every_way(
         if whole.row_pitched and operator.output.shape[0] == 1:
             stored["rows pitched"] = StoredRows(row_pitch=(operator.output.shape[2] + 3) * operator.output.shape[3])
         ways.append({way: (rows, with_parameters(make, rows, _passed(make, rows))) for way, rows in stored.items()})
+        assert all(has_constants_of(made, whole) for _, made in ways[-1].values()), "constants depend on stored rows"
     entries = compile_kernels([*plain, *(made for way in ways for _, made in way.values())], flags)
     further = iter(entries[len(plain) :])
     found: list[Runs] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.convolution import depthwise_f32
@@ -13,7 +14,9 @@ from codegen_c.kernels.shared.copies import CALL_INSTRUCTIONS, copy_instructions
 from codegen_c.kernels.shared.window import taps_inside
 from codegen_c.operators.kinds import Conv2d, TensorType, Window
 from codegen_c.operators.scalar import ScalarProgram
+from codegen_c.targets.helium.kernels import qpool2d_helium
 from codegen_c.targets.registry import target_of
+from tests.kernels.helium_samples import pool, tensor
 from tvm_ext.core.platform import Platform
 
 SAME = Window(kernel=(7, 7), strides=(1, 1), dilation=(1, 1), padding=(3, 3, 3, 3))
@@ -25,6 +28,43 @@ def depthwise(size: int) -> Conv2d:
         inputs=(image,), outputs=(image,), weight=np.ones((8, 7, 7, 1), np.float32), bias=np.zeros(8, np.float32),
         window=SAME, groups=8, finish=ScalarProgram(),
     )  # fmt: skip
+
+
+POOLS = {
+    "max 2x2, 16": ("max", 8, 16, Window(kernel=(2, 2), strides=(2, 2)), 377),
+    "max 2x2, 64": ("max", 8, 64, Window(kernel=(2, 2), strides=(2, 2)), 1_013),
+    "max 3x3, 12": ("max", 9, 12, Window(kernel=(3, 3), strides=(2, 2)), 674),
+    "max 8x8, 16": ("max", 8, 16, Window(kernel=(8, 8)), 315),
+    "max 3x3 across edges, 16": ("max", 8, 16, Window(kernel=(3, 3), padding=(1, 1, 1, 1)), 5_423),
+    "max 5x5 across edges, 16": ("max", 8, 16, Window(kernel=(5, 5), padding=(2, 2, 2, 2)), 10_645),
+    "average 3x3, 16": ("average", 9, 16, Window(kernel=(3, 3), strides=(2, 2)), 1_485),
+    "average 8x8, 32": ("average", 8, 32, Window(kernel=(8, 8)), 1_338),
+    "average 5x5, 40": ("average", 15, 40, Window(kernel=(5, 5), strides=(5, 5)), 9_176),
+    "average 3x3 across edges, 12": ("average", 8, 12, Window(kernel=(3, 3), padding=(1, 1, 1, 1)), 13_720),
+    "average 5x5 across edges, 16": ("average", 8, 16, Window(kernel=(5, 5), padding=(2, 2, 2, 2)), 18_129),
+}
+"""Method, rows and columns, channels, window, and instructions executed on a Cortex-M55 in QEMU, by GCC 12."""
+
+
+def pooled(method: str, size: int, channels: int, window: Window, dtype: str = "int8") -> float:
+    outputs = (size + 2 * window.padding[0] - window.kernel[0]) // window.strides[0] + 1
+    shapes = ((1, extent, extent, channels) for extent in (size, outputs))
+    source, output = (tensor(*shape, scale=0.1, dtype=dtype) for shape in shapes)
+    target = target_of(Platform.load("cortex_m55").processor)
+    return qpool2d_helium.KERNEL.implement(pool(source, output, window, method), target, StoredRows()).instructions
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_in_vectors_cost_what_they_execute(name: str) -> None:
+    *layer, executed = POOLS[name]
+    assert 1 / 1.3 < pooled(*layer) / executed < 1.3
+
+
+def test_taps_beyond_the_edges_of_a_pool_cost_nothing() -> None:
+    window = Window(kernel=(5, 5), padding=(2, 2, 2, 2))
+    small, large = (pooled("max", size, 16, window) / size**2 for size in (3, 40))
+    assert small < 0.6 * large  # 9 of 25 taps
+    assert pooled("max", 8, 16, window, "uint8") > pooled("max", 8, 16, window)
 
 
 def test_taps_inside_are_counted_at_both_ends() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from codegen_c.tir import helpers
-from codegen_c.tir.edges import truncate_helper
+from codegen_c.tir.edges import divide_helper, narrow_helper, truncate_helper
 from codegen_c.tir.plain_c import Helper
 from tests.kernels.tir_library import PRELUDE, compile_c
 
@@ -84,3 +84,44 @@ def test_a_float_that_does_not_fit_is_the_least_integer(target: str, tmp_path: P
     found = compiled(truncate_helper("float32", target), "float", f"{target}_t", 1, tmp_path)(values)
     assert found.tolist() == expected.tolist()
     assert found[[0, 1, 2, 3, 4, 5]].tolist() == [least] * 6
+
+
+@pytest.mark.parametrize("flags", [(), ("-D__ARM_FP=4",), ("-D__arm__",)])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16"])
+def test_four_floats_become_what_each_of_them_does(target: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    """Whether all of four fit into 32 bits, or some do not, at any place."""
+    generator = np.random.default_rng(7)
+    near = generator.uniform(-70000, 70000, (64, 4)).astype(np.float32)
+    mixed = generator.choice(
+        np.concatenate([NUMBERS, WIDE.astype(np.float32), np.float32([127.9, -129, 256])]), (512, 4)
+    )
+    values = np.concatenate([near, mixed])
+    one, four = truncate_helper("float32", "int32"), narrow_helper(target)
+    run = f"void run(int32_t count, const float *x, {target}_t *y)"
+    source, library = tmp_path / "four.c", tmp_path / "four.so"
+    source.write_text(
+        f"{PRELUDE}{one.text}{four.text}{run};\n{run}\n{{\n    for (int32_t i = 0; i < count; i += 4) {{\n"
+        f"        {four.name}(x[i], x[i + 1], x[i + 2], x[i + 3], &y[i]);\n    }}\n}}\n"
+    )
+    source.write_text(source.read_text().replace("$", "h"))
+    compile_c("gcc", ["-O2", *flags, "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
+    found = np.empty(values.shape, target)
+    ctypes.CDLL(str(library)).run(
+        ctypes.c_int32(values.size), ctypes.c_void_p(values.ctypes.data), ctypes.c_void_p(found.ctypes.data)
+    )
+    fits = np.abs(values) < 2.0**31
+    expected = np.where(fits, np.trunc(np.where(fits, values, 0)), INT_MIN).astype(np.int64)
+    assert found.tolist() == expected.astype(target).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_quotients_are_rounded_down(dtype: str, tmp_path: Path) -> None:
+    least = int(np.iinfo(dtype).min)
+    numbers = [least, least + 1, -8, -7, -2, -1, 0, 1, 2, 7, 8, -least - 2, -least - 1]
+    a, b = (
+        np.ascontiguousarray(side.ravel()) for side in np.meshgrid(np.array(numbers, dtype), np.array(numbers, dtype))
+    )
+    helper = divide_helper(dtype, floor=True, remainder=False)
+    found = compiled(helper, f"{dtype}_t", f"{dtype}_t", 2, tmp_path)(a, b)
+    expected = [int(x) // int(y) if y else 0 for x, y in zip(a, b, strict=True)]
+    assert found.tolist() == [least if quotient == -least else quotient for quotient in expected]

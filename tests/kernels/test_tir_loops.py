@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from codegen_c.operators.kinds import Generic
 from codegen_c.targets.registry import target_of
 from codegen_c.tir import composite, lower, statements
 from codegen_c.tir.hoist_loads import Hoisted, hoist_loads
+from codegen_c.tir.narrow_blocks import narrow_block
 from codegen_c.tir.plain_c import PlainC
 from tests.kernels.tir_cases import Case
 from tests.kernels.tir_library import PRELUDE, arguments_of, assert_same_bits, c_dtype, call, compile_c, entry, lowered
@@ -66,6 +68,17 @@ def test_no_bit_changes(name: str, whole: dict[str, PlainC], tmp_path: Path, mon
     assert len(changed) >= 4
     picked = [{case.name: plains[case.name] for case in changed} for plains in (whole, without)]
     assert_same_bits(changed, picked[0], picked[1], tmp_path)
+
+
+@pytest.mark.parametrize("form", ["for_vectors", "small"])
+def test_forms_compute_the_same(form: str, whole: dict[str, PlainC], tmp_path: Path) -> None:
+    others = {
+        name: replace(plain, function=other.function)
+        for name, plain in whole.items()
+        if (other := getattr(plain, form))
+    }
+    assert len(others) >= 12 and {"pad_constant", "tile"} <= set(others)
+    assert_same_bits([case for case in DEFINITIONS if case.name in others], whole, others, tmp_path)
 
 
 def test_output_may_take_the_place_of_an_input(whole: dict[str, PlainC], tmp_path: Path) -> None:
@@ -177,6 +190,44 @@ def test_short_turns_stand_side_by_side() -> None:
 def test_calls_and_few_turns_do_not(build: Callable[..., relax.Expr]) -> None:
     blocked, _, small = forms_of(build, ROWS)
     assert blocked == small
+
+
+def test_rows_of_zeros_are_loops_of_their_own_where_vectors_are() -> None:
+    scalar, vectors, small = forms_of(lambda x: op.nn.pad(x, [1, 1, 2, 2]), ROWS)
+    assert "1 <= i0" in scalar.body and "1 <= i0" in small.body and "i0 < 24" not in scalar.body
+    assert "1 <= i0" not in vectors.body and "i0 < 24" in vectors.body
+
+
+def test_a_quotient_that_no_turn_changes_keeps_no_vectors_away() -> None:
+    blocked, vectors, small = forms_of(lambda x: op.tile(x, (2, 3)), ROWS)
+    assert "% 24" in vectors.body and vectors.body == small.body != blocked.body
+
+
+def test_zeros_of_short_sums_of_products_are_added_where_vectors_are() -> None:
+    for channels, is_added in ((6, True), (12, False)):
+        weights = np.arange(4 * channels * 3, dtype=np.float32).reshape(4, channels, 3)
+        shape = ((1, channels, 60), "float32")
+        scalar, vectors, _ = forms_of(lambda x, w=weights: op.nn.conv1d(x, relax.const(w), padding=1), shape)
+        assert "if (" in scalar.body and ("if (" not in vectors.body) == is_added
+
+
+def test_four_floats_become_bytes_at_once() -> None:
+    scalar, _, small = forms_of(lambda x: op.astype(x, "int8"), ((603,), "float32"))
+    assert "$_narrow_i8(input0[i0 * 4], input0[i0 * 4 + 1]," in scalar.body and "= (int8_t)$_i32_from" in scalar.body
+    assert "narrow" not in small.body
+    assert "narrow" not in forms_of(lambda x: op.astype(x, "int32"), ROWS)[0].body
+
+
+@pytest.mark.parametrize("is_block", [True, False])
+def test_floats_that_turns_before_made_are_converted_in_turn(is_block: bool) -> None:
+    counter = tirx.Var("i", "int32")
+    source, target = tirx.decl_buffer((8,), "float32", "source"), tirx.decl_buffer((8,), "int8", "target")
+    value = tirx.BufferLoad(source, [counter])
+    if not is_block:
+        value = value + tirx.Cast("float32", tirx.BufferLoad(target, [counter]))
+    store = tirx.BufferStore(target, tirx.Cast("int8", value), [counter + 1])
+    ends = (tirx.IntImm("int32", end) for end in (0, 4))
+    assert (narrow_block(tirx.For(counter, *ends, tirx.ForKind.SERIAL, store)) is not None) == is_block
 
 
 def test_kernels_choose_the_form_of_their_processor() -> None:

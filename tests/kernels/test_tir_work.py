@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import pytest
 from tvm import relax
 from tvm.relax import op
@@ -25,8 +26,8 @@ def work_of(build: Callable[..., relax.Expr], *inputs: tuple[tuple[int, ...], st
 def test_a_chain_is_counted_once_for_each_element() -> None:
     work = work_of(lambda x: op.exp(op.add(op.multiply(x, x), x)), ROWS)
     assert work == {
-        "load": 600, "float arithmetic": 600, "float product": 600, "float exp": 600, "store": 600, "turn": 600,
-        "loop": 1,
+        "load": 600, "float arithmetic": 600, "float product": 600, "float exp": 600, "store": 600,
+        "tested turn": 600, "loop": 1,
     }  # fmt: skip
 
 
@@ -105,6 +106,57 @@ def test_vectors_save_what_their_lanes_share() -> None:
     assert work["remainder"] == 1
     scalar, vectors = (instructions_of(work, fpu="single", isa=isa) for isa in ("armv7e-m", "armv8.1-m.main"))
     assert vectors < 0.6 * scalar
+
+
+def test_few_vectors_are_written_out() -> None:
+    """Of 20 elements a row five vectors are, of 24 * 20 in one row a loop."""
+    rows = lambda x: op.permute_dims(x, [0, 2, 1, 3])  # noqa: E731
+    few = for_vectors(rows, ((1, 3, 24, 20), "float32"))
+    assert few["saved turn"] == few["turn"] == 3 * 24 * 20
+    assert for_vectors(op.add, *(((24, 20), "float32"),) * 2)["saved turn"] == 480 - 120
+
+
+def for_vectors(build: Callable[..., relax.Expr], *inputs: tuple[tuple[int, ...], str]) -> Mapping[str, int]:
+    plain = lower_composite(Case(name="counted", build=build, inputs=inputs).function())
+    assert isinstance(plain, PlainC)
+    return plain.form(has_vectors=True, is_small=False).work
+
+
+def test_sums_beside_each_other_are_vectors_and_many_rows_need_pointers() -> None:
+    few, many = (for_vectors(lambda x: op.sum(x, 0), ((rows, 40), "float32")) for rows in (8, 24))
+    assert few["saved float arithmetic"] == 8 * 30 and "pointer" not in few
+    assert many["saved float arithmetic"] == 24 * 30 and many["pointer"] == 24 * 10
+    assert "saved load" not in for_vectors(lambda x: op.sum(x, 0), ((64, 40), "float32"))  # not written out
+
+
+def test_neighbours_are_put_together_and_taken_apart() -> None:
+    pairs = for_vectors(lambda x, y: op.stack((x, y), axis=2), ROWS, ROWS)
+    assert pairs["saved store"] == 1200 - 300 and pairs["saved load"] == 1200 - 300
+    assert not {"branch", "integer compare"} & set(pairs)  # which of both is known where it is written out
+    apart = for_vectors(lambda x: op.nn.avg_pool2d(x, (1, 4), strides=(1, 4)), ((1, 1, 8, 64), "float32"))
+    assert apart["saved load"] == 512 - 128
+
+
+def test_what_the_turn_before_stored_is_not_loaded() -> None:
+    assert work_of(lambda x: op.cumsum(x, axis=1), ROWS)["load"] == 600
+
+
+def test_a_side_of_a_choice_is_loaded_where_it_is_taken() -> None:
+    slope = relax.const(np.arange(24, dtype=np.float32))
+    work = work_of(lambda x: op.nn.prelu(x, slope, axis=0), ((24, 64), "float32"))
+    assert work["load"] == 24 * 64 + 24 * 16  # once for four turns side by side
+
+
+def test_both_sides_of_a_known_choice_count_in_their_turns() -> None:
+    work = work_of(lambda x: op.nn.pad(x, [1, 1, 0, 0]), ROWS)
+    assert work["store"] == 26 * 25
+
+
+@pytest.mark.parametrize(
+    ("isa", "fpu", "each"), [("armv7e-m", "single", 1), ("armv7e-m", "none", 32), ("armv6-m", "none", 119)]
+)
+def test_products_cost_what_multiplies_them(isa: str, fpu: str, each: int) -> None:
+    assert instructions_of({"float product": 1000}, fpu=fpu, isa=isa) == pytest.approx(1000 * each, rel=0.11)
 
 
 @pytest.mark.parametrize("build", [op.exp, op.sqrt, op.nn.relu, lambda x: op.cumsum(x, axis=1), lambda x: op.sum(x, 1)])

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 import tvm_ext
+from tests.support.onnx_models import NODE, model_of, saved
 from tests.support.peers import peer
 from tests.support.tflite_models import SAME, VALID
 from tests.support.tflite_runners import saved_tflite
@@ -97,6 +99,24 @@ def test_a_window_that_differs_is_named(tmp_path: Path) -> None:
     given[3][name] = array ^ 1
     errors, compared = against_windows(module, given, windows, said)
     assert errors == [f"output {name} of window 3 differs from that of the whole window"] and compared > 0
+
+
+def test_floats_behind_integers_are_near_those_of_the_window(tmp_path: Path) -> None:
+    """A sigmoid of C is no sigmoid of numpy, to the last bit."""
+    nodes = [
+        NODE("DequantizeLinear", ["frames", "scale", "point"], ["x"]),
+        NODE("DequantizeLinear", ["integers", "scale", "point"], ["w"]),
+        NODE("Conv", ["x", "w"], ["sums"]),
+        NODE("QuantizeLinear", ["sums", "scale", "point"], ["q"]),
+        NODE("DequantizeLinear", ["q", "scale", "point"], ["logits"]),
+        NODE("Sigmoid", ["logits"], ["y"]),
+    ]
+    integers = np.random.default_rng(0).integers(-127, 128, (6, 4, 3)).astype(np.int8)
+    constants = {"integers": integers, "scale": np.float32(1 / 64), "point": np.int8(0)}
+    model = model_of(nodes, {"frames": ((1, 4, 9), TensorProto.INT8)}, ["y"], constants)
+    options = BuildOptions(hop={"frames": 2}, hop_axis={"frames": 2}, verify=("host",))
+    package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "package", options)
+    assert package.report["verify"]["host"]["passed"]
 
 
 def test_hops_of_several_inputs_are_refused() -> None:

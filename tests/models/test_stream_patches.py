@@ -21,7 +21,7 @@ from codegen_c.arena.validate import validate
 from codegen_c.program.steps import RowSteps
 from tests.support.image_networks import image_network
 from tests.support.kinds import image
-from tests.support.onnx_models import saved
+from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.packages import sample
 from tests.support.poison import run_poisoned
 from tests.support.sweeps import some_of
@@ -30,7 +30,10 @@ from tvm_ext.core.errors import BadOptions, BadPackage, DoesNotFit, PlanRejected
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.host_model import host_library
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_module
+from tvm_ext.fitting.methods import fit_methods
+from tvm_ext.fitting.next_try import Try
+from tvm_ext.model_forms import forms_of, streamed_forms
+from tvm_ext.pipeline import compile_module, fitter_of
 from tvm_ext.verification.input_ranges import random_inputs
 
 RAM = 5_500
@@ -224,3 +227,27 @@ def test_a_single_row_of_a_call_has_code(tmp_path: Path) -> None:
                 single += 1
                 assert "count > done" in made.function.helpers
     assert single
+
+
+def test_no_strip_begins_before_another_one_has_ended(tmp_path: Path) -> None:
+    """Whatever runs behind them: rows of a joined result could go on while strips are asked for by turns."""
+    nodes = [
+        NODE("Conv", ["x", "w"], ["c"], pads=[2, 0, 0, 2]),
+        NODE("AveragePool", ["c"], ["p"], kernel_shape=[1, 5], strides=[2, 3]),
+        NODE("Conv", ["p", "v"], ["q"], group=2, pads=[0, 2, 0, 2]),
+        NODE("Flatten", ["q"], ["y"]),
+    ]
+    constants = {"w": weights(8, 1, 3, 3), "v": weights(2, 4, 1, 5)}
+    module = tvm_ext.load(saved(model_of(nodes, {"x": (1, 1, 15, 27)}, ["y"], constants), tmp_path))
+    platform, options = Platform.load("host"), BuildOptions(io="stream", reread=True)
+    fitter = fitter_of(streamed_forms(forms_of(module, platform, options, None), options), platform, options)
+    (method,) = (one for one in fit_methods(options) if one.name == "patches")
+    num_strips = 0
+    for index in range(len(fitter.offers(method))):
+        compiled = fitter.compiled(method, Try(method=method.name, index=index), options)
+        steps = compiled.program.steps if compiled else ()
+        for step in (step for step in steps if isinstance(step, RowSteps)):
+            asked = [call.inputs for call in step.body if call.implementation.callback and call.inputs == ("x",)]
+            assert len(asked) <= 1, (index, step.name)
+            num_strips += len(asked)
+    assert num_strips > 1

@@ -50,7 +50,7 @@ def test_no_core_is_sent_where_it_does_not_reach(seed: int, steps: int, dma: boo
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_result_is_slower_or_larger_for_a_guide(seed: int) -> None:
-    problem = random_update(seed, 12)
+    problem = random_update(seed, 12).problem
     without = assign(problem)
     for rate in (learned_updates().places, by_chance(seed)):
         found = assign(problem, rate)
@@ -61,7 +61,7 @@ def test_no_result_is_slower_or_larger_for_a_guide(seed: int) -> None:
 
 def test_a_proposal_is_taken_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search whose time is over at once leaves everything home."""
-    problem = random_update(3, 24)
+    problem = random_update(3, 24).problem
     monkeypatch.setattr(memory_search._Search, "greedy", lambda _search: None)
     monkeypatch.setattr(memory_search._Search, "keep_near", lambda _search: None)
     without, found = assign(problem, most_trials=-1), assign(problem, learned_updates().places, most_trials=-1)
@@ -70,13 +70,13 @@ def test_a_proposal_is_taken_where_it_is_faster(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_proposals_repeat() -> None:
-    problem = random_update(7, 24)
+    problem = random_update(7, 24).problem
     assert assign(problem, learned_updates().places, most_trials=0) == assign(problem, learned_places(), most_trials=0)
 
 
 def test_ratings_decide_what_is_put_in() -> None:
     """Among the choices of an item that all save as much, the one that is rated best."""
-    problem = random_update(4, 16)
+    problem = random_update(4, 16).problem
     state = State(problem)
     choices = candidates(state, Menus(state, LEADS))
     facts = facts_of(state, choices)
@@ -91,7 +91,7 @@ def test_near_a_search_on_networks_that_it_has_not_seen() -> None:
     """The figures are in benchmarks/results/whole_updates.json; a guide that learned nothing is far from these."""
     gaps, chance = [], []
     for seed in (50_002, 50_003, 50_012, 50_013):
-        problem = random_update(seed, 16)
+        problem = random_update(seed, 16).problem
         cycles = problem.predicted_cycles(assign(problem))
         gaps.append(problem.predicted_cycles(assign(problem, learned_updates().places, most_trials=0)) / cycles - 1)
         chance.append(problem.predicted_cycles(assign(problem, by_chance(seed), most_trials=0)) / cycles - 1)

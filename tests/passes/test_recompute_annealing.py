@@ -124,3 +124,11 @@ def test_without_a_compiler_other_searches_remain(monkeypatch: pytest.MonkeyPatc
         annealing._library.cache_clear()
     assert found is not None
     assert_plan(made, order, int(peak * 0.8), found)
+
+
+def test_what_is_near_a_repeat_behind_all_nodes_is_looked_for_without_it() -> None:
+    """The search knows repeats before first runs alone."""
+    nodes = tuple(Node(reads=(read,), writes=(written,), shared_bytes={}) for read, written in ((0, 1), (0, 2), (2, 3)))
+    graph = Graph(nodes=nodes, sizes=(1, 10, 12, 1), inputs=frozenset({0}), outputs=frozenset({1, 3}))
+    assert peak_bytes(graph, (0, 1, 2, 0)) == 14
+    assert anneal_repeats(graph, range(3), [2, 1, 1], 14, (0, 1, 2, 0)) is None

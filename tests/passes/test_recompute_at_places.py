@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+from itertools import combinations
+
 import pytest
 
 pytest.importorskip("ortools", reason="ortools is not installed")
@@ -15,7 +19,7 @@ from relay_passes.solvers.recompute.place_program import KeptAtPlaces, NoneKept,
 from relay_passes.solvers.recompute.search import repeats_cost
 from tests.passes.test_recompute_annealing import shared_graph
 from tests.passes.test_recompute_local import problem
-from tests.passes.test_recompute_search import least_cost, random_graph
+from tests.passes.test_recompute_search import every_sequence, least_cost, random_graph
 
 
 def test_the_bound_is_never_above_the_least_cost_of_all_sequences() -> None:
@@ -51,6 +55,47 @@ def test_the_bound_holds_for_what_nodes_share_need_and_leave() -> None:
                     assert bounded.at_least is not None and bounded.at_least <= plan.cost
                     compared += 1
     assert compared > 20, compared
+
+
+def test_results_that_run_again_behind_the_last_node_count_there() -> None:
+    """A result given up for the wide value behind it runs again at the end, where its scratch does not fit any more."""
+    nodes = (
+        Node(reads=(0,), writes=(1,), shared_bytes={}, extra_bytes=5),
+        Node(reads=(0,), writes=(2,), shared_bytes={}),
+        Node(reads=(2,), writes=(3,), shared_bytes={}),
+    )
+    graph = Graph(nodes=nodes, sizes=(1, 10, 12, 1), inputs=frozenset({0}), outputs=frozenset({1, 3}))
+    met = bound_at_places(graph, range(3), [2, 1, 1], 17)
+    assert met.plan is not None and met.plan.sequence == (0, 1, 2, 0) and met.at_least == 2
+    assert bound_at_places(graph, range(3), [2, 1, 1], 16).plan is None and least_behind(graph, [2, 1, 1], 16) is None
+
+
+def least_behind(graph: Graph, costs: list[int], budget: int) -> int | None:
+    """`least_cost` where nodes may run again behind the last one, too."""
+    count = len(graph.nodes)
+    last = [tuple(again) for size in range(count) for again in combinations(range(count - 1), size)]
+    sequences = [(*sequence, *again) for sequence in every_sequence(count) for again in last]
+    return min((repeats_cost(s, costs) for s in sequences if peak_bytes(graph, s) <= budget), default=None)
+
+
+def test_the_bound_holds_for_results_that_are_early() -> None:
+    """Each budget of small graphs, whose results may run again behind all others."""
+    met = proved = 0
+    for seed in range(8):
+        graph, costs = random_graph(seed, 5)
+        rng = random.Random(seed)
+        graph = replace(graph, outputs=graph.outputs | {value for value in range(5) if rng.random() < 0.4})
+        nodes = tuple(replace(node, extra_bytes=rng.choice((0, 0, 3, 9))) for node in graph.nodes)
+        graph = replace(graph, nodes=nodes)
+        for budget in range(peak_bytes(graph, range(5)), 0, -4):
+            bounded, least = bound_at_places(graph, range(5), costs, budget), least_behind(graph, costs, budget)
+            if least is not None:
+                assert bounded.at_least is not None and bounded.at_least <= least, (seed, budget)
+                met += 1
+                proved += bounded.plan is not None and bounded.plan.cost == bounded.at_least
+            if bounded.plan is not None:
+                assert bounded.plan.peak_bytes == peak_bytes(graph, bounded.plan.sequence) <= budget
+    assert met > 5 and proved >= 0.8 * met, (met, proved)
 
 
 @pytest.mark.parametrize("seed", range(4))

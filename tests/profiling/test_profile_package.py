@@ -7,9 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from codegen_c.operators.quantization import Quantization
 from codegen_c.program.interface import Interface, Port
+from tests.support.onnx_models import SMALL_MODELS
+from tests.support.packages import Packages
+from tvm_ext import BuildOptions
+from tvm_ext.cli import app
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects
@@ -50,6 +55,16 @@ def test_a_run_that_several_processors_share() -> None:
     platform = Platform.load("dual_m33")
     with pytest.raises(RunFailed, match=rf"shared by several processors.*--processors {platform.processor.name}"):
         profile_model(subject(platform, shared), noise(shared), time_limit_s=10)
+
+
+@pytest.mark.board
+def test_a_profile_does_not_take_its_package_s_place(packages: Packages, cortex_m4: Platform) -> None:
+    package = packages.small("unused_input", SMALL_MODELS["unused_input"], "cortex_m4", BuildOptions(verify=()))
+    for place in (package.folder, package.folder / ".." / package.folder.name):
+        done = CliRunner().invoke(app, ["profile", str(package.folder), "-o", str(place)])
+        assert done.exit_code == 1
+        assert "is the package itself, which the profile would replace; choose another folder" in done.output
+    assert (package.folder / "report.json").exists()
 
 
 @pytest.mark.board

@@ -11,6 +11,7 @@ import typer
 from tvm_ext.command_line.option_types import AsJson, Debug, Folder, RunnerCommand
 from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
+from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.files.output_folder import check_output, replaced_folder
 
 
@@ -43,6 +44,8 @@ def profile_command(
 
         place = output or folder.absolute().with_name(f"{folder.absolute().name}-profile")
         check_output(place)
+        if place.resolve() == folder.resolve():
+            raise BadPackage(f"{place}: is the package itself, which the profile would replace; choose another folder.")
         package = package_of(folder, model)
         arrays = read_arrays(inputs) if inputs else None
         with stderr.status(f"Profiling {package.interface.model}"):

@@ -83,7 +83,7 @@ def compare(
     resolution of 1, in onnxruntime too.
     """
     passed, worst_abs, worst_rel, elements, differing = True, 0.0, 0.0, 0, 0
-    scales = {name: max(_scale(sample[name]) for sample in expected) for name in (expected[0] if expected else ())}
+    scales = {name: max(largest(sample[name]) for sample in expected) for name in (expected[0] if expected else ())}
     for got, wanted in zip(outputs, expected, strict=True):
         for name, reference_array in wanted.items():
             absolute, relative = difference(got[name], reference_array, scales[name])
@@ -116,11 +116,11 @@ def difference(got: Array, wanted: Array, scale: float | None = None) -> tuple[f
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.where(equal, 0.0, np.abs(a - b))
     absolute = float(np.inf if np.isnan(gaps).any() else gaps.max())
-    scale = _scale(wanted) if scale is None else scale
+    scale = largest(wanted) if scale is None else scale
     return absolute, absolute / scale if scale > 0 else (0.0 if absolute == 0 else np.inf)
 
 
-def _scale(wanted: Array) -> float:
+def largest(wanted: Array) -> float:
     """Largest finite magnitude."""
     magnitudes = np.abs(wanted.astype(np.float64))
     return float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes)))

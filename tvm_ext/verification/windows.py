@@ -10,11 +10,13 @@ import tvm
 
 from codegen_c.program import reference
 from codegen_c.program.interface import Interface
+from codegen_c.program.program import Program
 from relay_passes.dataflow import static_shape
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.account import account_for
+from tvm_ext.verification.verify import difference, is_float, largest, tolerance_of
 from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony
 
 JUDGED_WINDOWS = 3
@@ -43,19 +45,21 @@ def windows_of(mod: tvm.IRModule, interface: Interface, samples: Sequence[Sample
 def against_windows(
     mod: tvm.IRModule, given: Sequence[Sample], windows: Sequence[Sample], said: Testimony
 ) -> tuple[list[str], int]:
-    """Differences of a quantized package's outputs from those of whole windows, which are to be the very same bytes.
+    """Differences of a quantized package's outputs from those of whole windows: integers are to be the very same.
 
     given: outputs of the package. The program of whole windows is judged by the witness, step by step. Returns
     sentences, and how many tensors were compared.
     """
     whole = compile_module(mod, Platform.load("host"), BuildOptions())
-    errors: list[str] = []
-    for run, (outputs, window) in enumerate(zip(given, windows, strict=True)):
-        values = reference.run(whole.program, _by_port(whole.interface, window))
-        for port in whole.interface.outputs:
-            wanted = values[port.name].reshape(port.shape)
-            if not np.array_equal(outputs[port.source], wanted):
-                errors.append(f"output {port.source} of window {run} differs from that of the whole window")
+    wanted = [_outputs(whole.program, whole.interface, window) for window in windows]
+    scales = {name: max(largest(sample[name]) for sample in wanted) for name in (wanted[0] if wanted else ())}
+    limit = tolerance_of(whole.program)
+    errors = [
+        f"output {name} of window {run} differs from that of the whole window"
+        for run, (outputs, sample) in enumerate(zip(given, wanted, strict=True))
+        for name, array in sample.items()
+        if difference(outputs[name], array, scales[name])[1] > (limit if is_float(array) else 0.0)
+    ]
     judged = replace(said, outputs=said.outputs[:JUDGED_WINDOWS], inner=said.inner[:JUDGED_WINDOWS])
     account = account_for(whole, windows[:JUDGED_WINDOWS], judged)
     return [*errors, *account.errors], account.tensors_compared
@@ -65,6 +69,11 @@ def inner_of(mod: tvm.IRModule) -> list[str]:
     """Names of the model's tensors that the program of whole windows holds."""
     program = compile_module(mod, Platform.load("host"), BuildOptions()).program
     return list(dict.fromkeys(tensor.source for tensor in program.tensors.values()))
+
+
+def _outputs(program: Program, interface: Interface, sample: Sample) -> dict[str, Array]:
+    values = reference.run(program, _by_port(interface, sample))
+    return {port.source: values[port.name].reshape(port.shape) for port in interface.outputs}
 
 
 def _by_port(interface: Interface, sample: Mapping[str, Array]) -> dict[str, Array]:

@@ -208,7 +208,7 @@ def _result(operator: RealLayer) -> list[str]:
 def _sums_function(sums: Implementation) -> str:
     """Definition of `$_sums`, the integer kernel with its sums in place of an output.
 
-    Not inlined: there GCC 12 at -O3 loads sums from `restrict` scratch before they are stored.
+    Not inlined: there GCC 12 at -O3 loaded sums from scratch, `restrict` then, before they were stored.
     """
     return apart("$_sums", [p.declaration() for p in sums.function.parameters], sums.function.body.splitlines())
 

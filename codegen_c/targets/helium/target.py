@@ -16,11 +16,9 @@ TARGET = InstructionSet(
     floats=FloatBlocks(
         lanes=4, product=(1, 5), depthwise=(1, 4), adds_by_4=True, loop_instructions=1, offset_bytes=508, spills=1
     ),
-    # Medians over the steps of benchmarks/modelled.py on a Cortex-M55, of those that are farther off than a twentieth;
-    # of generic steps those of benchmarks/generic_costs.py.
+    # Medians over the steps of benchmarks/modelled.py on a Cortex-M55, of those that are farther off than a twentieth.
     calibration={
         "depthwise_f32": 1.08,
-        "generic": 0.77,
         "permute": 0.92,
         "qbinary_helium": 0.96,
         "qbroadcast_i8": 0.91,

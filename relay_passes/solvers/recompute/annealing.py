@@ -98,13 +98,13 @@ def _annealed(
 
 
 def _slots(order: Sequence[int], sequence: Sequence[int]) -> list[int]:
-    """Slots of the repeats of a sequence: stage * count + place."""
+    """Slots of the repeats of a sequence: stage * count + place. The search has none behind the last first run."""
     places = {node: place for place, node in enumerate(order)}
     slots, stage = list[int](), 0
     for node in sequence:
         if places[node] == stage:
             stage += 1
-        else:
+        elif stage < len(order):
             slots.append(stage * len(order) + places[node])
     return slots
 

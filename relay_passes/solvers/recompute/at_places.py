@@ -8,7 +8,7 @@ enough: on layered graphs of 250 to 500 nodes, about ten.
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ def bound_at_places(
     places, moments = [live.index(max(live))], set[tuple[int, int]]()
     at_least, nearest = 0, ()
     for _ in range(MOST_ROUNDS):
-        counted = [(node, places.index(stage)) for node, stage in sorted(moments)]
+        counted = [(node, bisect_left(places, stage)) for node, stage in sorted(moments)]
         found = keep_at(problem, places, counted, below, effort)
         effort -= found.effort
         if found.at_least is None:
@@ -62,7 +62,7 @@ def bound_at_places(
             peak, cost = peak_bytes(graph, nearest), repeats_cost(nearest, costs)
             known = Recomputation(sequence=nearest, peak_bytes=peak, cost=cost)
             break
-        more, again = above.to_count(places)
+        more, again = above.to_count(places, len(problem.reads))
         if effort <= 0 or (not more and again <= moments):
             break
         places, moments = sorted({*places, *more}), moments | again
@@ -100,7 +100,10 @@ def _run_again(problem: PlaceProblem, place: int, left: set[int], runs: list[int
 
 @dataclass(frozen=True, kw_only=True)
 class _Above:
-    """Where a sequence is above the budget: (bytes, place) of first runs, (place, stage) of repeats."""
+    """Where a sequence is above the budget: (bytes, place) of first runs, (place, stage) of repeats.
+
+    stage: place whose first run follows; behind the last one, the number of places.
+    """
 
     firsts: tuple[tuple[int, int], ...]
     repeats: tuple[tuple[int, int], ...]
@@ -117,7 +120,7 @@ class _Above:
             stage += is_first
         return _Above(firsts=tuple(firsts), repeats=tuple(repeats)) if firsts or repeats else None
 
-    def to_count(self, places: Sequence[int]) -> tuple[set[int], set[tuple[int, int]]]:
+    def to_count(self, places: Sequence[int], num_places: int) -> tuple[set[int], set[tuple[int, int]]]:
         """Places at which bytes shall count besides, the worst of each part; repeats, once first runs are within."""
         worst: dict[int, int] = {}
         for _, place in sorted(self.firsts, reverse=True):
@@ -127,4 +130,4 @@ class _Above:
         if self.firsts:
             return more, set()
         stages = {stage for _, stage in self.repeats}
-        return ({stage - 1 for stage in stages} | stages) - set(places), set(self.repeats)
+        return ({stage - 1 for stage in stages} | stages) - {*places, num_places}, set(self.repeats)

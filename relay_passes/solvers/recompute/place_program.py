@@ -165,17 +165,22 @@ class _Program:
         self.model.add_bool_or([*unless, self.kept[value, part - 1], *again])
 
     def count_moment(self, node: int, part: int) -> None:
-        """Counts the bytes while a node runs again between two places: its own, and what is kept all through."""
+        """Counts the bytes while a node runs again in a part: its own, and what is kept through all of the part.
+
+        Results of the model are kept through the last part, which is behind all places.
+        """
         problem, before = self.problem, self.places[part - 1]
         own = {*problem.reads[node], *problem.writes[node]}
         through: list[tuple[int, cp_model.IntVar]] = []
         for value in self.values:
             maker = problem.makers[value]
-            if value not in own and maker <= before:
+            is_kept = value in problem.outputs if part == len(self.places) else True
+            if is_kept and value not in own and maker <= before:
                 stays = self.model.new_bool_var("")
                 again = [self.again[maker, part]] if maker >= 0 else []
                 was_there = [] if maker == before else [self.kept[value, part - 1].negated()]
-                self.model.add_bool_or([stays, *again, *was_there, self.kept[value, part].negated()])
+                goes = [] if part == len(self.places) else [self.kept[value, part].negated()]
+                self.model.add_bool_or([stays, *again, *was_there, *goes])
                 through.append((problem.sizes[value], stays))
         read_bytes = sum(problem.sizes[value] for value in problem.reads[node])
         self.model.add(

@@ -135,12 +135,22 @@ class Segments:
         """The longest segments of several operators that end there, by rows per call and by how the last one runs."""
         found: list[Replay] = []
         for last, accumulation in self.last_ways(end - 1):
-            begin = _first(self.graph, (*self.rows[: end - 1], last))
+            begin = max(_first(self.graph, (*self.rows[: end - 1], last)), self._asked_once(end))
             if self.longest is not None:
                 begin = max(begin, end - self.longest)
             for rows_per_call in self.rows_per_call if end - begin > 1 else ():
                 found.append(self.replay(begin, last, end, rows_per_call, accumulation))
         return tuple(found)
+
+    def _asked_once(self, end: int) -> int:
+        """First operator of the longest segment with that end that asks for no input twice: one strip of an input, then
+        the next one."""
+        asked: set[int] = set()
+        for index in sorted((index for index in self.reading if index < end), reverse=True):
+            if not asked.isdisjoint(self.graph.nodes[index].reads):
+                return index + 1
+            asked.update(self.graph.nodes[index].reads)
+        return 0
 
     def last_ways(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
         """Ways an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""

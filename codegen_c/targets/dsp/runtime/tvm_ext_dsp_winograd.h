@@ -211,7 +211,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd(const tvm_ext_dsp_winograd_layer *layer
                                          tvm_ext_dsp_winograd_tiles *compute, const void *input, void *output,
                                          const uint32_t *restrict weights, const int32_t *restrict bias,
                                          const int32_t *restrict multipliers, const uint8_t *restrict shifts,
-                                         void *restrict scratch, int32_t row_begin, int32_t row_end)
+                                         void *scratch, int32_t row_begin, int32_t row_end)
 {
     const tvm_ext_image *const made = &layer->output;
     const int32_t end = TVM_EXT_MIN(layer->input.rows, row_end + 2 - layer->window.top); /* of the rows that are read */

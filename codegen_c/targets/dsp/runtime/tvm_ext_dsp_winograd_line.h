@@ -220,8 +220,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_line_place(const tvm_ext_dsp_line_layer *layer, 
 TVM_EXT_INLINE void tvm_ext_dsp_line(const tvm_ext_dsp_line_layer *layer, tvm_ext_dsp_line_input *transform,
                                      tvm_ext_dsp_lines *compute, const void *input, void *output,
                                      const uint32_t *restrict weights, const int32_t *restrict bias,
-                                     const int32_t *restrict multipliers, const uint8_t *restrict shifts,
-                                     void *restrict scratch, int32_t row_begin, int32_t row_end)
+                                     const int32_t *restrict multipliers, const uint8_t *restrict shifts, void *scratch,
+                                     int32_t row_begin, int32_t row_end)
 {
     const tvm_ext_image *const made = &layer->output;
     const tvm_ext_window *const window = &layer->window;

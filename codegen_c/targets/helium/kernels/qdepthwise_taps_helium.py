@@ -38,9 +38,13 @@ LAYER = "tvm_ext_helium_taps_layer"
 
 @dataclass(frozen=True, kw_only=True)
 class LaneBlocking:
-    """Sizes of tvm_ext_helium_taps_layer; copy_columns: input columns of a tile, idle lanes included."""
+    """Sizes of tvm_ext_helium_taps_layer; copy_columns: input columns of a tile, idle lanes included.
+
+    packed_rows: output rows at once for which weights are packed, whatever rows are stored.
+    """
 
     rows: int
+    packed_rows: int
     planes: int
     vectors: int
     group: int
@@ -48,12 +52,15 @@ class LaneBlocking:
     copy_columns: int
 
     @classmethod
-    def of(cls, operator: QConv2d, rows: int) -> LaneBlocking:
-        """The blocking of so many output rows at once."""
+    def of(cls, operator: QConv2d, rows: int, packed_rows: int | None = None) -> LaneBlocking:
+        """The blocking of so many output rows at once, with weights packed for as many or for more."""
         window, group = operator.window, min(operator.inputs[0].shape[3], VECTOR)
         planes = -(-_window_rows(operator, rows) // WORD)
         vectors = -(-window.kernel[1] * planes // WORD)
-        known = cls(rows=rows, planes=planes, vectors=vectors, group=group, tile_columns=0, copy_columns=0)
+        known = cls(
+            rows=rows, packed_rows=packed_rows or rows, planes=planes, vectors=vectors, group=group, tile_columns=0,
+            copy_columns=0,
+        )  # fmt: skip
         columns = operator.output.shape[2]
         tiles = [t for t in range(COLUMNS, columns, COLUMNS) if columns % t == 0 or columns % t >= COLUMNS]
         ways = [
@@ -117,7 +124,9 @@ def long_runs(operator: QConv2d, target: Target) -> bool:
 
 def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     source, output = operator.inputs[0], operator.output
-    finish, blocking = rescale(operator), LaneBlocking.of(operator, rows_at_once(operator, target, stored))
+    finish, packed_rows = rescale(operator), rows_at_once(operator, target, StoredRows())
+    rows = min(rows_at_once(operator, target, stored), packed_rows)
+    blocking = LaneBlocking.of(operator, rows, packed_rows)
     access = spatial(operator.window, source, output)
     strips = output.shape[0] * -(-output.shape[1] // blocking.rows)
     tiles = -(-output.shape[2] // blocking.tile_columns)
@@ -179,8 +188,8 @@ def pack(operator: QConv2d, blocking: LaneBlocking) -> Array:
     (the last table for one row), then the taps of each channel and a zero."""
     channels, (rows, columns) = operator.weight.shape[0], operator.window.kernel
     taps = np.pad(operator.weight.reshape(channels, -1), ((0, 0), (0, 1)))
-    tables = [_places(operator, blocking, (0, operator.window.strides[0]))] if blocking.rows > 1 else []
-    tables.append(_places(operator, blocking, (0,) * blocking.rows))
+    tables = [_places(operator, blocking, (0, operator.window.strides[0]))] if blocking.packed_rows > 1 else []
+    tables.append(_places(operator, blocking, (0,) * blocking.packed_rows))
     assert all(table.max() <= rows * columns for table in tables), "a tap, or the zero"
     return np.concatenate([*(table.astype(np.uint8).view(np.int8) for table in tables), taps.ravel()])
 
@@ -217,7 +226,8 @@ def _members(operator: QConv2d, stored: StoredRows, blocking: LaneBlocking) -> d
         "input": image(operator.inputs[0]),
         "output": image(operator.output, stored=stored),
         "window": sliding_window(operator.window),
-        "rows": blocking.rows, "planes": blocking.planes, "vectors": blocking.vectors, "group": blocking.group,
+        "rows": blocking.rows, "packed_rows": blocking.packed_rows, "planes": blocking.planes,
+        "vectors": blocking.vectors, "group": blocking.group,
         "tile_columns": blocking.tile_columns, "copy_columns": blocking.copy_columns,
         "rescale": rescale(operator).members(),
     }  # fmt: skip

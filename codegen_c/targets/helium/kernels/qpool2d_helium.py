@@ -14,14 +14,13 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.pool_by_rows import accumulating
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, reference
-from codegen_c.kernels.shared.copies import SHORTEST_LOOP
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import QPool2d
 from codegen_c.targets.helium.kernels.helium import LAYER_INCLUDES, Rescale, flip, rounds_once
+from codegen_c.targets.helium.kernels.pool_cost import VECTOR, pool_instructions
 
 LAYER = "tvm_ext_helium_pool2d_layer"
-VECTOR = 16
 MOST_TAPS = 255
 
 
@@ -64,7 +63,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=tuple((name, finish.factors()[index]) for name, index in tables) if finish else (),
-        instructions=num_blocks * _block_instructions(operator),
+        instructions=pool_instructions(operator, finish.instructions if finish else 0),
         passes=Passes(input=max(1.0, num_taps * VECTOR / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
         spatial=spatial(operator.window, operator.inputs[0], operator.output),
@@ -73,16 +72,6 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         row_pitched=True,
         accumulating=accumulating(operator),
     )
-
-
-def _block_instructions(operator: QPool2d) -> int:
-    """Modelled, of 16 channels of an output pixel: taps written out where a row has few, of channels all there."""
-    rows, columns = operator.window.kernel
-    if operator.method == "max":
-        return rows * columns * 6 + 24
-    if operator.output.shape[3] % VECTOR or any(operator.window.padding) or columns > SHORTEST_LOOP:
-        return rows * columns * 9 + 60
-    return rows * columns * 6 + 45 + (7 * rows if rows * columns > SHORTEST_LOOP + 1 else 0)
 
 
 def _shapes(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> str:

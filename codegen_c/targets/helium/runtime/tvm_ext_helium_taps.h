@@ -21,6 +21,7 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     int32_t rows;         /* output rows at once, 1 or 2 */
+    int32_t packed_rows;  /* for which weights are packed, as many or more */
     int32_t planes;       /* of four input rows each */
     int32_t vectors;      /* of weights, for one row of results */
     int32_t group;        /* channels that are copied at once: 16, or all of fewer */
@@ -53,10 +54,10 @@ TVM_EXT_INLINE int32_t tvm_ext_taps_plane_bytes(const tvm_ext_helium_taps_layer 
     return layer->copy_columns * tvm_ext_taps_column_bytes(layer);
 }
 
-/* Bytes of the weights of one channel as they meet the words. */
-TVM_EXT_INLINE int32_t tvm_ext_taps_table_bytes(const tvm_ext_helium_taps_layer *layer)
+/* Bytes of the weights of one channel as they meet the words, for so many output rows at once. */
+TVM_EXT_INLINE int32_t tvm_ext_taps_table_bytes(const tvm_ext_helium_taps_layer *layer, int32_t rows)
 {
-    return layer->vectors * layer->rows * TVM_EXT_TAPS_VECTOR;
+    return layer->vectors * rows * TVM_EXT_TAPS_VECTOR;
 }
 
 /* Rows [first, first + 4) of a strip's windows, from input column `left` on, channels from `channel` on. padding: 16
@@ -122,8 +123,8 @@ TVM_EXT_INLINE void tvm_ext_taps_channel(const tvm_ext_helium_taps_layer *layer,
     kept[1] = layer->rows > 1 ? tvm_ext_i8x16_gather(weights, &lanes[TVM_EXT_TAPS_VECTOR]) : kept[0];
     if (layer->vectors > 1) {
         for (int32_t i = 0; i < layer->vectors * layer->rows; ++i) {
-            const int32_t place = i * TVM_EXT_TAPS_VECTOR;
-            tvm_ext_i8x16_store(&table[place], tvm_ext_i8x16_gather(weights, &lanes[place]));
+            const int8_t *const from = &lanes[i * (layer->packed_rows / layer->rows) * TVM_EXT_TAPS_VECTOR];
+            tvm_ext_i8x16_store(&table[i * TVM_EXT_TAPS_VECTOR], tvm_ext_i8x16_gather(weights, from));
         }
     }
     for (;;) {
@@ -166,7 +167,8 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, t
     const int32_t channels = layer->input.channels;
     const int32_t column_bytes = tvm_ext_taps_column_bytes(layer);
     const int32_t plane_bytes = tvm_ext_taps_plane_bytes(layer);
-    const int32_t table_bytes = tvm_ext_taps_table_bytes(layer);
+    const int32_t table_bytes = tvm_ext_taps_table_bytes(layer, layer->rows);
+    const int32_t packed_bytes = tvm_ext_taps_table_bytes(layer, layer->packed_rows);
     const int32_t taps = window->rows * window->columns;
     const int32_t apart = window->column_dilation * column_bytes;
     uint32_t lane[4];
@@ -175,9 +177,9 @@ TVM_EXT_INLINE void tvm_ext_taps_strip(const tvm_ext_helium_taps_layer *layer, t
     }
     int8_t *const table = (int8_t *)&scratch[TVM_EXT_TAPS_VECTOR];
     uint8_t *const copy = &scratch[TVM_EXT_TAPS_VECTOR + (layer->vectors > 1 ? table_bytes : 0)];
-    /* A single row, where the weights are made for two, is computed as both. */
-    const int8_t *const lanes = strip->count < layer->rows ? &weights[table_bytes] : weights;
-    const int8_t *const all = &weights[layer->rows * table_bytes];
+    /* A single row, where the weights are packed for two, has a table of its own, and may be computed as both. */
+    const int8_t *const lanes = strip->count < layer->packed_rows ? &weights[packed_bytes] : weights;
+    const int8_t *const all = &weights[layer->packed_rows * packed_bytes];
     for (int32_t w = 0; w < layer->output.columns; w += layer->tile_columns) {
         const int32_t rest = layer->output.columns - w;
         const int32_t columns = rest < layer->tile_columns ? rest : layer->tile_columns;

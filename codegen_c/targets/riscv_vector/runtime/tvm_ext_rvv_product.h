@@ -110,8 +110,8 @@ typedef struct {
             for (int32_t k = 0; k < task->channels; ++k) {                                                  \
                 uint32_t sum = (uint32_t)task->starts[k];                                                   \
                 for (int32_t t = 0; t < task->depth; ++t) {                                                 \
-                    const uint8_t x = task->pixels[p][t];                                                   \
-                    const int32_t element = (LOAD)[2] == 'u' ? (int32_t)x : (int32_t)(int8_t)x;             \
+                    const uint8_t *const x = &task->pixels[p][t]; /* GCC 12 takes (int8_t)*x for *x here */ \
+                    const int32_t element = (LOAD)[2] == 'u' ? (int32_t)*x : (int32_t)*(const int8_t *)x;   \
                     sum += (uint32_t)(element * task->weights[(t * task->channels) + k]);                   \
                 }                                                                                           \
                 task->sums[(p * task->channels) + k] = (int32_t)sum;                                        \
