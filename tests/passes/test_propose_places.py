@@ -71,7 +71,8 @@ def test_a_proposal_is_taken_where_it_is_faster(monkeypatch: pytest.MonkeyPatch)
 
 def test_proposals_repeat() -> None:
     problem = random_update(7, 24).problem
-    assert assign(problem, learned_updates().places, most_trials=0) == assign(problem, learned_places(), most_trials=0)
+    rate = learned_updates().places
+    assert assign(problem, rate, most_trials=0) == assign(problem, rate, most_trials=0)
 
 
 def test_ratings_decide_what_is_put_in() -> None:

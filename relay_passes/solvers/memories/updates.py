@@ -116,7 +116,8 @@ class Updates:
         for sequence in dict.fromkeys((uncut, sequence_of(len(self.whole.steps), self.likely()))):
             segments, times = self.segments_of(sequence).few(), self._times(sequence)
             ways += [(sequence, _uncut(segments))] if sequence == uncut else []
-            ways += [(sequence, times.fastest(segments, outside)) for outside in (_expected(times, rates), times.outside)]
+            expected = _expected(times, rates), times.outside
+            ways += [(sequence, times.fastest(segments, outside)) for outside in expected]
         updates = (
             self._update(*way, lambda problem: assign(problem, rates.places, most_trials=0))
             for way in dict.fromkeys(ways)

@@ -13,8 +13,9 @@ from functools import cache
 from math import ceil
 
 from relay_passes.solvers.graph import Graph
+from relay_passes.solvers.split.replay import Replay
 from relay_passes.solvers.split.segment import Ending, Segment
-from relay_passes.solvers.split.segments import Replay, RowFacts, Segments, overhead_of
+from relay_passes.solvers.split.segments import RowFacts, Segments, overhead_of
 from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator, Columns

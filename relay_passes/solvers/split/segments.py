@@ -15,6 +15,7 @@ import numpy as np
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.liveness import live_bytes
 from relay_passes.solvers.split.dying_operands import Dying, DyingOperands
+from relay_passes.solvers.split.replay import Replay
 from relay_passes.solvers.split.segment import Ending, Segment
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.operator_costs import CallCost
@@ -52,23 +53,6 @@ class RowFacts:
             calls=lambda place, rows, input_rows: self.calls(sequence[place], rows, input_rows),
             reading=frozenset(place for place, index in enumerate(sequence) if index in self.reading),
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Replay:
-    """The longest segment with one end. begin: of it, in the order.
-
-    made: int[calls of the last operator, operators], rows that each one has made when such a call begins; written:
-    rows of the last one when it ends. accumulation: of the last one, where it adds up the rows of what it reads.
-    """
-
-    begin: int
-    accumulation: RowAccumulation | None
-    sequence: RowSequence
-    rings: RowRings
-    num_calls: tuple[int, ...]
-    made: np.ndarray
-    written: np.ndarray
 
 
 class Segments:
