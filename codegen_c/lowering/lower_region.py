@@ -110,7 +110,7 @@ class _Lowering:
             constants=self.constants, steps=tuple(self.steps), state_home=self.platform.states,
         )  # fmt: skip
         sequences = {name: split.sequence for name, split in self.splits.items()}
-        program = with_transfers(program, self.moves, self.fetches, sequences, self.platform, self.taken)
+        program = with_transfers(program, self.moves, self.fetches, self.platform, self.taken, sequences)
         pairs = [
             KeptPair(state=state, found=one, left=other) for state, one, other in zip(states, found, left, strict=True)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from codegen_c.lowering.layer_objects import with_layer_objects
 from codegen_c.program.program import Program
@@ -53,9 +54,9 @@ def with_transfers(
     program: Program,
     moves: Sequence[Move],
     fetches: Mapping[str, Fetch],
-    sequences: Mapping[str, str],
     platform: Platform,
     taken: set[str],
+    sequences: Mapping[str, str] = MappingProxyType({}),
 ) -> Program:
     """The program with what it moves as steps. fetches: by step name. taken: names, to which new ones are added.
     sequences: by step name, of steps that run in series, between which nothing is moved.

@@ -115,6 +115,14 @@ def test_constants_are_fetched_before_an_earlier_step_and_waited_for_before_thei
     assert all(step.source_is_constant for step in made.steps if isinstance(step, Transfer))
 
 
+def test_constants_of_a_sequence_are_waited_for_before_it() -> None:
+    """Nothing is moved between steps that run in series."""
+    sequences = {"s1": "sequence_0", "s2": "sequence_0", "s3": "sequence_1"}
+    fetches = {"s2": Fetch(memory="fast", ahead=2)}
+    names = order(with_transfers(weighted(), (), fetches, platform(), set(), sequences))
+    assert names == ["fetch_s2_constants_copy", "s0", "wait_s2_constants_copy", "s1", "s2", "s3", "s4"]
+
+
 def test_constants_of_a_layer_lie_next_to_each_other_at_aligned_places() -> None:
     made = woven(of=weighted(), s2=Fetch(memory="fast", ahead=0))
     whole = made.constants["s2_constants"]
