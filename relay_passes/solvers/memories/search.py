@@ -20,7 +20,7 @@ from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
 """Choices tried in all; each costs a walk over the steps."""
-MENDING, MOST_MENDING = 2, 300
+MENDING, LEAST_MENDING, MOST_MENDING = 2, 200, 300
 """Choices tried for an item, in the mean, to mend a proposal, and at the most in all."""
 MOST_EVICTIONS = 3
 
@@ -91,12 +91,15 @@ class _Search:
         propose(self.state, self.known, rate)
         self.best = self.state.score()
         self.menus = Menus(State(self.problem), LEADS).of
-        lost = {item: max(map(self._saved(item), self.menus[item])) for item in self.items}
-        for item in sorted((item for item in self.items if lost[item] > 0), key=lambda item: -lost[item]):
-            if self.trials >= min(MENDING * len(self.items), MOST_MENDING):
-                return
-            self._take_best(item)
-            self._take_with_evictions(item)
+        gained = True
+        while gained:
+            gained = False
+            lost = {item: max(map(self._saved(item), self.menus[item])) for item in self.items}
+            for item in sorted((item for item in self.items if lost[item] > 0), key=lambda item: -lost[item]):
+                if self.trials >= max(LEAST_MENDING, min(MENDING * len(self.items), MOST_MENDING)):
+                    return
+                gained |= self._take_best(item)
+                gained |= self._take_with_evictions(item)
 
     def improve(self, most_trials: int) -> None:
         """Tries all choices of all items until no item gains, or enough has been tried."""

@@ -37,6 +37,8 @@ MOST_STEPS = 160
 """Steps up to which cuts and repeats are searched for: with 800, to list all ways to cut takes a minute alone."""
 MOST_REPEATS = 8
 """Repeats that are tried."""
+SMALL = 12
+"""Steps up to which a guide's proposal looks at every cut."""
 LIKELY = 0.25
 """Rating from which on a repeat is proposed."""
 
@@ -107,7 +109,7 @@ class Updates:
     def proposal(self) -> Update:
         """A guide's proposal in one pass: the repeats and the cut that it expects to be fast, and the places.
 
-        Of few ways to cut; without its cut or its repeats, where it expects that to be faster.
+        Without its cut or its repeats, where that is faster; of a small network, with any cut that is.
         """
         rates = self.rates
         assert rates is not None, "a guide proposes"
@@ -118,6 +120,7 @@ class Updates:
             ways += [(sequence, _uncut(segments))] if sequence == uncut else []
             expected = _expected(times, rates), times.outside
             ways += [(sequence, times.fastest(segments, outside)) for outside in expected]
+            ways += [(sequence, cut) for cut in self.cuts(sequence)] if len(sequence) <= SMALL else []
         updates = (
             self._update(*way, lambda problem: assign(problem, rates.places, most_trials=0))
             for way in dict.fromkeys(ways)
