@@ -14,7 +14,7 @@ from relay_passes.solvers.memories.cut_facts import facts_of
 from relay_passes.solvers.memories.cuts import cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.repeated import repeated_problem
-from relay_passes.solvers.memories.repeats import Repeat, promising, sequence_of
+from relay_passes.solvers.memories.repeats import Rerun, promising, sequence_of
 from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import State
 from relay_passes.solvers.memories.timed_cuts import SegmentTimes
@@ -83,7 +83,7 @@ def test_repeats_are_numbered_as_by_rows(seed: int) -> None:
     of, random = network(seed), np.random.default_rng(seed)
     steps = len(of.problem.steps)
     reader = int(random.integers(3, steps))
-    sequence = sequence_of(steps, [Repeat(int(random.integers(reader - 2)), reader, 0, 1.0, 1.0)])
+    sequence = sequence_of(steps, [Rerun(int(random.integers(reader - 2)), reader, 0, 1.0, 1.0)])
     again = replace(of, problem=repeated_problem(of.problem, sequence))
     assert again.graph == unrolled(of.graph, sequence)
 

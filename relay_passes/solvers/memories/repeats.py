@@ -15,7 +15,7 @@ SHORTEST = 3
 NUM_FACTS = 8
 
 
-class Repeat(NamedTuple):
+class Rerun(NamedTuple):
     """A step that runs once more right before another one; since: the last step that reads its result until then.
 
     kept, again: cycles of reading the result at home beyond a near memory, and of making it again near.
@@ -28,10 +28,10 @@ class Repeat(NamedTuple):
     again: float
 
 
-def promising(problem: AssignmentProblem) -> list[Repeat]:
+def promising(problem: AssignmentProblem) -> list[Rerun]:
     """Repeats that take fewer cycles than reading the value at home, those that save the largest part first."""
     near = problem.near[0]
-    found: list[Repeat] = []
+    found: list[Rerun] = []
     for value, maker in problem.makers.items():
         step = problem.steps[maker]
         if not all(problem.reaches(index, near) for index in (maker, *problem.uses[value])):
@@ -40,11 +40,11 @@ def promising(problem: AssignmentProblem) -> list[Repeat]:
         for since, reader in zip((maker, *problem.uses[value]), problem.uses[value], strict=False):
             kept = problem.read_cycles(reader, problem.home, value) - problem.read_cycles(reader, near, value)
             if reader - since >= SHORTEST and kept > again:
-                found.append(Repeat(maker, reader, since, kept, again))
+                found.append(Rerun(maker, reader, since, kept, again))
     return sorted(found, key=lambda repeat: (repeat.again / repeat.kept, repeat.reader, repeat.maker))
 
 
-def sequence_of(num_steps: int, repeats: Collection[Repeat]) -> tuple[int, ...]:
+def sequence_of(num_steps: int, repeats: Collection[Rerun]) -> tuple[int, ...]:
     """The order of so many steps with repeats."""
     before: dict[int, list[int]] = {}
     for repeat in sorted(repeats):
@@ -52,7 +52,7 @@ def sequence_of(num_steps: int, repeats: Collection[Repeat]) -> tuple[int, ...]:
     return tuple(index for step in range(num_steps) for index in (*before.get(step, ()), step))
 
 
-def facts_of(problem: AssignmentProblem, repeats: Collection[Repeat]) -> np.ndarray:
+def facts_of(problem: AssignmentProblem, repeats: Collection[Rerun]) -> np.ndarray:
     """float32[repeats, NUM_FACTS]: features of repeats for a guide, none of which depends on units."""
     near, total = problem.near[0], sum(step.cycles for step in problem.steps)
     mean = max(total / len(problem.steps), 1.0)

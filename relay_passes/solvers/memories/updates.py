@@ -22,7 +22,7 @@ from relay_passes.solvers.memories.cuts import cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.memories.repeated import repeated_problem
-from relay_passes.solvers.memories.repeats import Repeat, promising, sequence_of
+from relay_passes.solvers.memories.repeats import Rerun, promising, sequence_of
 from relay_passes.solvers.memories.search import assign, assign_greedily
 from relay_passes.solvers.memories.state import Score
 from relay_passes.solvers.memories.timed_cuts import Outside, SegmentTimes
@@ -85,7 +85,7 @@ class Updates:
 
     def searched(self) -> list[Update]:
         """Updates that places are searched for: those that are ranked highest, at last the network as it was."""
-        ranked, taken = self.ranked(()), list[Repeat]()
+        ranked, taken = self.ranked(()), list[Rerun]()
         uncut = self._uncut()
         for repeat in promising(self.whole)[:MOST_REPEATS]:
             with_it = self.ranked((*taken, repeat))
@@ -100,7 +100,7 @@ class Updates:
         """The network as it was, with such places."""
         return self._update(*self._uncut(), places)
 
-    def ranked(self, repeated: tuple[Repeat, ...]) -> list[Update]:
+    def ranked(self, repeated: tuple[Rerun, ...]) -> list[Update]:
         """All cuts with so many repeats, each with its places as the search begins, the fastest first."""
         sequence = sequence_of(len(self.whole.steps), repeated)
         cuts = dict.fromkeys(self.cuts(sequence))
@@ -135,7 +135,7 @@ class Updates:
             yield times.fastest(segments, lambda ending, share=share: times.outside(ending, share))
         yield from frontier(segments)
 
-    def likely(self) -> list[Repeat]:
+    def likely(self) -> list[Rerun]:
         """Repeats that a guide expects to be worth it."""
         assert self.rates is not None, "a guide expects"
         found = promising(self.whole)[:MOST_REPEATS]
