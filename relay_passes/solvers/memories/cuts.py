@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
-from relay_passes.solvers.split.kept_rows import Kept, kept_in
+from relay_passes.solvers.split.kept_rows import KeptRows, kept_in
 from relay_passes.solvers.split.segment import Segment
 from relay_passes.solvers.split.segments import Segments
 
@@ -41,7 +41,7 @@ def cut_problem(
     return replace(problem, steps=tuple(steps), sizes=tuple(sizes)), hosts
 
 
-def _in_series(step: Step, kept: Kept, *, is_first: bool) -> Step:
+def _in_series(step: Step, kept: KeptRows, *, is_first: bool) -> Step:
     """A step as part of a sequence: operands where their rows lie; what it writes among others' as if it read it."""
     reads = dict[int, int]()
     for value, num_bytes in (*step.reads.items(), *((v, n) for v, n in step.writes.items() if v in kept.hosts)):

@@ -9,7 +9,7 @@ from relay_passes.solvers.split.segments import Segments, overhead_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptRows:
     """Results of a segment's operators that nothing behind it reads.
 
     num_bytes: of each that has a place of its own, of the rows that are kept and of those that lie among them. hosts:
@@ -24,7 +24,7 @@ class Kept:
     cost: int
 
 
-def kept_in(segments: Segments, begin: int, end: int, rows_per_call: int, input_rows: int) -> Kept:
+def kept_in(segments: Segments, begin: int, end: int, rows_per_call: int, input_rows: int) -> KeptRows:
     """What operators [begin, end) keep that run in series. The rest: as `Segment` has them."""
     graph = segments.graph
     last, accumulation = next(way for way in segments.last_ways(end - 1) if bool(way[1]) == bool(input_rows))
@@ -41,7 +41,7 @@ def kept_in(segments: Segments, begin: int, end: int, rows_per_call: int, input_
         segments.calls(begin + place, operator.rows_per_call, input_rows if begin + place == end - 1 else 0)
         for place, operator in enumerate(operators)
     ]
-    return Kept(
+    return KeptRows(
         num_bytes=num_bytes, hosts=hosts,
         scratch_bytes=max(call.scratch_bytes for call in calls) + (accumulation.sums_bytes if accumulation else 0),
         shared={
