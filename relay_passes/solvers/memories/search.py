@@ -21,7 +21,7 @@ from relay_passes.solvers.memories.state import Choice, Item, Score, State
 MOST_TRIALS = 12_000
 """Choices tried in all; each costs a walk over the steps."""
 MENDING, LEAST_MENDING, MOST_MENDING = 2, 200, 300
-"""Choices tried for an item, in the mean, to mend a proposal, and at the most in all."""
+"""Choices tried for an item, in the mean, to mend a proposal; at the least, and at the most, in all."""
 MOST_EVICTIONS = 3
 
 

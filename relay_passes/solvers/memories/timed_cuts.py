@@ -25,7 +25,7 @@ class SegmentTimes:
     """Sums over a problem's steps, from the first one on: float64[steps + 1].
 
     near, home: cycles that memories add where all operands lie near, and where all are at home; weights_home: of home,
-    what weights take. weights: bytes. cycles: of instructions. largest: bytes of each step's largest value.
+    what weights take. weights: bytes. cycles: of instructions.
     """
 
     def __init__(self, problem: AssignmentProblem) -> None:

@@ -167,7 +167,7 @@ class Updates:
 
 def _uncut(segments: Segments) -> Split:
     """Every step whole."""
-    return Split(segments=tuple(segments.ending(end).segments[0] for end in range(1, len(segments.graph.nodes) + 1)))
+    return Split(segments=tuple(segments.alone(index) for index in range(len(segments.graph.nodes))))
 
 
 def _expected(times: SegmentTimes, rates: Rates) -> Outside:

@@ -101,10 +101,10 @@ class Segments:
         return tuple(segment for segment in self.ending(end).segments if segment.begin == begin)
 
     def _ending(self, end: int) -> Ending:
-        return Ending.of(end, [self._whole(end - 1), *self._together(end)])
+        return Ending.of(end, [self.alone(end - 1), *self._together(end)])
 
-    def _whole(self, index: int) -> Segment:
-        """One operator alone."""
+    def alone(self, index: int) -> Segment:
+        """One operator, which runs whole."""
         return Segment(
             begin=index, end=index + 1, rows_per_call=0, num_bytes=self.whole[index], cost=0,
             held_inputs=int(index in self.reading),
