@@ -16,6 +16,7 @@ from tests.assurance.test_trace import check
 from tests.golden import models as plain
 from tests.support import state_models
 from tests.support.bundles import written
+from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, BundlePackage, Package
 from tvm_ext.cli import app
 from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
@@ -205,6 +206,16 @@ def test_bundles_on_the_command_line(tmp_path: Path) -> None:
     assert other.exit_code == 1 and "is no model of" in other.output
     without = run(app, arguments)
     assert without.exit_code == 1 and "is a bundle of several models" in without.output
+
+
+def test_a_package_of_one_model_takes_no_name(tmp_path: Path) -> None:
+    out = tmp_path / "package"
+    tvm_ext.build(saved(SMALL_MODELS["moves_data"](), tmp_path), "host", out, BuildOptions(verify=()))
+    result = CliRunner().invoke(
+        app, ["run", str(out), "--inputs", "in.npz", "--outputs", "out.npz", "--model", "other"]
+    )
+    assert result.exit_code == 1
+    assert "is the package of one model, small; leave it out." in " ".join(result.output.split())
 
 
 def test_damaged_bundles_are_refused(mixed: BundlePackage, tmp_path: Path) -> None:

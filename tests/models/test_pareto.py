@@ -45,6 +45,14 @@ def test_the_last_point_is_the_least_that_can_be_had(digits: Path) -> None:
         compile_module(module, board, BuildOptions(ram=4_799))
 
 
+def test_a_budget_that_no_point_is_within_is_said(digits: Path, tmp_path: Path) -> None:
+    arguments = ["pareto", str(digits / "digits.onnx"), "-p", "cortex_m4", "-o", str(tmp_path / "found"), "--budget"]
+    result = CliRunner().invoke(app, [*arguments, "4799"])
+    assert result.exit_code == 0 and json.loads((tmp_path / "found" / "pareto.json").read_text())["chosen"] is None
+    said = " ".join(result.stderr.split())
+    assert "--budget 4799: no point is within it, so that none is chosen; the least takes 4800 B." in said
+
+
 @pytest.mark.parametrize("ram", ["64XB", "=12", "dtcm=", "12 KiB KiB"])
 def test_budgets_that_are_no_sizes(tmp_path: Path, ram: str) -> None:
     arguments = ["compile", "m.onnx", "-p", "cortex_m4", "-o", str(tmp_path / "out"), "--ram", ram]

@@ -55,6 +55,10 @@ def pareto_command(
                 progress=lambda text: status.update(escape(text)),
             )  # fmt: skip
         write_pareto(points, model.name, board, output, budget_bytes=budget_bytes)
+        least = min(point.arena_bytes for point in points)
+        if budget_bytes is not None and budget_bytes < least:
+            said = f"--budget {budget}: no point is within it, so that none is chosen; the least takes {least} B."
+            stderr.print(escape(said))
         if as_json:
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
         else:
