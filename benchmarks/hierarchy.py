@@ -20,9 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
+import tvm
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -30,8 +32,10 @@ sys.path.insert(0, str(ROOT))
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from codegen_c.costs.predict import predicted_cycles, time_model  # noqa: E402
 from relay_passes.solvers.memories.search import assign  # noqa: E402
 from tests.support.memory_problems import random_problem  # noqa: E402
+from tvm_ext.pipeline import compile_module  # noqa: E402
 from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
 
 NETWORKS = (
@@ -40,7 +44,10 @@ NETWORKS = (
     "always_on:resnet8_int8:dtcm=26624",
     "always_on:ds_cnn_int8",
     "always_on:mobilenet_v2_035_144_int8",
+    "always_on:mcunet_320k_int8",
     "cortex_m7_psram:resnet8_int8",
+    "cortex_m7_psram:mobilenet_v2_035_144_int8",
+    "cortex_m7_psram:mobilenet_v2_100_224_int8",
 )
 """board:network, and bytes that a memory may give where that is less than it holds."""
 GRAPHS = (8, 16, 30)
@@ -89,6 +96,7 @@ def network(board: str, name: str, ram: dict[str, int]) -> dict[str, Any]:
         kernels = [step["kernel"] for step in report["steps"]]
         return {
             "predicted_cycles_one_memory": before,
+            "predicted_cycles_places_alone": _uncut(module, board, options),
             "predicted_cycles": after,
             "times_as_fast": round(before / after, 2),
             "moved_planned": report["prediction"]["moved"],
@@ -98,6 +106,14 @@ def network(board: str, name: str, ram: dict[str, int]) -> dict[str, Any]:
             "instructions_one_memory": one.instructions,
             "instructions": several.instructions,
         }
+
+
+def _uncut(module: tvm.IRModule, board: str, options: tvm_ext.BuildOptions) -> int:
+    """Predicted cycles where nothing runs by rows, or again, but all memories are used."""
+    platform = tvm_ext.Platform.load(board)
+    with mock.patch("tvm_ext.pipeline.cutting", lambda *_: tvm.transform.Sequential([])):
+        found = compile_module(module, platform, replace(options, memories="all"))
+    return round(predicted_cycles(found.program, time_model(platform)))
 
 
 def graph(seed: int, size: int, seconds: float) -> dict[str, Any]:

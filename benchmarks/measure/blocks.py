@@ -186,13 +186,16 @@ def hierarchy() -> str:
         rows.append(
             (
                 ", ".join([f"`{board}`", *less]), network_name(network, dtype=True),
-                *(grouped(one[k]) for k in ("predicted_cycles_one_memory", "predicted_cycles")),
+                *(
+                    grouped(one[f"predicted_cycles{k}"]) for k in ("_one_memory", "_places_alone", "")
+                ),
                 f"{one['times_as_fast']:.2f}", moved,
             )
         )  # fmt: skip
     above = max(problem["above_bound"] for size in found["graphs"].values() for problem in size["problems"])
     heads = (
-        "board", "network", "cycles, one memory (predicted)", "all memories (predicted)", "times as fast",
+        "board", "network", "cycles, one memory (predicted)", "all memories, nothing by rows (predicted)",
+        "all memories (predicted)", "times as fast",
         "bytes moved in a run, counted",
     )  # fmt: skip
     sizes = list(found["graphs"])
