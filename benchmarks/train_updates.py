@@ -34,7 +34,7 @@ from relay_passes.solvers.memories.repeated import repeated_problem  # noqa: E40
 from relay_passes.solvers.memories.repeats import promising  # noqa: E402
 from relay_passes.solvers.memories.state import Choice, Item, State  # noqa: E402
 from relay_passes.solvers.memories.timed_cuts import SegmentTimes  # noqa: E402
-from relay_passes.solvers.memories.updates import MOST_REPEATS, Update, Updates  # noqa: E402
+from relay_passes.solvers.memories.updates import Update, Updates  # noqa: E402
 from relay_passes.solvers.split.segment import Ending  # noqa: E402
 
 STEPS = (8, 12, 16, 24, 32, 48, 64, 96)
@@ -42,6 +42,8 @@ NETWORKS, FIRST_SEED = 80, 1000
 """Networks of these numbers of steps in turn, from a seed on that nothing else uses."""
 SIZES, RATE = {"places": (40, 5), "outside": (30, 5), "repeats": (12, 3)}, 0.12
 """Trees, and their depth."""
+MOST_LEARNED = 8
+"""Repeats of a network that are learned from."""
 LEAST_WAIT = 0.01
 """Part of a segment's cycles, from which on what its operands wait is learned from."""
 OTHER_MEMORY, OTHER_FETCHES = 100, 10
@@ -114,11 +116,11 @@ def rows_of_cuts(network: RandomUpdate, updates: Sequence[Update]) -> Iterator[R
 def rows_of_repeats(network: RandomUpdate) -> Iterator[Rows]:
     """Facts of repeats that may pay, and whether each alone makes the best cut faster."""
     problem = network.problem
-    found = promising(problem)[:MOST_REPEATS]
+    found = promising(problem)[:MOST_LEARNED]
     if found:
         updates = Updates(problem, network.segments)
-        before = updates.ranked(())[0].score
-        faster = [updates.ranked((repeat,))[0].score < before for repeat in found]
+        before = updates.ranked((), updates.cuts)[0].score
+        faster = [updates.ranked((repeat,), updates.cuts)[0].score < before for repeat in found]
         yield repeats.facts_of(problem, found), np.array(faster, float)
 
 

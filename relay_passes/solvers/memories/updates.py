@@ -9,7 +9,7 @@ too long for, the guide's proposal is all there is beside places alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
@@ -35,16 +35,18 @@ MOST_SEARCHED = 3
 """Updates that places are searched for, beside the network as it was."""
 MOST_STEPS = 160
 """Steps up to which cuts and repeats are searched for: with 800, to list all ways to cut takes a minute alone."""
-MOST_REPEATS = 8
-"""Repeats that are tried."""
+MOST_REPEATS = 4
+"""Repeats that are tried, each with the cuts of least expected time."""
 SMALL = 12
 """Steps up to which a guide's proposal looks at every cut."""
 LIKELY = 0.25
 """Rating from which on a repeat is proposed."""
 
 Places = Callable[[AssignmentProblem], Assignment]
-SegmentsOf = Callable[[tuple[int, ...]], Segments]
-"""Ways to cut a sequence of the steps, some of them again."""
+Order = tuple[int, ...]
+"""Steps in the order they run, some of them again."""
+SegmentsOf = Callable[[Order], Segments]
+CutsOf = Callable[[Order], Iterable[Split]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class Rates:
 class Update:
     """A sequence of a network's steps, some again, its cut, the problem that they make of it, and its places."""
 
-    sequence: tuple[int, ...]
+    sequence: Order
     cut: Split
     problem: AssignmentProblem
     assignment: Assignment
@@ -85,10 +87,10 @@ class Updates:
 
     def searched(self) -> list[Update]:
         """Updates that places are searched for: those that are ranked highest, at last the network as it was."""
-        ranked, taken = self.ranked(()), list[Rerun]()
+        ranked, taken = self.ranked((), self.cuts), list[Rerun]()
         uncut = self._uncut()
         for repeat in promising(self.whole)[:MOST_REPEATS]:
-            with_it = self.ranked((*taken, repeat))
+            with_it = self.ranked((*taken, repeat), self.timed_cuts)
             if with_it[0].score < ranked[0].score:
                 taken.append(repeat)
                 ranked = sorted([*with_it, *ranked], key=_rank)
@@ -100,11 +102,11 @@ class Updates:
         """The network as it was, with such places."""
         return self._update(*self._uncut(), places)
 
-    def ranked(self, repeated: tuple[Rerun, ...]) -> list[Update]:
-        """All cuts with so many repeats, each with its places as the search begins, the fastest first."""
+    def ranked(self, repeated: tuple[Rerun, ...], cuts: CutsOf) -> list[Update]:
+        """Cuts with some repeats, each with its places as the search begins, the fastest first."""
         sequence = sequence_of(len(self.whole.steps), repeated)
-        cuts = dict.fromkeys(self.cuts(sequence))
-        return sorted((self._update(sequence, cut, assign_greedily) for cut in cuts), key=_rank)
+        found = dict.fromkeys(cuts(sequence))
+        return sorted((self._update(sequence, cut, assign_greedily) for cut in found), key=_rank)
 
     def proposal(self) -> Update:
         """A guide's proposal in one pass: the repeats and the cut that it expects to be fast, and the places.
@@ -114,7 +116,7 @@ class Updates:
         rates = self.rates
         assert rates is not None, "a guide proposes"
         uncut = sequence_of(len(self.whole.steps), ())
-        ways: list[tuple[tuple[int, ...], Split]] = []
+        ways: list[tuple[Order, Split]] = []
         for sequence in dict.fromkeys((uncut, sequence_of(len(self.whole.steps), self.likely()))):
             segments, times = self.segments_of(sequence).few(), self._times(sequence)
             ways += [(sequence, _uncut(segments))] if sequence == uncut else []
@@ -127,13 +129,17 @@ class Updates:
         )
         return min(updates, key=_rank)
 
-    def cuts(self, sequence: tuple[int, ...]) -> Iterator[Split]:
+    def cuts(self, sequence: Order) -> Iterator[Split]:
         """Cuts that may be fast: none, those of least expected time, the cheapest within each budget of bytes."""
+        yield _uncut(self.segments_of(sequence))
+        yield from self.timed_cuts(sequence)
+        yield from frontier(self.segments_of(sequence))
+
+    def timed_cuts(self, sequence: Order) -> Iterator[Split]:
+        """Cuts of least expected time."""
         segments, times = self.segments_of(sequence), self._times(sequence)
-        yield _uncut(segments)
         for share in SHARES:
             yield times.fastest(segments, lambda ending, share=share: times.outside(ending, share))
-        yield from frontier(segments)
 
     def likely(self) -> list[Rerun]:
         """Repeats that a guide expects to be worth it."""
@@ -144,23 +150,23 @@ class Updates:
         rated = self.rates.repeats(repeats.facts_of(self.whole, found))
         return [repeat for repeat, rate in zip(found, rated.tolist(), strict=True) if rate >= LIKELY]
 
-    def problem(self, sequence: tuple[int, ...], cut: Split) -> AssignmentProblem:
+    def problem(self, sequence: Order, cut: Split) -> AssignmentProblem:
         """The problem of a cut sequence."""
         return cut_problem(repeated_problem(self.whole, sequence), self.segments_of(sequence), cut.segments)[0]
 
-    def _times(self, sequence: tuple[int, ...]) -> SegmentTimes:
+    def _times(self, sequence: Order) -> SegmentTimes:
         return SegmentTimes(repeated_problem(self.whole, sequence))
 
     def _places(self, problem: AssignmentProblem) -> Assignment:
         """Places by the search, or the guide's where they are faster."""
         return assign(problem, self.rates.places if self.rates else None)
 
-    def _uncut(self) -> tuple[tuple[int, ...], Split]:
+    def _uncut(self) -> tuple[Order, Split]:
         """The network as it was."""
         sequence = sequence_of(len(self.whole.steps), ())
         return sequence, _uncut(self.segments_of(sequence))
 
-    def _update(self, sequence: tuple[int, ...], cut: Split, places: Places) -> Update:
+    def _update(self, sequence: Order, cut: Split, places: Places) -> Update:
         problem = self.problem(sequence, cut)
         return Update(sequence=sequence, cut=cut, problem=problem, assignment=places(problem))
 
