@@ -27,7 +27,7 @@ from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.backend import Backend
 from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import bindings, operands, outputs, rebuild, substitute, with_main
-from relay_passes.memory.memory_problem import near_memories, sequences_of, whole_problem
+from relay_passes.memory.memory_problem import has_higher_rate, near_memories, sequences_of, whole_problem
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.move import move
 from relay_passes.searched import Searched
@@ -38,7 +38,6 @@ from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.memories.search import assign
 from tvm_ext.core.decisions.outcomes import PredictedTime
 from tvm_ext.core.decisions.places import OperatorMemories
-from tvm_ext.core.kernel_time import Traffic
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 
@@ -47,7 +46,6 @@ LEAST_GAIN = 0.01
 LEAST_GAIN_OF_LATENCY = 0.25
 """The same where no other memory has a higher rate, and all that is gained are latencies: buses hide part of them,
 which nothing models, and copies take instructions for sure."""
-_STREAMED = Traffic(transactions=0.0, bursts=0.0, num_bytes=1.0)
 
 
 @tvm.transform.module_pass(opt_level=0, name="AssignMemories")
@@ -81,7 +79,7 @@ class AssignMemories(SearchingPass):
         found = assign(problem, self.rate)
         cycles = problem.predicted_cycles(found), problem.predicted_cycles(before)
         fits_better = problem.overflow(found) < problem.overflow(before)
-        least = LEAST_GAIN if any(map(self._has_higher_rate, near)) else LEAST_GAIN_OF_LATENCY
+        least = LEAST_GAIN if any(has_higher_rate(self.time, memory) for memory in near) else LEAST_GAIN_OF_LATENCY
         is_faster = cycles[0] <= cycles[1] * (1 - least)
         if not fits_better and not is_faster:
             return mod
@@ -89,17 +87,6 @@ class AssignMemories(SearchingPass):
         moved = _Rewriting(module, known.operators, problem, hosts, found).function()
         predicted = PredictedTime(cycles=int(cycles[0]), cycles_at_home=int(cycles[1]), to_fit=not is_faster)
         return with_main(module, predicted.write(moved))
-
-    @property
-    def _home(self) -> str:
-        return self.time.platform.activations
-
-    def _has_higher_rate(self, memory: str) -> bool:
-        """True of a memory that streams faster than home, or that another processor has to itself."""
-        time = self.time
-        return not time.reaches(memory) or (
-            time.wait_cycles(memory, _STREAMED) < time.wait_cycles(self._home, _STREAMED)
-        )
 
 
 class _Rewriting:

@@ -7,8 +7,8 @@ Rewrite:
           c1_again stands before c4, as `Rematerialize` writes it.
     main carries the `SplitCost`, the `SchedulePeak`, and what is `Recomputed`. `AssignMemories` then decides where
     everything lies.
-Leaves alone: a module that is cut already, or has streamed inputs; one for several processors; one that no cut makes
-    faster by a part in 100; what each composite computes.
+Leaves alone: a module that is cut already, or has streamed inputs; one that no cut makes faster by a part in 100, or
+    for which no memory has a higher rate than the default one; what each composite computes.
 Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
 """
 
@@ -22,7 +22,7 @@ from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.backend import Backend
 from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import with_main
-from relay_passes.memory.memory_problem import near_memories, sequences_of, whole_problem
+from relay_passes.memory.memory_problem import has_higher_rate, near_memories, sequences_of, whole_problem
 from relay_passes.memory.rematerialize import with_repeats
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.memory.split_sequences import cut_module
@@ -53,9 +53,10 @@ class CutForMemories(SearchingPass):
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         operators = known.operators
-        if not near_memories(self.time, self.limits) or not has_composites_only(mod) or operators.reading:
+        near = near_memories(self.time, self.limits)
+        if not any(has_higher_rate(self.time, memory) for memory in near) or not has_composites_only(mod):
             return mod
-        if any(sequences_of(mod, operators)):
+        if operators.reading or any(sequences_of(mod, operators)):
             return mod
         whole = whole_problem(known, self.backend, self.time, self.limits)
         found, before = Updates(whole, known.repeating, self.rates).fastest()

@@ -18,13 +18,22 @@ from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.split.segment import Segment
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.kernel_time import Traffic
 from tvm_ext.core.time_model import TimeModel
+
+_STREAMED = Traffic(transactions=0.0, bursts=0.0, num_bytes=1.0)
 
 
 def near_memories(time: TimeModel, limits: Mapping[str, int]) -> tuple[str, ...]:
     """Memories beside the default one that may give bytes, in the platform's order."""
     home = time.platform.activations
     return tuple(memory.name for memory in time.platform.memories if memory.name in limits and memory.name != home)
+
+
+def has_higher_rate(time: TimeModel, memory: str) -> bool:
+    """True of a memory that streams faster than the default one, or that another processor has to itself."""
+    home = time.platform.activations
+    return not time.reaches(memory) or time.wait_cycles(memory, _STREAMED) < time.wait_cycles(home, _STREAMED)
 
 
 def whole_problem(
