@@ -124,18 +124,15 @@ class Fitter:
         again = tuple(sorted(rows.items()))
 
         def within(memories: Mapping[str, int] | None, spread: Spread) -> Compiled:
-            way = method.name, one.index, tuple(memories.items()) if memories else None
+            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, spread, again)
 
             def make() -> Compiled:
-                changed = module
-                if memories and not method.make:
-                    known = self._searched(method.options)
-                    changed = self._once(("cut", *way), lambda: self.stages.cut(known, method.options, memories))
+                changed = module if method.make or not memories else self._cut(method, memories)
                 if rows:
                     changed = SetRowsPerCall(rows)(changed)
                 return self.stages.compiled(changed, method.options, memories, spread)
 
-            return self._once(("compiled", *way, spread, again), make)
+            return self._once(key, make)
 
         home = self.platform.activations
         narrower: list[Spread] = [limits[home], "first"] if options.offloads_of(self.platform) else ["first"]
@@ -148,6 +145,15 @@ class Fitter:
             at_home = within(None, spread)
             return at_home if at_home.plan.bytes_in(home) <= limits[home] else compiled
         return compiled
+
+    def _cut(self, method: FitMethod, memories: Mapping[str, int]) -> tvm.IRModule:
+        """The scheduled module cut for several memories, whatever the default one may give: other methods see to that,
+        and budgets of it share what is searched for."""
+        home = self.platform.activations
+        limits = {**memories, home: self.platform.memory(home).capacity_bytes}
+        known = self._searched(method.options)
+        key = ("cut", method.options.quantize, method.options.least_scratch, tuple(limits.items()))
+        return self._once(key, lambda: self.stages.cut(known, method.options, limits))
 
     def _changed(self, method: FitMethod, index: int) -> tvm.IRModule | None:
         """The module behind a method's pass; None where the whole would be compiled once more."""
