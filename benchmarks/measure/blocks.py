@@ -166,10 +166,10 @@ def whole_updates() -> str:
         "problems", "number", "plan", "predicted time above the search's, mean", "most", "within 3 %",
         "of its processor time", "in the median",
     )  # fmt: skip
-    made = " ".join(
+    made = "\n".join(
         f"Of {found[group]['problems']} plans of the search for {name.partition(',')[0]} "
-        f"{found[group]['plans_of_search_with_cuts']} have cuts and "
-        f"{found[group]['plans_of_search_with_repeats']} repeats."
+        f"{found[group]['plans_of_search_with_cuts']} have cuts, and "
+        f"{found[group]['plans_of_search_with_repeats']} run steps again."
         for group, name in names.items()
     )
     return f"The trees take {grouped(found['weights']['bytes'])} bytes.\n\n{table(heads, rows)}\n{made}\n"
