@@ -9,7 +9,7 @@ from dataclasses import replace
 import tvm
 
 from codegen_c.backend.build import Compiled
-from codegen_c.program.program import RowSteps
+from codegen_c.program.steps import RowSteps
 from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform

@@ -12,7 +12,7 @@ import pytest
 
 import tvm_ext
 from tests.golden import models as plain_models
-from tests.support import state_models
+from tests.support import state_models, tflite_state_models
 from tests.support.core_platforms import host_cores
 from tests.support.onnx_models import saved
 from tests.support.pipelines import random_order
@@ -201,7 +201,7 @@ def test_a_state_of_two_stages_makes_no_pipeline(tmp_path: Path, monkeypatch: py
 
 def test_a_package_with_states_is_verified_over_successive_inputs(tmp_path: Path) -> None:
     """Placed by the search, which leaves a window and what reads it on one core."""
-    module = tvm_ext.load(saved_tflite(state_models.over_time(), tmp_path))
+    module = tvm_ext.load(saved_tflite(tflite_state_models.over_time(), tmp_path))
     options = BuildOptions(hop={"frames": 1}, hop_axis={"frames": 1}, objective="throughput", verify=("host",))
     package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
     assert package.report["in_flight"] == 2 and package.report["verify"]["host"]["passed"]

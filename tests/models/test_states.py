@@ -11,6 +11,7 @@ import pytest
 
 import tvm_ext
 from tests.support import state_models as models
+from tests.support import tflite_state_models as tflite_models
 from tests.support.onnx_models import NODE, model_of, saved
 from tests.support.peers import peer
 from tests.support.sweeps import some_of
@@ -158,7 +159,7 @@ BEGINS = np.random.default_rng(1).integers(-100, 100, (1, 4, 1, 8)).astype(np.in
 )
 def test_resource_variables_are_those_of_tflm(options: dict[str, object], update: str, tmp_path: Path) -> None:
     peer("tflite_micro")
-    data = models.streaming_layer(**options)  # type: ignore[arg-type]
+    data = tflite_models.streaming_layer(**options)  # type: ignore[arg-type]
     module = tvm_ext.load(saved_tflite(data, tmp_path))
     package = tvm_ext.build(module, "host", tmp_path / "package", BuildOptions())
     host = package.report["verify"]["host"]
@@ -194,7 +195,7 @@ def frames_of(seed: int) -> np.ndarray:
 
 
 def test_resource_variables_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    wrong = models.streaming_layer(begins=np.zeros((1, 3, 1, 8), np.int8))
+    wrong = tflite_models.streaming_layer(begins=np.zeros((1, 3, 1, 8), np.int8))
     with pytest.raises(BadModel, match=r"'stream/states' is set to int8\[1, 3, 1, 8\], and read as int8\[1, 4, 1, 8\]"):
         tvm_ext.load(saved_tflite(wrong, tmp_path))
     net = TfliteWriter()
@@ -205,11 +206,13 @@ def test_resource_variables_that_cannot_be_are_refused(tmp_path: Path) -> None:
         tvm_ext.load(saved_tflite(net.finish([seen]), tmp_path))
     net = TfliteWriter()
     source, seen = net.input("x", (1, 4)), net.tensor("seen", (1, 4))
-    net.operator("READ_VARIABLE", [models.handle(net, "v")], seen)
+    net.operator("READ_VARIABLE", [tflite_models.handle(net, "v")], seen)
     result = net.operator("ADD", [source, seen], net.tensor("sum", (1, 4)), "AddOptions")
     with pytest.raises(UnsupportedModel, match=r"has 2 subgraphs"):  # nothing calls the other one
         tvm_ext.load(
-            saved_tflite(net.finish([result], others=[models.set_once("v", np.zeros((1, 4), np.float32))]), tmp_path)
+            saved_tflite(
+                net.finish([result], others=[tflite_models.set_once("v", np.zeros((1, 4), np.float32))]), tmp_path
+            )
         )
 
 
@@ -217,10 +220,10 @@ def _assigned(value: Callable[[TfliteWriter], int], read_as: Sequence[int] = (1,
     """A graph that reads a variable, and one that sets it once: to what `value` makes."""
     net, first = TfliteWriter(), TfliteWriter()
     source = net.input("x", (1, 4))
-    models.call_once(net)
+    tflite_models.call_once(net)
     seen = net.tensor("seen", read_as, dtype)
-    net.operator("READ_VARIABLE", [models.handle(net, "v")], seen)
-    models.assign(first, models.handle(first, "v"), value(first))
+    net.operator("READ_VARIABLE", [tflite_models.handle(net, "v")], seen)
+    tflite_models.assign(first, tflite_models.handle(first, "v"), value(first))
     return net.finish([net.operator("RELU", [source], net.tensor("y", (1, 4)))], others=[first])
 
 
@@ -235,17 +238,17 @@ def _four(writer: TfliteWriter) -> int:
 
 def _misread(operands: int) -> bytes:
     net = TfliteWriter()
-    source, variable = net.input("x", (1, 4)), models.handle(net, "v")
+    source, variable = net.input("x", (1, 4)), tflite_models.handle(net, "v")
     net.operator("READ_VARIABLE", [variable] * operands, net.tensor("seen", (1, 4)))
     return net.finish([net.operator("RELU", [source], net.tensor("y", (1, 4)))])
 
 
 def _misassigned() -> bytes:
     net = TfliteWriter()
-    source, variable = net.input("x", (1, 3)), models.handle(net, "v")
+    source, variable = net.input("x", (1, 3)), tflite_models.handle(net, "v")
     seen = net.tensor("seen", (1, 4))
     net.operator("READ_VARIABLE", [variable], seen)
-    models.assign(net, variable, source)
+    tflite_models.assign(net, variable, source)
     return net.finish([net.operator("RELU", [seen], net.tensor("y", (1, 4)))])
 
 

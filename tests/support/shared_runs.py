@@ -17,7 +17,7 @@ from codegen_c.backend.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from tests.support import state_models
+from tests.support import state_models, tflite_state_models
 from tests.support.onnx_models import saved
 from tests.support.placed import place_by_hand
 from tests.support.tflite_runners import saved_tflite
@@ -103,8 +103,8 @@ def pair_of(
 
 
 NETWORKS: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], dict[str, Any], dict[str, str], int]] = {
-    "hops": (state_models.over_time, {"hop": {"frames": 1}, "hop_axis": {"frames": 1}}, {}, 2),
-    "two hops": (state_models.over_time, {"hop": {"frames": 2}, "hop_axis": {"frames": 1}}, {}, 3),
+    "hops": (tflite_state_models.over_time, {"hop": {"frames": 1}, "hop_axis": {"frames": 1}}, {}, 2),
+    "two hops": (tflite_state_models.over_time, {"hop": {"frames": 2}, "hop_axis": {"frames": 1}}, {}, 3),
     "window": (state_models.frames, {}, {"before": "before.next"}, 1),
     "moved window": (lambda: state_models.frames(then="MatMul"), {}, {"before": "before.next"}, 1),
     "cell": (state_models.voice_detector, {}, {"h": "hn", "c": "cn"}, 4),
