@@ -9,7 +9,7 @@ import pytest
 import tflite
 
 import tvm_ext
-from tests.support import tflite_state_models as tflite_models
+from tests.support import tflite_state_models as models
 from tests.support.peers import peer
 from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import RELU
@@ -39,7 +39,7 @@ def updates(package: Package) -> list[str]:
     ],
 )
 def test_svdf_is_that_of_tflm(options: dict[str, int], update: str, tmp_path: Path) -> None:
-    package = built(tflite_models.svdf(**options), tmp_path)  # type: ignore[arg-type]
+    package = built(models.svdf(**options), tmp_path)  # type: ignore[arg-type]
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["elements"] >= 300
     assert updates(package) == [update] and list(package.inputs) == ["x"]
@@ -50,13 +50,9 @@ def test_their_multiply_accumulates_are_counted(is_int8: bool, tmp_path: Path) -
     """Features and sums over time of an SVDF, four gates of an LSTM: in plain C as in kernels."""
     state = "int8" if is_int8 else "float32"
     host, options = Platform.load("host"), BuildOptions(verify=())
-    svdf = compile_module(
-        tvm_ext.load(saved_tflite(tflite_models.svdf(state=state, memory=9), tmp_path)), host, options
-    )
+    svdf = compile_module(tvm_ext.load(saved_tflite(models.svdf(state=state, memory=9), tmp_path)), host, options)
     assert sum(call.implementation.macs for call in svdf.program.kernel_calls()) == 6 * 6 + 6 * 9
-    lstm = compile_module(
-        tvm_ext.load(saved_tflite(tflite_models.lstm(int8=is_int8, steps=2), tmp_path)), host, options
-    )
+    lstm = compile_module(tvm_ext.load(saved_tflite(models.lstm(int8=is_int8, steps=2), tmp_path)), host, options)
     assert sum(call.implementation.macs for call in lstm.program.kernel_calls()) == 2 * 4 * (4 * 5 + 4 * 4)
 
 
@@ -64,7 +60,7 @@ def test_their_multiply_accumulates_are_counted(is_int8: bool, tmp_path: Path) -
 @pytest.mark.parametrize("state", ["int8", "int16"])
 def test_integer_svdf_gives_tflms_bytes(state: str, tmp_path: Path) -> None:
     """Over 500 steps on the host and 100 on the board; a reset begins anew."""
-    data = tflite_models.svdf(state=state, memory=9)
+    data = models.svdf(state=state, memory=9)
     package = built(data, tmp_path, "cortex_m4")
     for target in ("host", "qemu"):
         assert package.report["verify"][target]["passed"] and not package.report["verify"][target]["differing"]
@@ -85,7 +81,7 @@ def test_integer_svdf_gives_tflms_bytes(state: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("activation", [NONE, RELU])
 def test_integer_svdf_of_several_batches(activation: int, tmp_path: Path) -> None:
-    package = built(tflite_models.svdf(state="int16", batch=2, rank=3, activation=activation), tmp_path)
+    package = built(models.svdf(state="int16", batch=2, rank=3, activation=activation), tmp_path)
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["differing"] == 0
 
@@ -100,10 +96,10 @@ def test_svdf_of_odd_files(case: str, tmp_path: Path) -> None:
     if case == "zero points":
         odd = {1: Quantized(scale=0.01, zero_point=9), 4: Quantized(scale=0.03, zero_point=-7)}
         changed = {place: {"quantized": scales} for place, scales in odd.items()}
-        data = tflite_models.svdf(state="int8", changed=changed)  # type: ignore[arg-type]
+        data = models.svdf(state="int8", changed=changed)  # type: ignore[arg-type]
     else:
         weights = np.random.default_rng(2).integers(-32768, 32768, (6, 4)).astype(np.int16)
-        data = tflite_models.svdf(state="int16", changed={2: {"array": weights, "quantized": Quantized(scale=4e-5)}})
+        data = models.svdf(state="int16", changed={2: {"array": weights, "quantized": Quantized(scale=4e-5)}})
     package = tvm_ext.build(saved_tflite(data, tmp_path), "host", tmp_path / "package", BuildOptions(verify=()))
     interpreter = peer("tflite_micro.python.tflite_micro.runtime").Interpreter.from_bytes(data)
     random, found, expected = np.random.default_rng(5), [], []
@@ -121,15 +117,15 @@ def test_svdf_of_odd_files(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (tflite_models.svdf(memory=1), r"its memory is 1 step; without one before, it is a fully connected layer"),
-        (tflite_models.svdf(changed={4: {"shape": (1, 23)}}), r"its state is \[1, 23\] and its bias \[3\]; \[1, 24\] and"),
-        (tflite_models.svdf(changed={0: {"shape": (1, 6, 1)}}), r"its input and weights have rank 2"),
-        (tflite_models.svdf(changed={0: {"shape": (1, 5)}}), r"of rank 2 do not fit an input of 5 values"),
-        (tflite_models.svdf(state="int8", changed={2: {"array": np.ones((6, 4), np.int16)}}), r"all float32, or int8 with a"),
-        (tflite_models.svdf(state="int8", changed={0: {"quantized": None}}), r"its tensor 'x' needs one scale"),
-        (tflite_models.svdf(state="int8", changed={1: {"quantized": Quantized(scale=[0.1] * 6)}}), r"'feature' needs one"),
-        (tflite_models.svdf(state="int16", changed={4: {"quantized": scales(7)}}), r"zero point of its int16 state is 0"),
-        (tflite_models.svdf(state="int16", scale=1e9), r"its sums reach .* more than int32 holds"),
+        (models.svdf(memory=1), r"its memory is 1 step; without one before, it is a fully connected layer"),
+        (models.svdf(changed={4: {"shape": (1, 23)}}), r"its state is \[1, 23\] and its bias \[3\]; \[1, 24\] and"),
+        (models.svdf(changed={0: {"shape": (1, 6, 1)}}), r"its input and weights have rank 2"),
+        (models.svdf(changed={0: {"shape": (1, 5)}}), r"of rank 2 do not fit an input of 5 values"),
+        (models.svdf(state="int8", changed={2: {"array": np.ones((6, 4), np.int16)}}), r"all float32, or int8 with a"),
+        (models.svdf(state="int8", changed={0: {"quantized": None}}), r"its tensor 'x' needs one scale"),
+        (models.svdf(state="int8", changed={1: {"quantized": Quantized(scale=[0.1] * 6)}}), r"'feature' needs one"),
+        (models.svdf(state="int16", changed={4: {"quantized": scales(7)}}), r"zero point of its int16 state is 0"),
+        (models.svdf(state="int16", scale=1e9), r"its sums reach .* more than int32 holds"),
     ],
 )  # fmt: skip
 def test_svdf_that_cannot_be(data: bytes, reason: str, tmp_path: Path) -> None:
@@ -181,7 +177,7 @@ def test_a_state_of_two_operators(tmp_path: Path) -> None:
 
 
 def test_a_state_of_another_batch(tmp_path: Path) -> None:
-    path = saved_tflite(tflite_models.svdf(changed={0: {"signature": (-1, 6)}}), tmp_path)
+    path = saved_tflite(models.svdf(changed={0: {"signature": (-1, 6)}}), tmp_path)
     with pytest.raises(UnsupportedModel, match=r"its state is for an input of \[1, 6\], not \[2, 6\]"):
         tvm_ext.load(path, shapes={"x": (2, 6)})
 
@@ -195,7 +191,7 @@ def test_a_state_of_another_batch(tmp_path: Path) -> None:
     ],
 )
 def test_lstm_is_that_of_tflm(options: dict[str, int], updated: list[str], tmp_path: Path) -> None:
-    package = built(tflite_models.lstm(**options), tmp_path)  # type: ignore[arg-type]
+    package = built(models.lstm(**options), tmp_path)  # type: ignore[arg-type]
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["elements"] >= 400
     assert updates(package) == updated and list(package.inputs) == ["x"]
@@ -204,7 +200,7 @@ def test_lstm_is_that_of_tflm(options: dict[str, int], updated: list[str], tmp_p
 @pytest.mark.board
 def test_integer_lstm_gives_tflms_bytes(tmp_path: Path) -> None:
     """Over 500 steps on the host and 100 on the board; a reset begins anew, at the zero point."""
-    data = tflite_models.lstm(int8=True)
+    data = models.lstm(int8=True)
     package = built(data, tmp_path, "cortex_m4")
     for target in ("host", "qemu"):
         assert package.report["verify"][target]["passed"] and not package.report["verify"][target]["differing"]
@@ -232,34 +228,34 @@ def test_integer_lstm_gives_tflms_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_integer_lstm_over_scales_and_shapes(options: dict[str, float], tmp_path: Path) -> None:
-    package = built(tflite_models.lstm(int8=True, **options), tmp_path)  # type: ignore[arg-type]
+    package = built(models.lstm(int8=True, **options), tmp_path)  # type: ignore[arg-type]
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["differing"] == 0
 
 
 def test_the_weights_of_all_steps_stand_once(tmp_path: Path) -> None:
     """Eight matrices, four biases and a table of 512 B; matrices of zeros would be one."""
-    package = built(tflite_models.lstm(int8=True, steps=3), tmp_path)
+    package = built(models.lstm(int8=True, steps=3), tmp_path)
     assert package.report["weights_bytes"] == 4 * (4 * 5 + 4 * 4) + 4 * 16 + 512
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (tflite_models.lstm(changed={1: {"name": ""}}), r"weights, biases and states of all four gates are needed"),
-        (tflite_models.lstm(changed={9: {"name": "p", "array": np.ones(4, np.float32)}}), r"peepholes, projections and norm"),
-        (tflite_models.lstm(FusedActivationFunction=RELU), r"the activation of its cell is tanh"),
-        (tflite_models.lstm(changed={0: {"shape": (1, 5)}}), r"its input has shape \[1, 5\]; rank 3 is needed"),
-        (tflite_models.lstm(changed={0: {"shape": (1, 1, 6)}}), r"'w1' is \[4, 5\]; \[4, 6\] is needed"),
-        (tflite_models.lstm(changed={19: {"shape": (1, 3)}}), r"its state 'cell' is \[1, 3\]; \[1, 4\] is needed"),
-        (tflite_models.lstm(changed={24: {"shape": (1, 4, 1)}}), r"its output is \[1, 4, 1\]; \[1, 1, 4\] is needed"),
-        (tflite_models.lstm(int8=True, changed={19: {"dtype": "int8"}}), r"with biases of int32 and a cell of int16"),
-        (tflite_models.lstm(int8=True, changed={3: {"quantized": None}}), r"its tensor 'w3' needs one scale"),
-        (tflite_models.lstm(int8=True, changed={24: {"quantized": scales()}}), r"its output and its state 'hidden' have one"),
-        (tflite_models.lstm(int8=True, changed={5: {"quantized": scales(1)}}), r"zero point of its weights and of its cell"),
-        (tflite_models.lstm(int8=True, cell_scale=0.001), r"the scale of its cell is 0.001; a power of two from 2\^-29 to 4"),
-        (tflite_models.lstm(int8=True, cell_scale=8.0), r"the scale of its cell is 8; a power of two from 2\^-29 to 4"),
-        (tflite_models.lstm(int8=True, changed={0: {"quantized": Quantized(scale=1e9)}}), r"its sums reach .* int32 holds"),
+        (models.lstm(changed={1: {"name": ""}}), r"weights, biases and states of all four gates are needed"),
+        (models.lstm(changed={9: {"name": "p", "array": np.ones(4, np.float32)}}), r"peepholes, projections and norm"),
+        (models.lstm(FusedActivationFunction=RELU), r"the activation of its cell is tanh"),
+        (models.lstm(changed={0: {"shape": (1, 5)}}), r"its input has shape \[1, 5\]; rank 3 is needed"),
+        (models.lstm(changed={0: {"shape": (1, 1, 6)}}), r"'w1' is \[4, 5\]; \[4, 6\] is needed"),
+        (models.lstm(changed={19: {"shape": (1, 3)}}), r"its state 'cell' is \[1, 3\]; \[1, 4\] is needed"),
+        (models.lstm(changed={24: {"shape": (1, 4, 1)}}), r"its output is \[1, 4, 1\]; \[1, 1, 4\] is needed"),
+        (models.lstm(int8=True, changed={19: {"dtype": "int8"}}), r"with biases of int32 and a cell of int16"),
+        (models.lstm(int8=True, changed={3: {"quantized": None}}), r"its tensor 'w3' needs one scale"),
+        (models.lstm(int8=True, changed={24: {"quantized": scales()}}), r"its output and its state 'hidden' have one"),
+        (models.lstm(int8=True, changed={5: {"quantized": scales(1)}}), r"zero point of its weights and of its cell"),
+        (models.lstm(int8=True, cell_scale=0.001), r"the scale of its cell is 0.001; a power of two from 2\^-29 to 4"),
+        (models.lstm(int8=True, cell_scale=8.0), r"the scale of its cell is 8; a power of two from 2\^-29 to 4"),
+        (models.lstm(int8=True, changed={0: {"quantized": Quantized(scale=1e9)}}), r"its sums reach .* int32 holds"),
     ],
 )  # fmt: skip
 def test_lstm_that_cannot_be(data: bytes, reason: str, tmp_path: Path) -> None:
@@ -288,6 +284,6 @@ def test_lstm_of_few_inputs(tmp_path: Path) -> None:
 
 
 def test_lstm_of_another_batch(tmp_path: Path) -> None:
-    path = saved_tflite(tflite_models.lstm(changed={0: {"signature": (-1, 1, 5)}}), tmp_path)
+    path = saved_tflite(models.lstm(changed={0: {"signature": (-1, 1, 5)}}), tmp_path)
     with pytest.raises(UnsupportedModel, match=r"its states are for 1 sequences at once, not 2"):
         tvm_ext.load(path, shapes={"x": (2, 1, 5)})
