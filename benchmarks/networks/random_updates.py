@@ -155,7 +155,7 @@ def random_update(seed: int, num_steps: int) -> RandomUpdate:
 
 
 def _by_rows(sources: Sequence[_Image], made: _Image, taps: int, stride: int) -> RowOperator | None:
-    """How the rows of a layer depend on its operands; None where these have different numbers of them."""
+    """A layer by rows, and those of its operands that each reads; None where these have different numbers of them."""
     if len({source.rows for source in sources}) > 1:
         return None
     access = RowAccess.sliding(sources[0].rows, made.rows, taps=taps, stride=stride, padding=taps // 2)

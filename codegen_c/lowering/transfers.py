@@ -111,7 +111,7 @@ def _first_reads(program: Program, moves: Sequence[Move]) -> dict[str, int]:
 
 
 def _begins(program: Program, sequences: Mapping[str, str]) -> list[int]:
-    """Of each step, the first one of its sequence, or itself."""
+    """The first step of each step's sequence, or itself."""
     found: list[int] = []
     labels = [sequences.get(step.name) for step in program.steps]
     for index, label in enumerate(labels):

@@ -70,7 +70,7 @@ def turns_written_out(statement: tirx.Stmt) -> int | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Inside:
-    """What stands in a loop: stores and loads, counters of the loops inside and their turns.
+    """Statements of a loop: stores and loads, counters of the loops inside and their turns.
 
     is_plain: nothing is there that vectors do not have.
     """

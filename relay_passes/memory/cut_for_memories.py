@@ -61,7 +61,8 @@ class CutForMemories(SearchingPass):
         whole = whole_problem(known, self.backend, self.time, self.limits)
         found, before = Updates(whole, known.repeating, self.rates).fastest()
         fits_better = found.score.overflow < before.score.overflow
-        if not fits_better and found.score.cycles > before.score.cycles * (1 - LEAST_GAIN):
+        is_faster = found.score.cycles <= before.score.cycles * (1 - LEAST_GAIN)
+        if not (fits_better or is_faster) or (found.sequence, found.cut) == (before.sequence, before.cut):
             return mod
         module, repeated = mod, len(found.sequence) - len(operators.steps)
         if repeated:

@@ -89,7 +89,7 @@ def test_a_float_that_does_not_fit_is_the_least_integer(target: str, tmp_path: P
 @pytest.mark.parametrize("flags", [(), ("-D__ARM_FP=4",), ("-D__arm__",)])
 @pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16"])
 def test_four_floats_become_what_each_of_them_does(target: str, flags: tuple[str, ...], tmp_path: Path) -> None:
-    """Whether all of four fit into 32 bits, or some do not, at any place."""
+    """The same integers where all of four fit into 32 bits, and where some do not, at any place."""
     generator = np.random.default_rng(7)
     near = generator.uniform(-70000, 70000, (64, 4)).astype(np.float32)
     mixed = generator.choice(

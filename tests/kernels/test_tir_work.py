@@ -109,7 +109,7 @@ def test_vectors_save_what_their_lanes_share() -> None:
 
 
 def test_few_vectors_are_written_out() -> None:
-    """Of 20 elements a row five vectors are, of 24 * 20 in one row a loop."""
+    """Five vectors are 20 elements of a row; a loop is of 24 * 20 in one row."""
     rows = lambda x: op.permute_dims(x, [0, 2, 1, 3])  # noqa: E731
     few = for_vectors(rows, ((1, 3, 24, 20), "float32"))
     assert few["saved turn"] == few["turn"] == 3 * 24 * 20

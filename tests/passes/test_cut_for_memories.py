@@ -20,9 +20,12 @@ from relay_passes.memory.cut_for_memories import CutForMemories
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.regions.form_composites import FormComposites
 from relay_passes.simplify.fold_constants import FoldConstants
+from relay_passes.solvers.memories.problem import AssignmentProblem
+from relay_passes.solvers.memories.repeats import promising
+from relay_passes.solvers.memories.updates import Update, Updates
 from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
-from tests.support.onnx_models import saved
+from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.virtual_machine import run
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.platform import Platform
@@ -114,3 +117,41 @@ def test_a_memory_that_streams_no_faster_changes_nothing(tmp_path: Path, latency
     platform = replace(near, memories=tuple(memories), links=tuple(links))
     before = formed(tmp_path, platform)
     tvm.ir.assert_structural_equal(cut(before, platform), before)
+
+
+class Repeating(Updates):
+    """The first repeat that may pay, with the best cut that has sequences; before it, all at home."""
+
+    def fastest(self) -> tuple[Update, Update]:
+        ranked = self.ranked((promising(self.whole)[0],), self.cuts)
+        found = next(one for one in ranked if any(part.rows_per_call for part in one.cut.segments))
+        return found, self.uncut(AssignmentProblem.at_home)
+
+
+def test_a_value_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen channels of one, which wait while layers run by rows: their maker runs once more, by a function of its
+    own, and TVM computes the same bits."""
+    near = always_on(44 * 1024, dma=False)
+    platform = replace(
+        near, links=tuple(replace(one, bytes_per_cycle=0.02) if one.target == "sram" else one for one in near.links)
+    )
+    nodes = [
+        NODE("Conv", ["x", "channels"], ["wide"]),
+        NODE("Conv", ["wide", "w"], ["t0"], strides=[2, 2], pads=[1] * 4),
+        *(NODE("Conv", [f"t{i}", "w"], [f"t{i + 1}"], pads=[1] * 4) for i in range(3)),
+        NODE("GlobalAveragePool", ["t3"], ["mean"]),
+        NODE("Mul", ["wide", "mean"], ["scaled"]),
+        NODE("GlobalMaxPool", ["scaled"], ["y"]),
+    ]
+    constants = {"channels": weights(16, 1, 1, 1), "w": weights(16, 16, 3, 3)}
+    path = saved(model_of(nodes, {"x": (1, 1, 24, 24)}, ["y"], constants), tmp_path)
+    stages = [FoldConstants(), FormComposites(backend(platform)), ConvertLayout()]
+    before = tvm.transform.Sequential(stages)(tvm_ext.load(path))
+    monkeypatch.setattr("relay_passes.memory.cut_for_memories.Updates", Repeating)
+    after = cut(before, platform, {"sram": 1 << 21, "dtcm": 44 * 1024})
+    assert len([binding for binding in bindings(after["main"]) if ".again" in binding.var.name]) == 1
+    assert int(after["main"].attrs["rematerialized_operators"]) == 1
+    assert int(after["main"].attrs["rematerialized_instructions"]) > 0
+    assert any(sequences(after))
+    x = np.random.default_rng(0).normal(size=(1, 1, 24, 24)).astype(np.float32)
+    np.testing.assert_array_equal(run(after, x), run(before, x))

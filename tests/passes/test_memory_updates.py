@@ -50,7 +50,7 @@ def test_a_cut_takes_the_bytes_that_the_search_for_rows_counts(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_search_keeps_count_of_cut_problems(seed: int) -> None:
-    """What it keeps up to date piece by piece is what the problem says of its result."""
+    """Figures that it keeps up to date piece by piece are what the problem says of its result."""
     of = network(seed)
     segments = of.segments(order(of))
     for cut in frontier(segments):
@@ -99,7 +99,7 @@ def test_never_slower_than_places_alone_nor_for_a_guide(seed: int) -> None:
 
 
 def test_cuts_and_repeats_make_networks_faster() -> None:
-    """Of a few random ones, by a tenth in the mean; a proposal alone comes near that."""
+    """A twentieth at least in the mean of a few random ones; a proposal alone comes near that."""
     parts: list[tuple[float, float]] = []
     for seed in range(8):
         of = network(seed)

@@ -144,7 +144,7 @@ class AssignmentProblem:
 
     @cached_property
     def _boundaries(self) -> tuple[list[int], list[int]]:
-        """Of each place, the last boundary up to it, and the first one from it on; behind the last step is one, too."""
+        """The last boundary up to each place, and the first one from it on; behind the last step is one, too."""
         is_one = [*(index == 0 or not step.together for index, step in enumerate(self.steps)), True, True]
         places = range(len(is_one))
         before = list(accumulate(places, lambda last, place: place if is_one[place] else last))

@@ -50,7 +50,7 @@ static inline double temperature_at(int64_t i, int64_t moves, double mean_cost, 
     return mean_cost * (cold + hot * left * left * left) / THRESHOLD_ONE;
 }
 
-/* How dear moves may be at a time. within: of the moves since the price was last adapted, those after which nothing was
+/* Price of moves at a time. within: of the moves since the price was last adapted, those after which nothing was
    above the budget. */
 typedef struct {
     int64_t moves, within;
@@ -85,7 +85,7 @@ static inline void cool(cooling *c, int64_t i)
     }
 }
 
-/* How much dearer a plan is that costs so much more, and has so many more bytes above the budget. */
+/* Part by which a plan is dearer that costs so much more, and has so many more bytes above the budget. */
 static inline double dearer_by(const cooling *c, int64_t cost, int64_t above)
 {
     return (double)cost + c->bytes.now * (double)above;

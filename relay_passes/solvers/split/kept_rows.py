@@ -25,7 +25,7 @@ class KeptRows:
 
 
 def kept_in(segments: Segments, begin: int, end: int, rows_per_call: int, input_rows: int) -> KeptRows:
-    """What operators [begin, end) keep that run in series. The rest: as `Segment` has them."""
+    """Rows that operators [begin, end) keep, which run in series. The rest: as `Segment` has them."""
     graph = segments.graph
     last, accumulation = next(way for way in segments.last_ways(end - 1) if bool(way[1]) == bool(input_rows))
     replay = segments.replay(begin, last, end, rows_per_call, accumulation)
