@@ -31,19 +31,26 @@ def quantize_functions(interface: Interface) -> str:
 
 def _nearest(interface: Interface) -> str:
     """The function that rounds steps from the zero point; comparisons are none of equality, for -Wfloat-equal."""
+    up, down = "rest >= 0.5f", "rest <= -0.5f"
+    halves = "away from zero, as TensorFlow Lite's QUANTIZE rounds them"
     if interface.rounding == "onnx":
         halves = "to even numbers, as ONNX's QuantizeLinear rounds them"
-        up = "rest > 0.5f || (rest >= 0.5f && whole % 2 != 0)"
-        down = "rest < -0.5f || (rest <= -0.5f && whole % 2 != 0)"
-    else:
-        halves = "away from zero, as TensorFlow Lite's QUANTIZE rounds them"
-        up, down = "rest >= 0.5f", "rest <= -0.5f"
+        odd = "((whole % 2) != 0)"
+        up, down = (
+            f"(rest {sign} {half}) || ((rest {sign}= {half}) && {odd})"
+            for sign, half in ((">", "0.5f"), ("<", "-0.5f"))
+        )
     body = [
-        "if (steps >= (float)most) {", block("return most;"), "}",
-        "if (!(steps > (float)least)) {", block("return steps <= (float)least ? least : 0;"), "}",
-        "int32_t whole = (int32_t)steps;", "const float rest = steps - (float)whole;",
-        f"if ({up}) {{", block("whole += 1;"), f"}} else if ({down}) {{", block("whole -= 1;"), "}",
-        "return whole;",
+        "int32_t whole = 0;",
+        "if (steps >= (float)most) {", block("whole = most;"), "}",
+        "if (steps <= (float)least) {", block("whole = least;"), "}",
+        "if ((steps > (float)least) && (steps < (float)most)) {",
+        block([
+            "whole = (int32_t)steps;", "const float rest = steps - (float)whole;",
+            f"const bool is_above = {up};", f"const bool is_below = {down};",
+            "whole += is_above ? 1 : 0;", "whole -= is_below ? 1 : 0;",
+        ]),
+        "}", "return whole;",
     ]  # fmt: skip
     return (
         "/* Real numbers as integers of quantized inputs and outputs, and back. Halves are rounded\n"
@@ -57,15 +64,15 @@ def _functions(interface: Interface, port: Port) -> list[str]:
     quantization, limits = port.quantization, np.iinfo(port.dtype)
     assert quantization is not None, "the port is quantized"
     scale, zero_point = interface.port_macro(port, "SCALE"), interface.port_macro(port, "ZERO_POINT")
-    least, most = (
-        f"INT32_{end}" if limits.bits == 32 else f"{bound} - {zero_point}"
-        for end, bound in (("MIN", limits.min), ("MAX", limits.max))
-    )
-    nearest = f"{interface.nearest}(real / {scale}, {least}, {most})"
-    shifted = nearest if limits.bits == 32 else f"({port.c_type})({nearest} + {zero_point})"
-    value = "value" if limits.bits == 32 else f"((int32_t)value - {zero_point})"
+    least, most = f"{limits.min} - {zero_point}", f"{limits.max} - {zero_point}"
+    if limits.bits == 32:
+        least, most = "INT32_MIN", "INT32_MAX"
+    shifted = [
+        f"int32_t value = {interface.nearest}(real / {scale}, {least}, {most});", f"value += {zero_point};",
+        f"return ({port.c_type})value;",
+    ]  # fmt: skip
+    stands_for = [f"const int32_t steps = (int32_t)value - {zero_point};", f"return {scale} * (float)steps;"]
     return [
-        f"static inline {port.c_type} {interface.quantize(port)}(float real)\n{{\n{block(f'return {shifted};')}\n}}\n",
-        f"static inline float {interface.dequantize(port)}({port.c_type} value)\n{{\n"
-        f"{block(f'return {scale} * (float){value};')}\n}}\n",
+        f"static inline {port.c_type} {interface.quantize(port)}(float real)\n{{\n{block(shifted)}\n}}\n",
+        f"static inline float {interface.dequantize(port)}({port.c_type} value)\n{{\n{block(stands_for)}\n}}\n",
     ]
