@@ -64,7 +64,7 @@ def _functions(interface: Interface, port: Port) -> list[str]:
     quantization, limits = port.quantization, np.iinfo(port.dtype)
     assert quantization is not None, "the port is quantized"
     scale, zero_point = interface.port_macro(port, "SCALE"), interface.port_macro(port, "ZERO_POINT")
-    least, most = f"{limits.min} - {zero_point}", f"{limits.max} - {zero_point}"
+    least, most = (str(int(bound) - quantization.zero_point) for bound in (limits.min, limits.max))
     if limits.bits == 32:
         least, most = "INT32_MIN", "INT32_MAX"
     shifted = [
