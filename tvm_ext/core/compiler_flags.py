@@ -37,8 +37,8 @@ ALLOWED = {
 
 _ALLOWED_TEXT = (
     "allowed are -m..., --target=..., -O0 to -Oz, -g, -f... that generate code, -W..., -DNAME=VALUE, -specs=NAME.specs "
-    "of the compiler's own, and for build files of packages -isystem FOLDER and --sysroot=FOLDER inside the folder of the "
-    "platform's file"
+    "of the compiler's own, and for build files of packages -isystem FOLDER and --sysroot=FOLDER inside the folder "
+    "of the platform's file"
 )
 
 _REFUSED: tuple[tuple[str, str], ...] = (
