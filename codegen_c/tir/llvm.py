@@ -9,7 +9,7 @@ import tvm
 from tvm import relax, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
-from codegen_c.tir import gathers
+from codegen_c.tir import gathers, normalizations
 from codegen_c.tir.indices import with_indices_inside
 from codegen_c.tir.starts import with_true_starts
 
@@ -63,4 +63,8 @@ def _compare(name: str) -> LegalizeFunc:
     return legalize
 
 
-_LEGALIZE = {**gathers.LEGALIZE, **{name: _compare(name) for name in ("relax.equal", "relax.not_equal")}}
+_LEGALIZE = {
+    **gathers.LEGALIZE,
+    **normalizations.LEGALIZE,
+    **{name: _compare(name) for name in ("relax.equal", "relax.not_equal")},
+}
