@@ -21,8 +21,13 @@ from tvm_ext.core.tools import find_program, run_tool
 # Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
+"""Warnings that build files of packages ask for. They stay warnings there: other compilers know other ones."""
+
 STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
-"""Flags for all C compiled here. Build files of packages leave warnings as such: other compilers know others."""
+"""Warnings as errors, for the tests of this project and for a package's target `strict`."""
+
+_STRICT = "TVM_EXT_STRICT_WARNINGS"
+"""Environment variable by which the tests ask for `STRICT_FLAGS` in every compilation; `1` asks."""
 
 SYSROOT = "TVM_EXT_SYSROOT"
 """Environment variable: the folder of headers and libraries of a cross compiler that has none of its own."""
@@ -52,6 +57,13 @@ def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:
     """Flags every source of a package is compiled with, warnings and folders of headers left out."""
     chosen = toolchain.speed_flags if optimize == "speed" else toolchain.size_flags
     return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
+
+
+def warning_flags() -> tuple[str, ...]:
+    """Flags about warnings for C that is compiled here: none is reported, so that no result depends on the compiler's
+    version, also where $CC asks for errors. The tests of this project take warnings for errors instead.
+    """
+    return STRICT_FLAGS if os.environ.get(_STRICT) == "1" else ("-w",)
 
 
 def compile_command(toolchain: Toolchain, optimize: Optimize) -> list[str]:
