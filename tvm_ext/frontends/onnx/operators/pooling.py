@@ -51,16 +51,15 @@ def _largest(source: te.Tensor, shape: Sequence[int], how: Windows) -> te.Tensor
 
 
 def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Windows, column_major: bool) -> te.Tensor:
-    """Flat indices into the whole tensor; column_major: the spatial axes count from the first."""
-    order = [0, 1, *(range(len(shape) - 1, 1, -1) if not column_major else range(2, len(shape)))]
-    strides, stride = {}, 1
-    for axis in order[2:]:
-        strides[axis], stride = stride, stride * shape[axis]
-    strides[1], strides[0] = stride, stride * shape[1]
+    """Flat indices into the whole tensor; column_major: the spatial axes count from the first.
+
+    Of equal elements the first by rows counts, in both orders, as in onnxruntime.
+    """
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     beyond = tirx.max_value("int64")
 
     def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
-        flat = sum(tirx.Cast("int64", i) * strides[axis] for axis, i in enumerate(place))
+        flat = sum(tirx.Cast("int64", i) * stride for i, stride in zip(place, strides, strict=True))
         value, most = source(*place), largest(*at)
         equal = value == most
         if str(source.dtype).startswith("float"):
@@ -68,7 +67,26 @@ def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Wi
         is_largest = tirx.if_then_else(inside, equal, tirx.const(False, "bool"))
         return tirx.if_then_else(is_largest, flat, beyond)
 
-    return reduced(shape, how, element, te.min)
+    by_rows = reduced(shape, how, element, te.min)
+    return _by_columns(by_rows, shape) if column_major and len(shape) > 3 else by_rows
+
+
+def _by_columns(by_rows: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    """Flat indices that count the spatial axes from the first, from those that count them from the last."""
+    extents = [tirx.const(extent, "int64") for extent in shape[2:]]
+    image = math.prod(shape[2:])
+
+    def index(*at: tirx.Var) -> tirx.Expr:
+        flat = by_rows(*at)
+        rest = tirx.floormod(flat, tirx.const(image, "int64"))
+        found, stride = flat - rest, image
+        for extent in reversed(extents):
+            stride //= int(extent.value)
+            found = found + tirx.floormod(rest, extent) * tirx.const(stride, "int64")
+            rest = tirx.floordiv(rest, extent)
+        return found
+
+    return te.compute(by_rows.shape, index, "by_columns")
 
 
 class AveragePool(onnx_frontend.AveragePool):
@@ -84,9 +102,8 @@ class AveragePool(onnx_frontend.AveragePool):
         how = windows(shape[2:], attr)
         if max(how.kernel) > _MAX_TAPS:
             raise Refused(f"a window of {max(how.kernel)} elements along an axis; {_MAX_TAPS} are written out")
-        pads = [int(p) for p in attr.get("pads") or (0,) * (2 * (len(shape) - 2))]
-        ends = [extent + pads[len(shape) - 2 + axis] for axis, extent in enumerate(shape[2:])]
-        counts_padding = bool(attr.get("count_include_pad", 0)) and attr.get("auto_pad", b"NOTSET") == b"NOTSET"
+        ends = [extent + after for extent, after in zip(shape[2:], how.ends, strict=True)]
+        counts_padding = bool(attr.get("count_include_pad", 0))
 
         def compute(source: te.Tensor) -> te.Tensor:
             zero = tirx.const(0, str(source.dtype))

@@ -15,12 +15,13 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Windows over the last axes of a tensor; one entry per axis. output: number of windows."""
+    """Windows over the last axes of a tensor; one entry per axis. begins, ends: padding. output: number of windows."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     begins: tuple[int, ...]
+    ends: tuple[int, ...]
     output: tuple[int, ...]
 
     def place(self, at: Sequence[tirx.Expr], tap: Sequence[tirx.Expr]) -> list[tirx.Expr]:
@@ -39,19 +40,28 @@ def windows(extents: Sequence[int], attr: Attributes) -> Windows:
     pads = [int(p) for p in attr.get("pads") or (0,) * (2 * rank)]
     mode = attr.get("auto_pad", b"NOTSET")
     if mode in (b"SAME_UPPER", b"SAME_LOWER"):
+        if any(d != 1 and k != 1 for k, d in zip(kernel, dilations, strict=True)):
+            raise Refused(
+                f"auto_pad {mode.decode()} over dilated windows, whose padding onnxruntime computes without the "
+                "dilations, so that it gives fewer elements than the standard; write the padding as pads"
+            )
         output = [-(-extent // stride) for extent, stride in zip(extents, strides, strict=True)]
         totals = [max(0, (o - 1) * s + r - e) for o, s, r, e in zip(output, strides, reach, extents, strict=True)]
         begins = [total // 2 if mode == b"SAME_UPPER" else total - total // 2 for total in totals]
+        ends = [total - begin for total, begin in zip(totals, begins, strict=True)]
     elif mode in (b"NOTSET", b"VALID"):
         pads = [0] * (2 * rank) if mode == b"VALID" else pads
-        begins = pads[:rank]
+        begins, ends = pads[:rank], pads[rank:]
         output = [
             _count(extent + pads[axis] + pads[rank + axis] - reach[axis], strides[axis], extent + pads[axis], attr)
             for axis, extent in enumerate(extents)
         ]
     else:
         raise Refused(f"auto_pad {mode!r} is not known")
-    return Windows(kernel=kernel, strides=strides, dilations=dilations, begins=tuple(begins), output=tuple(output))
+    return Windows(
+        kernel=kernel, strides=strides, dilations=dilations, begins=tuple(begins), ends=tuple(ends),
+        output=tuple(output),
+    )  # fmt: skip
 
 
 def _count(span: int, stride: int, last: int, attr: Attributes) -> int:
