@@ -13,6 +13,7 @@ import pytest
 from benchmarks.pairing.examine import examined_model
 from benchmarks.pairing.onnx_form import onnx_model
 from benchmarks.pairing.operator_case import Input
+from benchmarks.pairing.torch_form import torch_model
 
 IMAGE = {"x": Input(shape=(1, 2, 9, 8))}
 
@@ -57,3 +58,30 @@ def test_automatic_padding_of_dilated_windows_is_refused(kind: str) -> None:
     """onnxruntime's result has another shape than the standard says."""
     outcome = examined_model(onnx_model(kind, IMAGE, attributes=_pads(dilations=[2, 1])), kind)
     assert outcome.verdict == "refused" and "write the padding as pads" in outcome.reason
+
+
+def _torch_calls() -> dict[str, Any]:
+    from torch import nn
+    from torch.nn.functional import interpolate
+
+    return {
+        "SELU": nn.SELU(),
+        "CELU": nn.CELU(0.5),
+        "divisor": nn.AvgPool2d((3, 2), stride=2, padding=1, divisor_override=4),
+        "divisor of rounded-up sizes": nn.AvgPool2d(4, stride=3, ceil_mode=True, divisor_override=7),
+        "padding of rounded-up sizes": nn.AvgPool2d(4, stride=3, padding=1, ceil_mode=True),
+        "nearest to a size": lambda image: interpolate(image, size=(7, 5), mode="nearest"),
+        "nearest by factors": lambda image: interpolate(image, scale_factor=(1.7, 0.6), mode="nearest"),
+        "nearest, exact": lambda image: interpolate(image, size=(4, 13), mode="nearest-exact"),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SELU", "CELU", "divisor", "divisor of rounded-up sizes", "padding of rounded-up sizes", "nearest to a size",
+     "nearest by factors", "nearest, exact"],
+)  # fmt: skip
+def test_torch(name: str) -> None:
+    pytest.importorskip("torch")
+    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=(1, 2, 9, 8))]), name, quantized=True)
+    assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")
