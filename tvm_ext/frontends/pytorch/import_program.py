@@ -15,14 +15,16 @@ from tvm import relax
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
-from tvm_ext.frontends.pytorch import quantized_operators, resizes
+from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes
 from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
 from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened_archive
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
-_CONVERTERS = {**quantized_operators.CONVERTERS, **resizes.CONVERTERS}
+_CONVERTERS = {
+    **activations.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS, **resizes.CONVERTERS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
