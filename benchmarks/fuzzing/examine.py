@@ -9,6 +9,7 @@ import traceback
 import warnings
 from contextlib import chdir
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +28,8 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_model
+from tvm_ext.sweeps.candidates import candidates_of
+from tvm_ext.sweeps.sweep_file import SweepFile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _DEFECTS = {"BuildFailed": ends.UNBUILT, "RunFailed": ends.UNBUILT, "ChildFailed": ends.UNBUILT,
@@ -158,12 +161,24 @@ def _read(specimen: ModelSpecimen, folder: Path, stages: Stages) -> tuple[_Job, 
     return _Job(specimen=specimen, path=path, module=module, platform=platform, calibration=calibration), options
 
 
+def _read_sweep(path: Path) -> Outcome:
+    """A sweep's file up to the jobs of its candidates; the services that run them would start TVM for each case."""
+    file = SweepFile.load(path)
+    platforms = [Platform.load(name) for name in file.platform_names(path.parent)]
+    models, options = file.sweep_models(path.parent), file.build_options()
+    rows = list(islice(candidates_of(models, platforms, options, file.tier), 100))
+    refused = [row.job for row in rows if isinstance(row.job, errors.TvmExtError)]
+    return Outcome(kind=ends.REFUSED, error=type(refused[0]).__name__) if refused else Outcome(kind=ends.UNWITNESSED)
+
+
 def _run_command(specimen: CommandSpecimen, folder: Path, stages: Stages) -> Outcome:
     """The command line, in its own process already; exit status 0, 1 and 2 are ends that it names."""
     for name, content in specimen.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     stages.begin(specimen.arguments[0] if specimen.arguments else "no command")
+    if specimen.arguments[:1] == ("sweep",):
+        return _read_sweep(folder / specimen.arguments[1])
     os.environ["COLUMNS"] = "200"
     result = CliRunner().invoke(app, list(specimen.arguments))
     if result.exception is not None and not isinstance(result.exception, SystemExit):

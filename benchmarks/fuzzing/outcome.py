@@ -13,6 +13,7 @@ ACCEPTED = "accepted although the runtime refuses"
 SLOW = "refused late or large"
 UNVERIFIED = "rejected by verification, damaged file"
 FOREIGN = "foreign exception"
+RAN = "ran, wrote or connected"
 SIGNAL = "signal"
 OVER_TIME = "over time"
 OVER_MEMORY = "over memory"
@@ -24,7 +25,7 @@ VERIFICATION = "verification failed, valid model"
 
 # Where sums overflow, their order decides between an infinity and NaN; no format fixes it.
 WARNINGS = (ACCEPTED, SLOW, UNVERIFIED, NOT_FINITE)
-FAILURES = (FOREIGN, SIGNAL, OVER_TIME, OVER_MEMORY, WRONG, REJECTED, UNBUILT, VERIFICATION)
+FAILURES = (RAN, FOREIGN, SIGNAL, OVER_TIME, OVER_MEMORY, WRONG, REJECTED, UNBUILT, VERIFICATION)
 KINDS = (AGREES, UNWITNESSED, REFUSED, SKIPPED, *WARNINGS, *FAILURES)
 
 REFUSAL_S, REFUSAL_BYTES = 5.0, 1 << 30
