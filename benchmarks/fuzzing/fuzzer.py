@@ -11,6 +11,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 from benchmarks.fuzzing import outcome as ends
+from benchmarks.fuzzing.batches import read_in_batches
 from benchmarks.fuzzing.canary import Policy, watch
 from benchmarks.fuzzing.draw import draw, kind_of
 from benchmarks.fuzzing.examine import examine
@@ -50,6 +51,11 @@ class Fuzzer:
                 work, indices, num_workers=num_workers, seconds=seconds, limits=self.limits
             ):
                 yield Record(index=index, kind=kind_of(self.seed, index), outcome=late_refusal(outcome))
+
+    def read(self, indices: Iterable[int], *, seconds: float | None = None) -> Iterator[Record]:
+        """Records of cases of damaged files that are only read, in order."""
+        for index, outcome in read_in_batches(self.specimen, indices, seconds=seconds):
+            yield Record(index=index, kind=kind_of(self.seed, index), outcome=late_refusal(outcome))
 
 
 def _watched(specimen: Specimen, stages: Stages, parent: Path) -> Outcome:
