@@ -13,7 +13,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from tvm_ext.core.errors import BadOptions, DefectNotice, TvmExtError
+from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, TvmExtError
+from tvm_ext.core.memory_exhausted import memory_message
 from tvm_ext.frontends.shapes import ModelNotice
 
 # Files and pipes get lines long enough for the table of steps.
@@ -60,8 +61,9 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
         trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
         status = 2 if isinstance(error, BadOptions) else 1
     except Exception as error:
-        trace, kind, status = traceback.format_exc(), "InternalError", 1
-        message = f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
+        trace, status, exhausted = traceback.format_exc(), 1, memory_message(error)
+        kind = "InternalError" if exhausted is None else OutOfMemory.__name__
+        message = exhausted or f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
     else:
         return
     if debug:

@@ -60,6 +60,10 @@ class MissingTool(TvmExtError):
     """A program outside Python is needed and not there: a C compiler, QEMU."""
 
 
+class OutOfMemory(TvmExtError):
+    """Memory ran out: below a limit of the process, such as `ulimit -v` sets, or on the whole machine."""
+
+
 class BuildFailed(TvmExtError):
     """A C compiler or linker refused generated code; carries its output."""
 

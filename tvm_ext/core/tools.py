@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.errors import BuildFailed, MissingTool, OutOfMemory
+from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 
 _LEAST_SECONDS = 120.0
@@ -58,7 +59,10 @@ def run_tool(command: Sequence[str], folder: Path, *, reads: Iterable[Path], and
     try:
         done = run_program(command, folder, seconds=seconds, environment={**os.environ, "LC_ALL": "C"})
     except OSError as error:
+        check_memory(error)
         raise BuildFailed(f"{name} could not be started: {error.strerror}.") from None
+    if done.status and says_memory(done.stderr):
+        raise OutOfMemory(message(f"{name}: {' '.join(done.stderr.split())[-200:]}"))
     if done.problem or done.status:
         lines = (done.stderr or done.stdout).strip().splitlines()
         more = [f"... {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []

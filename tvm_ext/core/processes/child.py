@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from tvm_ext.core import errors
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost, TvmExtError
+from tvm_ext.core.memory_exhausted import is_limited, message
 from tvm_ext.core.processes.confine import Rights, confined_module
 from tvm_ext.core.processes.wire import Value, read_value, write_value
 
@@ -147,7 +148,9 @@ class Child:
         kind: object = getattr(errors, answer["class"], None)
         if isinstance(kind, type) and issubclass(kind, TvmExtError):
             return kind(answer["message"])
-        return ChildFailed(f"{self._module}.{function} raised {answer['class']}: {answer['message']}")
+        raised = f"{answer['class']}: {answer['message']}"
+        where = f" ({message('in a child process')})" if answer["class"] == "MemoryError" and is_limited() else ""
+        return ChildFailed(f"{self._module}.{function} raised {raised}{where}")
 
     def _reason(self, expired: threading.Event) -> str:
         """Reason why no answer came, with the last lines the process printed."""

@@ -15,6 +15,7 @@ from tvm import relax
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes
 from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
@@ -44,7 +45,8 @@ def open_program(path: Path, data: memoryview, limits: Limits) -> Any:
     archive = screened_archive(path, data, limits)
     try:
         import torch  # pyright: ignore[reportMissingImports]
-    except ImportError:
+    except ImportError as error:
+        check_memory(error)
         raise BadModel(f'{path}: reading .pt2 files needs PyTorch: pip install "tvm-ext[torch]".') from None
     quantized_operators.register_operators()
     refused = declaration_refusals(torch, archive.targets)
@@ -58,9 +60,8 @@ def open_program(path: Path, data: memoryview, limits: Limits) -> Any:
             from torch.export.pt2_archive._package import load_pt2  # pyright: ignore[reportMissingImports]
 
             return load_pt2(archive.file).exported_programs["model"]
-    except MemoryError:
-        raise
     except Exception as error:  # a damaged archive can make torch raise anything
+        check_memory(error)
         raise BadModel(f"{path}: torch {torch.__version__} cannot load it: {_last_line(error)}") from None
     finally:
         logger.setLevel(level)
@@ -105,6 +106,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         except Refused as refused:
             raise UnsupportedModel(f"{path}: cannot be compiled because an operator is refused: {refused}.") from None
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+            check_memory(error)
             failure = summary(error)
             raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {failure}") from None
     names = [str(name) for name in program.graph_signature.user_outputs]
@@ -117,9 +119,8 @@ def _decomposed(path: Path, program: Any) -> Any:
     """The program in ATen's core operators, which torch makes by running it on tensors without content."""
     try:
         return program.run_decompositions()
-    except MemoryError:
-        raise
     except Exception as error:  # a damaged archive can make torch raise anything
+        check_memory(error)
         raise BadModel(f"{path}: torch cannot decompose its operators: {_last_line(error)}") from None
 
 
