@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -30,6 +29,7 @@ from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
+from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
@@ -37,7 +37,7 @@ from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.load import ModelSource, load
 from tvm_ext.notices import say_pipeline, say_weights
-from tvm_ext.package import TRACE_FILE, Package
+from tvm_ext.package import TRACE_FILE, Package, check_finished
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
 from tvm_ext.report.page.page import report_page
@@ -130,10 +130,11 @@ def build(
             flash=_flash(new, compiled, artifacts), assurance=assurance,
             tuning=subject.tuning.to_json() if subject.tuning else None,
         )  # fmt: skip
-        (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
         (new / "report.html").write_text(report_page(report), encoding="utf-8")
         readme = emit_readme(compiled.interface, report, compiled.own_flags)
         (new / "README.md").write_text(readme, encoding="utf-8")
+        check_finished(new, folder, {subject.model: compiled.interface}, lambda: {subject.model: Package.load(new)})
     return Package.load(folder)
 
 

@@ -21,13 +21,14 @@ from tvm_ext.core.decisions.models import (
     ModelOrigin,
     PortNames,
     PortScales,
+    RepeatedOutputs,
 )
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.in_memory import file_in_memory
-from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.loaded import Loaded, with_distinct_outputs
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.pair_states import Initial, Pairs, with_states
 from tvm_ext.frontends.relax_module import load_relax
@@ -111,7 +112,7 @@ def load(
     else:
         _refuse_bindings(bind, str(path))
         read = reader(path, shapes, chosen)
-    loaded = with_states(read, states, initial)
+    loaded = with_states(with_distinct_outputs(read), states, initial)
     return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
 
 
@@ -172,4 +173,5 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
     filled = FilledRows(rows=loaded.filled).write(demanding) if loaded.filled else demanding
     scaled = filled if loaded.scales == PortScales() else loaded.scales.write(filled)
-    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(scaled))
+    repeating = RepeatedOutputs(repeated=loaded.repeated).write(scaled) if loaded.repeated else scaled
+    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(repeating))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -31,8 +30,10 @@ from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.printable import json_text
 from tvm_ext.execution.board import QemuResult
 from tvm_ext.load import load
+from tvm_ext.package import check_finished
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
@@ -84,9 +85,12 @@ def bundle(
             code_bytes=sum(built.code_bytes.values()), symbol_bytes=built.symbol_bytes,
             artifacts=artifacts_of(new, built), coverage=coverage_of(new, common) if "host" in targets else None,
         )  # fmt: skip
-        (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
         (new / "report.html").write_text(report_page(report), encoding="utf-8")
         (new / "README.md").write_text(emit_bundle_readme(common, report), encoding="utf-8")
+        check_finished(
+            new, folder, {one.model: one.interface for one in common.members}, lambda: BundlePackage.load(new).models
+        )
     return BundlePackage.load(folder)
 
 

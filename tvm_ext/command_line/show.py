@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 import warnings
@@ -15,6 +14,7 @@ from rich.console import Console
 
 from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, TvmExtError
 from tvm_ext.core.memory_exhausted import memory_message
+from tvm_ext.core.printable import json_text
 from tvm_ext.frontends.shapes import ModelNotice
 
 # Files and pipes get lines long enough for the table of steps.
@@ -34,8 +34,8 @@ def show_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """One JSON value on stdout, which every parser reads: no NaN."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    """One JSON value on stdout, which every parser reads."""
+    sys.stdout.write(json_text(value) + "\n")
 
 
 def _show_notice(message: Warning | str, *_: object, **__: object) -> None:

@@ -93,4 +93,5 @@ class VerificationFailed(TvmExtError):
 
 
 class BadPackage(TvmExtError):
-    """A folder that is not a package of ours, or an output folder that cannot be written."""
+    """A folder that is not a package of ours, a new one that does not read back, an output folder that cannot be
+    written."""

@@ -67,6 +67,13 @@ class PortNames(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RepeatedOutputs(Decision):
+    """Outputs that the file lists more than once: name of the further one -> the file's own name."""
+
+    repeated: Mapping[str, str] | None = json_attribute("tvm_ext.repeated_outputs", None, read=_as_is)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PortScales(Decision):
     """Scale and zero point of quantized inputs and outputs, by the model's own names.
 
