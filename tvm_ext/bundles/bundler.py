@@ -36,6 +36,7 @@ from tvm_ext.load import load
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
+from tvm_ext.selftest import selftest_of
 from tvm_ext.subject import Progress, Subject, make_subject
 
 
@@ -69,10 +70,11 @@ def bundle(
             replace(one, compiled=replace(one.compiled, sharing=common.sharing(member)))
             for one, member in zip(subjects, common.members, strict=True)
         ]
-        write_texts(new, common, subjects, platform, compares=bool(targets))
+        selftests = {one.model: selftest_of(one) for one in subjects}
+        write_texts(new, common, subjects, selftests, platform, compares=bool(targets))
         say(f"compiling the C for {platform.name}")
         built = compile_bundle(new, common, platform)
-        verified, boards = verify_bundle(new, common, subjects, built, targets, say)
+        verified, boards = verify_bundle(new, common, subjects, selftests, built, targets, say)
         reports = {
             one.model: _report_of(new, common, one, built, verified[one.model], boards.get(one.model), targets, say)
             for one in subjects
