@@ -117,7 +117,7 @@ def build(
             artifacts = compiling.result()
             image = make_image(new, compiled, options, objects) if options.image else None
             verified, board = verifying()
-            assurance = assuring.result()
+            assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
         shutil.rmtree(objects)
         runs = _run_image(image, subject, board, say) if image and board else None
         report = make_report(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.backend.build import Compiled
-from codegen_c.emit.drawn_vectors import DrawnVectors
+from codegen_c.emit.drawn_vectors import DrawnVectors, stored_bytes
 from codegen_c.emit.selftest import TestVector
 from codegen_c.program import reference
+from codegen_c.program.interface import Interface
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.subject import NUM_SAMPLES, NUM_STEPS_STORED, Subject
 from tvm_ext.verification.drawn_samples import drawn_problems, drawn_vectors, is_exact
@@ -27,6 +28,16 @@ class SelfTest:
 
     stored: list[TestVector]
     drawn: DrawnVectors | None = None
+
+    def to_json(self, interface: Interface) -> dict[str, int]:
+        """Numbers of vectors, each of which is a run, and the bytes of flash that they take."""
+        ports = [*interface.inputs, *(interface.outputs if self.stored[0].outputs is not None else ())]
+        return {
+            "stored_vectors": len(self.stored),
+            "drawn_vectors": len(self.drawn.vectors) if self.drawn else 0,
+            "vector_bytes": len(self.stored) * sum(port.num_bytes for port in ports)
+            + stored_bytes(interface, self.drawn),
+        }
 
 
 def selftest_of(subject: Subject) -> SelfTest:

@@ -77,7 +77,9 @@ def test_runs_of_drawn_vectors_can_be_fewer(tmp_path: Path) -> None:
     wrong = DrawnVector(recipe=first.recipe, outputs={"y": first.outputs["y"] * 0})
     changed = DrawnVectors(domains=vectors.domains, vectors=(*others, wrong), exact=True, largest={})
     assert _run(interface, changed, tmp_path / "all").startswith(f"FAIL vector {len(RECIPES)},")
-    assert _run(interface, changed, tmp_path / "fewer", f"-DTVM_EXT_SELFTEST_DRAWN={len(RECIPES) - 1}u").startswith("PASS")
+    assert _run(interface, changed, tmp_path / "fewer", f"-DTVM_EXT_SELFTEST_DRAWN={len(RECIPES) - 1}u").startswith(
+        "PASS"
+    )
 
 
 def _copying(dtype: str, shape: tuple[int, ...]) -> Interface:

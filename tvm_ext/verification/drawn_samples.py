@@ -19,7 +19,7 @@ from tvm_ext.verification.verify import compare, largest
 
 Sample = Mapping[str, np.ndarray]
 
-MOST_DRAWN = 64
+MOST_DRAWN = 96
 LEAST_DRAWN = 4
 MOST_MACS = 300_000_000
 """Multiply-accumulates of all drawn vectors of a self-test together: a few seconds of a microcontroller."""
