@@ -20,6 +20,7 @@ from tvm_ext.core.decisions.models import (
     LoadLimits,
     ModelOrigin,
     PortNames,
+    PortScales,
 )
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.core.files.read_file import check_file
@@ -170,4 +171,5 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     named = BoundInputs(values=dict(loaded.bound)).write(named) if loaded.bound else named
     demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
     filled = FilledRows(rows=loaded.filled).write(demanding) if loaded.filled else demanding
-    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(filled))
+    scaled = filled if loaded.scales == PortScales() else loaded.scales.write(filled)
+    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(scaled))

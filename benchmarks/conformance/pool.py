@@ -6,24 +6,32 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from time import monotonic
+from typing import Any
 
-from benchmarks.conformance.cases import Case
 from benchmarks.conformance.run_case import Outcome, run_case
-
-Run = Callable[[Case], Outcome]
 
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-def run_all(
-    cases: Sequence[Case], *, num_workers: int, time_limit_s: float, run: Run = run_case
-) -> Iterator[tuple[Case, Outcome]]:
-    """Each case with its outcome, as they end. A fault or no end within the limit is a crash.
+def _crash(reason: str) -> Outcome:
+    return Outcome(verdict="crash", reason=reason)
 
-    run: a function of a module, which worker processes import.
+
+def run_all(
+    cases: Sequence[Any],
+    *,
+    num_workers: int,
+    time_limit_s: float,
+    run: Callable[[Any], Any] = run_case,
+    failed: Callable[[str], Any] = _crash,
+) -> Iterator[tuple[Any, Any]]:
+    """Each case with its outcome, as they end.
+
+    run: a function of a module, which worker processes import; cases and outcomes can be pickled. failed: outcome of a
+    fault, or of no end within the limit, by its reason.
     """
     waiting = list(reversed(cases))
-    workers = [_Worker(run) for _ in range(min(num_workers, len(waiting)))]
+    workers = [_Worker(run, failed) for _ in range(min(num_workers, len(waiting)))]
     try:
         for worker in workers:
             worker.start(waiting.pop())
@@ -36,7 +44,7 @@ def run_all(
                     continue
                 yield case, outcome
                 if not worker.is_alive:
-                    workers[index] = worker = _Worker(run)
+                    workers[index] = worker = _Worker(run, failed)
                 if waiting:
                     worker.start(waiting.pop())
     finally:
@@ -47,33 +55,34 @@ def run_all(
 class _Worker:
     """A process and the case it works on."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Callable[[Any], Any], failed: Callable[[str], Any]) -> None:
         self.pipe, other = _CONTEXT.Pipe()
         self._process = _CONTEXT.Process(target=_work, args=(other, run), daemon=True)
         self._process.start()
         other.close()
-        self.case: Case | None = None
+        self._failed = failed
+        self.case: Any = None
         self._begin = 0.0
         self.is_alive = True
 
-    def start(self, case: Case) -> None:
+    def start(self, case: Any) -> None:
         self.case, self._begin = case, monotonic()
         self.pipe.send(case)
 
-    def outcome(self, time_limit_s: float) -> Outcome | None:
+    def outcome(self, time_limit_s: float) -> Any:
         """Outcome of the case; None while it runs."""
-        found: Outcome | None = None
+        found: Any = None
         try:
             if self.pipe.poll():
                 found = self.pipe.recv()
         except EOFError:
             self._process.join()
             self.is_alive = False
-            found = Outcome(verdict="crash", reason=f"the process ended with {self._process.exitcode}")
+            found = self._failed(f"the process ended with {self._process.exitcode}")
         if found is None and monotonic() - self._begin > time_limit_s:
             self.stop()
             self.is_alive = False
-            found = Outcome(verdict="crash", reason=f"no end within {time_limit_s:g} s")
+            found = self._failed(f"no end within {time_limit_s:g} s")
         if found is not None:
             self.case = None
         return found
@@ -84,7 +93,7 @@ class _Worker:
             self._process.join()
 
 
-def _work(pipe: Connection, run: Run) -> None:
+def _work(pipe: Connection, run: Callable[[Any], Any]) -> None:
     while True:
         try:
             case = pipe.recv()

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax, tirx
 
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.tir import extremes, gathers, scatters
+from codegen_c.tir import extremes, gathers, normalizations, scatters
 from codegen_c.tir.plain_c import CannotLowerError
 from tvm_ext.core.decisions.composites import Symbol
 
@@ -89,7 +89,9 @@ def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.I
 def _legalized(module: tvm.IRModule) -> tvm.IRModule:
     passes = [
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps({**extremes.LEGALIZE, **gathers.LEGALIZE, **scatters.LEGALIZE}),
+        relax.transform.LegalizeOps(
+            {**extremes.LEGALIZE, **gathers.LEGALIZE, **normalizations.LEGALIZE, **scatters.LEGALIZE}
+        ),
         relax.transform.Normalize(),
     ]
     with tvm.target.Target("c"):

@@ -17,6 +17,7 @@ from typing import Any
 
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import HOST_TOOLCHAIN
+from tvm_ext.core.processes.confine import Rights, confined_command
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program
 from tvm_ext.execution.host_model import library_sources
@@ -116,7 +117,8 @@ def _run(folder: Path, model: str, tested: Sequence[str], built: Path) -> list[P
     counted = compile_objects(library, built / "counted", HOST_TOOLCHAIN, flags=_COUNTED)
     plain = compile_objects(data, built / "plain", HOST_TOOLCHAIN, flags=["-O0", _FEW_DRAWN])
     program = host_program([*counted, *plain], built / "selftest", HOST_TOOLCHAIN, flags=["--coverage"])
-    done = run_program([str(program)], built, seconds=allowed_seconds(_TIME_LIMIT_S))
+    command = confined_command(Rights(writes=(str(built.resolve()),), executes=True), [str(program.resolve())])
+    done = run_program(command, built, seconds=allowed_seconds(_TIME_LIMIT_S))
     if done.problem or done.status:
         raise BuildFailed(f"the self-test, without optimisation on the host, {done.left}")
     return [path.with_suffix(".gcno") for path in counted]

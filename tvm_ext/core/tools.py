@@ -26,8 +26,12 @@ _PACKAGES = {
 
 
 def find_program(name: str) -> str:
-    """Path of a program on PATH. Raises MissingTool with the Debian package that holds it."""
-    path = shutil.which(name)
+    """Path of a program on PATH, whose relative entries are left out.
+
+    Raises MissingTool with the Debian package that holds it.
+    """
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    path = shutil.which(name, path=os.pathsep.join(folders))
     if path:
         return path
     known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)

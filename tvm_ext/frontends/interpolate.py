@@ -21,6 +21,20 @@ def interpolated(
     return x
 
 
+def gathered(bb: relax.BlockBuilder, x: relax.Expr, tables: Mapping[int, Taps]) -> relax.Expr:
+    """Return `x` with the first tap of each row in place of the elements of each axis that has a table."""
+    order = sorted(tables)
+    shape = [tables[axis].indices.shape[0] if axis in tables else n for axis, n in enumerate(static_shape(x))]
+
+    def compute(source: te.Tensor, *indices: te.Tensor) -> te.Tensor:
+        table_of = dict(zip(order, indices, strict=True))
+        pick = lambda axis, i: table_of[axis][i] if axis in table_of else i  # noqa: E731
+        return te.compute(shape, lambda *at: source(*(pick(axis, i) for axis, i in enumerate(at))), "resize")
+
+    indices = [constant(tables[axis].indices[:, 0]) for axis in order]
+    return bb.normalize(bb.call_te(compute, x, *indices, primfunc_name_hint="resize_nearest"))
+
+
 def is_identity(table: Taps, axis: Axis) -> bool:
     """True where each element of an axis stays as it is."""
     if axis.source != axis.target or table.outside.any():

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import tvm
 
+from tvm_ext.core.decisions.models import PortScales
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 
@@ -24,6 +25,7 @@ class Loaded:
     bound: inputs of the file that were given their values for good, and are no inputs any more.
     states: what runs leave to the next one: the last parameters of `main` and, in the same order, its last results,
     which stand in no list of names.
+    scales: of quantized inputs and outputs, where the file declares them beside the operators.
     filled: rows of tensors, by name, that end with rows of -1, where the file's model has as many as data select.
     """
 
@@ -36,4 +38,5 @@ class Loaded:
     nodes: tuple[ModelNode, ...] = ()
     bound: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     states: tuple[ModelState, ...] = ()
+    scales: PortScales = field(default_factory=PortScales)
     filled: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -1,7 +1,7 @@
-"""Bilinear and bicubic resizing of images, by tables made at compile time.
+"""Resizing of images and of tensors of one to three spatial axes, by tables made at compile time.
 
-Source: aten/src/ATen/native/UpSample.h of PyTorch. TVM's own converters compute each element's place as it runs, and
-leave antialiasing out.
+Source: aten/src/ATen/native/UpSample.h of PyTorch. TVM's own converters compute the source of each element as it runs,
+leave antialiasing out, and take the nearest element by other coordinates.
 """
 
 from __future__ import annotations
@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.interpolate import interpolated, is_identity
+from tvm_ext.frontends.interpolate import gathered, interpolated, is_identity
 from tvm_ext.frontends.pytorch.node_arguments import arguments_of
 from tvm_ext.frontends.refusals import Refused
-from tvm_ext.frontends.sampling import Axis, Interpolation, taps
+from tvm_ext.frontends.sampling import Axis, Interpolation, Taps, taps
 
 Converter = Callable[[Any, Any], relax.Expr]
 
-_ROWS = 2
-"""Axis of rows of an image [N, C, H, W], before that of columns."""
+_FIRST_AXIS = 2
+"""First spatial axis of a tensor [N, C, ...]."""
 
 
 def _resizes(mode: str, *, antialias: bool = False) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> the image in its new size."""
+        """torch's node, TVM's importer -> the tensor in its new size."""
         given = arguments_of(node)
         x = importer.env[given["input"] if "input" in given else given["self"]]
         if str(x.ty.dtype) not in ("float32", "float64"):
             raise Refused(f"interpolation of {x.ty.dtype}")
-        factors = given.get("scale_factors") or (given.get("scales_h"), given.get("scales_w"))
-        axes = {}
-        for axis, factor in enumerate(factors, _ROWS):
-            source, target = static_shape(x)[axis], int(node.meta["val"].shape[axis])
-            axes[axis] = Axis(source=source, target=target, scale=float(factor or target / source))
+        axes = {
+            axis: Axis(source=source, target=target, scale=float(factor or target / source))
+            for axis, (source, target, factor) in _sizes(node, given, x).items()
+        }
         coordinates = "align_corners" if given["align_corners"] else "half_pixel"
         how = Interpolation(
             mode=mode, coordinates=coordinates, cubic_coeff_a=-0.5 if antialias else -0.75, antialias=antialias,
@@ -47,10 +47,52 @@ def _resizes(mode: str, *, antialias: bool = False) -> Converter:
     return convert
 
 
+def _nearest(*, exact: bool = False) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> the tensor with the element at or before each coordinate."""
+        given = arguments_of(node)
+        x = importer.env[given["input"] if "input" in given else given["self"]]
+        tables = {}
+        for axis, (source, target, factor) in _sizes(node, given, x).items():
+            # torch computes coordinates in float32; in float64 some would fall on the other side of an integer.
+            scale = np.float32(1 / factor if factor else np.float32(source) / np.float32(target))
+            places = (np.arange(target, dtype=np.float32) + np.float32(0.5 * exact)) * scale
+            if source == target or target == 2 * source:
+                places = np.arange(target) // (target // source)
+            indices = np.minimum(np.floor(places).astype("int32"), source - 1)[:, np.newaxis]
+            tables[axis] = Taps(
+                indices=indices, weights=np.ones_like(indices, "float32"), outside=np.zeros(target, bool)
+            )
+        changed = {
+            axis: t for axis, t in tables.items() if not np.array_equal(t.indices[:, 0], range(static_shape(x)[axis]))
+        }
+        return importer.block_builder.emit(gathered(importer.block_builder, x, changed)) if changed else x
+
+    return convert
+
+
+def _sizes(node: Any, given: dict[str, Any], x: relax.Expr) -> dict[int, tuple[int, int, float | None]]:
+    """Return extent before and after and the factor, where the program gives it, of each spatial axis."""
+    shape, wanted = static_shape(x), node.meta["val"].shape
+    rank = len(shape) - _FIRST_AXIS
+    factors = given.get("scale_factors") or [given.get(name) for name in ("scales_d", "scales_h", "scales_w")[-rank:]]
+    if rank == 1 and "scales" in given:
+        factors = [given["scales"]]
+    return {axis: (shape[axis], int(wanted[axis]), factor) for axis, factor in enumerate(factors, _FIRST_AXIS)}
+
+
 CONVERTERS: dict[str, Converter] = {
     "upsample_bilinear2d.vec": _resizes("linear"),
     "upsample_bicubic2d.vec": _resizes("cubic"),
     "_upsample_bilinear2d_aa.default": _resizes("linear", antialias=True),
     "_upsample_bicubic2d_aa.default": _resizes("cubic", antialias=True),
+    **{
+        f"{prefix}{rank}d.{overload}": _nearest(exact=exact)
+        for prefix, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True))
+        for rank in (1, 2, 3)
+        for overload in ("vec", "default")
+    },
+    **{f"upsample_linear1d.{overload}": _resizes("linear") for overload in ("vec", "default")},
+    **{f"upsample_trilinear3d.{overload}": _resizes("linear") for overload in ("vec", "default")},
 }
 """Converters for TVM's importer by operator; each raises Refused for element types that it cannot interpolate."""

@@ -12,14 +12,54 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name
-from tvm_ext.frontends.onnx.operators.windows import Windows, reduced, windows
 from tvm_ext.frontends.refusals import Refused
+from tvm_ext.frontends.windows import Windows, averaged, count_of_windows, reduced
 
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
 
 
-_MAX_TAPS = 1024
+def windows(extents: Sequence[int], attr: Attributes) -> Windows:
+    """The windows that an operator's attributes describe over axes of the given extents. Raises Refused."""
+    rank = len(extents)
+    kernel = tuple(int(k) for k in attr["kernel_shape"])
+    strides = tuple(int(s) for s in attr.get("strides") or (1,) * rank)
+    dilations = tuple(int(d) for d in attr.get("dilations") or (1,) * rank)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = [int(p) for p in attr.get("pads") or (0,) * (2 * rank)]
+    mode = attr.get("auto_pad", b"NOTSET")
+    if mode in (b"SAME_UPPER", b"SAME_LOWER"):
+        output = [-(-extent // stride) for extent, stride in zip(extents, strides, strict=True)]
+        totals = [max(0, (o - 1) * s + r - e) for o, s, r, e in zip(output, strides, reach, extents, strict=True)]
+        begins = [total // 2 if mode == b"SAME_UPPER" else total - total // 2 for total in totals]
+        ends = [total - begin for total, begin in zip(totals, begins, strict=True)]
+    elif mode in (b"NOTSET", b"VALID"):
+        pads = [0] * (2 * rank) if mode == b"VALID" else pads
+        begins, ends = pads[:rank], pads[rank:]
+        output = [
+            count_of_windows(
+                extent, reach[axis], strides[axis], (begins[axis], ends[axis]), rounds_up=bool(attr.get("ceil_mode", 0))
+            )
+            for axis, extent in enumerate(extents)
+        ]
+    else:
+        raise Refused(f"auto_pad {mode!r} is not known")
+    return Windows(
+        kernel=kernel, strides=strides, dilations=dilations, begins=tuple(begins), ends=tuple(ends),
+        output=tuple(output),
+    )  # fmt: skip
+
+
+def _windows(extents: Sequence[int], attr: Attributes) -> Windows:
+    """The windows of a pool. Raises Refused for those whose number onnxruntime and the standard disagree about."""
+    how = windows(extents, attr)
+    is_dilated = any(d != 1 and k != 1 for k, d in zip(how.kernel, how.dilations, strict=True))
+    if is_dilated and attr.get("auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
+        raise Refused(
+            f"auto_pad {attr['auto_pad'].decode()} over dilated windows, whose padding onnxruntime computes without "
+            "the dilations, so that it gives fewer elements than the standard; write the padding as pads"
+        )
+    return how
 
 
 class MaxPool(onnx_frontend.MaxPool):
@@ -32,7 +72,7 @@ class MaxPool(onnx_frontend.MaxPool):
         if attr["tvm_custom"]["num_outputs"] == 1 and is_float and attr.get("auto_pad", b"NOTSET") == b"NOTSET":
             return super()._impl_v1(bb, inputs, attr, params)
         shape = static_shape(x)
-        how = windows(shape[2:], attr)
+        how = _windows(shape[2:], attr)
         emit = Emitter(bb)
         largest = emit.te(lambda source: _largest(source, shape, how), x, name="max_pool")
         if attr["tvm_custom"]["num_outputs"] == 1:
@@ -51,16 +91,15 @@ def _largest(source: te.Tensor, shape: Sequence[int], how: Windows) -> te.Tensor
 
 
 def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Windows, column_major: bool) -> te.Tensor:
-    """Flat indices into the whole tensor; column_major: the spatial axes count from the first."""
-    order = [0, 1, *(range(len(shape) - 1, 1, -1) if not column_major else range(2, len(shape)))]
-    strides, stride = {}, 1
-    for axis in order[2:]:
-        strides[axis], stride = stride, stride * shape[axis]
-    strides[1], strides[0] = stride, stride * shape[1]
+    """Flat indices into the whole tensor; column_major: the spatial axes count from the first.
+
+    Of equal elements the first by rows counts, in both orders, as in onnxruntime.
+    """
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     beyond = tirx.max_value("int64")
 
     def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
-        flat = sum(tirx.Cast("int64", i) * strides[axis] for axis, i in enumerate(place))
+        flat = sum(tirx.Cast("int64", i) * stride for i, stride in zip(place, strides, strict=True))
         value, most = source(*place), largest(*at)
         equal = value == most
         if str(source.dtype).startswith("float"):
@@ -68,7 +107,26 @@ def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Wi
         is_largest = tirx.if_then_else(inside, equal, tirx.const(False, "bool"))
         return tirx.if_then_else(is_largest, flat, beyond)
 
-    return reduced(shape, how, element, te.min)
+    by_rows = reduced(shape, how, element, te.min)
+    return _by_columns(by_rows, shape) if column_major and len(shape) > 3 else by_rows
+
+
+def _by_columns(by_rows: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    """Flat indices that count the spatial axes from the first, from those that count them from the last."""
+    extents = [tirx.const(extent, "int64") for extent in shape[2:]]
+    image = math.prod(shape[2:])
+
+    def index(*at: tirx.Var) -> tirx.Expr:
+        flat = by_rows(*at)
+        rest = tirx.floormod(flat, tirx.const(image, "int64"))
+        found, stride = flat - rest, image
+        for extent in reversed(extents):
+            stride //= int(extent.value)
+            found = found + tirx.floormod(rest, extent) * tirx.const(stride, "int64")
+            rest = tirx.floordiv(rest, extent)
+        return found
+
+    return te.compute(by_rows.shape, index, "by_columns")
 
 
 class AveragePool(onnx_frontend.AveragePool):
@@ -81,32 +139,11 @@ class AveragePool(onnx_frontend.AveragePool):
         if plain and not (attr.get("ceil_mode", 0) and attr.get("count_include_pad", 0)):
             return super()._impl_v1(bb, inputs, attr, params)
         x, shape = inputs[0], static_shape(inputs[0])
-        how = windows(shape[2:], attr)
-        if max(how.kernel) > _MAX_TAPS:
-            raise Refused(f"a window of {max(how.kernel)} elements along an axis; {_MAX_TAPS} are written out")
-        pads = [int(p) for p in attr.get("pads") or (0,) * (2 * (len(shape) - 2))]
-        ends = [extent + pads[len(shape) - 2 + axis] for axis, extent in enumerate(shape[2:])]
-        counts_padding = bool(attr.get("count_include_pad", 0)) and attr.get("auto_pad", b"NOTSET") == b"NOTSET"
-
-        def compute(source: te.Tensor) -> te.Tensor:
-            zero = tirx.const(0, str(source.dtype))
-            total = reduced(shape, how, lambda at, p, inside: tirx.if_then_else(inside, source(*p), zero), te.sum)
-
-            def mean(*at: tirx.Var) -> tirx.Expr:
-                count = tirx.const(1, "int32")
-                for axis, i in enumerate(at[2:]):
-                    taps = [
-                        i * how.strides[axis] - how.begins[axis] + k * how.dilations[axis]
-                        for k in range(how.kernel[axis])
-                    ]
-                    low, high = (-how.begins[axis], ends[axis]) if counts_padding else (0, shape[2 + axis])
-                    inside = [tirx.Cast("int32", tirx.all(tap >= low, tap < high)) for tap in taps]
-                    count = count * sum(inside[1:], inside[0])
-                return total(*at) / tirx.Cast(str(source.dtype), count)
-
-            return te.compute(total.shape, mean, "average")
-
-        return Emitter(bb).te(compute, x, name="average_pool")
+        how = _windows(shape[2:], attr)
+        counts_padding = bool(attr.get("count_include_pad", 0))
+        return Emitter(bb).te(
+            lambda source: averaged(source, shape, how, counts_padding=counts_padding), x, name="average_pool"
+        )
 
 
 class LpPool(OnnxOpConverter):
@@ -116,7 +153,7 @@ class LpPool(OnnxOpConverter):
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, x, power = Emitter(bb), inputs[0], float(attr.get("p", 2))
         shape = static_shape(x)
-        how = windows(shape[2:], attr)
+        how = _windows(shape[2:], attr)
         raised = emit.abs(x) if power == 1 else emit.multiply(x, x) if power == 2 else emit.power(emit.abs(x), power)
 
         def compute(source: te.Tensor) -> te.Tensor:

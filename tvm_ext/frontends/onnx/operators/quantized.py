@@ -18,7 +18,7 @@ from relay_passes.dataflow import array_of, constant, static_shape
 from relay_passes.range_quantize import extreme, onnx_scale, onnx_zero_point
 from tvm_ext.core.decisions.composites import RangePart
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, number
-from tvm_ext.frontends.onnx.operators.windows import windows
+from tvm_ext.frontends.onnx.operators.pooling import windows
 from tvm_ext.frontends.refusals import Refused
 
 Inputs = Sequence["relax.Expr | None"]

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tvm import relax, te
+from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from relay_passes.dataflow import array_of, constant, static_shape
-from tvm_ext.frontends.interpolate import interpolated, is_identity
+from tvm_ext.frontends.interpolate import gathered, interpolated, is_identity
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, known_ints, number
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.sampling import Axis, Interpolation, Taps, taps
@@ -111,7 +111,7 @@ def _resized(
         return x
     if dtype_name(x) not in ("float32", "float64") and (how.mode != "nearest" or _extrapolates(tables)):
         raise Refused(f"interpolation of {dtype_name(x)}")
-    result = _gathered(emit, x, tables) if how.mode == "nearest" else interpolated(emit.builder, x, axes, tables)
+    result = gathered(emit.builder, x, tables) if how.mode == "nearest" else interpolated(emit.builder, x, axes, tables)
     if not _extrapolates(tables):
         return result
     outside = np.zeros(static_shape(result), "bool")
@@ -122,18 +122,6 @@ def _resized(
 
 def _extrapolates(tables: Mapping[int, Taps]) -> bool:
     return any(table.outside.any() for table in tables.values())
-
-
-def _gathered(emit: Emitter, x: relax.Expr, tables: Mapping[int, Taps]) -> relax.Expr:
-    order = sorted(tables)
-    shape = [tables[axis].indices.shape[0] if axis in tables else n for axis, n in enumerate(static_shape(x))]
-
-    def compute(source: te.Tensor, *indices: te.Tensor) -> te.Tensor:
-        table_of = dict(zip(order, indices, strict=True))
-        pick = lambda axis, i: table_of[axis][i] if axis in table_of else i  # noqa: E731
-        return te.compute(shape, lambda *at: source(*(pick(axis, i) for axis, i in enumerate(at))), "resize")
-
-    return emit.te(compute, x, *(constant(tables[axis].indices[:, 0]) for axis in order), name="resize_nearest")
 
 
 CONVERTERS = {("", "Resize"): Resize, ("", "Upsample"): Upsample}

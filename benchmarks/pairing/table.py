@@ -1,0 +1,20 @@
+"""All operators of the sweep, by their titles."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from benchmarks.pairing import onnx_elementwise, onnx_layers, onnx_movement, onnx_windows
+from benchmarks.pairing.operator_case import Operator
+
+
+@cache
+def operators() -> dict[str, Operator]:
+    """Return the operators of all formats. Raises ValueError where two have one title."""
+    found: dict[str, Operator] = {}
+    for family in (onnx_windows, onnx_elementwise, onnx_layers, onnx_movement):
+        for operator in family.OPERATORS:
+            if operator.title in found:
+                raise ValueError(f"{operator.title} stands in the table twice")
+            found[operator.title] = operator
+    return found
