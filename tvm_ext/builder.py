@@ -42,8 +42,9 @@ from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
+from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
 from tvm_ext.services.choose import opened_services
-from tvm_ext.subject import RUNNER, Subject, host_outputs, judged, judged_device, make_subject, steps_of, vectors_of
+from tvm_ext.subject import RUNNER, Subject, host_outputs, judged, judged_device, make_subject, steps_of
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
 Progress = Callable[[str], None]
@@ -104,18 +105,19 @@ def build(
         mod, compiled = subject.mod, subject.compiled
         say_pipeline(compiled, options)
         say_weights(compiled, options)
-        write_texts(new, compiled, options, vectors_of(subject))
+        selftest = selftest_of(subject)
+        write_texts(new, compiled, options, selftest.stored, selftest.drawn)
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         objects = new / "build"
         with at_once(jobs) as threads:
             compiling = threads.submit(compile_package, new, compiled, options, objects)
-            verifying = _verifying(threads, new, subject, compiling, targets, say, device)
+            verifying = _verifying(threads, new, subject, selftest, compiling, targets, say, device)
             assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
             artifacts = compiling.result()
             image = make_image(new, compiled, options, objects) if options.image else None
             verified, board = verifying()
-            assurance = assuring.result()
+            assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
         shutil.rmtree(objects)
         runs = _run_image(image, subject, board, say) if image and board else None
         report = make_report(
@@ -174,8 +176,8 @@ Verified = tuple[dict[str, Any], QemuResult | None]
 
 
 def _verifying(
-    threads: Executor, folder: Path, subject: Subject, compiling: Future[Artifacts], targets: Sequence[str],
-    say: Progress, runner: Runner | None = None,
+    threads: Executor, folder: Path, subject: Subject, selftest: SelfTest, compiling: Future[Artifacts],
+    targets: Sequence[str], say: Progress, runner: Runner | None = None,
 ) -> Callable[[], Verified]:  # fmt: skip
     """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
     compiled, expected = subject.compiled, subject.expected
@@ -188,7 +190,8 @@ def _verifying(
         objects = compiling.result().on_host if is_host else ()
         with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model:
             host = host_outputs(model, subject.samples)
-        return host, _drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else []
+            wrong = drawn_faults(subject, model, selftest)
+        return host, [*wrong, *(_drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else [])]
 
     def on_board() -> QemuResult | None:
         elf = compiling.result().elf
@@ -196,8 +199,8 @@ def _verifying(
             return None
         say("running on the board in QEMU")
         return run_qemu(
-            elf, compiled.platform, compiled.interface, subject.samples,
-            time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.samples)),
+            elf, compiled.platform, compiled.interface, subject.board_samples,
+            time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),
             parallel=compiled.parallel,
         )  # fmt: skip
 
@@ -206,7 +209,7 @@ def _verifying(
         if RUNNER not in targets or runner is None or elf is None:
             return None
         say("running on the device")
-        return run_by(runner, elf, compiled.platform, compiled.interface, subject.samples)
+        return run_by(runner, elf, compiled.platform, compiled.interface, subject.board_samples)
 
     hosts, boards, devices = threads.submit(on_host), threads.submit(on_board), threads.submit(on_device)
     steps = threads.submit(steps_of, subject, expected)
@@ -253,7 +256,7 @@ def _shared_run(subject: Subject, options: BuildOptions, board: QemuResult | Non
 def _run_image(image: Image, subject: Subject, board: QemuResult, say: Progress) -> list[dict[str, Any]]:
     """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
     say("running the image from two addresses")
-    runs, problems = run_image(image, subject.compiled, subject.samples, board.outputs)
+    runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
     if problems:
         raise not_the_model(subject.model, problems)
     return runs
