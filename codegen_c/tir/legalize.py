@@ -11,9 +11,11 @@ import tvm
 from tvm import relax, tirx
 
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.tir import extremes, gathers, scatters
+from codegen_c.tir import comparisons, extremes, gathers, scatters
 from codegen_c.tir.plain_c import CannotLowerError
 from tvm_ext.core.decisions.composites import Symbol
+
+_LEGALIZE = {**comparisons.LEGALIZE, **extremes.LEGALIZE, **gathers.LEGALIZE, **scatters.LEGALIZE}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +91,7 @@ def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.I
 def _legalized(module: tvm.IRModule) -> tvm.IRModule:
     passes = [
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps({**extremes.LEGALIZE, **gathers.LEGALIZE, **scatters.LEGALIZE}),
+        relax.transform.LegalizeOps(_LEGALIZE),
         relax.transform.Normalize(),
     ]
     with tvm.target.Target("c"):
