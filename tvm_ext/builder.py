@@ -31,6 +31,7 @@ from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
+from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.runner import Runner, RunnerResult, run_by
@@ -51,6 +52,7 @@ Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 
 
+@native_warnings_dropped()
 def build(
     source: ModelSource,
     platform: Platform | str,

@@ -43,6 +43,7 @@ from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
+from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 
 app = typer.Typer(
     name="tvm-ext",
@@ -60,7 +61,8 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    app()
+    with native_warnings_dropped():
+        app()
 
 
 @app.callback()

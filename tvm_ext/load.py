@@ -27,6 +27,7 @@ from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
+from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.frontends.in_memory import file_in_memory
 from tvm_ext.frontends.loaded import Loaded, with_distinct_outputs
 from tvm_ext.frontends.model_name import model_name
@@ -53,6 +54,7 @@ ModelSource = object
 """A model as `load` takes it: a path, its file's bytes, or an object of ONNX, PyTorch or TVM."""
 
 
+@native_warnings_dropped()
 def load(
     source: ModelSource,
     *,

@@ -15,6 +15,7 @@ from tvm_ext.core.decisions.models import HopCost, KeptStates
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.custom_references import register_references
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.stages import quantizing, streaming
@@ -36,7 +37,8 @@ def forms_of(
         if quantize == "none" or data is None:
             return mod
         register_references(mod, run_reference)  # quantizing runs the model
-        return tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
+        with native_warnings_dropped():
+            return tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
 
     return form
 

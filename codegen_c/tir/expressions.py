@@ -25,6 +25,8 @@ UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(PR
 
 ARITHMETIC = {tirx.Mul: ("*", FACTOR), tirx.Div: ("/", FACTOR), tirx.Mod: ("%", FACTOR)}
 ARITHMETIC |= {tirx.Add: ("+", TERM), tirx.Sub: ("-", TERM)}
+_LOGIC = {tirx.Mul: tirx.And, tirx.Add: tirx.Or, tirx.Sub: tirx.NE}
+"""What arithmetic of truth values is: as numpy has it, sums are true where one of both is."""
 RELATIONS = {tirx.LT: ("<", RELATION), tirx.LE: ("<=", RELATION), tirx.GT: (">", RELATION), tirx.GE: (">=", RELATION)}
 RELATIONS |= {tirx.EQ: ("==", EQUALITY), tirx.NE: ("!=", EQUALITY)}
 BITWISE = {tirx.BitwiseAnd: "&", tirx.BitwiseOr: "|", tirx.BitwiseXor: "^"}
@@ -136,6 +138,8 @@ class ExpressionPrinter:
 
     def _arithmetic(self, expr: tirx.Add, symbol: str, level: int) -> Text:
         dtype = dtype_of(expr)
+        if dtype == "bool":  # compilers warn of products and sums of truth values
+            return self._print(_LOGIC[type(expr)](expr.a, expr.b))
         if isinstance(expr, tirx.Mod) and dtype.startswith("float"):
             return self._library("fmod", dtype, [expr.a, expr.b])
         if isinstance(expr, tirx.Div | tirx.Mod) and self._needs_guard(expr):

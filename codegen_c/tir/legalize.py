@@ -11,9 +11,17 @@ import tvm
 from tvm import relax, tirx
 
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.tir import extremes, gathers, normalizations, scatters
+from codegen_c.tir import comparisons, extremes, gathers, normalizations, scatters
 from codegen_c.tir.plain_c import CannotLowerError
 from tvm_ext.core.decisions.composites import Symbol
+
+_LEGALIZE = {
+    **comparisons.LEGALIZE,
+    **extremes.LEGALIZE,
+    **gathers.LEGALIZE,
+    **normalizations.LEGALIZE,
+    **scatters.LEGALIZE,
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,9 +97,7 @@ def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.I
 def _legalized(module: tvm.IRModule) -> tvm.IRModule:
     passes = [
         relax.backend.DispatchSortScan(),
-        relax.transform.LegalizeOps(
-            {**extremes.LEGALIZE, **gathers.LEGALIZE, **normalizations.LEGALIZE, **scatters.LEGALIZE}
-        ),
+        relax.transform.LegalizeOps(_LEGALIZE),
         relax.transform.Normalize(),
     ]
     with tvm.target.Target("c"):

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
-from codegen_c.tir import gathers, normalizations
+from codegen_c.tir import comparisons, gathers, normalizations
 from codegen_c.tir.indices import with_indices_inside
 from codegen_c.tir.starts import with_true_starts
 
@@ -56,7 +56,7 @@ def _compare(name: str) -> LegalizeFunc:
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if str(call.args[0].ty.dtype) != "bool":
-            return tvm.ir.Op.get(name).get_attr("FLegalize")(bb, call)
+            return comparisons.LEGALIZE[name](bb, call)
         differ = bb.call_te(topi.logical_xor, *call.args)
         return differ if name == "relax.not_equal" else bb.call_te(topi.logical_not, bb.normalize(differ))
 
@@ -64,6 +64,7 @@ def _compare(name: str) -> LegalizeFunc:
 
 
 _LEGALIZE = {
+    **comparisons.LEGALIZE,
     **gathers.LEGALIZE,
     **normalizations.LEGALIZE,
     **{name: _compare(name) for name in ("relax.equal", "relax.not_equal")},

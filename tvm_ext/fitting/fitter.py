@@ -17,6 +17,7 @@ from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.errors import PlanRejected
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.fitting.methods import FitMethod, MemoryPass
 from tvm_ext.fitting.next_try import Offer, Try
 from tvm_ext.fitting.outcome import TryOutcome
@@ -105,6 +106,7 @@ class Fitter:
         except PlanRejected as rejected:
             return TryOutcome(rejected=str(rejected))
 
+    @native_warnings_dropped()
     def compiled(
         self, method: FitMethod, one: Try, options: BuildOptions, rows: Mapping[str, int] = MappingProxyType({})
     ) -> Compiled | None:
