@@ -6,6 +6,7 @@ is a line on standard error that begins with `ALARM`; whoever reads what a child
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import sys
@@ -30,8 +31,11 @@ _TOOL_FOLDERS = (
     "/usr/bin/", "/usr/lib/", "/usr/libexec/", "/usr/local/", "/bin/", f"{sys.prefix}/", f"{sys.base_prefix}/",
 )  # fmt: skip
 _DEVICES = ("/dev/null", "/dev/tty", "/dev/shm/")
-# Folders that libraries keep for themselves, whatever the case: onnxruntime's telemetry.
-_LIBRARIES = (os.path.expanduser("~/.cache/Microsoft/DeveloperTools/.onnxruntime"),)
+# Folders that libraries keep for themselves, whatever the case: onnxruntime's telemetry, compiled code of PyTorch's.
+_LIBRARIES = (
+    os.path.expanduser("~/.cache/Microsoft/DeveloperTools/.onnxruntime"),
+    os.path.join(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}"),
+)
 _NAME_SERVICES = "/var/run/nscd/socket"
 # What the standard library, numpy and torch put into pickles of their own: results that processes send each other.
 _PICKLED = re.compile(

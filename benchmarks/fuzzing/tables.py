@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fuzzing.outcome import FAILURES, KINDS, REFUSED, WARNINGS, Outcome
+from benchmarks.fuzzing.outcome import AGREES, FAILURES, KINDS, READ, REFUSED, UNWITNESSED, WARNINGS, Outcome
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -102,3 +103,24 @@ def table(result: Mapping[str, Any]) -> str:
     lines += ["", f"{result['cases']} cases in {result['wall_s']} s, {rate:.1f} a second; "
               f"longest {result['most_cpu_s']} s, largest {result['most_bytes'] / 2**20:.0f} MiB"]  # fmt: skip
     return "\n".join(lines)
+
+
+def mutants() -> str:
+    """Damaged files by format: how many were tried, read, compiled and refused, and how many failed."""
+    runs = json.loads((ROOT / "benchmarks" / "results" / "mutants.json").read_text(encoding="utf-8"))["runs"]
+    counted: dict[str, Counter[str]] = {}
+    for kind, outcomes in total(runs)["by_kind"].items():
+        counted.setdefault(kind.removesuffix(" bytes").removesuffix(" fields"), Counter()).update(outcomes)
+    rows = [
+        (kind, sum(outcomes.values()), outcomes[READ] + outcomes[AGREES] + outcomes[UNWITNESSED], outcomes[REFUSED],
+         sum(outcomes[one] for one in WARNINGS), sum(outcomes[one] for one in FAILURES))
+        for kind, outcomes in sorted(counted.items())
+    ]  # fmt: skip
+    sums = [sum(row[column] for row in rows if isinstance(row[column], int)) for column in range(1, 6)]
+    lines = [
+        "| damaged | cases | taken | refused | warnings | failures |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, *numbers in [*rows, ("all", *sums)]:
+        lines.append("| " + " | ".join([str(name), *(f"{number:,}" for number in numbers)]) + " |")
+    return "\n".join(lines) + "\n"

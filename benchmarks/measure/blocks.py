@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.conformance.tables import suite_table
+from benchmarks.fuzzing.tables import mutants
 from benchmarks.measure.bit_blocks import fewer_bits, grown_weights
 from benchmarks.measure.block_parts import (
     NAMES,
@@ -279,9 +280,9 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
         arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm_reference,
-        side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats,
-        quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled, placement_times,
-        riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
+        side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, mutants, fewer_bits,
+        half_floats, quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled,
+        placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations,
     )
 }  # fmt: skip

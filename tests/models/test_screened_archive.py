@@ -372,6 +372,13 @@ def test_names_become_no_code(name: object, archive: Path, tmp_path: Path) -> No
             screened(with_program(archive, tmp_path, change))
 
 
+def test_the_default_of_a_parameter_is_no_code(archive: Path, tmp_path: Path, canary: Path) -> None:
+    """Everywhere under one name, so that the archive is sound: torch would define `def forward(self, NAME)`."""
+    name = f"scale=__import__('{CANARY}')".encode()
+    with pytest.raises(BadModel, match="is no identifier"):
+        load(with_text(archive, tmp_path, MODEL, lambda text: text.replace(b'"scale"', b'"' + name + b'"')))
+
+
 @pytest.mark.parametrize("name", ['a"+__import__("os")', "__class__.x", "a.__dict__", "a..b", "", "a\n", "a'b", "a\\b"])
 def test_names_of_parameters(name: str, archive: Path, tmp_path: Path) -> None:
     def change(program: Program) -> None:

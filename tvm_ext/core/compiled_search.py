@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.errors import BuildFailed, MissingTool, OutOfMemory
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import compile_objects, shared_library
 
@@ -19,7 +19,7 @@ def compiled_search(sources: Sequence[Path]) -> ctypes.CDLL | None:
         try:
             objects = compile_objects(sources, Path(name), toolchain, flags=["-fPIC"])
             return ctypes.CDLL(str(shared_library(objects, Path(name) / "search.so", toolchain)))
-        except (MissingTool, BuildFailed, OSError):
+        except (MissingTool, BuildFailed, OutOfMemory, OSError):
             return None
 
 
