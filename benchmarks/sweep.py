@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
             list(pool.map(partial(_save, folder / "models"), range(options.candidates), chunksize=8))
         models = sorted((folder / "models").iterdir())
-        table = tvm_ext.sweep(models, PLATFORMS, cache=folder / "cache", jobs=options.jobs)
+        table = tvm_ext.sweep(models, PLATFORMS, cache=folder / "cache", jobs=options.jobs, timings=True)
         found = {
             "candidates": len(models), "platforms": list(PLATFORMS), **_estimated(table.rows),
             "second_run": _run_again(folder),
@@ -129,7 +129,7 @@ def _full(models: Sequence[Path], rows: Sequence[Row], count: int, jobs: int, fo
     pairs: list[tuple[Row, Row]] = []
     for place, platform in enumerate(PLATFORMS):
         chosen = [models[index] for index in drawn[place :: len(PLATFORMS)]]
-        built = tvm_ext.sweep(chosen, [platform], options, tier="full", cache=folder / "cache", jobs=jobs)
+        built = tvm_ext.sweep(chosen, [platform], options, tier="full", cache=folder / "cache", jobs=jobs, timings=True)
         pairs += [(estimated[row["model"], platform], row) for row in built.rows]
     good = [(one, other) for one, other in pairs if other["error"] is None]
     return {

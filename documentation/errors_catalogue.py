@@ -36,6 +36,7 @@ WAYS_OUT = {
     "ChildFailed": "Raise the limit that is named, or report the crash with the model.",
     "ChildExpired": "`TVM_EXT_PATIENCE=10` gives ten times as much time.",
     "ChildLost": "Run it again; if it is lost again, report it with the model.",
+    "WorkerRefused": "Install the same tvm_ext and libraries where the named worker runs, and start it again.",
     "VerificationFailed": "The outputs are not to be used. [Verification](../verification.md) says what is compared "
     "with what.",
     "BadPackage": "Compile the model again, or name another folder: nothing is written over what is not ours.",

@@ -32,6 +32,7 @@ from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.tools import installed
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.runner import Runner, RunnerResult, run_by
@@ -167,7 +168,7 @@ def targets_of(
         if platform.board is None:
             return ("host",)
         tools = (startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc")
-        return ("host", "qemu") if all(map(shutil.which, tools)) else ("host",)
+        return ("host", "qemu") if all(map(installed, tools)) else ("host",)
     if "qemu" in verify and not platform.board:
         raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
     return verify

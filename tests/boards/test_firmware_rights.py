@@ -199,8 +199,27 @@ def test_without_any_protection_no_firmware_is_started(
 def test_one_file_alone_starts_firmware_and_three_start_programs() -> None:
     """Every other start would have to give up rights by itself."""
     sources = {path: path.read_text() for path in Path(tvm_ext.__file__).parent.rglob("*.py")}
-    names = [{path.name for path, text in sources.items() if word in text} for word in ('"-kernel"', "Popen(")]
-    assert names == [{"qemu_start.py"}, {"child.py", "process.py", "qemu_session.py"}]
+    words = ('"-kernel"', "Popen(", "trusted=True")
+    names = [{path.name for path, text in sources.items() if word in text} for word in words]
+    assert names == [{"qemu_start.py"}, {"child.py", "process.py", "qemu_session.py"}, {"local.py"}]
+
+
+def test_generated_c_on_the_host_runs_no_command(tmp_path: Path) -> None:
+    """C that was changed by hand, as C that a defect of a compiler's made would."""
+    package = tvm_ext.build(saved(SMALL_MODELS["two_inputs_two_outputs"](), tmp_path), "host", tmp_path / "out")
+    canary, written = tmp_path / "canary", tmp_path / "written"
+    inputs = {name: np.ones((2, 6), np.float32) for name in ("left", "right")}
+    before = package.run(inputs)
+    with (package.folder / "small.c").open("a") as file:
+        file.write(
+            "\n#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void begin(void)\n{\n"
+            f'    FILE *const file = fopen("{written}", "w");\n    if (file != NULL) {{ fclose(file); }}\n'
+            f'    if (system("touch {canary}") == 0) {{\n        puts("done");\n    }}\n}}\n'
+        )
+    after = package.run(inputs)
+    assert not canary.exists() and not written.exists()
+    for name, values in before.items():
+        np.testing.assert_array_equal(after[name], values)
 
 
 @pytest.mark.board

@@ -110,7 +110,7 @@ def test_what_crashes_is_an_error_of_ours(host: Platform, tmp_path: Path, name: 
     monkeypatch.chdir(tmp_path)
     body, says = MISBEHAVES[name]
     toy = misbehaving(tmp_path, host, body)
-    with HostModel(tmp_path, toy.interface, limits=LIMITS) as model:
+    with HostModel(tmp_path, toy.interface, limits=LIMITS, writes=[tmp_path]) as model:
         for _ in range(2):
             with pytest.raises(ChildFailed, match=rf"toy_run on the host: (?s:.)*{says}"):
                 model.run(toy.sample)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tvm_ext.core.errors import ChildFailed
+from tvm_ext.core.processes import confine
 from tvm_ext.core.processes.child import Child
 from tvm_ext.core.processes.confine import Rights, confined_command, has_filter, has_landlock
 
@@ -103,3 +106,74 @@ def test_a_machine_without_a_filter_goes_on_unless_one_is_demanded(demands: bool
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ("went on" in done.stdout) is not demands
     assert ("has no filter of system calls" in done.stderr) is demands
+
+
+def number_of(header: str) -> dict[str, int]:
+    """System calls by name, as a header of the kernel numbers them."""
+    text = Path(header).read_text()
+    return {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\b", text)}
+
+
+HEADERS = {
+    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "aarch64": "/usr/include/asm-generic/unistd.h",  # as AArch64 numbers them
+}
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+def test_calls_have_the_numbers_of_the_kernel(machine: str) -> None:
+    """Those of the machine that no test runs on, too."""
+    if not Path(HEADERS[machine]).is_file():
+        pytest.skip("headers of the kernel (linux-libc-dev)")
+    numbers, column = number_of(HEADERS[machine]), confine._MACHINES[machine][0]
+    listed = {
+        **confine._DENIED, **confine._EXECUTE, "clone": confine._CLONE, "clone3": confine._CLONE3,
+        "kill": confine._KILL_PROCESS, "tgkill": confine._KILL_THREAD, "prlimit64": confine._LIMIT,
+    }  # fmt: skip
+    newer = {"fchmodat2"}  # than some headers
+    found = {name: pair[column] for name, pair in listed.items() if name in numbers or name not in newer}
+    assert found == {name: numbers.get(name) for name in found}
+
+
+def decision(code: bytes, architecture: int, number: int, argument: int = 0) -> int:
+    """What the kernel makes of a system call by a filter: the few operations that ours has."""
+    steps = list(struct.iter_unpack("HBBI", code))
+    data = {0: number, 4: architecture, 16: argument}
+    at, value = 0, 0
+    while True:
+        operation, then, otherwise, constant = steps[at]
+        at += 1
+        if operation == 0x06:
+            return constant
+        if operation == 0x20:
+            value = data[constant]
+        else:
+            holds = {0x15: value == constant, 0x35: value >= constant, 0x45: bool(value & constant)}[operation]
+            at += then if holds else otherwise
+
+
+@pytest.mark.parametrize("executes", [False, True])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_each_call_is_decided_on_both_machines(machine: str, executes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confine.platform, "machine", lambda: machine)
+    column, architecture = confine._MACHINES[machine]
+    code, own = confine._filter_code(executes), os.getpid()
+    allow, refuse, absent = 0x7FFF0000, 0x00050001, 0x00050000 + 38
+    denied = {pair[column] for pair in confine._DENIED.values()} - {None}
+    execute = {pair[column] for pair in confine._EXECUTE.values()}
+    special = {confine._CLONE[column], confine._CLONE3[column], confine._KILL_PROCESS[column]}
+    special |= {confine._KILL_THREAD[column], confine._LIMIT[column]}
+    for number in range(500):
+        if number in special:
+            continue
+        wanted = refuse if number in denied or (number in execute and not executes) else allow
+        assert decision(code, architecture, number) == wanted, number
+    assert decision(code, architecture, confine._CLONE3[column]) == absent
+    assert decision(code, architecture, confine._CLONE[column], 0x11) == refuse
+    assert decision(code, architecture, confine._CLONE[column], 0x3D0F00) == allow
+    for call, mine in ((confine._KILL_PROCESS, own), (confine._KILL_THREAD, own), (confine._LIMIT, 0)):
+        assert decision(code, architecture, call[column], mine) == allow
+        assert decision(code, architecture, call[column], own + 1) == refuse
+    assert decision(code, 0x40000003, 1) == 0x80000000, "calls of another architecture end the process"
+    if machine == "x86_64":
+        assert decision(code, architecture, 0x40000000 + 59) == absent

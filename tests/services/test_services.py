@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +118,84 @@ def test_results_are_kept_by_content_and_damaged_ones_made_again(tmp_path: Path)
     (place,) = (path for path in kept.folder.rglob("*") if path.is_file() and b'"22"' in path.read_bytes())
     place.write_bytes(place.read_bytes()[:-1])
     assert dict(remembered(LOCAL, kept, DOUBLED[:3])) == first
+
+
+def entry(fields: object, *, digest: bytes | None = None) -> bytes:
+    text = json.dumps(fields).encode()
+    return (hashlib.sha256(text).hexdigest().encode() if digest is None else digest) + b"\n" + text
+
+
+GOOD = {"key": "KEY", "result": "22", "kind": "", "problem": ""}
+FORGED = {
+    "an empty file": b"",
+    "no digest": json.dumps(GOOD).encode(),
+    "a digest of something else": entry(GOOD, digest=b"0" * 64),
+    "cut off": entry(GOOD)[:-1],
+    "no table": entry([]),
+    "another job's": entry({**GOOD, "key": "0" * 64}),
+    "no key": entry({name: value for name, value in GOOD.items() if name != "key"}),
+    "more": entry({**GOOD, "x": 1}),
+    "a result that is no text": entry({**GOOD, "result": 22}),
+    "no result": entry({**GOOD, "result": None}),
+    "a result of other characters": entry({**GOOD, "result": "\u4e2d"}),
+    "a kind that is no text": entry({**GOOD, "kind": 1}),
+    "a result beside an error": entry({**GOOD, "kind": "ChildLost"}),
+    "a problem of none": entry({**GOOD, "problem": None}),
+    "deeply nested": entry(GOOD)[:65] + b"[" * 100_000,
+    "an older entry": entry({"result": "22", "kind": "", "problem": ""}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_entries_that_are_forged_or_stale_are_computed_again(tmp_path: Path, forged: bytes) -> None:
+    kept, asked = ResultCache(folder=tmp_path / "cache", suffix=".s"), [job("doubled", b"1")]
+    dict(remembered(LOCAL, kept, asked))
+    (place,) = (path for path in kept.folder.rglob("*") if path.is_file())
+    good = place.read_bytes()
+    name = (asked[0].key + kept.suffix).encode()
+    if b"KEY" in forged:  # the digest is that of the text that is there in the end
+        head, _, text = forged.partition(b"\n")
+        digest = hashlib.sha256(text).hexdigest().encode()
+        text = text.replace(b"KEY", name)
+        forged = (hashlib.sha256(text).hexdigest().encode() if head == digest else head) + b"\n" + text
+    place.write_bytes(forged)
+    assert kept.get(asked[0].key) is None
+    assert dict(remembered(LOCAL, kept, asked)) == {0: JobOutcome(result=b"11")}
+    assert place.read_bytes() == good
+
+
+def test_only_plain_files_are_entries(tmp_path: Path) -> None:
+    kept, asked = ResultCache(folder=tmp_path / "cache"), [job("doubled", b"1")]
+    first = dict(remembered(LOCAL, kept, asked))
+    (place,) = (path for path in kept.folder.rglob("*") if path.is_file())
+    place.rename(tmp_path / "moved")
+    place.symlink_to(tmp_path / "moved")
+    assert kept.get(asked[0].key) is None
+    kept.put(asked[0].key, first[0])
+    assert not place.is_symlink() and kept.get(asked[0].key) == first[0]
+    place.unlink()
+    os.mkfifo(place)
+    assert kept.get(asked[0].key) is None, "and nobody waits for it"
+    place.unlink()
+    place.mkdir()
+    assert kept.get(asked[0].key) is None
+    kept.put(asked[0].key, first[0])
+    assert [path.name for path in place.parent.iterdir()] == [place.name], "what could not be kept leaves nothing"
+
+
+def test_an_entry_that_is_too_large_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = ResultCache(folder=tmp_path)
+    kept.put("ab" * 32, JobOutcome(result=b"x" * 1000))
+    assert kept.get("ab" * 32) is not None
+    monkeypatch.setattr("tvm_ext.services.cache._MOST_BYTES", 1000)
+    assert kept.get("ab" * 32) is None
+
+
+def test_a_result_that_is_not_accepted_is_computed_again(tmp_path: Path) -> None:
+    kept, counting = ResultCache(folder=tmp_path), _Counting()
+    kept.put(DOUBLED[0].key, JobOutcome(result=b"99"))
+    found = dict(remembered(counting, kept, DOUBLED[:1], accepts=lambda outcome: outcome.result == b"00"))
+    assert found == {0: JobOutcome(result=b"00")} and counting.jobs == DOUBLED[:1]
 
 
 def test_what_came_to_nothing_is_kept_too_until_it_is_asked_for_again(tmp_path: Path) -> None:

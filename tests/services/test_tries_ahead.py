@@ -18,7 +18,7 @@ from tvm_ext.fitting.ahead import TriesAhead
 from tvm_ext.fitting.methods import fit_methods
 from tvm_ext.fitting.next_try import Try
 from tvm_ext.fitting.outcome import TryOutcome
-from tvm_ext.services.job import Job
+from tvm_ext.services.job import Job, result_of
 from tvm_ext.services.work import run
 
 BOARD = Platform.load("cortex_m4")
@@ -75,7 +75,7 @@ class _Held:
         """Do a job in the time to come."""
         job, future = self.jobs[index]
         future.set_running_or_notify_cancel()
-        threading.Timer(0.3, lambda: future.set_result(run(job.function, *job.inputs))).start()
+        threading.Timer(0.3, lambda: future.set_result(result_of(run(job.function, *job.inputs)))).start()
 
 
 def test_services_have_what_follows_and_this_process_what_none_has_begun(digits: Path) -> None:

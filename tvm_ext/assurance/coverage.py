@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from tvm_ext.core.platform import HOST_TOOLCHAIN
 from tvm_ext.core.processes.confine import Rights, confined_command
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program
+from tvm_ext.core.tools import installed
 from tvm_ext.execution.host_model import library_sources
 
 MOST_MACS = 500_000_000
@@ -103,7 +103,7 @@ def _unknown(reason: str) -> Coverage:
 def _gcov() -> str | None:
     """The gcov that belongs to the host's compiler; None where that is no gcc."""
     compiler = re.fullmatch(r"(?:.*-)?(?:gcc|cc)((?:-\d+)?)", Path(find_compiler(HOST_TOOLCHAIN)[0]).name)
-    return shutil.which(f"gcov{compiler[1]}") if compiler else None
+    return installed(f"gcov{compiler[1]}") if compiler else None
 
 
 def _run(folder: Path, model: str, tested: Sequence[str], built: Path) -> list[Path]:

@@ -51,6 +51,9 @@ def sweep_command(
     ] = None,
     seconds: Annotated[float, typer.Option(metavar="S", help="A candidate's most.")] = 300.0,
     again: Annotated[bool, typer.Option("--again", help="Try again those that came to nothing.")] = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="A column `seconds` too, processor time, which differs from run to run.")
+    ] = False,
     x: Annotated[str, typer.Option(metavar="COLUMN", help="Picture: from left to right.")] = "ram_bytes",
     y: Annotated[str, typer.Option(metavar="COLUMN", help="Picture: upwards.")] = "predicted_instructions",
     as_json: AsJson = False,
@@ -70,7 +73,7 @@ def sweep_command(
             table = tvm_ext.sweep(
                 asked.models, asked.platforms, asked.options, tier=tier or asked.tier, jobs=jobs, scheduler=scheduler,
                 cache=cache, again=again, limits=ChildLimits(seconds=seconds),
-                progress=lambda done, _row: bar.update(task, completed=done),
+                timings=timings, progress=lambda done, _row: bar.update(task, completed=done),
             )  # fmt: skip
         shown = picture(table, x, y)
         with replaced_folder(output) as new:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tvm_ext.core.compiler_flags import folder_of, specs_of
 from tvm_ext.core.errors import BadOptions, BuildFailed, MissingTool
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
-from tvm_ext.core.tools import find_program, run_tool
+from tvm_ext.core.tools import find_program, installed, run_tool
 
 # Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
@@ -50,7 +49,7 @@ def find_compiler(toolchain: Toolchain) -> list[str]:
         raise MissingTool(f"CC = {text!r}: is no command: {error}. Quote it as for a shell, or unset CC.") from None
     if chosen:
         return [find_program(chosen[0]), *chosen[1:]]
-    return [find_program("gcc" if shutil.which("gcc") or not shutil.which("clang") else "clang")]
+    return [find_program("gcc" if installed("gcc") or not installed("clang") else "clang")]
 
 
 def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:

@@ -88,6 +88,10 @@ class ChildLost(ChildFailed):
     """A process with a function in it is gone: by a signal, or by leaving; another one may come back."""
 
 
+class WorkerRefused(TvmExtError):
+    """A worker of a service computes with other code or libraries than this process; its results are not taken."""
+
+
 class VerificationFailed(TvmExtError):
     """A package's outputs differ from the reference by more than the limit."""
 

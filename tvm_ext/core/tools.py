@@ -26,13 +26,18 @@ _PACKAGES = {
 }
 
 
-def find_program(name: str) -> str:
-    """Path of a program on PATH, whose relative entries are left out.
+def installed(name: str) -> str | None:
+    """Path of a program on PATH; None where it is not there.
 
-    Raises MissingTool with the Debian package that holds it.
+    Relative entries of PATH are left out: platforms name tools, too, and a file of the working folder is none.
     """
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
-    path = shutil.which(name, path=os.pathsep.join(folders))
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def find_program(name: str) -> str:
+    """Path of a program as `installed` finds it. Raises MissingTool with the Debian package that holds it."""
+    path = installed(name)
     if path:
         return path
     known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)

@@ -16,7 +16,7 @@ from itertools import islice
 import tvm
 
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
-from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.errors import UnsupportedModel, WorkerRefused
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.fitter import Asked
@@ -52,7 +52,10 @@ class TriesAhead:
         self._texts: dict[Quantize, bytes] = {}
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
-        """Outcome of a try by a service; None where none has begun it, or comes to an end with it."""
+        """Outcome of a try by a service; None where none has begun it, or comes to an end with it.
+
+        Raises WorkerRefused.
+        """
         key = asked[1], self._told(options)
         if not self._own:
             for _ in range(self._services.at_once):
@@ -72,7 +75,10 @@ class TriesAhead:
                 self._own.add(following)
                 with suppress(UnsupportedModel):  # who asks for it will meet it again
                     self._compute(self._handed_over[following][0], options)
-        return None if future.exception() else TryOutcome.from_json(future.result())
+        error = future.exception()
+        if isinstance(error, WorkerRefused):  # every later answer of that worker would be refused, too
+            raise error
+        return None if error else TryOutcome.from_json(future.result())
 
     def _hand_over(self, likely: Iterator[Asked], options: BuildOptions) -> None:
         """Hand over tries in the order in which they may be asked for, and take back those that no longer may."""

@@ -7,8 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tvm_ext.core.errors import MissingTool
-from tvm_ext.services.job import Job, JobOutcome, OpenServices
+from tvm_ext.core.errors import MissingTool, WorkerRefused
+from tvm_ext.services.job import Job, JobOutcome, OpenServices, result_of
 from tvm_ext.services.local import TRIES, LocalServices
 from tvm_ext.services.work import run
 
@@ -29,7 +29,7 @@ class ExecutorServices:
     local: LocalServices
 
     def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
-        """As `LocalServices.outcomes` gives them."""
+        """As `LocalServices.outcomes` gives them. Raises WorkerRefused for a worker with other code."""
         source, running = enumerate(jobs), dict[Future[bytes], tuple[int, Job, int]]()
         lost: list[tuple[int, Job]] = []
 
@@ -56,7 +56,7 @@ class ExecutorServices:
                         else:
                             lost.append((index, job))
                     else:
-                        yield index, JobOutcome(result=future.result())
+                        yield index, JobOutcome(result=result_of(future.result()))
                 fill()
         finally:
             for future in running:
@@ -85,19 +85,45 @@ class _Opened:
         self.handed_over: list[Future[bytes]] = []
 
     def submit(self, job: Job) -> Future[bytes]:
-        """A job's result to come, or whatever the executor raises."""
+        """A job's result to come, or whatever the executor raises; WorkerRefused for a worker with other code."""
         try:
-            future = self.executor.submit(run, job.function, *job.inputs)
+            answer = self.executor.submit(run, job.function, *job.inputs)
         except RuntimeError as error:  # a broken executor, or one that was shut down
-            future = Future[bytes]()
-            future.set_exception(error)
+            answer = Future[bytes]()
+            answer.set_exception(error)
+        future = _Result(answer)
         self.handed_over.append(future)
         return future
 
 
+class _Result(Future[bytes]):
+    """The result of an answer to come, which is cancelled with it."""
+
+    def __init__(self, answer: Future[bytes]) -> None:
+        super().__init__()
+        self._answer = answer
+        answer.add_done_callback(self._settle)
+
+    def cancel(self) -> bool:
+        """Cancel the answer; False where a worker has begun it."""
+        return self._answer.cancel() and super().cancel()
+
+    def _settle(self, answer: Future[bytes]) -> None:
+        if answer.cancelled():
+            super().cancel()
+            self.set_running_or_notify_cancel()
+        elif error := answer.exception():
+            self.set_exception(error)
+        else:
+            try:
+                self.set_result(result_of(answer.result()))
+            except WorkerRefused as refusal:
+                self.set_exception(refusal)
+
+
 @contextmanager
 def cluster(scheduler: str, local: LocalServices) -> Iterator[ExecutorServices]:
-    """Services of a cluster of dask.distributed, whose workers have tvm_ext of this version.
+    """Services of a cluster of dask.distributed, whose workers have this tvm_ext with the same libraries.
 
     scheduler: its address, as in `tcp://host:8786`. Raises MissingTool where the extra is not installed, or nothing
     answers at the address.

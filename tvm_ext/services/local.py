@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost
 from tvm_ext.core.processes.child import Child, ChildLimits
-from tvm_ext.services.job import Job, JobOutcome, OpenServices
+from tvm_ext.services.job import Job, JobOutcome, OpenServices, result_of
 
 TRIES = 3
 """Processes that a job may cost: what ends one may be the job, or somebody else."""
@@ -33,7 +33,7 @@ class LocalServices:
     def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
         """(index of a job, its outcome), as they come; jobs are taken when a process is free.
 
-        What the iterable raises is raised here. Whoever stops listening ends the processes.
+        What the iterable raises is raised here, and WorkerRefused. Closing the generator stops the processes.
         """
         source, ended = _Source(jobs), _Ended()
         services = [_Service(self.limits, self.entry) for _ in range(max(1, self.jobs))]
@@ -88,7 +88,7 @@ class _Service:
                 break
             self._child = self._child or Child(_WORK, limits=self._limits, trusted=True)
             try:
-                return JobOutcome(result=self._child.call(self._entry, job.function, *job.inputs))
+                return JobOutcome(result=result_of(self._child.call(self._entry, job.function, *job.inputs)))
             except ChildExpired as error:
                 self.close()
                 return JobOutcome(result=None, kind="ChildExpired", problem=str(error))
@@ -125,7 +125,7 @@ class _Opened:
             self._free.put(service)
 
     def submit(self, job: Job) -> Future[bytes]:
-        """A job's result to come; ChildFailed where it comes to none."""
+        """A job's result to come; ChildFailed where it comes to none, WorkerRefused."""
         return self._threads.submit(self._result, job)
 
     def _result(self, job: Job) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from tvm_ext.services.job import answer_with
 from tvm_ext.tvm_alone import import_tvm_alone
 
 
 def run(function: str, *inputs: bytes) -> bytes:
-    """Result of a job's function."""
+    """The answer to a job: the code of this process, and the result of the job's function."""
     module, _, name = function.rpartition(".")
-    return getattr(import_module(module), name)(*inputs)
+    return answer_with(getattr(import_module(module), name)(*inputs))
 
 
 def run_alone(function: str, *inputs: bytes) -> bytes:

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tvm_ext.core.errors import BadInput, BadModel, TvmExtError
+from tvm_ext.core.files.read_file import read_file
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.execution.tool_versions import tool_versions
 from tvm_ext.services.job import Job
-from tvm_ext.sweeps.tool_versions import tool_versions
 
 if TYPE_CHECKING:
     from tvm import IRModule
 
 FIGURES = "tvm_ext.sweeps.figures.figures"
 _MODULE = ".relax"
+_MOST_BYTES = 2 << 30
+"""Bytes of a model, or of samples: as one job they go to other processes."""
 
 Label = str | int | float | bool | None
 
@@ -127,6 +130,6 @@ def _as_json(module: IRModule) -> bytes:
 
 def _bytes(path: Path, refusal: type[TvmExtError]) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path, most_bytes=_MOST_BYTES)
     except OSError as error:
         raise refusal(f"{path}: cannot be read: {error.strerror}.") from None

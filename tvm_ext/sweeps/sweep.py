@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvm_ext.core import errors
 from tvm_ext.core.errors import BadOptions, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import ChildLimits
+from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.services.cache import ResultCache, Services, default_folder, remembered
 from tvm_ext.services.choose import check_services, chosen_services
 from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.sweeps.candidates import Candidate, SweepModel, candidates_of
-from tvm_ext.sweeps.table import SweepTable
+from tvm_ext.sweeps.table import SECONDS, Row, SweepTable, read_row
 
 if TYPE_CHECKING:
     from tvm import IRModule
 
-Progress = Callable[[int, Mapping[str, Any]], None]
+Progress = Callable[[int, Row], None]
 """Told of each row when it is there: how many there are by now, and the row."""
 
 TIERS = ("estimate", "full")
@@ -40,6 +43,7 @@ def sweep(
     limits: ChildLimits | None = None,
     again: bool = False,
     progress: Progress | None = None,
+    timings: bool = False,
 ) -> SweepTable:
     """Figures of every model on every platform with all options.
 
@@ -48,11 +52,13 @@ def sweep(
     with no C compiler and no emulator; `full` builds, runs and measures as `build` does. jobs: processes of this
     machine; or executor, any of `concurrent.futures`; or scheduler, the address of a cluster of dask.distributed.
     limits: of one candidate in its process. cache: folder of results that earlier sweeps left; by default one of the
-    user's. again: candidates that came to nothing are tried once more. The table is the same for any number of
-    services.
+    user's. again: candidates that came to nothing are tried once more. progress: called for each row; where it raises,
+    the sweep goes on without it, with a warning. timings: a column `seconds` beside, the processor time of each
+    candidate when it was computed; without it the table is the same for any number of services, and each time.
 
     A candidate that raises, crashes or takes too long is a row with `error` and `message`.
-    Raises BadOptions, BadPlatform, BadInput where the cache cannot be written, MissingTool.
+    Raises BadOptions, BadPlatform, BadInput where the cache cannot be written, MissingTool, and WorkerRefused where a
+    worker has other code or libraries than this process.
     """
     for given, one in ((models, "models"), (platforms, "platforms")):
         if isinstance(given, str | bytes):
@@ -66,14 +72,37 @@ def sweep(
     most = limits or ChildLimits()
     kept = ResultCache(folder=Path(cache or default_folder()), suffix=f".{most.seconds:g}s.{most.memory_bytes}B")
     with chosen_services(jobs, executor, scheduler, most) as services:
-        rows = dict(_rows(found, tier, services, kept, again, progress))
-    return SweepTable(rows=[rows[index] for index in sorted(rows)])
+        rows = dict(_rows(found, tier, services, kept, again, _Told(progress)))
+    left_out = () if timings else (SECONDS,)
+    ordered = [rows[index] for index in sorted(rows)]
+    return SweepTable(rows=[{key: value for key, value in row.items() if key not in left_out} for row in ordered])
+
+
+class _Told:
+    """A function of the user's that is told of rows, until it raises."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._done = progress, 0
+
+    def row(self, row: Row) -> None:
+        """Tell of a row more."""
+        self._done += 1
+        if self._progress is None:
+            return
+        try:
+            self._progress(self._done, row)
+        except Exception as error:
+            self._progress = None
+            warnings.warn(
+                f"sweep: progress raised {type(error).__name__}: {error}; it is not called any more, and the sweep "
+                "goes on.",
+                ModelNotice, stacklevel=2,
+            )  # fmt: skip
 
 
 def _rows(
-    candidates: Iterator[Candidate], tier: str, services: Services, cache: ResultCache, again: bool,
-    progress: Progress | None,
-) -> Iterator[tuple[int, Mapping[str, Any]]]:  # fmt: skip
+    candidates: Iterator[Candidate], tier: str, services: Services, cache: ResultCache, again: bool, told: _Told
+) -> Iterator[tuple[int, Row]]:
     """Rows by the index of their candidates, as they come."""
     heads: list[dict[str, Any]] = []
     places: list[int] = []
@@ -89,18 +118,28 @@ def _rows(
             places.append(len(heads) - 1)
             yield one.job
 
-    done = 0
-    for place, outcome in remembered(services, cache, jobs(), again=again):
-        index, done = places[place], done + 1
-        row = {**heads[index], **_figures(outcome)}
-        if progress:
-            progress(done, row)
+    for place, outcome in remembered(
+        services, cache, jobs(), again=again, accepts=lambda one: _figures(one) is not None
+    ):
+        index = places[place]
+        row = {**heads[index], **(_figures(outcome) or _NO_ROW)}
+        told.row(row)
         yield index, row
     for index, error in failed.items():
-        yield index, {**heads[index], "error": type(error).__name__, "message": str(error)}
+        row = {**heads[index], "error": type(error).__name__, "message": str(error)}
+        told.row(row)
+        yield index, row
 
 
-def _figures(outcome: JobOutcome) -> dict[str, Any]:
+_NO_ROW = {"error": "InternalError", "message": "the worker's answer is no row of a sweep"}
+
+
+def _figures(outcome: JobOutcome) -> dict[str, Any] | None:
+    """The columns of an outcome; None for what the job of a sweep does not come to."""
     if outcome.result is None:
-        return {"error": outcome.kind, "message": outcome.problem}
-    return json.loads(outcome.result)
+        is_ours = isinstance(getattr(errors, outcome.kind, None), type)
+        return {"error": outcome.kind, "message": outcome.problem} if is_ours else None
+    try:
+        return read_row(json.loads(outcome.result))
+    except (ValueError, RecursionError):
+        return None

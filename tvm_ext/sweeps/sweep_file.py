@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
-from glob import glob
-from pathlib import Path
+from fnmatch import fnmatchcase
+from glob import escape, glob, has_magic
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -19,6 +22,9 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.sweeps.candidates import SweepModel
 
 _CONFIG = ConfigDict(extra="forbid", strict=True)
+
+_MOST_ENTRIES = 100_000
+"""Files and folders that the patterns of a file may go through."""
 
 Label = Annotated[str, Field(min_length=1, max_length=100)]
 Names = Annotated[tuple[FileName, ...], Field(min_length=1, max_length=10_000, strict=False)]
@@ -51,9 +57,12 @@ class SweepFile:
             raise BadInput(f"{path}: is no table of a sweep: {shortened(error)}.") from None
 
     def sweep_models(self, folder: Path) -> Iterator[SweepModel]:
-        """Its models, patterns matched in order of names. Raises BadInput for a pattern that matches nothing."""
+        """Its models, patterns matched in order of names.
+
+        Raises BadInput for a pattern that goes through too many files, or matches nothing.
+        """
         calibration = folder / self.calibration if self.calibration else None
-        for path in matched(self.models, folder):
+        for path in matched(self.models, folder, limited=True):
             yield SweepModel(source=path, shapes=self.shapes, calibration=calibration)
 
     def platform_names(self, folder: Path) -> list[str]:
@@ -67,18 +76,65 @@ class SweepFile:
         return named or {"default": BuildOptions()}
 
 
-def matched(patterns: tuple[str, ...], folder: Path) -> list[Path]:
+def matched(patterns: tuple[str, ...], folder: Path, *, limited: bool = False) -> list[Path]:
     """Files that patterns match, each once, in the order of the patterns, then of names.
 
-    Raises BadInput for a pattern that matches nothing.
+    limited: the patterns may be anybody's. They go through a limited number of files, and follow no links to folders.
+
+    Raises BadInput for a pattern that matches nothing, or that goes through too many files.
     """
-    found: dict[Path, None] = {}
+    found, allowed = dict[Path, None](), iter(range(_MOST_ENTRIES))
     for pattern in patterns:
-        names = sorted(glob(str(folder / pattern), recursive=True))
+        if limited and has_magic(pattern):
+            names = _walked(pattern, folder, allowed)
+        else:
+            names = sorted(map(Path, glob(os.path.join(escape(str(folder)), pattern), recursive=True)))
         if not names:
             raise BadInput(f"{pattern}: matches no file in {folder}; give models, or a pattern: models/*.onnx.")
-        found.update(dict.fromkeys(map(Path, names)))
+        found.update(dict.fromkeys(names))
     return list(found)
+
+
+def _walked(pattern: str, folder: Path, allowed: Iterator[int]) -> list[Path]:
+    """Files that a pattern with wildcards matches. allowed: one for each entry that it may look at. Raises BadInput."""
+    parts = PurePosixPath(pattern).parts
+    first = next(index for index, part in enumerate(parts) if has_magic(part))
+    begin, rest = folder.joinpath(*parts[:first]), parts[first:]
+    if ".." in rest:
+        raise BadInput(f"{pattern}: .. does not follow a wildcard; name the folder of the models.")
+    found, waiting = set[Path](), [(begin, rest)]
+    known = {*waiting}
+    while waiting:
+        place, left = waiting.pop()
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if next(allowed, None) is None:
+                    raise BadInput(
+                        f"{pattern}: patterns of this file go through more than {_MOST_ENTRIES:,} files and folders; "
+                        "name the folder of the models, such as candidates/*.onnx."
+                    )
+                path, is_folder = place / entry.name, entry.is_dir(follow_symlinks=False)
+                below = _rests(left, entry.name)
+                if () in below and not is_folder:
+                    found.add(path)
+                for rest in below if is_folder else ():
+                    if rest and (path, rest) not in known:
+                        known.add((path, rest))
+                        waiting.append((path, rest))
+    return sorted(found)
+
+
+def _rests(parts: tuple[str, ...], name: str) -> set[tuple[str, ...]]:
+    """Parts of a pattern that are left below an entry of that name, for each way to match it; none for no match."""
+    first, rest = parts[0], parts[1:]
+    is_hidden = name.startswith(".") and not first.startswith(".")
+    found = set[tuple[str, ...]]()
+    if first == "**":
+        found |= {()} if not rest and not is_hidden else _rests(rest, name) if rest else set()
+        found |= set() if is_hidden else {parts}
+    elif not is_hidden and fnmatchcase(name, first):
+        found.add(rest)
+    return found
 
 
 def _allowed(location: Location) -> list[str]:

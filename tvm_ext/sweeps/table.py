@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tvm_ext.core.errors import BadOptions, MissingTool
 from tvm_ext.core.files.staging import staged
@@ -19,9 +20,12 @@ Row = Mapping[str, Any]
 FIRST = ("model", "platform", "options", "tier")
 FIGURES = (
     "ram_bytes", "flash_bytes", "code_bytes", "stack_bytes", "instructions", "predicted_instructions",
-    "predicted_cycles", "macs", "method", "error", "message", "seconds",
+    "predicted_cycles", "macs", "method", "error", "message",
 )  # fmt: skip
-"""Columns behind the user's own; `memories`, bytes by name, stands in JSON lines and Parquet alone."""
+"""Columns after the user's own; `memories`, bytes by name, stands in JSON lines and Parquet alone."""
+SECONDS = "seconds"
+"""Column, where it is asked for, that differs from run to run."""
+_MOST_TEXT = 1 << 20
 _SHOWN = ("ram_bytes", "flash_bytes", "predicted_instructions", "method", "error")
 """Columns that a notebook shows, behind the names."""
 
@@ -35,8 +39,9 @@ class SweepTable:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of all rows: names, the user's own, figures."""
-        own = dict.fromkeys(key for row in self.rows for key in row if key not in (*FIRST, *FIGURES, "memories"))
-        return (*FIRST, *own, *FIGURES)
+        known = (*FIRST, *FIGURES, SECONDS, "memories")
+        own = dict.fromkeys(key for row in self.rows for key in row if key not in known)
+        return (*FIRST, *own, *FIGURES, *([SECONDS] if any(SECONDS in row for row in self.rows) else []))
 
     def __repr__(self) -> str:
         failed = sum(1 for row in self.rows if row.get("error"))
@@ -97,6 +102,32 @@ class SweepTable:
         sink = io.BytesIO()
         parquet.write_table(pyarrow.table(columns), sink)
         _replace(path, sink.getvalue())
+
+
+def read_row(value: object) -> dict[str, Any] | None:
+    """Columns that a candidate's job gives, as they are; None for a value that is no such row."""
+    if not isinstance(value, dict):
+        return None
+    row = cast("dict[str, Any]", value)
+    texts, numbers = ("error", "message", "method"), {*FIGURES, SECONDS} - {"error", "message", "method"}
+    memories = row.get("memories")
+    if row.keys() - {*FIGURES, SECONDS, "memories"} or not isinstance(memories, dict | None):
+        return None
+    counts = [*(row[key] for key in numbers & row.keys()), *cast("dict[str, object]", memories or {}).values()]
+    read = all(isinstance(row.get(key), str | None) and len(row.get(key) or "") < _MOST_TEXT for key in texts)
+    return row if read and all(map(_is_count, counts)) and (row.get("error") or _is_complete(row)) else None
+
+
+def _is_count(value: object) -> bool:
+    """True for a number from 0 on, or none."""
+    return value is None or (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    )
+
+
+def _is_complete(row: Row) -> bool:
+    """True for a row without an error that has every figure of an estimate."""
+    return all(row.get(key) is not None for key in ("ram_bytes", "flash_bytes", "predicted_instructions", "macs"))
 
 
 def _value(row: Row, column: str) -> Any:

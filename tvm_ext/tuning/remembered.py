@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.sources import emit_sources
-from codegen_c.targets.registry import startup_of
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.toolchain import compile_flags, find_compiler, find_program
+from tvm_ext.core.toolchain import compile_flags, find_compiler
 from tvm_ext.execution.runner import Runner
+from tvm_ext.execution.tool_versions import tool_versions
 from tvm_ext.profiling.core_table import CoreTable
 from tvm_ext.services.cache import ResultCache
-from tvm_ext.services.job import JobOutcome
+from tvm_ext.services.job import JobOutcome, code_hash
 from tvm_ext.tuning.layers_program import MeasuredWay, compiled_ways, renamed
 
-_SECONDS = 60.0
+_MEASURING = ("tvm_ext/profiling", "tvm_ext/tuning", "tvm_ext/execution", "codegen_c/targets", "codegen_c/emit")
+"""Our own code that measures: firmware, plugins of QEMU's, and what is made of their counts."""
 T = TypeVar("T")
 
 
@@ -77,15 +76,13 @@ class Tools:
 
     @classmethod
     def of(cls, platform: Platform, optimize: Optimize, table: CoreTable | None, runner: Runner | None = None) -> Self:
-        """Tools of this machine. runner: of a device in QEMU's place. Raises MissingTool."""
+        """Tools of this machine. runner: of a device in place of QEMU. Raises MissingTool."""
         toolchain = platform.toolchain_of(platform.processor)
-        plugin = (files("tvm_ext.profiling") / "profile_plugin.c", files("tvm_ext.profiling") / "profile_counts.h")
+        find_compiler(toolchain)
         parts = [
-            _version(find_compiler(toolchain)),
-            f"runner {runner.text}" if runner else _version([find_program(startup_of(platform).emulator)]),
+            *tool_versions(platform, host=False, emulator=runner is None), f"runner {runner.text}" if runner else "",
             " ".join(compile_flags(toolchain, optimize)), platform.to_json(),
-            json.dumps(asdict(table), sort_keys=True) if table else "no table of cycles",
-            *(file.read_text(encoding="utf-8") for file in plugin),
+            json.dumps(asdict(table), sort_keys=True) if table else "no table of cycles", code_hash(_MEASURING),
         ]  # fmt: skip
         return cls(text="\0".join(parts))
 
@@ -124,12 +121,18 @@ def _read(cache: ResultCache, key: str, made: Callable[[dict[str, Any]], T]) -> 
     if kept is None or kept.result is None:
         return None
     try:
-        return made(json.loads(kept.result))
-    except (ValueError, TypeError, KeyError):
+        found = made(json.loads(kept.result))
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
+    return found if _are_counts(found) else None
 
 
-def _version(command: Sequence[str]) -> str:
-    """Words that a program says of its version."""
-    done = run_program([*command, "--version"], Path.cwd(), seconds=allowed_seconds(_SECONDS))
-    return done.stdout
+def _are_counts(found: object) -> bool:
+    """True where measured results have the types and ranges that a run gives."""
+    assert isinstance(found, WayFigures | RunFigures), "nothing else is kept here"
+    instructions, cycles = found.instructions, found.cycles
+    is_counted = isinstance(instructions, int) and not isinstance(instructions, bool) and instructions >= 0
+    is_timed = isinstance(cycles, int | float) and not isinstance(cycles, bool) and 0 <= cycles < math.inf
+    if isinstance(found, RunFigures):
+        return is_counted and (cycles is None or is_timed) and isinstance(found.outputs, str)
+    return (is_counted or (instructions is None and is_timed)) and (cycles is None or is_timed)
