@@ -22,6 +22,22 @@ def _pads(**more: Any) -> dict[str, Any]:
     return {"kernel_shape": [3, 2], "strides": [2, 1], "auto_pad": "SAME_UPPER", **more}
 
 
+def _where(coordinates: str) -> dict[str, Any]:
+    return {"coordinate_transformation_mode": coordinates}
+
+
+def _nearest(coordinates: str, nearest_mode: str) -> dict[str, Any]:
+    return {"mode": "nearest", "nearest_mode": nearest_mode, **_where(coordinates)}
+
+
+def _scales(factor: float) -> np.ndarray:
+    return np.array([1, 1, 1, factor], np.float32)
+
+
+def _sizes(extent: int) -> np.ndarray:
+    return np.array([1, 1, 1, extent], np.int64)
+
+
 ONNX: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "average of padding in one dimension": (
         "AveragePool", {"x": Input(shape=(1, 2, 9))},
@@ -32,7 +48,29 @@ ONNX: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "AveragePool", {"x": Input(shape=(1, 2, 4, 5, 6))},
         {"kernel_shape": [3, 2, 3], "strides": [1, 2, 2], "auto_pad": "SAME_UPPER", "count_include_pad": 1},
     ),
+    **{
+        f"resized {name}": (
+            "Resize", {"x": Input(shape=(1, 1, 1, n)), "roi": None, "scales": scales, "sizes": sizes}, how,
+        )
+        for name, n, scales, sizes, how in (
+            ("half_pixel_symmetric", 7, _scales(0.5), None, _nearest("half_pixel_symmetric", "ceil")),
+            ("half_pixel_symmetric to a size", 3, None, _sizes(1), _nearest("half_pixel_symmetric", "floor")),
+            ("half_pixel", 7, None, _sizes(1), _nearest("half_pixel", "floor")),
+            ("asymmetric", 5, _scales(1.6), None, _nearest("asymmetric", "round_prefer_ceil")),
+            ("asymmetric to a size", 7, None, _sizes(2), _nearest("asymmetric", "round_prefer_ceil")),
+            ("pytorch_half_pixel to one element", 2, _scales(0.7), None, _nearest("pytorch_half_pixel", "ceil")),
+            ("as little as to the same size", 3, _scales(1.3), None, _nearest("half_pixel", "round_prefer_floor")),
+            ("align_corners to a size", 5, None, _sizes(8), {"mode": "linear", **_where("align_corners")}),
+        )
+    },
 }  # fmt: skip
+
+
+def test_a_coordinate_that_runtimes_round_to_either_side_is_refused() -> None:
+    inputs = {"x": Input(shape=(1, 1, 1, 6)), "roi": None, "scales": _scales(1.6)}
+    model = onnx_model("Resize", inputs, attributes=_nearest("half_pixel_symmetric", "round_prefer_floor"))
+    outcome = examined_model(model, "tie")
+    assert outcome.verdict == "refused" and "give sizes in place of scales" in outcome.reason
 
 
 @pytest.mark.parametrize("name", ONNX)
