@@ -99,6 +99,7 @@ def test_automatic_padding_of_dilated_windows_is_refused(kind: str) -> None:
 
 
 def _torch_calls() -> dict[str, Any]:
+    import torch
     from torch import nn
     from torch.nn.functional import interpolate
 
@@ -108,6 +109,8 @@ def _torch_calls() -> dict[str, Any]:
         "divisor": nn.AvgPool2d((3, 2), stride=2, padding=1, divisor_override=4),
         "divisor of rounded-up sizes": nn.AvgPool2d(4, stride=3, ceil_mode=True, divisor_override=7),
         "padding of rounded-up sizes": nn.AvgPool2d(4, stride=3, padding=1, ceil_mode=True),
+        "window of padding alone": nn.MaxPool2d(2, stride=1, padding=1, dilation=2),
+        "logaddexp": lambda image: torch.logaddexp(image, image * 0.5),
         "nearest to a size": lambda image: interpolate(image, size=(7, 5), mode="nearest"),
         "nearest by factors": lambda image: interpolate(image, scale_factor=(1.7, 0.6), mode="nearest"),
         "nearest, exact": lambda image: interpolate(image, size=(4, 13), mode="nearest-exact"),
@@ -116,10 +119,11 @@ def _torch_calls() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "name",
-    ["SELU", "CELU", "divisor", "divisor of rounded-up sizes", "padding of rounded-up sizes", "nearest to a size",
-     "nearest by factors", "nearest, exact"],
+    ["window of padding alone", "logaddexp", "SELU", "CELU", "divisor", "divisor of rounded-up sizes",
+     "padding of rounded-up sizes", "nearest to a size", "nearest by factors", "nearest, exact"],
 )  # fmt: skip
 def test_torch(name: str) -> None:
     pytest.importorskip("torch")
-    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=(1, 2, 9, 8))]), name, quantized=True)
+    shape = (1, 2, 1, 8) if "padding alone" in name else (1, 2, 9, 8)
+    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=shape)]), name, quantized=True)
     assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")

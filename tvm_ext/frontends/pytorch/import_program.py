@@ -13,13 +13,14 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes
+from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes, truth_values
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
 _CONVERTERS = {
     **activations.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS, **resizes.CONVERTERS,
+    **truth_values.CONVERTERS,
 }  # fmt: skip
 
 
