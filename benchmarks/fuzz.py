@@ -44,7 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.without:
         indices = (index for index in indices if options.without not in kind_of(options.seed, index))
     try:
-        for record in fuzzer.run(indices, num_workers=options.workers, seconds=options.seconds):
+        if options.read_only:
+            kinds = ("command line", "package", "valid")  # these compile
+            indices = (index for index in indices if not kind_of(options.seed, index).startswith(kinds))
+            records_of = fuzzer.read(indices, seconds=options.seconds)
+        else:
+            records_of = fuzzer.run(indices, num_workers=options.workers, seconds=options.seconds)
+        for record in records_of:
             records.append(record)
             if record.outcome.is_failure:
                 print(_line(record), flush=True)
@@ -94,6 +100,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cases", type=int, help="run at most this many")
     parser.add_argument("--kind", help="only kinds of cases whose name holds this, such as valid")
     parser.add_argument("--without", help="only kinds of cases whose name does not hold this")
+    parser.add_argument("--read-only", action="store_true", help="damaged files, read and not compiled, many at once")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--add", action="store_true", help="keep the runs that the results have, and count them too")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "fuzz.json")

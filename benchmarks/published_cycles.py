@@ -28,7 +28,7 @@ from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import find_compiler, find_program, link_elf  # noqa: E402
 from tvm_ext.profiling.core_table import core_table  # noqa: E402
 from tvm_ext.profiling.layer_names import PackageSteps  # noqa: E402
-from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments  # noqa: E402
+from tvm_ext.profiling.profile_package import counted_layers, profile_plugin  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "published_cycles.json"
 SOURCES = ROOT / "benchmarks" / "published_cycles.toml"
@@ -60,7 +60,7 @@ def measured(code: Path, table: Mapping[str, Any], model: Mapping[str, Any]) -> 
         command = [
             find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None), "-semihosting-config",
             "enable=on,target=native", "-kernel", str(elf),
-            *plugin_arguments(elf, platform, core_table(platform), RUN, folder, skip=1),
+            *profile_plugin(elf, platform, core_table(platform), RUN, folder, skip=1).arguments,
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode:

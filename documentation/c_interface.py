@@ -57,7 +57,7 @@ _CALL = """\
 | `<model>_memory.h`, `<model>_memory.c` | arenas: each tensor at its offset, proved by `_Static_assert` |
 | `<model>_weights.h`, `<model>_weights.c` | constants |
 | `tvm_ext_*.h` | loops that layers share |
-| `<model>_selftest*`, `<model>_vectors.*` | the self-test with stored vectors |
+| `<model>_selftest*`, `<model>_vectors.*` | the self-test; `-DTVM_EXT_SELFTEST_DRAWN=8u` draws 8 vectors at most |
 | `board/` | start-up code, linker script and firmware for the board in QEMU |
 | `Makefile`, `CMakeLists.txt` | build files |
 | `report.json`, `trace.json`, `manifest.json` | decisions and figures; operators and their lines of C; files |

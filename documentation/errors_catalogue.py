@@ -28,6 +28,7 @@ WAYS_OUT = {
     "DoesNotFit": "[My model does not fit](../howto/does_not_fit.md).",
     "PlanRejected": "A defect of the compiler: report it with the model. Nothing wrong was written.",
     "MissingTool": "Install the program that is named; `make boards` does so on Debian and Ubuntu.",
+    "OutOfMemory": "Raise the limit that is named, or end other programs.",
     "BuildFailed": "The compiler's own words follow: a flag or a section that it does not know, or memory that is too "
     "small for the code.",
     "RunFailed": "The program's own words follow; on boards, look at the stack of the platform's file first.",

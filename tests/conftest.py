@@ -12,6 +12,8 @@ from tests.support.analyzers import missing_tools
 from tests.support.packages import Packages
 
 ROOT = Path(__file__).parent.parent
+# In every compilation, of child processes too: a user's build never depends on warnings, ours are to have none.
+os.environ["TVM_EXT_STRICT_WARNINGS"] = "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

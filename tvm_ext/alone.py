@@ -14,7 +14,8 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.pipeline import compile_module
-from tvm_ext.subject import Subject, vectors_of
+from tvm_ext.selftest import selftest_of
+from tvm_ext.subject import Subject
 
 
 def instructions_alone(subject: Subject, options: BuildOptions) -> int | None:
@@ -32,7 +33,7 @@ def instructions_alone(subject: Subject, options: BuildOptions) -> int | None:
     except DoesNotFit:
         return None
     with TemporaryDirectory(prefix="tvm_ext_") as folder:
-        write_texts(Path(folder), compiled, options, vectors_of(subject))
+        write_texts(Path(folder), compiled, options, selftest_of(subject).stored)
         artifacts = compile_package(Path(folder), compiled, options, Path(folder) / "build")
         assert artifacts.elf is not None, "the board has run the model before"
         ran = run_qemu(

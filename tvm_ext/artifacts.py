@@ -9,6 +9,7 @@ from pathlib import Path
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.build_files import emit_build_files
+from codegen_c.emit.drawn_vectors import DrawnVectors
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.image import emit_image
@@ -37,7 +38,10 @@ class Artifacts:
     on_host: tuple[Path, ...]
 
 
-def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector]) -> None:
+def write_texts(
+    folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector],
+    drawn: DrawnVectors | None = None,
+) -> None:  # fmt: skip
     """Write everything that is generated, but for the report and what shows it."""
     interface, platform = compiled.interface, compiled.platform
     moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
@@ -48,8 +52,8 @@ def write_texts(folder: Path, compiled: Compiled, options: BuildOptions, vectors
     parts = PackageParts.of(interface.model, platform.name, files, compiled.origin.generator)
     texts = {
         **texts,
-        **emit_vectors(interface, vectors),
-        **emit_selftest(interface, tolerance=tolerance_of(compiled.program), compares=compares),
+        **emit_vectors(interface, vectors, drawn),
+        **emit_selftest(interface, tolerance=tolerance_of(compiled.program), compares=compares, drawn=drawn),
         **emit_build_files(
             interface.model,
             units,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -30,6 +29,7 @@ from tvm_ext.core.errors import BadOptions, VerificationFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
+from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
@@ -38,13 +38,14 @@ from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.load import ModelSource, load
 from tvm_ext.notices import say_pipeline, say_weights
-from tvm_ext.package import TRACE_FILE, Package
+from tvm_ext.package import TRACE_FILE, Package, check_finished
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
+from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
 from tvm_ext.services.choose import opened_services
-from tvm_ext.subject import RUNNER, Subject, host_outputs, judged, judged_device, make_subject, steps_of, vectors_of
+from tvm_ext.subject import RUNNER, Subject, host_outputs, judged, judged_device, make_subject, steps_of
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
 Progress = Callable[[str], None]
@@ -106,18 +107,19 @@ def build(
         mod, compiled = subject.mod, subject.compiled
         say_pipeline(compiled, options)
         say_weights(compiled, options)
-        write_texts(new, compiled, options, vectors_of(subject))
+        selftest = selftest_of(subject)
+        write_texts(new, compiled, options, selftest.stored, selftest.drawn)
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")
         objects = new / "build"
         with at_once(jobs) as threads:
             compiling = threads.submit(compile_package, new, compiled, options, objects)
-            verifying = _verifying(threads, new, subject, compiling, targets, say, device)
+            verifying = _verifying(threads, new, subject, selftest, compiling, targets, say, device)
             assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
             artifacts = compiling.result()
             image = make_image(new, compiled, options, objects) if options.image else None
             verified, board = verifying()
-            assurance = assuring.result()
+            assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
         shutil.rmtree(objects)
         runs = _run_image(image, subject, board, say) if image and board else None
         report = make_report(
@@ -132,10 +134,11 @@ def build(
             flash=_flash(new, compiled, artifacts), assurance=assurance,
             tuning=subject.tuning.to_json() if subject.tuning else None,
         )  # fmt: skip
-        (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
         (new / "report.html").write_text(report_page(report), encoding="utf-8")
         readme = emit_readme(compiled.interface, report, compiled.own_flags)
         (new / "README.md").write_text(readme, encoding="utf-8")
+        check_finished(new, folder, {subject.model: compiled.interface}, lambda: {subject.model: Package.load(new)})
     return Package.load(folder)
 
 
@@ -175,8 +178,8 @@ Verified = tuple[dict[str, Any], QemuResult | None]
 
 
 def _verifying(
-    threads: Executor, folder: Path, subject: Subject, compiling: Future[Artifacts], targets: Sequence[str],
-    say: Progress, runner: Runner | None = None,
+    threads: Executor, folder: Path, subject: Subject, selftest: SelfTest, compiling: Future[Artifacts],
+    targets: Sequence[str], say: Progress, runner: Runner | None = None,
 ) -> Callable[[], Verified]:  # fmt: skip
     """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
     compiled, expected = subject.compiled, subject.expected
@@ -189,7 +192,8 @@ def _verifying(
         objects = compiling.result().on_host if is_host else ()
         with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model:
             host = host_outputs(model, subject.samples)
-        return host, _drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else []
+            wrong = drawn_faults(subject, model, selftest)
+        return host, [*wrong, *(_drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else [])]
 
     def on_board() -> QemuResult | None:
         elf = compiling.result().elf
@@ -197,8 +201,8 @@ def _verifying(
             return None
         say("running on the board in QEMU")
         return run_qemu(
-            elf, compiled.platform, compiled.interface, subject.samples,
-            time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.samples)),
+            elf, compiled.platform, compiled.interface, subject.board_samples,
+            time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),
             parallel=compiled.parallel,
         )  # fmt: skip
 
@@ -207,7 +211,7 @@ def _verifying(
         if RUNNER not in targets or runner is None or elf is None:
             return None
         say("running on the device")
-        return run_by(runner, elf, compiled.platform, compiled.interface, subject.samples)
+        return run_by(runner, elf, compiled.platform, compiled.interface, subject.board_samples)
 
     hosts, boards, devices = threads.submit(on_host), threads.submit(on_board), threads.submit(on_device)
     steps = threads.submit(steps_of, subject, expected)
@@ -254,7 +258,7 @@ def _shared_run(subject: Subject, options: BuildOptions, board: QemuResult | Non
 def _run_image(image: Image, subject: Subject, board: QemuResult, say: Progress) -> list[dict[str, Any]]:
     """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
     say("running the image from two addresses")
-    runs, problems = run_image(image, subject.compiled, subject.samples, board.outputs)
+    runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
     if problems:
         raise not_the_model(subject.model, problems)
     return runs

@@ -20,6 +20,8 @@ from tvm_ext.core.decisions.models import (
     LoadLimits,
     ModelOrigin,
     PortNames,
+    PortScales,
+    RepeatedOutputs,
 )
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.core.files.read_file import check_file
@@ -27,7 +29,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.frontends.in_memory import file_in_memory
-from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.loaded import Loaded, with_distinct_outputs
 from tvm_ext.frontends.model_name import model_name
 from tvm_ext.frontends.pair_states import Initial, Pairs, with_states
 from tvm_ext.frontends.relax_module import load_relax
@@ -112,7 +114,7 @@ def load(
     else:
         _refuse_bindings(bind, str(path))
         read = reader(path, shapes, chosen)
-    loaded = with_states(read, states, initial)
+    loaded = with_states(with_distinct_outputs(read), states, initial)
     return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
 
 
@@ -172,4 +174,6 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
     named = BoundInputs(values=dict(loaded.bound)).write(named) if loaded.bound else named
     demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
     filled = FilledRows(rows=loaded.filled).write(demanding) if loaded.filled else demanding
-    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(filled))
+    scaled = filled if loaded.scales == PortScales() else loaded.scales.write(filled)
+    repeating = RepeatedOutputs(repeated=loaded.repeated).write(scaled) if loaded.repeated else scaled
+    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(repeating))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -30,6 +30,8 @@ from tvm_ext.report.summary import summary_facts, summary_line, title
 
 PLATFORM_FILE = "platform.json"
 TRACE_FILE = "trace.json"
+_NEEDED = (PLATFORM_FILE, "report.html", "README.md", "Makefile", "CMakeLists.txt")
+"""Files of every package beside its C."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,11 @@ class Package:
             raise BadPackage(
                 f"{self.folder / PLATFORM_FILE}: cannot be read ({error}); compile the model again."
             ) from None
+
+    @property
+    def trace_file(self) -> str:
+        """Name of the file that maps operators of the model to lines of C. Raises BadPackage."""
+        return f"{self.interface.model}_{TRACE_FILE}" if bundle_names(self.report) else TRACE_FILE
 
     def run(
         self, inputs: Sample, on: Literal["host", "qemu"] | None = None, *, runner: str | Runner | None = None
@@ -180,9 +187,9 @@ class Package:
             return self._device_profile(inputs, Runner.parse(runner))
         elf = self._firmware()
         bundle, interface = bundle_names(self.report), self.interface
-        trace = self.folder / (f"{interface.model}_{TRACE_FILE}" if bundle else TRACE_FILE)
         subject = ProfiledModel(
-            elf=elf, platform=self.platform, interface=interface, steps=steps_of_package(trace),
+            elf=elf, platform=self.platform, interface=interface,
+            steps=steps_of_package(self.folder / self.trace_file),
             report_steps=self.report["steps"], order=bundle.models if bundle else (),
         )  # fmt: skip
         limit = board_seconds(modelled_instructions(self.report), 1)
@@ -216,6 +223,39 @@ class Package:
         """Names of what else has self-tests in the folder: of a bundle, and its other models."""
         bundle = bundle_names(self.report)
         return (bundle.name, *bundle.models) if bundle else ()
+
+
+def check_finished(
+    folder: Path, destination: Path, compiled: Mapping[str, Interface], read: Callable[[], Mapping[str, Package]]
+) -> None:
+    """Read a package back before it is put in place at `destination`. Raises BadPackage where anything is amiss.
+
+    compiled: by model, the interface that its C was written for, which its report and header have to say. read: opens
+    the folder's models.
+    """
+    try:
+        packages = read()
+        for model, interface in compiled.items():
+            faults = _faults(packages[model], interface)
+            if faults:
+                raise BadPackage(f"{model}: {'; '.join(faults)}")
+    except BadPackage as error:
+        reason = str(error).replace(str(folder), str(destination))
+        raise BadPackage(
+            f"{destination}: was not replaced: the finished package does not read back ({reason}). This is a defect of "
+            "tvm-ext; please report it with the model."
+        ) from None
+
+
+def _faults(package: Package, compiled: Interface) -> list[str]:
+    """What a finished package lacks, or says otherwise than it was compiled."""
+    artifacts: dict[str, str | None] = package.report["artifacts"]
+    needed = [name for name in (*artifacts.values(), *_NEEDED, package.trace_file) if name is not None]
+    faults = [f"{name} is missing" for name in needed if not (package.folder / name).is_file()]
+    said, wanted = (
+        (_specs(one.inputs), _specs(one.outputs), one.io, one.state_bytes) for one in (package.interface, compiled)
+    )
+    return faults + (["its report has other inputs and outputs than its C"] if said != wanted else [])
 
 
 def _specs(ports: Sequence[Port]) -> dict[str, TensorSpec]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from tvm_ext.budgets import Budgets, Point, budgets_of
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.printable import json_text
 from tvm_ext.pareto_picture import chosen, pareto_picture
 from tvm_ext.services.choose import opened_services
 
@@ -64,7 +64,7 @@ def write_pareto(
         "budget_bytes": budget_bytes, "chosen": asdict(best) if best else None,
     }  # fmt: skip
     picture = pareto_picture(points, f"{model} on {platform.name}", budget_bytes)
-    texts = {"pareto.json": json.dumps(record, indent=2) + "\n", "pareto.svg": picture}
+    texts = {"pareto.json": json_text(record) + "\n", "pareto.svg": picture}
     with replaced_folder(folder) as new:
         for name, text in texts.items():
             (new / name).write_text(text, encoding="utf-8")

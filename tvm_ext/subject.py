@@ -11,9 +11,7 @@ import tvm
 
 from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import moved_bytes
-from codegen_c.emit.selftest import TestVector
 from codegen_c.kernels.figures import UNMEASURED
-from codegen_c.program import reference
 from codegen_c.program.program import drivers_of
 from codegen_c.program.steps import DriverWait
 from tvm_ext.calibration import Source
@@ -30,6 +28,7 @@ from tvm_ext.services.job import OpenServices
 from tvm_ext.tuning.record import Tuning
 from tvm_ext.tuning.tune import compile_tuned
 from tvm_ext.verification.account import sources
+from tvm_ext.verification.drawn_samples import NUM_JUDGED, DrawnSamples, draw_samples, is_exact
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
@@ -63,7 +62,9 @@ class Expected:
 class Subject:
     """A compiled model and its samples.
 
-    mod: whose answers it gives. expected: None where nothing is verified. tuning: None where no kernel was measured.
+    mod: whose answers it gives. samples: what a reference runtime is asked about; drawn ones are the last of them where
+    the model is float or has states. expected: None where nothing is verified. drawn: what the self-test draws on the
+    device, None where it cannot. tuning: None where no kernel was measured.
     """
 
     mod: tvm.IRModule
@@ -71,11 +72,17 @@ class Subject:
     compiled: Compiled
     samples: list[dict[str, np.ndarray]]
     expected: Expected | None
+    drawn: DrawnSamples | None = None
     tuning: Tuning | None = None
 
     @property
     def model(self) -> str:
         return self.compiled.interface.model
+
+    @property
+    def board_samples(self) -> list[dict[str, np.ndarray]]:
+        """Samples that a board runs: of a model without states a few, as boards are slow."""
+        return self.samples if self.compiled.program.states or self.drawn is None else self.samples[:NUM_SAMPLES]
 
 
 def make_subject(
@@ -102,19 +109,39 @@ def make_subject(
         mod, compiled, tuning = compile_tuned(compiler, platform, options, jobs, say, runner)
     else:
         mod, compiled = compiler(UNMEASURED)
-    samples = _samples(mod, compiled, verify_inputs)
+    samples, drawn = _samples(mod, compiled, verify_inputs)
     expected = _expect(mod, compiled, samples, say) if verifies else None
-    return Subject(mod=mod, options=options, compiled=compiled, samples=samples, expected=expected, tuning=tuning)
+    return Subject(
+        mod=mod, options=options, compiled=compiled, samples=samples, expected=expected,
+        drawn=drawn if expected else None, tuning=tuning,
+    )  # fmt: skip
 
 
-def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) -> list[dict[str, np.ndarray]]:
-    """The user's samples, or a few random ones in ranges that the model's operators can take."""
-    specs = {port.source: (port.shape, port.dtype) for port in compiled.interface.inputs}
+def _samples(
+    mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None
+) -> tuple[list[dict[str, np.ndarray]], DrawnSamples | None]:
+    """The user's samples, or a few random ones in ranges that the model's operators can take, and those to be drawn.
+
+    Drawn ones follow the random ones; of an exact quantized model without states a few, as its steps are judged on all
+    samples here, and the other drawn ones are compared with the kernels' references.
+    """
+    interface, program = compiled.interface, compiled.program
+    specs = {port.source: (port.shape, port.dtype) for port in interface.inputs}
     if given is not None:
-        return read_verify_inputs(given, specs)
+        return read_verify_inputs(given, specs), None
     ranges = input_ranges(mod)
-    count = compiled.interface.warm_up_runs + NUM_STEPS if compiled.program.states else NUM_SAMPLES
-    return [random_inputs(specs, seed, ranges) for seed in range(count)]
+    drawn = draw_samples(interface, ranges, program)
+    if not program.states:
+        samples = [random_inputs(specs, seed, ranges) for seed in range(NUM_SAMPLES)]
+        if drawn is None or (compiled.is_quantized and is_exact(program)):
+            return [*samples, *(drawn.samples[:NUM_JUDGED] if drawn else ())], drawn
+        return [*samples, *drawn.samples], drawn if is_exact(program) or not compiled.is_quantized else None
+    count = interface.warm_up_runs + NUM_STEPS
+    plain = count if drawn is None else interface.warm_up_runs + NUM_STEPS_STORED
+    samples = [random_inputs(specs, seed, ranges) for seed in range(plain)]
+    samples += drawn.samples[: count - plain] if drawn else ()
+    samples += [random_inputs(specs, seed, ranges) for seed in range(len(samples), count)]
+    return samples, drawn
 
 
 def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> Expected:
@@ -125,32 +152,6 @@ def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.nd
     inner = (inner_of(mod) if hops else sources(compiled.program)) if compiled.is_quantized else []
     testimony = ask(mod, asked, inner, quantized_here=quantized_here)
     return Expected(asked=asked, testimony=testimony)
-
-
-def vectors_of(subject: Subject) -> list[TestVector]:
-    """A sample with what the self-test expects: the kernels' own bytes where the model is quantized.
-
-    Of a model with states, the first samples in order; of a pipeline, more than are under way. No outputs where nothing
-    is verified: then nothing is run to know them.
-    """
-    compiled, expected = subject.compiled, subject.expected
-    warm_up = compiled.interface.warm_up_runs
-    in_turn = compiled.interface.in_flight + 1 if compiled.interface.is_pipeline else 1
-    stored = subject.samples[: warm_up + NUM_STEPS_STORED if compiled.program.states else in_turn]
-    if expected is None:
-        return [TestVector(inputs=sample, outputs=None) for sample in stored]
-    if not compiled.is_quantized:
-        nothing = {port.source: np.zeros(port.shape, port.dtype) for port in compiled.interface.outputs}
-        outputs = [nothing] * warm_up + expected.testimony.outputs
-        return [TestVector(inputs=sample, outputs=one) for sample, one in zip(stored, outputs, strict=False)]
-    interface, program, vectors = compiled.interface, compiled.program, list[TestVector]()
-    states = reference.first_states(program)
-    for sample in stored:
-        values = reference.run(program, {port.name: sample[port.source] for port in interface.inputs}, states)
-        outputs = {port.source: values[port.name] for port in interface.outputs}
-        vectors.append(TestVector(inputs=sample, outputs=outputs))
-        states = reference.next_states(program, values)
-    return vectors
 
 
 def host_outputs(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
@@ -232,8 +233,8 @@ def judged(
         results["host"]["tensors_compared"] = steps.tensors_compared
     if board:
         answers = board.outputs[compiled.interface.warm_up_runs :]
-        same = compare(answers, host, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
-        against = compare(answers, said.outputs, tolerance=limit, judge_integers=not quantized)
+        same = compare(answers, host[: len(answers)], tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
+        against = compare(answers, said.outputs[: len(answers)], tolerance=limit, judge_integers=not quantized)
         problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
         problems += (
             [] if against.passed else [f"board: outputs differ from {said.witness} by {against.max_abs_error:g}"]
@@ -256,9 +257,9 @@ def judged_device(
     """
     compiled, said = subject.compiled, expected.testimony
     answers = list(device.outputs[compiled.interface.warm_up_runs :])
-    same = compare(answers, host, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
+    same = compare(answers, host[: len(answers)], tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
     limit = np.inf if compiled.is_quantized else tolerance_of(compiled.program)
-    against = compare(answers, said.outputs, tolerance=limit, judge_integers=not compiled.is_quantized)
+    against = compare(answers, said.outputs[: len(answers)], tolerance=limit, judge_integers=not compiled.is_quantized)
     problems = [] if same.passed else [f"runner: outputs differ from the host's by {same.max_abs_error:g}"]
     problems += [] if against.passed else [f"runner: outputs differ from {said.witness} by {against.max_abs_error:g}"]
     table = {**against.to_json(), **said.to_json(), "program": runner.program, "instructions": None}

@@ -11,7 +11,13 @@ import onnx
 from benchmarks.fuzzing import random_smith
 from benchmarks.fuzzing.mutate_archive import mutate_archive
 from benchmarks.fuzzing.mutate_bytes import mutate_bytes
-from benchmarks.fuzzing.mutate_command import damaged_package, damaged_platform, random_command
+from benchmarks.fuzzing.mutate_command import (
+    damaged_bundle,
+    damaged_package,
+    damaged_platform,
+    damaged_sweep,
+    random_command,
+)
 from benchmarks.fuzzing.mutate_onnx import mutate_onnx
 from benchmarks.fuzzing.mutate_tflite import mutate_model, mutate_tables, written
 from benchmarks.fuzzing.random_onnx import random_onnx
@@ -90,6 +96,14 @@ def _package(rng: Rng, seeds: Seeds) -> Specimen:
     return damaged_package(seeds.package, rng)
 
 
+def _bundle(rng: Rng, seeds: Seeds) -> Specimen:
+    return damaged_bundle(seeds.tiny, seeds.calibration, rng)
+
+
+def _sweep(rng: Rng, seeds: Seeds) -> Specimen:
+    return damaged_sweep(seeds.tiny, seeds.calibration, rng)
+
+
 def _valid(model: onnx.ModelProto, rng: Rng) -> Specimen | None:
     try:
         onnx_outputs(model, [])
@@ -153,9 +167,11 @@ KINDS: dict[str, tuple[float, Callable[[Rng, Seeds], Specimen | None]]] = {
     "onnx fields": (28, _onnx_fields),
     "tflite bytes": (6, _tflite_bytes),
     "tflite fields": (12, _tflite_fields),
-    "pt2 archive": (3, _torch_archive),
+    "pt2 archive": (14, _torch_archive),
     "platform file": (6, _platform),
     "calibration file": (3, _calibration),
+    "bundle file": (5, _bundle),
+    "sweep file": (4, _sweep),
     "command line": (4, _command),
     "package": (3, _package),
     "valid float": (8, _float),

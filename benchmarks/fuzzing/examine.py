@@ -9,6 +9,7 @@ import traceback
 import warnings
 from contextlib import chdir
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,10 +24,14 @@ from benchmarks.fuzzing.witnesses import CHECKS, Built, Disagreement, Refused, a
 from codegen_c.backend.build import Compiled
 from tvm_ext.cli import app
 from tvm_ext.core import errors
+from tvm_ext.core.bundle_file import BundleFile
+from tvm_ext.core.files.arrays import read_arrays
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.load import load
 from tvm_ext.pipeline import compile_model
+from tvm_ext.sweeps.candidates import candidates_of
+from tvm_ext.sweeps.sweep_file import SweepFile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _DEFECTS = {"BuildFailed": ends.UNBUILT, "RunFailed": ends.UNBUILT, "ChildFailed": ends.UNBUILT,
@@ -55,7 +60,7 @@ def sorted_error(error: BaseException, *, is_valid: bool) -> Outcome:
     """The outcome that an exception stands for."""
     name, trace = type(error).__name__, traceback.format_exception(error)
     detail = f"{error}\n{''.join(trace)[-3000:]}"[:6000]
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError | errors.OutOfMemory):
         return Outcome(kind=ends.OVER_MEMORY, error=name, where=_where(error), detail=detail)
     if name in _DEFECTS and isinstance(error, errors.TvmExtError | errors.DefectNotice):
         return Outcome(kind=_DEFECTS[name], error=name, where=_gist(str(error)), detail=detail)
@@ -98,6 +103,10 @@ class _Job:
 
 def _compile_and_judge(specimen: ModelSpecimen, folder: Path, stages: Stages) -> Outcome:
     job, options = _read(specimen, folder, stages)
+    if specimen.checks == ("load",):
+        if job.calibration is not None:
+            read_arrays(job.calibration)
+        return Outcome(kind=ends.READ)
     stages.begin("compile")
     if specimen.ram_part is None:
         whole, (module, compiled) = None, job.compiled(options)
@@ -158,12 +167,27 @@ def _read(specimen: ModelSpecimen, folder: Path, stages: Stages) -> tuple[_Job, 
     return _Job(specimen=specimen, path=path, module=module, platform=platform, calibration=calibration), options
 
 
+def _read_sweep(path: Path) -> Outcome:
+    """A sweep's file up to the jobs of its candidates; the services that run them would start TVM for each case."""
+    file = SweepFile.load(path)
+    platforms = [Platform.load(name) for name in file.platform_names(path.parent)]
+    models, options = file.sweep_models(path.parent), file.build_options()
+    rows = list(islice(candidates_of(models, platforms, options, file.tier), 100))
+    refused = [row.job for row in rows if isinstance(row.job, errors.TvmExtError)]
+    return Outcome(kind=ends.REFUSED, error=type(refused[0]).__name__) if refused else Outcome(kind=ends.READ)
+
+
 def _run_command(specimen: CommandSpecimen, folder: Path, stages: Stages) -> Outcome:
     """The command line, in its own process already; exit status 0, 1 and 2 are ends that it names."""
     for name, content in specimen.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     stages.begin(specimen.arguments[0] if specimen.arguments else "no command")
+    if specimen.is_read_only and specimen.arguments[0] == "bundle":
+        BundleFile.load(folder / specimen.arguments[1])
+        return Outcome(kind=ends.READ)
+    if specimen.arguments[:1] == ("sweep",):
+        return _read_sweep(folder / specimen.arguments[1])
     os.environ["COLUMNS"] = "200"
     result = CliRunner().invoke(app, list(specimen.arguments))
     if result.exception is not None and not isinstance(result.exception, SystemExit):

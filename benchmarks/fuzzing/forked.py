@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-_SAID_BYTES = 20_000
+_SAID_BYTES = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class End:
     """End of a child: its function's result, or what ended it.
 
     signal: 0 where none did; stage: the last one that began; said: the end of what it printed. cpu_s: processor time,
-    its children's included; peak_bytes: resident, of the largest of these processes.
+    its children's included; peak_bytes: resident, of the largest of these processes. told: what it told meanwhile.
     """
 
     value: Any = None
@@ -52,6 +52,7 @@ class End:
     said: str = ""
     cpu_s: float = 0.0
     peak_bytes: int = 0
+    told: tuple[Any, ...] = ()
 
 
 class Stages:
@@ -65,6 +66,10 @@ class Stages:
         soft = int(used.ru_utime + used.ru_stime) + (cpu_s or self._limits.cpu_s)
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
         _send(self._pipe, ("stage", stage))
+
+    def tell(self, value: Any) -> None:
+        """Hand a value to the parent, which gets it however the child ends."""
+        _send(self._pipe, ("told", value))
 
 
 class Forked:
@@ -111,10 +116,12 @@ class Forked:
         with suppress(ProcessLookupError, PermissionError):  # what it left running
             os.killpg(self._pid, signal.SIGKILL)
         os.close(self.pipe)
-        value, is_done = None, False
+        value, is_done, told = None, False, list[Any]()
         for kind, content in _messages(self._received):
             if kind == "stage":
                 self._stage = content
+            elif kind == "told":
+                told.append(content)
             else:
                 value, is_done = content, True
         said = self._tail()
@@ -122,7 +129,7 @@ class Forked:
         return End(
             value=value, is_done=is_done, stage=self._stage, said=said, signal=0 if is_late else ended_by,
             over_time=is_late or ended_by == signal.SIGXCPU, cpu_s=round(usage.ru_utime + usage.ru_stime, 2),
-            peak_bytes=usage.ru_maxrss * 1024,
+            peak_bytes=usage.ru_maxrss * 1024, told=tuple(told),
         )  # fmt: skip
 
     def _tail(self) -> str:

@@ -7,16 +7,19 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 from benchmarks.fuzzing import outcome as ends
+from benchmarks.fuzzing.batches import read_in_batches
+from benchmarks.fuzzing.canary import Policy, watch
 from benchmarks.fuzzing.draw import draw, kind_of
 from benchmarks.fuzzing.examine import examine
 from benchmarks.fuzzing.forked import Limits, Stages
 from benchmarks.fuzzing.outcome import REFUSAL_BYTES, REFUSAL_S, Outcome
 from benchmarks.fuzzing.pool import run_in_order
 from benchmarks.fuzzing.seeds import Seeds, make_seeds
-from benchmarks.fuzzing.specimen import Specimen
+from benchmarks.fuzzing.specimen import CommandSpecimen, Specimen
 from benchmarks.fuzzing.tables import Record
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
@@ -36,21 +39,43 @@ class Fuzzer:
         return draw(self.seed, index, self.seeds)
 
     def run(self, indices: Iterable[int], *, num_workers: int = 1, seconds: float | None = None) -> Iterator[Record]:
-        """Records in the order of the indices."""
-        for index, outcome in run_in_order(
-            self._work, indices, num_workers=num_workers, seconds=seconds, limits=self.limits
-        ):
+        """Records in the order of the indices. A canary watches each case."""
+        with TemporaryDirectory(prefix="fuzz_") as name:
+
+            def work(index: int, stages: Stages) -> Outcome:
+                stages.begin("draw")
+                specimen = self.specimen(index)
+                return Outcome(kind=ends.SKIPPED) if specimen is None else _watched(specimen, stages, Path(name))
+
+            for index, outcome in run_in_order(
+                work, indices, num_workers=num_workers, seconds=seconds, limits=self.limits
+            ):
+                yield Record(index=index, kind=kind_of(self.seed, index), outcome=late_refusal(outcome))
+
+    def read(self, indices: Iterable[int], *, seconds: float | None = None) -> Iterator[Record]:
+        """Records of cases of damaged files that are only read, in order."""
+        for index, outcome in read_in_batches(self.specimen, indices, seconds=seconds):
             yield Record(index=index, kind=kind_of(self.seed, index), outcome=late_refusal(outcome))
 
-    def _work(self, index: int, stages: Stages) -> Outcome:
-        stages.begin("draw")
-        specimen = self.specimen(index)
-        return Outcome(kind=ends.SKIPPED) if specimen is None else examine(specimen, stages)
+
+def _watched(specimen: Specimen, stages: Stages, parent: Path) -> Outcome:
+    """The outcome of a specimen in a folder of its own, outside of which nothing may be written."""
+    folder = parent / str(os.getpid())
+    folder.mkdir()
+    builds = isinstance(specimen, CommandSpecimen) or specimen.checks != ("none",)
+    watch(Policy(folder=folder, may_build=builds))
+    try:
+        return examine(specimen, stages)
+    finally:
+        rmtree(folder, ignore_errors=True)
 
 
 def run_apart(specimen: Specimen, limits: Limits | None = None) -> Outcome:
     """The outcome of a specimen, in a child of its own."""
-    ((_, outcome),) = run_in_order(lambda _, stages: examine(specimen, stages), [0], num_workers=1, limits=limits)
+    with TemporaryDirectory(prefix="fuzz_") as name:
+        ((_, outcome),) = run_in_order(
+            lambda _, stages: _watched(specimen, stages, Path(name)), [0], num_workers=1, limits=limits
+        )
     return late_refusal(outcome)
 
 

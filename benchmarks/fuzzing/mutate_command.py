@@ -79,6 +79,46 @@ def _json(tree: Any) -> bytes:
         return b"[" * 5000 + b"]" * 5000
 
 
+_BUNDLE: Mapping[str, Any] = {
+    "name": "door", "at_once": [["one", "two"]],
+    "models": [
+        {"name": "one", "file": "one.onnx", "options": {"optimize": "size", "ram": "64KiB"}},
+        {"name": "two", "file": "two.onnx", "shapes": {"x": [1, 4]}, "options": {"quantize": "int8"},
+         "calibration": "data.npz"},
+    ],
+}  # fmt: skip
+_SWEEP: Mapping[str, Any] = {
+    "models": ["*.onnx", "one.onnx"], "platforms": ["cortex_m4", "host"], "tier": "estimate", "shapes": {"x": [1, 4]},
+    "calibration": "data.npz",
+    "options": {"default": {}, "small": {"optimize": "size", "ram": 32768, "pin": {"x": 16}}},
+}  # fmt: skip
+
+
+def damaged_bundle(model: bytes, calibration: bytes, rng: random.Random) -> CommandSpecimen:
+    """`bundle` of two models, with a damaged file, or a damaged model or array beside it."""
+    files = {"one.onnx": model, "two.onnx": model, "data.npz": calibration, "BUNDLE.toml": _damaged_table(_BUNDLE, rng)}
+    if rng.random() < 0.1:
+        name = rng.choice(("one.onnx", "data.npz"))
+        files[name] = mutate_bytes(files[name], rng)
+    arguments = ("bundle", "BUNDLE.toml", "-p", rng.choice(("host", "cortex_m4")), "-o", "out", "--verify", "none")
+    return CommandSpecimen(arguments=arguments, files=files)
+
+
+def damaged_sweep(model: bytes, calibration: bytes, rng: random.Random) -> CommandSpecimen:
+    """`sweep` with a damaged file; it is read up to the jobs of its candidates."""
+    files = {"one.onnx": model, "data.npz": calibration, "SWEEP.toml": _damaged_table(_SWEEP, rng)}
+    return CommandSpecimen(arguments=("sweep", "SWEEP.toml", "-o", "out"), files=files)
+
+
+def _damaged_table(table: Mapping[str, Any], rng: random.Random) -> bytes:
+    if rng.random() < 0.85:
+        try:
+            return toml_text(mutate_tree(dict(table), rng)).encode("utf-8", "surrogatepass")
+        except (RecursionError, AttributeError):
+            return b"name = " + b"[" * 5000 + b"]" * 5000
+    return mutate_bytes(toml_text(table).encode(), rng)
+
+
 def damaged_platform(rng: random.Random) -> bytes:
     """A platform file with values at edges, keys that are not there, or text that is no TOML."""
     content = shipped(rng.choice(PLATFORMS))

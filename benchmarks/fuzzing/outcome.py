@@ -7,12 +7,14 @@ from typing import Any
 
 AGREES = "compiled and agrees"
 UNWITNESSED = "compiled, no witness"
+READ = "read"
 REFUSED = "refused"
 SKIPPED = "skipped"
 ACCEPTED = "accepted although the runtime refuses"
 SLOW = "refused late or large"
 UNVERIFIED = "rejected by verification, damaged file"
 FOREIGN = "foreign exception"
+RAN = "ran, wrote or connected"
 SIGNAL = "signal"
 OVER_TIME = "over time"
 OVER_MEMORY = "over memory"
@@ -24,8 +26,8 @@ VERIFICATION = "verification failed, valid model"
 
 # Where sums overflow, their order decides between an infinity and NaN; no format fixes it.
 WARNINGS = (ACCEPTED, SLOW, UNVERIFIED, NOT_FINITE)
-FAILURES = (FOREIGN, SIGNAL, OVER_TIME, OVER_MEMORY, WRONG, REJECTED, UNBUILT, VERIFICATION)
-KINDS = (AGREES, UNWITNESSED, REFUSED, SKIPPED, *WARNINGS, *FAILURES)
+FAILURES = (RAN, FOREIGN, SIGNAL, OVER_TIME, OVER_MEMORY, WRONG, REJECTED, UNBUILT, VERIFICATION)
+KINDS = (AGREES, UNWITNESSED, READ, REFUSED, SKIPPED, *WARNINGS, *FAILURES)
 
 REFUSAL_S, REFUSAL_BYTES = 5.0, 1 << 30
 """Limits of a refusal, in processor seconds and in resident bytes."""

@@ -8,8 +8,9 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from benchmarks.fuzzing.canary import alarms
 from benchmarks.fuzzing.forked import End, Forked, Limits, Stages
-from benchmarks.fuzzing.outcome import FOREIGN, OVER_MEMORY, OVER_TIME, SIGNAL, Outcome
+from benchmarks.fuzzing.outcome import FOREIGN, OVER_MEMORY, OVER_TIME, RAN, SIGNAL, Outcome
 
 
 def run_in_order(
@@ -50,6 +51,10 @@ def run_in_order(
 def judged_end(end: End) -> Outcome:
     """The outcome that a child sent, or the way it ended without one."""
     figures = {"cpu_s": end.cpu_s, "peak_bytes": end.peak_bytes, "stage": end.stage}
+    if heard := alarms(end.said):
+        return Outcome(
+            kind=RAN, error=heard[0].split()[0], where=heard[0][:120], detail="\n".join(heard[:20]), **figures
+        )
     if end.is_done:
         return Outcome(**{**end.value.to_json(), **figures})
     tail = end.said[-1500:]

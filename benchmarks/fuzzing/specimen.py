@@ -14,7 +14,7 @@ class ModelSpecimen:
     platform: a shipped one's name, or the text of a TOML file. options: of `BuildOptions`, by name. ram_part: the
     default memory's limit as a part of what the model takes without one. calibration: an .npz file. is_valid: the
     file is what it should be, so that failing verification is a defect. checks: witnesses beside the format's runtime,
-    names of `witnesses.CHECKS`.
+    names of `witnesses.CHECKS`; `none`, where nobody is asked, `load`, where it is only read.
     """
 
     model: bytes
@@ -29,10 +29,14 @@ class ModelSpecimen:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandSpecimen:
-    """A command line, and the files it finds in its working folder, by their paths there."""
+    """A command line, and the files it finds in its working folder, by their paths there.
+
+    is_read_only: what it names is read, and nothing is compiled.
+    """
 
     arguments: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    is_read_only: bool = False
 
 
 Specimen = ModelSpecimen | CommandSpecimen

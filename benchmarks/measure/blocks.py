@@ -30,6 +30,7 @@ from benchmarks.measure.cycle_blocks import (
 )  # fmt: skip
 from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
+from benchmarks.measure.mutation_blocks import package_mutations
 from benchmarks.measure.order_blocks import free_orders, reached_orders
 from benchmarks.measure.processor_blocks import pipelines, sweep, two_cores
 from benchmarks.measure.published import read_published
@@ -281,7 +282,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, fewer_bits, half_floats,
         quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled, placement_times,
         riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
-        free_orders, reached_orders,
+        free_orders, reached_orders, package_mutations,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""

@@ -26,7 +26,7 @@ from tvm_ext.core.platform import Link, Memory, Platform
 from tvm_ext.execution.qemu_start import started
 from tvm_ext.profiling.core_table import core_table
 from tvm_ext.profiling.profile import LayerProfile
-from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
+from tvm_ext.profiling.profile_package import counted_layers, profile_plugin
 from tvm_ext.tuning.firmware import linked
 
 MODEL = "layers"
@@ -171,7 +171,7 @@ def _run(compiled: Compiled) -> list[LayerProfile]:
         folder = Path(name)
         elf, steps = linked(compiled, platform, "speed", folder)
         (folder / "in.bin").write_bytes(b"".join(map(_noise, compiled.interface.inputs)))
-        counting = plugin_arguments(elf, platform, table, compiled.interface.run, folder, skip=0)
+        counting = profile_plugin(elf, platform, table, compiled.interface.run, folder, skip=0)
         started(elf, platform, None, folder, SECONDS, (), (), counting)
         return counted_layers(elf, platform, table, folder, steps)
 

@@ -34,16 +34,20 @@ from codegen_c.lowering.driver_waits import with_waits
 from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
+from codegen_c.operators.kinds import Rounding
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program, drivers_of
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
+from tvm_ext.core.decisions.models import PortScales
 from tvm_ext.core.decisions.outcomes import Recomputed
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
+
+_UNSCALED = PortScales()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,8 @@ def compile_region(
     states: Sequence[ModelState] = (),
     warm_up_runs: int = 0,
     linked: Sequence[str] = (),
+    scales: PortScales = _UNSCALED,
+    rounding: Rounding = "onnx",
     lower: Lower = lower_operator,
     figures: KernelFigures = UNMEASURED,
 ) -> Compiled:
@@ -149,7 +155,8 @@ def compile_region(
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
     parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
-    linked: inputs, by the model's own names, that other models of a bundle write to. lower: as in `CodegenBackend`.
+    linked: inputs, by the model's own names, that other models of a bundle write to. scales: of inputs and outputs,
+    by these names. rounding: of halves in their quantize functions. lower: as in `CodegenBackend`.
     figures: measured, of the platform's first processor.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
@@ -189,8 +196,8 @@ def compile_region(
     interface = Interface(
         model=model,
         io=options.io,
-        inputs=ports_of(program, program.inputs, input_names),
-        outputs=ports_of(program, program.outputs, output_names),
+        inputs=ports_of(program, program.inputs, input_names, scales.inputs or {}),
+        outputs=ports_of(program, program.outputs, output_names, scales.outputs or {}),
         state_bytes=plan.state_bytes,
         warm_up_runs=warm_up_runs,
         context=options.context,
@@ -199,6 +206,7 @@ def compile_region(
         servers=servers,
         in_flight=parallel.in_flight if parallel else 1,
         has_hooks=options.hooks,
+        rounding=rounding,
         kept=kept_values(program, plan, kept, in_flight=parallel.in_flight if parallel else 1),
     )
     used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from codegen_c.kernels.user_functions import Callback
+from codegen_c.operators.quantization import Quantization
 from codegen_c.program.interface import Port, StreamedPort
 from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall, RowSteps
+from codegen_c.program.tensors import Tensor
 from tvm_ext.core.columns import Columns
 from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 
-def ports_of(program: Program, names: Sequence[str], sources: Sequence[str]) -> tuple[Port, ...]:
-    """The ports of tensors. sources: the model's own names; by default those of the tensors."""
+def ports_of(
+    program: Program,
+    names: Sequence[str],
+    sources: Sequence[str],
+    scales: Mapping[str, tuple[float, int]] = MappingProxyType({}),
+) -> tuple[Port, ...]:
+    """The ports of tensors. sources: the model's own names; by default those of the tensors.
+
+    scales: scale and zero point by such a name, which hold where operators of the program imply none or others.
+    """
     tensors = [program.tensors[name] for name in names]
     own = sources or [tensor.source for tensor in tensors]
     calls: dict[str, list[tuple[KernelCall, Callback]]] = {}
@@ -23,11 +34,19 @@ def ports_of(program: Program, names: Sequence[str], sources: Sequence[str]) -> 
             calls.setdefault(outside, []).append((call, callback))
     return tuple(
         Port(
-            name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=t.quantization,
+            name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=_quantization(t, source, scales),
             stream=_together([_stream(program, *one) for one in calls[t.name]]) if t.name in calls else None,
         )
         for t, source in zip(tensors, own, strict=True)
     )  # fmt: skip
+
+
+def _quantization(tensor: Tensor, source: str, scales: Mapping[str, tuple[float, int]]) -> Quantization | None:
+    """Scale and zero point of a port; None for floats and for integers that are plain numbers."""
+    if source not in scales or not tensor.dtype.startswith(("int", "uint")):
+        return tensor.quantization
+    scale, zero_point = scales[source]
+    return Quantization(scale=scale, zero_point=zero_point)
 
 
 def _together(found: Sequence[StreamedPort]) -> StreamedPort:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment, float_literal
 from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.quantize_functions import quantize_functions
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
 from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
 
@@ -35,6 +36,7 @@ def emit_header(interface: Interface, origin: Origin, kept_api: str = "") -> str
             "/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */",
             *sizes,
             "",
+            *([functions] if (functions := quantize_functions(interface)) else []),
             *([_context_api(interface)] if interface.holds_context else []),
             api(interface),
             *([_pipeline_api(interface)] if interface.is_pipeline else []),

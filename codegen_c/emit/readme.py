@@ -11,6 +11,7 @@ from codegen_c.emit.forms.registry import usages
 from codegen_c.emit.header import describe
 from codegen_c.emit.memory import section_macro
 from codegen_c.emit.offload import reference_file
+from codegen_c.emit.quantize_functions import convertible
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
@@ -31,7 +32,7 @@ def emit_readme(
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
         sha256=report["model"]["sha256"], platform=report["platform"], verified=verified(verify),
-        usage=usage(interface),
+        usage=usage(interface), conversions=_conversions(interface),
         state=_state(interface, report) if report["states"] else None,
         shared=_shared(interface, report) if interface.servers else None,
         driven=_driven(interface, report) if "driver_calls" in report else None,
@@ -86,6 +87,15 @@ def _calls(interface: Interface) -> str:
     lines = [f"{p.c_type} *{p.name} = {accessor(p)};  /* fill before each run */" for p in interface.inputs]
     lines.append(f"int32_t status = {interface.run}({''.join(context)});  /* 0: done */")
     lines += [f"const {p.c_type} *{p.name} = {accessor(p)};" for p in interface.outputs]
+    return "\n".join(lines)
+
+
+def _conversions(interface: Interface) -> str:
+    """Example of the functions that convert elements of the first quantized input and output; empty without any."""
+    ports = [next(filter(convertible, side), None) for side in (interface.inputs, interface.outputs)]
+    read, written = ports
+    lines = [f"{read.name}[i] = {interface.quantize(read)}(real);  /* rounds, saturates */"] if read else []
+    lines += [f"float real_{written.name} = {interface.dequantize(written)}({written.name}[i]);"] if written else []
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from codegen_c.c_text.narrow_floats import NARROW_FLOATS, decode_function
 from codegen_c.c_text.text import C_TYPES, filled, literal
+from codegen_c.emit.drawn_vectors import DrawnVectors, drawn_fields, is_float
 from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
@@ -32,8 +33,13 @@ class TestVector:
     outputs: Mapping[str, np.ndarray] | None
 
 
-def emit_vectors(interface: Interface, vectors: Sequence[TestVector]) -> dict[str, str]:
-    """`<model>_vectors.h` and `.c`. At least one vector; floats keep every bit but a NaN's payload."""
+def emit_vectors(
+    interface: Interface, vectors: Sequence[TestVector], drawn: DrawnVectors | None = None
+) -> dict[str, str]:
+    """`<model>_vectors.h` and `.c`. At least one vector; floats keep every bit but a NaN's payload.
+
+    drawn: vectors beside them that the device draws, None for none.
+    """
     if not vectors:
         raise ValueError("a self-test needs at least one vector")
     known = SIDES if all(vector.outputs is not None for vector in vectors) else SIDES[:1]
@@ -42,9 +48,13 @@ def emit_vectors(interface: Interface, vectors: Sequence[TestVector]) -> dict[st
         [{"name": name, "lines": _lines(_array(getattr(vector, side), port))} for port, name, side in sides]
         for vector in vectors
     ]
+    fields = None if drawn is None else drawn_fields(interface, drawn)
+    uses_math = not _all_finite([side for vector in vectors for side in (vector.inputs, vector.outputs)])
+    uses_math |= drawn is not None and not _all_finite([vector.outputs for vector in drawn.vectors])
     header = render(
         "vectors.h.j2",
         model=interface.model,
+        drawn=fields,
         num_vectors=len(vectors),
         compares=known == SIDES,
         ports=[
@@ -52,15 +62,18 @@ def emit_vectors(interface: Interface, vectors: Sequence[TestVector]) -> dict[st
             for port, name, _ in sides
         ],
     )
-    source = render("vectors.c.j2", model=interface.model, vectors=texts, uses_math=not _all_finite(vectors))
+    source = render("vectors.c.j2", model=interface.model, vectors=texts, drawn=fields, uses_math=uses_math)
     return {f"{interface.model}_vectors.h": header, f"{interface.model}_vectors.c": source}
 
 
-def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bool = True) -> dict[str, str]:
+def emit_selftest(
+    interface: Interface, *, tolerance: float = 1e-4, compares: bool = True, drawn: DrawnVectors | None = None
+) -> dict[str, str]:
     """`<model>_selftest.h/.c` (no stdio) and `<model>_selftest_main.c` (a program for the host).
 
     tolerance: float outputs may differ by this much of the largest expected magnitude of the output.
     compares: whether the vectors hold outputs; else the test runs them, and says that it compared nothing.
+    drawn: as for `emit_vectors`.
     """
     model = interface.model
     dtypes = sorted({port.dtype for port in interface.outputs}) if compares else []
@@ -72,12 +85,12 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "resets": interface.state_bytes > 0,
         "warm_up_runs": interface.warm_up_runs,
         "tolerance": repr(float(tolerance)),
-        "uses_float": any(_is_float(dtype) for dtype in dtypes),
+        "uses_float": any(is_float(dtype) for dtype in dtypes),
         "kinds": [
             {
                 "dtype": dtype,
                 "c_type": C_TYPES[dtype],
-                "is_float": _is_float(dtype),
+                "is_float": is_float(dtype),
                 "decode": decode_function(f"value_of_{dtype}", dtype) if dtype in NARROW_FLOATS else "",
                 "computed": "float" if dtype in NARROW_FLOATS else C_TYPES[dtype],
                 "zero": "0.0" if dtype == "float64" else "0.0f",
@@ -89,22 +102,27 @@ def emit_selftest(interface: Interface, *, tolerance: float = 1e-4, compares: bo
         "streams": streams(interface),
         "in_strips": any(port.stream and port.stream.strips for port in interface.inputs),
         "arguments": run_arguments(interface, "vector->in_", "output_"),
+        "drawn_arguments": run_arguments(interface, "drawn_", "output_"),
+        "drawn": None if drawn is None else drawn_fields(interface, drawn),
         "pipeline": interface.is_pipeline,
     }
     return {
-        f"{model}_selftest.h": render("selftest.h.j2", model=model, context=interface.holds_context, compares=compares),
+        f"{model}_selftest.h": render(
+            "selftest.h.j2", model=model, context=interface.holds_context, compares=compares, drawn=drawn is not None
+        ),
         f"{model}_selftest.c": render("selftest.c.j2", **values),
         f"{model}_selftest_main.c": render(
             "selftest_main.c.j2",
             model=model,
             context=interface.holds_context,
             compares=compares,
+            drawn=drawn is not None,
             servers=[{"name": name, "function": interface.serve(name)} for name in interface.servers],
         ),
     }
 
 
-def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = "context") -> list[dict[str, str]]:
+def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = "context") -> list[dict[str, Any]]:
     """Fields of ports for the templates; `place`: C expression of where a port's elements are.
 
     instance: C expression of a pointer to the instance, where there are any.
@@ -116,6 +134,7 @@ def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = 
             "name": port.name,
             "dtype": port.dtype,
             "c_type": port.c_type,
+            "is_float": is_float(port.dtype),
             "size": interface.size_macro(port),
             "member": _member(port, side),
             "place": f"{interface.accessor(port)}({instance if interface.holds_context else ''})"
@@ -138,6 +157,7 @@ def streams(interface: Interface) -> list[dict[str, Any]]:
                 "name": port.name,
                 "dtype": port.dtype,
                 "c_type": port.c_type,
+                "is_float": is_float(port.dtype),
                 "signature": callback_signature(direction, port, f"{direction}_{port.name}"),
                 "size": interface.size_macro(port),
                 "rows": interface.rows_macro(port),
@@ -170,10 +190,6 @@ def slot_of(interface: Interface) -> str:
     return "[slot]" if interface.is_pipeline and interface.io == "caller" else ""
 
 
-def _is_float(dtype: str) -> bool:
-    return dtype.startswith("float") or dtype in NARROW_FLOATS
-
-
 def _member(port: Port, side: Side) -> str:
     """Name of a port's array in the vector struct; an input and an output may share a name."""
     return f"{'in' if side == 'inputs' else 'out'}_{port.name}"
@@ -191,8 +207,7 @@ def _array(stored: Mapping[str, np.ndarray], port: Port) -> np.ndarray:
     return port.handed_over(array)
 
 
-def _all_finite(vectors: Sequence[TestVector]) -> bool:
-    stored: list[Mapping[str, np.ndarray] | None] = [side for v in vectors for side in (v.inputs, v.outputs)]
+def _all_finite(stored: Sequence[Mapping[str, np.ndarray] | None]) -> bool:
     return all(np.isfinite(array).all() for side in stored for array in (side or {}).values())
 
 

@@ -139,6 +139,7 @@ class _Lowering:
             self.tensors[name], source=tensor.source, layout=tensor.layout, quantization=tensor.quantization
         )
         self.views[var] = _View(tensor=name, shape=source.shape)
+        self.handed_over.append((tensor.name, name))
         move = Move(
             source=tensor.name, target=name, index=len(self.steps), within=target.within, processor=target.processor
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES
+from codegen_c.operators.kinds import Rounding
 from codegen_c.operators.quantization import Quantization
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.options import Context, Io
@@ -121,6 +122,7 @@ class Interface:
     in_flight: inputs that a pipeline works on at once, by `int32_t <model>_put(...)`, of the same arguments as `run`,
     and `int32_t <model>_take(void)`; 1 where there are neither.
     has_hooks: whether `<model>_profile.h` has hooks around its layers.
+    rounding: of halves where real numbers become integers, to even numbers ("onnx") or away from zero ("tflite").
     kept: values inside the model, whose places `const T *<model>_kept_<value>(void)` gives.
     """
 
@@ -137,6 +139,7 @@ class Interface:
     in_flight: int = 1
     has_hooks: bool = False
     kept: tuple[KeptValue, ...] = ()
+    rounding: Rounding = "onnx"
 
     @property
     def is_pipeline(self) -> bool:
@@ -172,6 +175,26 @@ class Interface:
     def accessor(self, port: Port) -> str:
         """Name of the C function that gives a port's place in the arena."""
         return f"{self.model}_{port.name}"
+
+    def quantize(self, port: Port) -> str:
+        """Name of the C function that makes an integer of a quantized port of a real number."""
+        return self._apart(f"{self.model}_quantize_{port.name}")
+
+    def dequantize(self, port: Port) -> str:
+        """Name of the C function that gives the real number for which an integer of a quantized port stands."""
+        return self._apart(f"{self.model}_dequantize_{port.name}")
+
+    @property
+    def nearest(self) -> str:
+        """Name of the C function that these share."""
+        return self._apart(f"{self.model}_nearest_steps")
+
+    def _apart(self, name: str) -> str:
+        """The name, or one close to it where it is the accessor of a port whose name begins with the same word."""
+        taken = {self.accessor(port) for port in (*self.inputs, *self.outputs)}
+        while name in taken:
+            name = f"{name}_"
+        return name
 
     def kept_accessor(self, value: KeptValue) -> str:
         """Name of the C function that gives the place of a value that is kept."""

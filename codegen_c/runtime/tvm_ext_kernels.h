@@ -7,11 +7,18 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Words of C11 that C++ spells otherwise, for headers that a C++ file includes. */
+/* Words of C11 that C++ spells otherwise, for headers that a C++ file includes. C libraries such as newlib define some
+   of them, too. */
 #ifdef __cplusplus
+#ifndef _Alignas
 #define _Alignas(bytes) alignas(bytes)
+#endif
+#ifndef _Static_assert
 #define _Static_assert static_assert
+#endif
+#ifndef restrict
 #define restrict __restrict
+#endif
 #endif
 
 /* Steps are not inlined into each other: tensors of different types share bytes by plan. Nor are they cloned with

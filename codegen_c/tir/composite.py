@@ -22,6 +22,7 @@ from codegen_c.tir.schedule import schedule_merged
 from codegen_c.tir.skip_zeros import LEAST_SKIPPED, skip_zeros
 from codegen_c.tir.storage import place_buffers
 from codegen_c.tir.tabulate import tabulate
+from tvm_ext.core.memory_exhausted import check_memory
 
 
 def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | NoPlainC:
@@ -63,6 +64,7 @@ def _lowered(function: relax.Function, module: tvm.IRModule | None) -> _Lowered:
     except CannotLowerError:
         raise
     except Exception as error:  # TVM raises what it likes about a model that it cannot lower
+        check_memory(error)
         raise CannotLowerError("loops, which TVM does not make of it") from error
 
 

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
-from codegen_c.tir import comparisons, gathers
+from codegen_c.tir import comparisons, gathers, normalizations
 from codegen_c.tir.indices import with_indices_inside
 from codegen_c.tir.starts import with_true_starts
 
@@ -20,7 +20,8 @@ def compiled_with_llvm(mod: tvm.IRModule) -> Callable[[Sequence[Array]], list[Ar
     """`main` as a function of its parameters' arrays, in order; a tuple's fields in order."""
     legal = relax.transform.LegalizeOps(_LEGALIZE)(mod)
     defined = _with_safe_indices(with_true_starts(legal))
-    machine = relax.VirtualMachine(tvm.compile(defined, target="llvm"), tvm.cpu())
+    # The module itself: an executable would hand the empty C file of a model without loops to the compiler.
+    machine = relax.VirtualMachine(tvm.compile(defined, target="llvm").mod, tvm.cpu())
 
     def run(arrays: Sequence[Array]) -> list[Array]:
         # Not ascontiguousarray, which makes vectors of scalars.
@@ -65,5 +66,6 @@ def _compare(name: str) -> LegalizeFunc:
 _LEGALIZE = {
     **comparisons.LEGALIZE,
     **gathers.LEGALIZE,
+    **normalizations.LEGALIZE,
     **{name: _compare(name) for name in ("relax.equal", "relax.not_equal")},
 }

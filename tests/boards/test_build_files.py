@@ -82,13 +82,18 @@ def test_cmake_as_a_subdirectory_of_a_product(host: Platform, tmp_path: Path) ->
 
 def test_warnings_are_errors_here_and_not_where_the_package_goes(host: Platform, tmp_path: Path) -> None:
     write_toy(tmp_path, host, body="int unused = 0; output[i] = input[i];")
-    assert not any("-Werror" in (tmp_path / name).read_text() for name in ("Makefile", "CMakeLists.txt"))
+    assert "-Werror" not in (tmp_path / "CMakeLists.txt").read_text()
     quiet = {key: value for key, value in os.environ.items() if key != "CFLAGS"}
+    commands = subprocess.run(["make", "-n", "-B", "all", "selftest"], cwd=tmp_path, capture_output=True, env=quiet)
+    assert commands.returncode == 0 and b"toy.c" in commands.stdout and b"-Werror" not in commands.stdout
     done = subprocess.run(["make"], cwd=tmp_path, capture_output=True, text=True, env=quiet)
     assert done.returncode == 0 and "-Wunused-variable" in done.stderr
     shutil.rmtree(tmp_path / "build")
     with pytest.raises(AssertionError, match="-Werror=unused-variable"):
         _run(["make"], tmp_path)
+    assert subprocess.run(["make", "strict"], cwd=tmp_path, capture_output=True, env=quiet).returncode != 0
+    write_toy(tmp_path, host)
+    assert subprocess.run(["make", "strict"], cwd=tmp_path, capture_output=True, env=quiet).returncode == 0
 
 
 def _run(command: list[str], folder: Path) -> str:

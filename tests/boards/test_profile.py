@@ -22,7 +22,7 @@ from tvm_ext.core.toolchain import compile_objects, find_program, link_elf
 from tvm_ext.profiling.core_table import core_table
 from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
 from tvm_ext.profiling.profile import LayerProfile
-from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
+from tvm_ext.profiling.profile_package import counted_layers, profile_plugin
 
 UNVERIFIED = BuildOptions(verify=())
 FRAME = """
@@ -53,7 +53,7 @@ def probed(platform: Platform, folder: Path, run: str, leaf: str) -> dict[str, L
     command = [
         find_program("qemu-system-arm"), *qemu_arguments(platform, shift=None),
         "-semihosting-config", "enable=on,target=native", "-kernel", str(elf),
-        *plugin_arguments(elf, platform, core_table(platform), "probe_run", folder, skip=1),
+        *profile_plugin(elf, platform, core_table(platform), "probe_run", folder, skip=1).arguments,
     ]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     steps = PackageSteps(functions={"leaf": ["the_leaf"]}, order=[["the_leaf"]])

@@ -23,6 +23,7 @@ from tvm_ext import BuildOptions, Package, Platform, alone
 from tvm_ext.core.errors import BadPackage, DoesNotFit, MissingTool
 from tvm_ext.core.toolchain import disassembly
 from tvm_ext.execution import board, qemu_plugin
+from tvm_ext.execution.qemu_start import QemuExtras
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.subject import make_subject
 
@@ -75,7 +76,8 @@ def test_it_is_opened_again_and_runs_on_both(package: Package) -> None:
 def test_an_emulator_that_does_not_take_the_plugin_counts_nothing_and_says_so(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board, "plugin_arguments", lambda *_: ["-plugin", "file=not_there.so"])
+    absent = QemuExtras(arguments=("-plugin", "file=not_there.so"))
+    monkeypatch.setattr(board, "count_plugin", lambda *_: absent)
     sample = {"x": np.zeros((1, 3, 5, 5), np.float32)}
     with pytest.warns(ModelNotice, match="not counted, for QEMU came to no end with the plugin"):
         ran = board.run_qemu(

@@ -19,8 +19,9 @@ HALVES = np.array([1.5, -2.0], ml_dtypes.bfloat16)
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
-    with Child(MODULE, limits=ChildLimits(seconds=30, memory_bytes=1 << 30, file_bytes=1 << 20)) as child:
+def child(tmp_path: Path) -> Iterator[Child]:
+    limits = ChildLimits(seconds=30, memory_bytes=1 << 30, file_bytes=1 << 20)
+    with Child(MODULE, limits=limits, writes=[tmp_path]) as child:
         yield child
 
 
@@ -75,7 +76,7 @@ def test_time_is_limited_and_what_it_started_ends_too(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     begin = time.monotonic()
     with (
-        Child(MODULE, limits=ChildLimits(seconds=2)) as child,
+        Child(MODULE, limits=ChildLimits(seconds=2), trusted=True) as child,
         pytest.raises(ChildFailed, match=r"start_and_sleep did not end within 2 s"),
     ):
         child.call("start_and_sleep", 60, str(pid_file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +11,15 @@ import pytest
 
 from tests.errors.test_platform_errors import platform_file
 from tvm_ext.core.compiler_flags import flag_problem
-from tvm_ext.core.errors import BadPlatform, BuildFailed
-from tvm_ext.core.platform import Platform, Toolchain
-from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.core.errors import BadOptions, BadPlatform, BuildFailed, MissingTool
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform, Toolchain
+from tvm_ext.core.toolchain import compile_objects, find_program, link_elf
 
 ALLOWED = (
     "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16 -march=rv32imac_zicsr -mabi=ilp32 -O2 -Os -g -gdwarf-4 "
     "-ffunction-sections -fno-math-errno -fshort-enums -falign-functions=32 -fvisibility=hidden -fuse-ld=lld -fno-lto "
-    "-ffp-contract=off -Wno-psabi -DSTM32F407xx -DHSE_VALUE=8000000 -specs=nano.specs --specs=picolibc.specs "
+    "-ffp-contract=off -Wno-psabi -DSTM32F407xx -DHSE_VALUE=8000000 -DFREQUENCY=SLOW -D__FPU_PRESENT=1 "
+    "-specs=nano.specs --specs=picolibc.specs "
     "--target=arm-none-eabi --sysroot=vendor/sysroot"
 ).split()
 
@@ -49,7 +51,14 @@ REFUSED = {
         "-Ivendor", "-include", "-include evil.h", "-iquotex", "-L.", "-lm", "-Tx.ld", "-save-temps",
     ),
     "may change results": ("-ffast-math", "-ffp-contract=fast", "-Ofast", "-fstrict-aliasing", "-fno-signed-zeros"),
-    "reads or writes files": ("-fprofile-generate", "-fdump-tree-all", "-fsanitize=address", "-ftest-coverage"),
+    "may give another meaning to functions": (
+        "-Dmemcpy=system", "-Dmemcpy=_system", "-DX=system", "-DX=_system", "-D__asm__=x", "-D_Static_assert", "-Dint",
+        "-D__builtin_memcpy=_system", "-D_STDINT_H", "-D__BEGIN=_system",
+    ),
+    "reads or writes files": (
+        "-fprofile-generate", "-fdump-tree-all", "-fsanitize=address", "-ftest-coverage",
+        "-fcs-profile-generate", "-fcreate-profile", "-fmemory-profile", "-mfentry-name=x", "-minstrument-return=call",
+    ),
     "end a build": ("-Werror", "-Wno-error"),
     "none of the flags known here": (
         "-mcpu=x; rm -rf /", "-DX=`id`", "-DX(y)=1", "", "vendor.c", "-fx=y", "-m", "-O2\n-Bx",
@@ -81,7 +90,7 @@ def test_a_platform_file_names_the_flag(tmp_path: Path) -> None:
         ('prefix = "x-"\nflags = ["--target=x"]', r'GCC has one target, .*say compiler = "clang"'),
         ('prefix = "x-"\ncompiler = "clang"', r"toolchain\.compiler = 'clang': .*flags need --target="),
         ('prefix = "x-"\ncompiler = "../clang"', r"toolchain\.compiler = '\.\./clang'"),
-        ('project = "/"', r"toolchain\.project: is no key"),
+        ('project = "/"', r"toolchain\.project: unknown key"),
     ],
 )
 def test_toolchains_that_contradict_themselves(tmp_path: Path, lines: str, message: str) -> None:
@@ -89,20 +98,13 @@ def test_toolchains_that_contradict_themselves(tmp_path: Path, lines: str, messa
         Platform.load(platform_file(tmp_path, "flags = []", lines))
 
 
-def test_a_platform_forgets_where_its_file_lay(tmp_path: Path) -> None:
-    """So packages and jobs say nothing of the machine."""
-    platform = Platform.load(platform_file(tmp_path))
-    assert platform.toolchain.project == str(tmp_path.resolve())
-    assert str(tmp_path) not in platform.to_json()
-    assert Platform.from_json(platform.to_json()) == platform
-
-
 needs_arm = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is needed")
 
 
-def of_project(folder: Path, *flags: str) -> Toolchain:
-    arm = Platform.load("cortex_m4").toolchain
-    return replace(arm, flags=(*arm.flags, *flags), project=str(folder))
+def arm(*flags: str, compiler: str = "") -> Toolchain:
+    toolchain = Platform.load("cortex_m4").toolchain
+    target = ("--target=arm-none-eabi",) if compiler else ()
+    return replace(toolchain, compiler=compiler, flags=(*target, *toolchain.flags, *flags))
 
 
 def source_in(folder: Path) -> Path:
@@ -113,26 +115,59 @@ def source_in(folder: Path) -> Path:
 
 
 @needs_arm
-def test_headers_of_the_project_are_read_and_their_warnings_are_not(tmp_path: Path) -> None:
-    (tmp_path / "inc").mkdir()
-    (tmp_path / "inc" / "vendor.h").write_text(
-        "#include <stdint.h>\n#define VENDOR 42\nstatic inline char odd(int x) { return x; }\n"
-    )
-    made = compile_objects([source_in(tmp_path)], tmp_path / "out", of_project(tmp_path, "-isystem inc"))
-    assert made[0].is_file()
+@pytest.mark.parametrize("compiler", ["", "clang"])
+@pytest.mark.parametrize("flag", ["-isystem inc", "--sysroot=inc"])
+def test_folders_beside_a_platform_are_for_build_files_alone(
+    tmp_path: Path, flag: str, compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever we are, or the source lies: what is compiled here would be run here."""
+    if shutil.which(compiler or "sh") is None:
+        pytest.skip(f"{compiler} is not on PATH")
+    for folder in (tmp_path, tmp_path / "src"):
+        for name in ("inc", "inc/include", "inc/usr/include"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            (folder / name / "vendor.h").write_text("#include <stdint.h>\n#define VENDOR 42\n")
+    monkeypatch.chdir(tmp_path)
+    source = source_in(tmp_path)
+    with pytest.raises(BuildFailed, match=r"vendor\.h"):
+        compile_objects([source], tmp_path / "out", arm(flag, compiler=compiler))
 
 
 @needs_arm
-def test_folders_that_are_not_there_or_lead_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", ["", "clang"])
+def test_a_sysroot_is_the_users_own_word(tmp_path: Path, compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which(compiler or "sh") is None:
+        pytest.skip(f"{compiler} is not on PATH")
+    seen = tmp_path / "seen"
+    real = shutil.which(compiler or "arm-none-eabi-gcc")
+    (tmp_path / (compiler or "arm-none-eabi-gcc")).write_text(f'#!/bin/sh\necho "$@" >> {seen}\nexec {real} "$@"\n')
+    (tmp_path / (compiler or "arm-none-eabi-gcc")).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     source = source_in(tmp_path)
-    with pytest.raises(BadPlatform, match=r"-isystem inc: .*inc is no folder"):
-        compile_objects([source], tmp_path / "out", of_project(tmp_path, "-isystem inc"))
-    (tmp_path / "inc").symlink_to("/usr")
-    with pytest.raises(BadPlatform, match=r"-isystem inc: leads out of .* by a link"):
-        compile_objects([source], tmp_path / "out", of_project(tmp_path, "-isystem inc"))
-    nowhere = replace(of_project(tmp_path, "-isystem inc"), project="")
-    with pytest.raises(BadPlatform, match="this platform was read from none"):
-        compile_objects([source], tmp_path / "out", nowhere)
+    source.write_text("extern int x;\nint x;\n")
+    monkeypatch.setenv("TVM_EXT_SYSROOT", str(tmp_path / "src"))
+    compile_objects([source], tmp_path / "out", arm(compiler=compiler))
+    assert f"--sysroot={tmp_path / 'src'}" in seen.read_text()
+    seen.unlink()
+    compile_objects([source], tmp_path / "out", HOST_TOOLCHAIN)
+    assert not seen.exists(), "this machine's compiler is not meant"
+    for folder in ("src", str(tmp_path / "nothing")):
+        monkeypatch.setenv("TVM_EXT_SYSROOT", folder)
+        with pytest.raises(BadOptions, match=r"TVM_EXT_SYSROOT = .*: is no folder by an absolute path"):
+            compile_objects([source], tmp_path / "out", arm(compiler=compiler))
+
+
+def test_programs_of_the_working_folder_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH with an empty or a relative entry does not let a platform's prefix name a file that lies about."""
+    (tmp_path / "here").mkdir()
+    for folder in (tmp_path, tmp_path / "here"):
+        (folder / "evil-gcc").write_text("#!/bin/sh\ntouch ran\n")
+        (folder / "evil-gcc").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ":.:here:/usr/bin")
+    with pytest.raises(MissingTool, match="evil-gcc is not on PATH"):
+        find_program("evil-gcc")
+    assert find_program("./evil-gcc") == "./evil-gcc", "as CC may name it, which is the user's"
 
 
 @needs_arm
@@ -144,7 +179,7 @@ def test_specs_that_are_not_the_compilers_run_nothing(tmp_path: Path, place: str
     for folder in ("sysroot/lib", place):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     (tmp_path / place / "evil.specs").write_text(f".c:\n@c\n\n@c:\n/usr/bin/touch {ran}\n")
-    toolchain = of_project(tmp_path, "--sysroot=sysroot", "-specs=evil.specs")
+    toolchain = arm("--sysroot=sysroot", "-specs=evil.specs")
     with pytest.raises(BuildFailed, match=r"-specs=evil\.specs: arm-none-eabi-gcc has no specs of that name"):
         compile_objects([source], tmp_path / "out", toolchain)
     with pytest.raises(BuildFailed, match=r"-specs=evil\.specs"):
@@ -156,7 +191,7 @@ def test_specs_that_are_not_the_compilers_run_nothing(tmp_path: Path, place: str
 def test_specs_of_the_compilers_own_are_taken(tmp_path: Path) -> None:
     source = source_in(tmp_path)
     source.write_text("extern int x;\nint x;\n")
-    assert compile_objects([source], tmp_path / "out", of_project(tmp_path, "-specs=nano.specs"))[0].is_file()
+    assert compile_objects([source], tmp_path / "out", arm("-specs=nano.specs"))[0].is_file()
 
 
 def test_clang_without_a_c_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,14 +199,18 @@ ENDS = [
     ("print('done')", 0, "done\n", ""),
     ("1 / 0", 1, "", "ZeroDivisionError"),
     ("os.kill(os.getpid(), 11)", 1, "", "InternalError: ended by SIGSEGV (a defect of tvm-ext"),
-    ("os.kill(os.getpid(), 9)", 1, "", "InternalError: ended by SIGKILL (the system may be out of memory)"),
+    ("os.kill(os.getpid(), 9)", 1, "", "OutOfMemory: ended by SIGKILL (the system ends programs so where its memory"),
+    ("raise MemoryError('x')", 1, "", "OutOfMemory: the machine's memory ran out (x)"),
+    ("limit(); os.abort()", 1, "", "OutOfMemory: ended by SIGABRT (memory ran out under this process's limit"),
 ]
 
 
 @pytest.mark.parametrize(("work", "status", "out", "said"), ENDS, ids=[end[0] for end in ENDS])
 def test_ends_of_the_work(work: str, status: int, out: str, said: str, tmp_path: Path) -> None:
     code = (
-        f"import os\nfrom tvm_ext.core.processes.supervise import supervised\ndef work():\n    {work}\nsupervised(work)"
+        "import os, resource\nfrom tvm_ext.core.processes.supervise import supervised\n"
+        f"if 'limit()' in {work!r}: resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))\n"
+        f"def limit(): pass\ndef work():\n    {work}\nsupervised(work)"
     )
     process = start(tmp_path, "-c", code)
     stdout, stderr = process.communicate(timeout=30)
@@ -214,7 +218,8 @@ def test_ends_of_the_work(work: str, status: int, out: str, said: str, tmp_path:
     process = start(tmp_path, "-c", code, "--json")
     stdout, _ = process.communicate(timeout=30)
     if "os.kill" in work:
-        assert json.loads(stdout)["error"]["kind"] == "InternalError"
+        kind = json.loads(stdout)["error"]["kind"]
+        assert f"{kind}: " in said
 
 
 def test_a_signal_that_is_ignored_from_the_start_stays_so(tmp_path: Path) -> None:

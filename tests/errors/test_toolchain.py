@@ -60,6 +60,17 @@ def test_cc_counts_for_the_host_only(monkeypatch) -> None:
     assert find_compiler(HOST) == [shutil.which("gcc"), "-pipe"]
 
 
+def test_warnings_end_no_build_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where $CC asks for errors; here, in tests, they do."""
+    path = tmp_path / "warned.c"
+    path.write_text("short narrow(int x) { int unused; return x; }\n")
+    monkeypatch.setenv("CC", "gcc -Wall -Wconversion -Werror")
+    with pytest.raises(BuildFailed, match="Werror=unused-variable"):
+        compile_objects([path], tmp_path / "out", HOST)
+    monkeypatch.delenv("TVM_EXT_STRICT_WARNINGS")
+    assert compile_objects([path], tmp_path / "out", HOST)[0].is_file()
+
+
 def test_warnings_are_errors_and_the_first_lines_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "bad.c"
     path.write_text("".join(f"short narrow_{i}(int x) {{ return x; }}\n" for i in range(50)))

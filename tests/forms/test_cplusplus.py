@@ -11,16 +11,20 @@ from pathlib import Path
 import pytest
 
 import tvm_ext
+from tests.boards.toy import write_toy
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.packages import Packages
+from tests.support.runtime_headers import FOLDERS
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
+from tvm_ext.core.platform import Platform
+from tvm_ext.core.toolchain import find_program
 
 _ROOT = Path(__file__).parents[2]
-_RUNTIME = _ROOT / "codegen_c" / "runtime"
-_FOLDERS = [_RUNTIME, *sorted((_ROOT / "codegen_c" / "targets").glob("*/runtime"))]
-_PARTS = ("tvm_ext_helium_square_plain.h",)
-"""Headers that are parts of another one, which includes them."""
+_CUSTOM = sorted((_ROOT / "codegen_c" / "custom").glob("*/runtime"))
+_START = "program_start.h"
+"""Header of a board's start, which calls main: C++ does not let a program do that."""
+_FOLDERS = [folder for folder in (*FOLDERS, *_CUSTOM) if any(folder.glob("*.h"))]
 _WARNINGS = ("-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only")
 _COMPILERS = some_of([("g++", "c++11")], sweep=[("g++", "c++17"), ("clang++", "c++11"), ("clang++", "c++17")])
 
@@ -45,10 +49,32 @@ def _faults(
 
 
 @pytest.mark.parametrize("compiler", _COMPILERS)
-@pytest.mark.parametrize("folder", _FOLDERS, ids=lambda folder: folder.parent.name)
+@pytest.mark.parametrize("folder", _FOLDERS, ids=lambda folder: f"{folder.parent.name}_{folder.name[:15]}")
 def test_runtime_headers(folder: Path, compiler: tuple[str, str], tmp_path: Path) -> None:
-    headers = [path.name for path in sorted(folder.glob("*.h")) if path.name not in _PARTS]
-    assert _faults(compiler, headers, [folder, _RUNTIME], tmp_path) == {}
+    headers = [path.name for path in sorted(folder.glob("*.h"))]
+    assert _faults(compiler, headers, [folder, *FOLDERS], tmp_path) == {}
+
+
+_BOARDS = some_of(["cortex_m55"], sweep=["cortex_m0plus", "cortex_m4", "riscv32"])
+
+
+@pytest.mark.board
+@pytest.mark.riscv_board
+@pytest.mark.parametrize("name", _BOARDS)
+def test_headers_for_boards(name: str, tmp_path: Path) -> None:
+    """By the GCC of each board, whose C library has names of its own; with the headers of its firmware."""
+    platform = Platform.load(name)
+    write_toy(tmp_path, platform)
+    compiler = (find_program(f"{platform.toolchain.prefix}g++"), "c++11")
+    folders = [tmp_path / "board", *_FOLDERS]
+    headers = sorted({path.name for folder in folders for path in folder.glob("*.h")} - {_START})
+    if name == "riscv32":  # its C library comes without C++'s <atomic>
+        headers = [header for header in headers if header not in ("tvm_ext_push.h", "tvm_ext_signal.h")]
+    assert "semihosting.h" in headers and "tvm_ext_helium_squares.h" in headers
+    flags = platform.toolchain.flags
+    assert _faults(compiler, headers, folders, tmp_path, flags) == {}
+    calls_main = [*flags, "-Wno-error=pedantic"]
+    assert _faults(compiler, [_START], folders, tmp_path, calls_main) == {}
 
 
 @pytest.mark.parametrize("compiler", _COMPILERS)

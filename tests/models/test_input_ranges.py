@@ -13,7 +13,7 @@ from tvm.script import relax as R
 
 from tests.support.onnx_models import saved
 from tvm_ext.load import load
-from tvm_ext.verification.input_ranges import input_ranges, random_inputs
+from tvm_ext.verification.input_ranges import input_ranges, offset_inputs, random_inputs
 
 FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
 Spec = tuple[int, list[int]]
@@ -96,3 +96,70 @@ def test_scalars_stay_scalars() -> None:
     found = random_inputs({"s": ((), "float32"), "n": ((), "int64")}, 0, {"n": (3, 3)})
     assert found["s"].shape == () and found["n"].shape == () and found["n"] == 3
     assert isinstance(found["s"], np.ndarray)
+
+
+def test_integers_cover_their_type() -> None:
+    """C that cuts integers off to [-1, 1], or to half of their type, must not pass."""
+    for dtype in ("int16", "uint16", "int32", "uint32", "int64"):
+        info = np.iinfo(dtype)
+        array = random_inputs({"x": ((400,), dtype)}, 0)["x"]
+        assert array.min() < info.min + (info.max - info.min) // 20 and array.max() > info.max - info.max // 20, dtype
+    assert set(random_inputs({"x": ((40,), "bool")}, 0)["x"]) == {False, True}
+
+
+def test_integers_that_arithmetic_reads_stay_small() -> None:
+    """Sums and products of whole numbers overflow where these cover their type, which is no meaning of a model."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(a: R.Tensor((4,), "int32"), b: R.Tensor((4,), "int32"), c: R.Tensor((4,), "int32")) -> R.Tuple(
+            R.Tensor((4,), "int32"), R.Tensor((4,), "float32")
+        ):
+            with R.dataflow():
+                product = R.multiply(a, b)
+                real = R.astype(c, "float32")
+                R.output(product, real)
+            return (product, real)
+
+    assert input_ranges(Module) == {"a": (-1000, 1000), "b": (-1000, 1000)}
+
+
+def test_indices_that_are_computed_stay_0_or_1() -> None:
+    """Where an index comes of an input by arithmetic, other values may lie outside of its axis."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(table: R.Tensor((9, 4), "float32"), i: R.Tensor((2,), "int64")) -> R.Tensor((2, 4), "float32"):
+            with R.dataflow():
+                next_one = R.add(i, R.const(1, "int64"))
+                rows = R.take(table, next_one, axis=0)
+                R.output(rows)
+            return rows
+
+    assert input_ranges(Module) == {"i": (0, 1)}
+
+
+def test_normalisations_are_tried_with_an_offset() -> None:
+    """A mean of 100 beside a spread of 1 shows a variance that is computed in one pass."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((2, 64), "float32"), y: R.Tensor((2, 64), "float32")) -> R.Tuple(
+            R.Tensor((2, 64), "float32"), R.Tensor((2, 64), "float32")
+        ):
+            with R.dataflow():
+                scaled = R.multiply(x, R.const(2.0, "float32"))
+                normal = R.nn.layer_norm(
+                    scaled, R.const(np.ones(64, "float32")), R.const(np.zeros(64, "float32")), axes=[1]
+                )
+                other = R.sigmoid(y)
+                R.output(normal, other)
+            return (normal, other)
+
+    assert offset_inputs(Module) == {"x"}
+    specs = {"x": ((2, 64), "float32"), "y": ((2, 64), "float32")}
+    plain, moved = random_inputs(specs, 0), random_inputs(specs, 1, offset={"x"})
+    assert abs(plain["x"].mean()) < 1 and moved["x"].mean() > 50 and abs(moved["y"].mean()) < 1

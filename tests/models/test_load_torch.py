@@ -213,8 +213,11 @@ def test_files_that_are_no_exported_program(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(BadModel, match=r"models/model\.json in it is damaged"):
         load(broken)
     changed(tiny, tmp_path / "schema.pt2", program_with(lambda text: "{}"))
-    with pytest.raises(BadModel, match="cannot load it"):
+    with pytest.raises(BadModel, match=r"is damaged: .*it lacks 'graph_module'"):
         load(tmp_path / "schema.pt2")
+    version = program_with(lambda text: text.replace('"schema_version": {"major": 8', '"schema_version": {"major": 7'))
+    with pytest.raises(BadModel, match=r"cannot load it: Serialized schema version"):
+        load(changed(tiny, tmp_path / "version.pt2", version))
 
 
 def test_operators_without_a_converter(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.profiling.core_table import core_table
 from tvm_ext.profiling.layer_names import PackageSteps
-from tvm_ext.profiling.profile_package import ProfiledModel, noise, plugin_arguments, profile_model
+from tvm_ext.profiling.profile_package import ProfiledModel, noise, profile_model, profile_plugin
 
 PORTS = (
     Port(name="a", source="a", shape=(64,), dtype="float32"),
@@ -72,4 +72,4 @@ def test_firmware_without_the_run_function(tmp_path: Path, cortex_m4: Platform) 
     (tmp_path / "other.c").write_text("int other(void);\nint other(void) { return 1; }\n")
     (elf,) = compile_objects([tmp_path / "other.c"], tmp_path, cortex_m4.toolchain)
     with pytest.raises(RunFailed, match="has no function m_run"):
-        plugin_arguments(elf, cortex_m4, core_table(cortex_m4), "m_run", tmp_path, skip=0)
+        profile_plugin(elf, cortex_m4, core_table(cortex_m4), "m_run", tmp_path, skip=0)

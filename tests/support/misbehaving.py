@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+import resource
+import socket
+import subprocess
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +75,91 @@ def write_file(path: str, num_bytes: int) -> None:
         file.truncate(num_bytes)
         file.seek(num_bytes)
         file.write(b"x")
+
+
+def start(how: str, canary: str) -> str:
+    """Try to start a program that makes a file; the name of the error, or `started`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    touch = ["/usr/bin/touch", canary]
+    if how == "system":
+        status = libc.system(f"touch {canary}".encode())
+        return "EPERM" if status else "started"
+    try:
+        if how == "shell":
+            subprocess.run(touch, check=True)
+        elif how == "posix_spawn":
+            os.waitpid(os.posix_spawn(touch[0], touch, {}), 0)
+        elif how == "execve":
+            os.execve(touch[0], touch, {})
+        elif how == "vfork":
+            if libc.syscall(58) < 0:
+                return errno.errorcode[ctypes.get_errno()]
+        elif not (pid := os.fork()):
+            os.execve(touch[0], touch, {})
+        else:
+            os.waitpid(pid, 0)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "started"
+
+
+def _tried(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "done"
+
+
+def write(path: str) -> str:
+    return _tried(lambda: Path(path).write_text("written"))
+
+
+def read(path: str) -> str:
+    return Path(path).read_text()
+
+
+def remove(path: str) -> str:
+    return _tried(lambda: os.remove(path))
+
+
+def rename(path: str) -> str:
+    return _tried(lambda: os.rename(path, f"{path}.moved"))
+
+
+def truncate(path: str) -> str:
+    return _tried(lambda: os.truncate(path, 0))
+
+
+def chmod(path: str) -> str:
+    return _tried(lambda: os.chmod(path, 0o777))
+
+
+def make_folder(path: str) -> str:
+    return _tried(lambda: os.mkdir(path))
+
+
+def open_socket() -> str:
+    return _tried(lambda: socket.socket(socket.AF_INET))
+
+
+def send_signal(pid: int) -> str:
+    return _tried(lambda: os.kill(pid, 0))
+
+
+def limit(pid: int) -> str:
+    return _tried(lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)))
+
+
+def abort() -> None:
+    os.abort()
+
+
+def thread_sum() -> int:
+    found: list[int] = []
+    threads = [threading.Thread(target=found.append, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(found)

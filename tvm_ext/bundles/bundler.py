@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -31,11 +30,14 @@ from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.printable import json_text
 from tvm_ext.execution.board import QemuResult
 from tvm_ext.load import load
+from tvm_ext.package import check_finished
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
+from tvm_ext.selftest import SelfTest, selftest_of
 from tvm_ext.subject import Progress, Subject, make_subject
 
 
@@ -69,12 +71,15 @@ def bundle(
             replace(one, compiled=replace(one.compiled, sharing=common.sharing(member)))
             for one, member in zip(subjects, common.members, strict=True)
         ]
-        write_texts(new, common, subjects, platform, compares=bool(targets))
+        selftests = {one.model: selftest_of(one) for one in subjects}
+        write_texts(new, common, subjects, selftests, platform, compares=bool(targets))
         say(f"compiling the C for {platform.name}")
         built = compile_bundle(new, common, platform)
-        verified, boards = verify_bundle(new, common, subjects, built, targets, say)
+        verified, boards = verify_bundle(new, common, subjects, selftests, built, targets, say)
         reports = {
-            one.model: _report_of(new, common, one, built, verified[one.model], boards.get(one.model), targets, say)
+            one.model: _report_of(
+                new, common, one, selftests[one.model], built, verified[one.model], boards.get(one.model), targets, say
+            )
             for one in subjects
         }
         if "host" in targets:
@@ -84,9 +89,12 @@ def bundle(
             code_bytes=sum(built.code_bytes.values()), symbol_bytes=built.symbol_bytes,
             artifacts=artifacts_of(new, built), coverage=coverage_of(new, common) if "host" in targets else None,
         )  # fmt: skip
-        (new / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
         (new / "report.html").write_text(report_page(report), encoding="utf-8")
         (new / "README.md").write_text(emit_bundle_readme(common, report), encoding="utf-8")
+        check_finished(
+            new, folder, {one.model: one.interface for one in common.members}, lambda: BundlePackage.load(new).models
+        )
     return BundlePackage.load(folder)
 
 
@@ -148,6 +156,7 @@ def _report_of(
     folder: Path,
     common: Bundle,
     subject: Subject,
+    selftest: SelfTest,
     built: Built,
     verified: Mapping[str, Any],
     board: QemuResult | None,
@@ -161,8 +170,9 @@ def _report_of(
         subject.compiled, subject.options, ModelOrigin.read(subject.mod), measured,
         code_bytes=built.code_bytes[subject.model], stack_bytes=board.stack_bytes if board else None,
         artifacts=artifacts_of(folder, built), verify=verified,
-        assurance=measured_assurance(
-            folder, subject.compiled, built.elf, targets, say, in_bundle=True
-        ),
+        assurance={
+            **measured_assurance(folder, subject.compiled, built.elf, targets, say, in_bundle=True),
+            "selftest": selftest.to_json(subject.compiled.interface),
+        },
     )  # fmt: skip
     return {**report, "bundle": {"name": common.name, "models": names}}

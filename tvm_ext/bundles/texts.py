@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from codegen_c.emit.banner import Origin
@@ -19,14 +19,24 @@ from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.package import PLATFORM_FILE
 from tvm_ext.report.bundle_report import used_bytes
-from tvm_ext.subject import Subject, vectors_of
+from tvm_ext.selftest import SelfTest
+from tvm_ext.subject import Subject
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, tolerance_of
 
 
 def write_texts(
-    folder: Path, common: Bundle, subjects: Sequence[Subject], platform: Platform, *, compares: bool
+    folder: Path,
+    common: Bundle,
+    subjects: Sequence[Subject],
+    selftests: Mapping[str, SelfTest],
+    platform: Platform,
+    *,
+    compares: bool,
 ) -> None:
-    """Writes all files of C, build files and firmware. compares: whether self-tests have answers to compare with."""
+    """Write all files of C, build files and firmware.
+
+    selftests: of each model. compares: whether they have outputs to compare with.
+    """
     origins = {one.model: one.compiled.origin for one in subjects}
     origin = _origin(common, subjects, platform)
     texts, pieces = emit_bundle(common, origin, origins, platform), common_pieces(common, origin, origins, platform)
@@ -36,15 +46,16 @@ def write_texts(
     parts = PackageParts.of(common.name, platform.name, [*texts], origin.generator)
     small = [name for name in units if optimize_of(common, name) == "size"]
     names = [one.model for one in subjects]
-    vectors = {one.model: vectors_of(one) for one in subjects}
+    vectors = {name: test.stored for name, test in selftests.items()}
     texts |= emit_bundle_selftest(common, vectors, tolerance=FLOAT_TOLERANCE, compares=compares)
     texts |= emit_build_files(common.name, units, platform, "speed", tested=names, otherwise=small, parts=parts)
     texts |= emit_bundle_firmware(common, platform, compares=compares) if platform.board else {}
     texts[PLATFORM_FILE] = json.dumps(json.loads(platform.to_json()), indent=2) + "\n"
     for one in subjects:
         interface, compiled = one.compiled.interface, one.compiled
-        texts |= emit_vectors(interface, vectors[one.model])
-        texts |= emit_selftest(interface, tolerance=tolerance_of(compiled.program), compares=compares)
+        drawn = selftests[one.model].drawn
+        texts |= emit_vectors(interface, vectors[one.model], drawn)
+        texts |= emit_selftest(interface, tolerance=tolerance_of(compiled.program), compares=compares, drawn=drawn)
         del texts[f"{one.model}_selftest_main.c"]
         common_to = {file: [piece.of(one.model) for piece in found] for file, found in pieces.items()}
         texts[f"{one.model}_trace.json"] = compiled.trace(ModelOrigin.read(one.mod).nodes, common_to)

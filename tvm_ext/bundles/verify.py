@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,18 @@ from tvm_ext.bundles.links import faults_of_links
 from tvm_ext.bundles.variants import passes_of
 from tvm_ext.execution.board import QemuResult, board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
+from tvm_ext.selftest import SelfTest, drawn_faults
 from tvm_ext.subject import Progress, Subject, answer, judged, steps_of
 
 
 def verify_bundle(
-    folder: Path, common: Bundle, subjects: Sequence[Subject], built: Built, targets: Sequence[str], say: Progress
+    folder: Path,
+    common: Bundle,
+    subjects: Sequence[Subject],
+    selftests: Mapping[str, SelfTest],
+    built: Built,
+    targets: Sequence[str],
+    say: Progress,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, QemuResult]]:
     """Results of each model, which all take their turns, sample by sample, and the board's figures.
 
@@ -42,15 +49,19 @@ def verify_bundle(
                     own = samples[name]
                     if index < len(own) and (outputs := answer(host.models[name], own[index])) is not None:
                         given[name].append(outputs)
+        for one in subjects:
+            problems += [
+                f"{one.model}: {fault}" for fault in drawn_faults(one, host.models[one.model], selftests[one.model])
+            ]
     if common.links:
         problems += faults_of_links(folder, common, samples)
     boards: dict[str, QemuResult] = {}
     if "qemu" in targets and built.elf:
         say("running all models on the board in QEMU")
-        seconds = sum(board_seconds(one.compiled.modelled_instructions, len(one.samples)) for one in subjects)
+        seconds = sum(board_seconds(one.compiled.modelled_instructions, _num_runs(one, selftests)) for one in subjects)
         platform = subjects[0].compiled.platform
         for together in passes_of(common):
-            own = {name: samples[name] for name in together}
+            own = {one.model: one.board_samples for one in subjects if one.model in together}
             boards |= run_bundle_on_board(built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds)
         complaint = selftest_on_board(built.elf, platform, time_limit_s=seconds)
         problems += [f"board: {complaint}"] if complaint else []
@@ -62,3 +73,10 @@ def verify_bundle(
     if problems:
         raise not_the_model(common.name, problems)
     return results, boards
+
+
+def _num_runs(subject: Subject, selftests: Mapping[str, SelfTest]) -> int:
+    """Runs of a model on the board: its samples there, or those of its self-test, which a bundle's runs twice."""
+    test = selftests[subject.model]
+    drawn = len(test.drawn.vectors) if test.drawn else 0
+    return max(len(subject.board_samples), 2 * (len(test.stored) + drawn))

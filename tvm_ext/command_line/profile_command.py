@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.files.output_folder import check_output, replaced_folder
+from tvm_ext.core.printable import json_text
 
 
 def profile_command(
@@ -51,7 +51,7 @@ def profile_command(
         with stderr.status(f"Profiling {package.interface.model}"):
             profile = package.profile(arrays) if runner is None else package.profile(arrays, runner=runner)
         with replaced_folder(place) as new:
-            text = json.dumps(profile.to_json(), indent=2) + "\n"
+            text = json_text(profile.to_json()) + "\n"
             (new / "profile.json").write_text(text, encoding="utf-8")
             if isinstance(profile, Profile):
                 (new / "profile.folded").write_text(profile.folded(), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 import warnings
@@ -13,7 +12,9 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from tvm_ext.core.errors import BadOptions, DefectNotice, TvmExtError
+from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, TvmExtError
+from tvm_ext.core.memory_exhausted import memory_message
+from tvm_ext.core.printable import json_text
 from tvm_ext.frontends.shapes import ModelNotice
 
 # Files and pipes get lines long enough for the table of steps.
@@ -33,8 +34,8 @@ def show_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """One JSON value on stdout, which every parser reads: no NaN."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    """One JSON value on stdout, which every parser reads."""
+    sys.stdout.write(json_text(value) + "\n")
 
 
 def _show_notice(message: Warning | str, *_: object, **__: object) -> None:
@@ -60,8 +61,9 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
         trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
         status = 2 if isinstance(error, BadOptions) else 1
     except Exception as error:
-        trace, kind, status = traceback.format_exc(), "InternalError", 1
-        message = f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
+        trace, status, exhausted = traceback.format_exc(), 1, memory_message(error)
+        kind = "InternalError" if exhausted is None else OutOfMemory.__name__
+        message = exhausted or f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
     else:
         return
     if debug:

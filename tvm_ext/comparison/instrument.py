@@ -61,6 +61,7 @@ def instrumented_copy(
     """Write the copy. Raises BadPackage where lines of the C are not the steps that the trace says they are."""
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.elf", "*.a", "build"))
     there = ValuesFile(path=copy / "values.bin", values=values)
+    there.path.touch()  # programs that run the copy may write the files that exist
     added: dict[str, dict[int, list[str]]] = {}
     for step, written in enumerate(lines):
         for index, value in enumerate(values):

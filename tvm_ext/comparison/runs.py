@@ -20,6 +20,7 @@ from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel, library_sources
+from tvm_ext.execution.qemu_start import QemuExtras
 from tvm_ext.execution.samples import Sample
 from tvm_ext.package import Package
 from tvm_ext.report.interface import modelled_instructions
@@ -56,7 +57,8 @@ def two_runs(
 
 def _on_host(package: Package, copy: Path, there: ValuesFile, inputs: Sample, known: Values) -> TwoRuns:
     limits = ChildLimits(seconds=300, file_bytes=1 << 30, open_files=64)
-    with HostModel(copy, package.interface, toolchain=QUICK_TOOLCHAIN, limits=limits) as model:
+    written = [there.path]
+    with HostModel(copy, package.interface, toolchain=QUICK_TOOLCHAIN, limits=limits, writes=written) as model:
         found: list[tuple[Values, Values]] = []
         for replacing in ({}, known):
             there.write(replacing)
@@ -75,12 +77,13 @@ def _on_board(package: Package, copy: Path, there: ValuesFile, inputs: Sample, k
     objects = compile_objects(
         sources, copy / "objects", toolchain, optimize=optimize, include_dirs=[copy, copy / "board"]
     )
+    values = QemuExtras(reads=(there.path,), writes=(there.path,))
     elf = link_elf(objects, copy / "compared.elf", toolchain, script=copy / "board" / "link.ld")
     found: list[tuple[Values, Values]] = []
     for replacing in ({}, known):
         there.write(replacing)
         limit = board_seconds(modelled_instructions(package.report), 1)
-        result = run_qemu(elf, platform, interface, [inputs], time_limit_s=limit)
+        result = run_qemu(elf, platform, interface, [inputs], time_limit_s=limit, extras=values)
         found.append((there.read(), result.outputs[0]))
     return _both(found)
 

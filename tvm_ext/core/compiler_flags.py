@@ -4,20 +4,21 @@ A platform file may come from anyone, and building for it must run nothing of it
 what they do, never by the lack of a known danger. Flags that load code into the compiler, that name programs or files
 of options, that hand arguments on unchecked, that write files or lead out of the project are refused, and so are those
 that change results.
+
+Flags that name folders of the project go to the build files of packages alone. What is compiled here is also run here,
+in QEMU, and headers of the project are code of the platform's author.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pydantic_core import PydanticCustomError
 
-from tvm_ext.core.errors import BadPlatform
-
 _FOLDER_FLAG = re.compile(r"^(-isystem |--sysroot=)(.*)$", re.DOTALL)
 _SPECS_FLAG = re.compile(r"^--?specs=(.*)$", re.DOTALL)
-_FOLDER = re.compile(r"^[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*$")
+_FOLDER = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
 
 ALLOWED = {
     "processor and ABI": r"-m[A-Za-z0-9=_.,+-]+",
@@ -28,7 +29,7 @@ ALLOWED = {
     r"|-fvisibility=(default|hidden|internal|protected)|-ffp-contract=off|-fuse-ld=(bfd|gold|lld|mold)"
     r"|-fdebug-types-section|-fstack-reuse=(all|named_vars|none)",
     "warnings": r"-W[a-z][a-z0-9+-]*(=[0-9]+)?",
-    "defines": r"-D[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_]+)?",
+    "defines": r"-D([A-Z][A-Za-z0-9_]*|__[A-Z][A-Z0-9_]*)(=([0-9]|[A-Z])[A-Za-z0-9_]*)?",
     "specs of the compiler's own": r"--?specs=[a-z0-9][a-z0-9_+-]*\.specs",
     "folders inside the project": r"(-isystem |--sysroot=)[A-Za-z0-9_.+/-]+",
 }
@@ -36,7 +37,8 @@ ALLOWED = {
 
 _ALLOWED_TEXT = (
     "allowed are -m..., --target=..., -O0 to -Oz, -g, -f... that generate code, -W..., -DNAME=VALUE, -specs=NAME.specs "
-    "of the compiler's own, and -isystem FOLDER and --sysroot=FOLDER inside the folder of the platform's file"
+    "of the compiler's own, and for build files of packages -isystem FOLDER and --sysroot=FOLDER inside the folder "
+    "of the platform's file"
 )
 
 _REFUSED: tuple[tuple[str, str], ...] = (
@@ -50,11 +52,15 @@ _REFUSED: tuple[tuple[str, str], ...] = (
     (r"-include|-imacros|-I|-iquote|-idirafter|-iprefix|-iwith|-L|-l|-T|-u|-x|-o$|-M|-d|--param|-save|-print|-v$|-###",
      "chooses files or steps of the build, which the package's own build files do; for headers write -isystem FOLDER"),
     (r"-f(dump|profile|opt-info|callgraph|coverage|branch-prob|auto-profile|module|preprocessed|syntax-only|save"
-     r"|record|instrument|xray|sanitize|crash|time-trace|ada|go-)|-ftest-coverage",
+     r"|record|instrument|xray|sanitize|crash|time-trace|ada|go-|create-|cs-|memory-profile|proc-stat|split-stack)"
+     r"|-ftest-coverage|-m(fentry|instrument|record|nop-mcount)",
      "reads or writes files beside the objects, or adds code that the package does not have"),
     (r"-f(fast-math|unsafe-math|associative-math|reciprocal-math|finite-math|no-signed-zeros|strict-aliasing"
      r"|fp-contract|fp-model|approx-func|no-trapping-math|single-precision-constant|cx-)|-Ofast",
      "may change results, or read tensors that share bytes wrongly"),
+    (r"-D(_|[a-z]|[^=]*=[a-z_])",
+     "may give another meaning to functions and words of C, which generated code uses; names and values of defines "
+     "begin with a capital letter, or values with a digit"),
     (r"-W(no-)?error", "decides which warnings end a build; it is a matter of the tests of a package"),
 )  # fmt: skip
 """Beginnings of flags that are refused, and the reason."""
@@ -100,33 +106,16 @@ def specs_of(flag: str) -> str | None:
     return found[1] if found else None
 
 
-def arguments(flag: str, project: str) -> list[str]:
-    """A flag as arguments of a compiler. project: the folder of the platform's file, empty where it is not known.
-
-    Raises BadPlatform for a folder that is not there, or lies outside of the project by a link.
-    """
-    found = _FOLDER_FLAG.match(flag)
-    if not found:
-        return [flag]
-    if not project:
-        raise BadPlatform(f"{flag}: is relative to the platform's file, and this platform was read from none; load it.")
-    root = Path(project).resolve()
-    folder = (root / found[2]).resolve()
-    if not folder.is_relative_to(root):
-        raise BadPlatform(f"{flag}: leads out of {root} by a link; copy the folder into the project.")
-    if not folder.is_dir():
-        raise BadPlatform(f"{flag}: {folder} is no folder; paths are relative to the platform's file.")
-    return [found[1].strip(), str(folder)] if found[1].startswith("-i") else [f"{found[1]}{folder}"]
-
-
 def _folder_problem(text: str) -> str | None:
     if PurePosixPath(text).is_absolute() or ".." in PurePosixPath(text).parts:
         return "a folder has to lie inside the project: relative to the platform's file, without .."
-    if not _FOLDER.match(text):
+    if not _FOLDER.fullmatch(text):
         return "a folder's name has letters, digits and _ . + - alone, parts joined by /"
     return None
 
 
 def _is_exact(flag: str) -> bool:
-    """True for a flag with a value out of a fixed list, whose beginning others share."""
+    """True for a flag that is allowed although its beginning is that of refused ones."""
+    if re.fullmatch(r"-D__[A-Z][A-Z0-9_]*(=[0-9][A-Za-z0-9_]*)?", flag):  # as vendors' headers know them: __FPU_PRESENT
+        return True
     return flag in ("-ffp-contract=off", "-fno-lto") or re.fullmatch(r"-fuse-ld=(bfd|gold|lld|mold)", flag) is not None

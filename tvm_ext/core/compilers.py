@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tvm_ext.core.compiler_flags import arguments, specs_of
-from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.compiler_flags import folder_of, specs_of
+from tvm_ext.core.errors import BadOptions, BuildFailed, MissingTool
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.tools import find_program, run_tool
@@ -21,8 +21,16 @@ from tvm_ext.core.tools import find_program, run_tool
 # Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
+"""Warnings that build files of packages ask for. They stay warnings there: other compilers know other ones."""
+
 STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
-"""Flags for all C compiled here. Build files of packages leave warnings as such: other compilers know others."""
+"""Warnings as errors, for the tests of this project and for a package's target `strict`."""
+
+_STRICT = "TVM_EXT_STRICT_WARNINGS"
+"""Environment variable by which the tests ask for `STRICT_FLAGS` in every compilation; `1` asks."""
+
+SYSROOT = "TVM_EXT_SYSROOT"
+"""Environment variable: the folder of headers and libraries of a cross compiler that has none of its own."""
 
 _LINKED = ("-mcpu=", "-march=", "-mthumb", "-marm", "-mabi=", "-mfloat-abi=", "-mfpu=", "-mcmodel=", "-mcmse")
 """Beginnings of flags for clang that say which library GCC links, too."""
@@ -51,8 +59,15 @@ def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:
     return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
 
 
+def warning_flags() -> tuple[str, ...]:
+    """Flags about warnings for C that is compiled here: none is reported, so that no result depends on the compiler's
+    version, also where $CC asks for errors. The tests of this project take warnings for errors instead.
+    """
+    return STRICT_FLAGS if os.environ.get(_STRICT) == "1" else ("-w",)
+
+
 def compile_command(toolchain: Toolchain, optimize: Optimize) -> list[str]:
-    """The compiler and its flags, to which sources are added. Raises MissingTool, BuildFailed, BadPlatform."""
+    """The compiler and its flags, to which sources are added. Raises MissingTool, BuildFailed, BadOptions."""
     chosen = compile_flags(toolchain, optimize)
     compiler = find_compiler(toolchain)
     if not toolchain.crosses_with_clang:
@@ -74,7 +89,20 @@ def link_command(toolchain: Toolchain) -> list[str]:
 
 
 def _arguments(flags: Sequence[str], toolchain: Toolchain) -> list[str]:
-    return [word for flag in flags for word in arguments(flag, toolchain.project)]
+    """Flags without those that name folders beside the platform's file; the user's own sysroot, where there is one."""
+    return [*(flag for flag in flags if folder_of(flag) is None), *_sysroot(toolchain)]
+
+
+def _sysroot(toolchain: Toolchain) -> list[str]:
+    """The flag for the folder that the user's environment names. Raises BadOptions for what is no folder."""
+    folder = os.environ.get(SYSROOT, "")
+    if not folder or not toolchain.prefix:
+        return []
+    if not os.path.isabs(folder) or not os.path.isdir(folder):
+        raise BadOptions(
+            f"{SYSROOT} = {folder!r}: is no folder by an absolute path; name the toolchain's, or unset it."
+        )
+    return [f"--sysroot={folder}"]
 
 
 def linked_flags(toolchain: Toolchain) -> list[str]:
@@ -109,8 +137,7 @@ def _check_specs(compiler: list[str], toolchain: Toolchain) -> None:
         others = [flag for flag in given if not specs_of(flag)]
         command = [*compiler, *_arguments(others, toolchain), f"-print-file-name={name}"]
         found = Path(run_tool(command, Path.cwd(), reads=()).strip())
-        inside = toolchain.project and found.resolve().is_relative_to(Path(toolchain.project).resolve())
-        if not found.is_absolute() or inside:
+        if not found.is_absolute():
             raise BuildFailed(
                 f"-specs={name}: {Path(compiler[0]).name} has no specs of that name, and others are not read, for they "
                 "say which programs run. Install the C library that brings them, or leave the flag out."

@@ -60,6 +60,10 @@ class MissingTool(TvmExtError):
     """A program outside Python is needed and not there: a C compiler, QEMU."""
 
 
+class OutOfMemory(TvmExtError):
+    """Memory ran out: below a limit of the process, such as `ulimit -v` sets, or on the whole machine."""
+
+
 class BuildFailed(TvmExtError):
     """A C compiler or linker refused generated code; carries its output."""
 
@@ -89,4 +93,5 @@ class VerificationFailed(TvmExtError):
 
 
 class BadPackage(TvmExtError):
-    """A folder that is not a package of ours, or an output folder that cannot be written."""
+    """A folder that is not a package of ours, a new one that does not read back, an output folder that cannot be
+    written."""

@@ -101,10 +101,9 @@ class Platform(PlatformTables):
     def _read(cls, path: Path) -> Self:
         table = read_table(path, "platform", BadPlatform)
         try:
-            found = cls._check(table, str(path))
+            return cls._check(table, str(path))
         except ValueError as error:  # of json: an integer too long to be written
             raise BadPlatform(f"{path}: is not TOML that can be read: {shortened(error)}.") from None
-        return replace(found, toolchain=replace(found.toolchain, project=str(path.resolve().parent)))
 
     @classmethod
     def _check(cls, table: dict[str, object], where: str) -> Self:
@@ -202,4 +201,4 @@ def _allowed(location: Location) -> list[str]:
         table = OffloadOperator if "operators" in location[:-1] else Offload
     if table is Processor and "tvm" in location[:-1]:
         table = OperatorRate if "rates" in location[:-1] else TvmBackend
-    return [key for key in table.__dataclass_fields__ if key != "project"]
+    return list(table.__dataclass_fields__)

@@ -128,8 +128,6 @@ def _toolchain_problem(tables: PlatformTables) -> str | None:
                 )
             if flag.startswith("--target=") and not toolchain.uses_clang:
                 return f'{key}: {flag}: GCC has one target, its prefix says which; say compiler = "clang".'
-    if toolchain.project:
-        return "toolchain.project: is no key; folders of flags are relative to the platform's file."
     if toolchain.uses_clang and toolchain.prefix and not any(one.startswith("--target=") for one in toolchain.flags):
         return (
             f"toolchain.compiler = {toolchain.compiler!r}: compiles for this machine; flags need --target=..., such as "

@@ -195,7 +195,6 @@ class Toolchain:
     `compiler` is the compiler's name: `clang`, `clang-19`; or behind the prefix `gcc`, `gcc-13`. Left out it is
     `<prefix>gcc`, on the host whatever `CC` says. clang for another processor than this one needs `--target=`, and the
     prefix of the GCC that links and brings the C library. `flags` are those that `compiler_flags.py` lets pass.
-    project: folder of the platform's file, to which folders of flags are relative; no key of the file, and in no JSON.
     """
 
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=100)] = ""
@@ -203,7 +202,6 @@ class Toolchain:
     flags: Flags = ()
     speed_flags: Flags = ("-O3",)
     size_flags: Flags = ("-Os",)
-    project: Annotated[str, Field(exclude=True)] = field(default="", compare=False)
 
     @property
     def uses_clang(self) -> bool:

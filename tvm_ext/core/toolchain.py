@@ -23,6 +23,7 @@ from tvm_ext.core.compilers import (
     compile_flags,
     find_compiler,
     link_command,
+    warning_flags,
 )
 from tvm_ext.core.errors import BuildFailed, DoesNotFit
 from tvm_ext.core.options import Optimize
@@ -76,13 +77,13 @@ def compile_objects(
 ) -> list[Path]:
     """Compile each source to `out_dir/<stem>.o`, in the order given; stems must differ.
 
-    Raises MissingTool, and BuildFailed with the compiler's first lines; warnings are errors.
+    Raises MissingTool, and BuildFailed with the compiler's first lines. Warnings are neither reported nor errors.
     """
     stems = [source.stem for source in sources]
     if len(set(stems)) < len(stems):
         raise BuildFailed(f"two sources would share an object file: {', '.join(sorted(stems))}; rename one.")
     out_dir.mkdir(parents=True, exist_ok=True)
-    head = [*compile_command(toolchain, optimize), *STRICT_FLAGS, *flags]
+    head = [*compile_command(toolchain, optimize), *warning_flags(), *flags]
     for folder in include_dirs:
         head += ["-I", str(folder.resolve()), f"-ffile-prefix-map={folder.resolve()}={folder.name}"]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:

@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tvm_ext.core.errors import BuildFailed, MissingTool
+from tvm_ext.core.errors import BuildFailed, MissingTool, OutOfMemory
+from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.processes.process import allowed_seconds, run_program
 
 _LEAST_SECONDS = 120.0
@@ -26,8 +27,12 @@ _PACKAGES = {
 
 
 def find_program(name: str) -> str:
-    """Path of a program on PATH. Raises MissingTool with the Debian package that holds it."""
-    path = shutil.which(name)
+    """Path of a program on PATH, whose relative entries are left out.
+
+    Raises MissingTool with the Debian package that holds it.
+    """
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    path = shutil.which(name, path=os.pathsep.join(folders))
     if path:
         return path
     known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
@@ -54,7 +59,10 @@ def run_tool(command: Sequence[str], folder: Path, *, reads: Iterable[Path], and
     try:
         done = run_program(command, folder, seconds=seconds, environment={**os.environ, "LC_ALL": "C"})
     except OSError as error:
+        check_memory(error)
         raise BuildFailed(f"{name} could not be started: {error.strerror}.") from None
+    if done.status and says_memory(done.stderr):
+        raise OutOfMemory(message(f"{name}: {' '.join(done.stderr.split())[-200:]}"))
     if done.problem or done.status:
         lines = (done.stderr or done.stdout).strip().splitlines()
         more = [f"... {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []

@@ -20,9 +20,9 @@ from codegen_c.program.parallel import ParallelProgram
 from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Board, Platform
 from tvm_ext.core.processes.process import allowed_seconds
-from tvm_ext.execution.count_instructions import plugin_arguments, shared_run
+from tvm_ext.execution.count_instructions import count_plugin, shared_run
 from tvm_ext.execution.qemu_plugin import quoted
-from tvm_ext.execution.qemu_start import started
+from tvm_ext.execution.qemu_start import INPUTS, OUTPUTS, QemuExtras, started
 from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
 from tvm_ext.frontends.shapes import ModelNotice
 
@@ -68,12 +68,13 @@ def run_qemu(
     time_limit_s: float = 300,
     placed: Placed | None = None,
     parallel: ParallelProgram | None = None,
+    extras: QemuExtras | None = None,
 ) -> QemuResult:
     """Run firmware on its board in QEMU.
 
     time_limit_s: of each start of the board; `board_seconds` knows one that fits the work. placed: the image that
     firmware without a model of its own runs. parallel: lists of processors that share a run, whose instructions are
-    then counted.
+    then counted. extras: files that the firmware reads and writes beside its inputs and outputs.
 
     Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
     a fault, a stack overflow, a status other than 0, no end within the time limit.
@@ -90,7 +91,7 @@ def run_qemu(
     came = np.uint32(len(samples)).tobytes() + b"".join(array.tobytes() for array in flat)
     if interface.servers:
         return _run_shared(elf, platform, interface, len(samples), came, time_limit_s, parallel)
-    ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s, placed)
+    ((fields, coarse),), data = booted(elf, platform, came, [""], time_limit_s, placed, extras)
     return qemu_result(elf, platform, interface, len(samples), data, fields, coarse)
 
 
@@ -101,6 +102,7 @@ def booted(
     prefixes: Sequence[str],
     time_limit_s: float,
     placed: Placed | None = None,
+    extras: QemuExtras | None = None,
 ) -> tuple[list[tuple[Fields, Fields]], bytes]:
     """One start of a board over a file of inputs: for each prefix the fields of the line that it begins, and outputs.
 
@@ -110,14 +112,13 @@ def booted(
     assert platform.board is not None, "the caller has looked"
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        (folder / "in.bin").write_bytes(came)
+        (folder / INPUTS).write_bytes(came)
         shift = instruction_shift(platform.board)
         seconds = allowed_seconds(time_limit_s)
-        fine = boot(elf, platform, shift, folder, seconds, prefixes, placed)
-        written = folder / "out.bin"
-        data = written.read_bytes() if written.is_file() else b""
+        fine = boot(elf, platform, shift, folder, seconds, prefixes, placed, extras)
+        data = (folder / OUTPUTS).read_bytes()
         wrapped = any(fields["wrapped"] for fields in fine)
-        coarse = boot(elf, platform, 0, folder, seconds, prefixes, placed) if wrapped else fine
+        coarse = boot(elf, platform, 0, folder, seconds, prefixes, placed, extras) if wrapped else fine
     return list(zip(fine, coarse, strict=True)), data
 
 
@@ -150,22 +151,22 @@ def _run_shared(
     assert platform.board is not None, "the caller has looked"
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        (folder / "in.bin").write_bytes(came)
+        (folder / INPUTS).write_bytes(came)
         seconds = allowed_seconds(time_limit_s)
-        counting = plugin_arguments(elf, platform, interface, folder) if parallel else []
+        counting = count_plugin(elf, platform, interface, folder) if parallel else None
         try:
             (fields,) = boot(elf, platform, None, folder, seconds, [""], None, counting)
         except RunFailed as error:
             if not counting:
                 raise
-            counting = []
+            counting = None
             warnings.warn(
                 f"{interface.model}: executed instructions are not counted, for QEMU came to no end with the plugin "
                 f"that counts those of several processors: {str(error).splitlines()[0]}",
                 ModelNotice, stacklevel=3,
             )  # fmt: skip
             (fields,) = boot(elf, platform, None, folder, seconds, [""], None)
-        data = (folder / "out.bin").read_bytes()
+        data = (folder / OUTPUTS).read_bytes()
         shared = shared_run(folder, platform, parallel) if parallel and counting else None
     return QemuResult(
         outputs=outputs_of(data, interface, num_samples, elf.name), instructions=shared.makespan if shared else None,
@@ -174,9 +175,10 @@ def _run_shared(
     )  # fmt: skip
 
 
-def qemu_loads(placed: Placed) -> list[str]:
+def qemu_loads(placed: Placed) -> QemuExtras:
     """QEMU's arguments that put a file into memory."""
-    return ["-device", f"loader,file={quoted(placed.file)},addr={placed.address:#x},force-raw=on"]
+    words = f"loader,file={quoted(placed.file)},addr={placed.address:#x},force-raw=on"
+    return QemuExtras(arguments=("-device", words), reads=(placed.file,))
 
 
 def board_seconds(modelled_instructions: int, num_samples: int) -> float:
@@ -211,15 +213,15 @@ def boot(
     seconds: float,
     prefixes: Sequence[str],
     placed: Placed | None,
-    more: Sequence[str] = (),
+    extras: QemuExtras | None = None,
 ) -> list[Fields]:
     """One start of the board over `folder/in.bin`; the fields of each of its report lines. Raises as `run_qemu` does.
 
-    shift: as `qemu_arguments` takes it. more: arguments of QEMU's.
+    shift, extras: as `qemu_command` takes them.
     """
     assert platform.board is not None, "the caller has looked"
-    words = ("run", "in.bin", "out.bin", *([hex(placed.address)] if placed else []))
-    own = [*(qemu_loads(placed) if placed else []), *more]
+    words = ("run", INPUTS, OUTPUTS, *([hex(placed.address)] if placed else []))
+    own = (qemu_loads(placed) if placed else QemuExtras()) + (extras or QemuExtras())
     return [
         _fields(line, elf, platform.board)
         for line in started(elf, platform, shift, folder, seconds, prefixes, words, own)

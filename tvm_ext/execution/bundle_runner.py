@@ -11,15 +11,13 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.emit.firmware import qemu_arguments
 from codegen_c.program.interface import Interface
-from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.toolchain import find_program
 from tvm_ext.execution.board import QemuResult, booted, qemu_result
 from tvm_ext.execution.host_model import HOST_LIMITS, HostModel, host_library, loaded_library
+from tvm_ext.execution.qemu_start import qemu_command
 from tvm_ext.execution.samples import Sample, check_inputs
 
 
@@ -97,11 +95,9 @@ def run_bundle_on_board(
 def selftest_on_board(elf: Path, platform: Platform, *, time_limit_s: float) -> str | None:
     """Complaint of a firmware's self-test, run in QEMU; None where it passes."""
     assert platform.board is not None, "the caller has looked"
-    command = [
-        find_program(startup_of(platform).emulator), *qemu_arguments(platform, shift=0),
-        "-semihosting-config", "enable=on,target=native", "-kernel", str(elf.resolve()),
-    ]  # fmt: skip
-    done = run_program(command, elf.parent, seconds=allowed_seconds(time_limit_s))
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        command = qemu_command(elf, platform, Path(name), shift=0)
+        done = run_program(command, Path(name), seconds=allowed_seconds(time_limit_s))
     said = (done.stdout + done.stderr).strip().splitlines()
     if done.problem or done.status or not said or said[-1] != "PASS":
         return f"its self-test {done.left}: {' '.join(said[-3:])[:300]}"

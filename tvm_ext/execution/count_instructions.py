@@ -15,18 +15,19 @@ from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import function_ranges
 from tvm_ext.execution.qemu_plugin import compiled_plugin, quoted
+from tvm_ext.execution.qemu_start import QemuExtras
 
 _EVENTS = "events"
 _MEASURED_RUN = 1
 """The run that is counted: the one before it warms up."""
 
 
-def plugin_arguments(elf: Path, platform: Platform, interface: Interface, folder: Path) -> list[str]:
-    """QEMU's arguments that count into files in `folder`; none where this machine cannot build the plugin."""
+def count_plugin(elf: Path, platform: Platform, interface: Interface, folder: Path) -> QemuExtras | None:
+    """The plugin that counts into files in `folder`; None where this machine cannot build it."""
     try:
         plugin = compiled_plugin("tvm_ext.execution", "count_plugin", folder)
     except (MissingTool, BuildFailed):
-        return []
+        return None
     places: dict[str, list[str]] = {"run": [], "notify": [], "await": []}
     for name, begin, end in function_ranges(elf, platform.toolchain):
         if name == interface.run:
@@ -34,7 +35,9 @@ def plugin_arguments(elf: Path, platform: Platform, interface: Interface, folder
         elif found := re.fullmatch(r"tvm_ext_(notify|await)", name):
             places[found[1]].append(f"{begin:x}-{end:x}")
     words = [f"{key}={text}" for key, texts in places.items() for text in texts]
-    return ["-plugin", ",".join([f"file={quoted(plugin)}", f"out={quoted(folder / _EVENTS)}", *words])]
+    text = ",".join([f"file={quoted(plugin)}", f"out={quoted(folder / _EVENTS)}", *words])
+    events = tuple(folder / f"{_EVENTS}.{number}" for number in range(len(platform.processors)))
+    return QemuExtras(arguments=("-plugin", text), reads=(plugin,), writes=events)
 
 
 def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> SharedRun | None:

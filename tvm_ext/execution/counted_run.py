@@ -12,6 +12,7 @@ from codegen_c.program.interface import Interface
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.board import boot
+from tvm_ext.execution.qemu_start import INPUTS, QemuExtras
 from tvm_ext.execution.samples import Sample, check_inputs
 
 
@@ -20,12 +21,12 @@ def run_counted(
     platform: Platform,
     interface: Interface,
     sample: Sample,
-    arguments: Sequence[str],
+    plugin: QemuExtras,
     order: Sequence[str] = (),
     *,
     time_limit_s: float = 300,
 ) -> None:
-    """Firmware over one sample in QEMU with `arguments` of a plugin's: a warm-up, then runs of which the first counts.
+    """Firmware over one sample in QEMU with a plugin: a warm-up, then runs of which the first counts.
 
     order: of a bundle, names of all its models. Raises as `run_qemu` does.
     """
@@ -36,6 +37,6 @@ def run_counted(
     prefix = f"{interface.model} " if order else ""
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        (folder / "in.bin").write_bytes(came)
+        (folder / INPUTS).write_bytes(came)
         seconds = allowed_seconds(time_limit_s)
-        boot(elf, platform, None, folder, seconds, [prefix], None, arguments)
+        boot(elf, platform, None, folder, seconds, [prefix], None, plugin)

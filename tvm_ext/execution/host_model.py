@@ -30,6 +30,7 @@ class HostModel:
     """A package's C, compiled for the host and loaded in a process of its own for many runs.
 
     A model with states carries them from run to run; it begins reset. beside, objects: as `host_library` takes them.
+    writes: files that its C may write.
 
     Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
     takes too much there is ChildFailed here. Use as a context manager, or call `close`.
@@ -47,6 +48,7 @@ class HostModel:
         limits: ChildLimits = HOST_LIMITS,
         beside: Sequence[str] = (),
         objects: Sequence[Path] = (),
+        writes: Sequence[Path] = (),
     ) -> None:
         with ExitStack() as held:
             built = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
@@ -54,7 +56,7 @@ class HostModel:
                 folder, interface, built, beside=beside, toolchain=toolchain, optimize=optimize, flags=flags,
                 objects=objects,
             )  # fmt: skip
-            child = held.enter_context(loaded_library(folder, library, limits))
+            child = held.enter_context(loaded_library(folder, library, limits, writes))
             self._begin(child, interface)
             self._held = held.pop_all()
 
@@ -185,9 +187,9 @@ class HostModel:
 
 
 @contextmanager
-def loaded_library(folder: Path, library: Path, limits: ChildLimits) -> Generator[Child]:
-    """A process that holds the library of a package. Raises BadPackage."""
-    with Child("tvm_ext.execution.host_library", limits=limits) as child:
+def loaded_library(folder: Path, library: Path, limits: ChildLimits, writes: Sequence[Path] = ()) -> Generator[Child]:
+    """A process that holds the library of a package. writes: files that it may write. Raises BadPackage."""
+    with Child("tvm_ext.execution.host_library", limits=limits, writes=writes) as child:
         try:
             child.call("load", str(library))
         except BadPackage as error:

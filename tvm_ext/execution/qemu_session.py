@@ -14,13 +14,11 @@ from typing import IO, Self
 
 import numpy as np
 
-from codegen_c.emit.firmware import qemu_arguments
 from codegen_c.program.interface import NOT_READY, Interface
-from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import NotReady, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import PATIENCE, allowed_seconds
-from tvm_ext.core.toolchain import find_program
+from tvm_ext.execution.qemu_start import INPUTS, OUTPUTS, QemuExtras, qemu_command
 from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
 
 _RESET, _RUN = 0, 1
@@ -44,8 +42,8 @@ class QemuSession:
         self._seconds, self._closed = allowed_seconds(seconds), False
         with ExitStack() as held:
             folder = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_")))
-            self._inputs = folder / "in.bin"
-            self._outputs = folder / "out.bin"
+            self._inputs = folder / INPUTS
+            self._outputs = folder / OUTPUTS
             self._inputs.write_bytes(np.uint32(1).tobytes() + bytes(sum(port.num_bytes for port in interface.inputs)))
             for name in ("commands", "answers"):
                 os.mkfifo(folder / name)
@@ -54,10 +52,9 @@ class QemuSession:
                 held.enter_context(open(folder / name, "r+b", buffering=0)) for name in ("commands", "answers")
             )
             self._said: IO[bytes] = held.enter_context(TemporaryFile())
-            command = [
-                find_program(startup_of(platform).emulator), *qemu_arguments(platform, shift=None),
-                "-semihosting-config", "enable=on,target=native,arg=serve", "-kernel", str(elf.resolve()),
-            ]  # fmt: skip
+            pipes = (folder / "commands", folder / "answers")
+            extras = QemuExtras(reads=pipes, writes=pipes)
+            command = qemu_command(elf, platform, folder, shift=None, words=["serve"], extras=extras)
             self._process = subprocess.Popen(
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said,
                 start_new_session=True,

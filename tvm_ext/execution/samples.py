@@ -65,6 +65,6 @@ def _way_out(port: Port, array: np.ndarray) -> str:
     if array.dtype == np.dtype(port.dtype) or array.dtype.kind not in "biuf":
         return said
     if port.quantization is not None and array.dtype.kind == "f":
-        scale, zero_point = port.quantization.scale, port.quantization.zero_point
-        return f"{said} It is quantized: round(x / {scale:g}) + {zero_point}, cut off to {port.dtype}."
+        scale, zero_point = np.float32(port.quantization.scale), port.quantization.zero_point
+        return f"{said} It is quantized: round(x / {scale!s}) + {zero_point}, cut off to {port.dtype}."
     return f'{said} .astype("{port.dtype}") converts it.'

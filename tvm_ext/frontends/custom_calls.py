@@ -19,6 +19,7 @@ from codegen_c.custom.contract import CustomCall, CustomOperator, CustomState, C
 from codegen_c.custom.registry import GROUP
 from relay_passes.dataflow import constant, dict_attrs, static_shape
 from tvm_ext.core.decisions.custom import CustomUse
+from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.refusals import Refused, summary
 
 Returned = TypeVar("Returned")
@@ -72,6 +73,7 @@ def asked(operator: CustomOperator, what: str, function: Callable[[], Returned])
     try:
         return function()
     except Exception as error:  # user code raises whatever it likes
+        check_memory(error)
         raise Refused(f"{what} of its CustomOperator {operator.name!r} fails: {summary(error)}") from error
 
 

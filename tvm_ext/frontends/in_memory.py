@@ -19,6 +19,7 @@ import numpy as np
 
 from tvm_ext.core.errors import BadModel, BadOptions
 from tvm_ext.core.files.staging import staged
+from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.quiet import quiet
 
 _FOLDER = TemporaryDirectory(prefix="tvm_ext_models_")
@@ -104,6 +105,7 @@ def _archive(torch: Any, program: Any) -> bytes:
         with quiet():
             torch.export.save(program, buffer)
     except Exception as error:  # torch raises what it likes of operators that it cannot write
+        check_memory(error)
         raise BadModel(f"the ExportedProgram given cannot be saved by torch.export.save: {_line(error)}") from None
     return buffer.getvalue()
 
@@ -123,6 +125,7 @@ def _exported(torch: Any, module: Any, example_inputs: Sequence[object] | None) 
         with quiet():
             return torch.export.export(module, given)
     except Exception as error:  # whatever the module's own code raises
+        check_memory(error)
         shapes = ", ".join(f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in given)
         raise BadModel(f"{name} cannot be exported by torch.export on ({shapes}): {_line(error)}") from None
 

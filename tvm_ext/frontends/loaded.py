@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import tvm
 
+from tvm_ext.core.decisions.models import PortScales
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 
@@ -24,6 +25,8 @@ class Loaded:
     bound: inputs of the file that were given their values for good, and are no inputs any more.
     states: what runs leave to the next one: the last parameters of `main` and, in the same order, its last results,
     which stand in no list of names.
+    repeated: outputs that the file lists more than once: name of the further one -> the file's own name.
+    scales: of quantized inputs and outputs, where the file declares them beside the operators.
     filled: rows of tensors, by name, that end with rows of -1, where the file's model has as many as data select.
     """
 
@@ -36,4 +39,30 @@ class Loaded:
     nodes: tuple[ModelNode, ...] = ()
     bound: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     states: tuple[ModelState, ...] = ()
+    repeated: Mapping[str, str] = field(default_factory=dict[str, str])
+    scales: PortScales = field(default_factory=PortScales)
     filled: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names in order; one that came before gets `.1`, `.2` at its end, whichever is no name yet."""
+    found: list[str] = []
+    for name in names:
+        index, candidate = 0, name
+        while candidate in found or (index and candidate in names):
+            index += 1
+            candidate = f"{name}.{index}"
+        found.append(candidate)
+    return tuple(found)
+
+
+def with_distinct_outputs(loaded: Loaded) -> Loaded:
+    """The model with a name of its own for each output: a file is free to list one more than once."""
+    names = distinct_names(loaded.output_names)
+    repeated = {name: own for name, own in zip(names, loaded.output_names, strict=True) if name != own}
+    if not repeated:
+        return loaded
+    declared = loaded.scales.outputs or {}
+    again = {name: declared[own] for name, own in repeated.items() if own in declared}
+    scales = replace(loaded.scales, outputs={**declared, **again} or None)
+    return replace(loaded, output_names=names, repeated=repeated, scales=scales)

@@ -13,7 +13,7 @@ from tvm_ext.core.decisions.composites import InputCount
 from tvm_ext.core.decisions.models import KeptStates, ModelOrigin
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
-from tvm_ext.frontends.loaded import Loaded
+from tvm_ext.frontends.loaded import Loaded, distinct_names
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import check_folding, check_results
 
@@ -43,7 +43,7 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
     static = static.clone()
     static.update_func(static.get_global_var("main"), func)
     states = KeptStates.read(mod).states
-    names = _unique([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))])
+    names = distinct_names([getattr(result, "name", f"output_{i}") for i, result in enumerate(outputs(func))])
     if not len(states) < min(len(func.params) + 1, len(names)):
         raise BadModel(f"the module lists {len(states)} states; 'main' has {len(func.params)} parameters and "
                        f"{len(names)} results, of which the last are the states.")  # fmt: skip
@@ -130,15 +130,3 @@ def _check_static(func: relax.Function) -> None:
             dims = ty.shape.values if isinstance(ty, relax.TensorType) and ty.shape is not None else [None]
             if not all(isinstance(dim, tvm.tirx.IntImm) for dim in dims):
                 raise UnsupportedModel(f"{binding.var.name!r} has no static shape: {ty}; only static shapes compile.")
-
-
-def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Names in order; one that came before gets `.1`, `.2` behind it."""
-    found: list[str] = []
-    for name in names:
-        index, candidate = 0, name
-        while candidate in found:
-            index += 1
-            candidate = f"{name}.{index}"
-        found.append(candidate)
-    return tuple(found)

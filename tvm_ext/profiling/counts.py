@@ -50,9 +50,11 @@ def read_counts(path: Path) -> RunCounts:
     try:
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     except OSError:
+        lines = []
+    if not lines:
         raise RunFailed(
             "QEMU's plugin counted no run: the firmware ended before it, or its run function never returned."
-        ) from None
+        )
     top = next(int(words[1], 16) for words in lines if words[0] == "T")
     calls = [tuple(int(word, 16) for word in words[2:]) for words in lines if words[0] == "L"]
     blocks = {int(words[1]): tuple(int(word, 16) for word in words[2:]) for words in lines if words[0] == "B"}

@@ -18,6 +18,7 @@ from tvm_ext.core.time_model import TimeModel
 from tvm_ext.core.toolchain import disassembly, function_ranges
 from tvm_ext.execution.counted_run import run_counted
 from tvm_ext.execution.qemu_plugin import compiled_plugin, quoted
+from tvm_ext.execution.qemu_start import QemuExtras
 from tvm_ext.execution.samples import Sample
 from tvm_ext.profiling.core_table import CoreTable, core_table
 from tvm_ext.profiling.counts import read_counts
@@ -67,8 +68,8 @@ def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float
     table = core_table(platform)
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
-        arguments = plugin_arguments(subject.elf, platform, table, interface.run, folder, skip=_WARM_UP_RUNS)
-        run_counted(subject.elf, platform, interface, sample, arguments, subject.order, time_limit_s=time_limit_s)
+        plugin = profile_plugin(subject.elf, platform, table, interface.run, folder, skip=_WARM_UP_RUNS)
+        run_counted(subject.elf, platform, interface, sample, plugin, subject.order, time_limit_s=time_limit_s)
         layers = counted_layers(subject.elf, platform, table, folder, subject.steps)
     return Profile(
         model=interface.model, platform=platform.name, core_source=table.source, core_bound=table.bound,
@@ -115,10 +116,8 @@ def noise(interface: Interface) -> dict[str, np.ndarray]:
     return found
 
 
-def plugin_arguments(
-    elf: Path, platform: Platform, table: CoreTable, run: str, folder: Path, *, skip: int
-) -> list[str]:
-    """QEMU's arguments that count a run of the function `run` into `folder`, after `skip` others.
+def profile_plugin(elf: Path, platform: Platform, table: CoreTable, run: str, folder: Path, *, skip: int) -> QemuExtras:
+    """The plugin that counts a run of the function `run` into `folder`, after `skip` others.
 
     Raises RunFailed where the firmware has no such function, MissingTool, BuildFailed.
     """
@@ -132,7 +131,7 @@ def plugin_arguments(
         f"skip={skip}", f"bus={table.bus_bytes}", "stack={:x}-{:x}".format(*stack_range(platform)),
         *(f"memory={begin:x}-{begin + size:x}" for begin, size in regions),
     ]  # fmt: skip
-    return ["-plugin", ",".join(words)]
+    return QemuExtras(arguments=("-plugin", ",".join(words)), reads=(plugin,), writes=(folder / _COUNTS,))
 
 
 def _reported(layer: LayerProfile, steps: Sequence[Mapping[str, Any]]) -> LayerProfile:

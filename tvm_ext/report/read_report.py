@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,7 +35,7 @@ def read_report(folder: Path) -> Report:
     try:
         if path.stat().st_size > _MOST_BYTES or not path.is_file():
             raise BadPackage(f"{path}: is no file of at most {_MOST_BYTES} B. Compile the model again.")
-        report: Any = json.loads(path.read_text(encoding="utf-8"))
+        report: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
         _check_depth(report)
     except OSError as error:
         raise BadPackage(f"{folder}: is not a package: report.json: {error.strerror}.") from None
@@ -48,6 +49,18 @@ def read_report(folder: Path) -> Report:
     if version > NEWEST_SCHEMA:
         raise BadPackage(f"{path}: has schema_version {version}; this tvm-ext reads up to {NEWEST_SCHEMA}. Update it.")
     return PackageReport(cast("Report", report))
+
+
+def _finite(text: str) -> float:
+    """A number of JSON. Raises ValueError for one beyond float64, which would be infinite."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is beyond what a number may be")
+    return number
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _check_depth(report: Any) -> None:

@@ -49,7 +49,8 @@ def make_report(
     kept: values inside the model that stay readable after a run; left out where none were asked for.
     flash: weights and code together, and of each layer; left out where nothing was compiled.
     float_operations: of a quantized model, steps that compute in float, and why.
-    assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them.
+    assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them, and
+    `selftest`, as `SelfTest.to_json` does.
     placement: where the platform has several processors, what placing operators on them is predicted to give.
     quantization: what quantizing the model here measured on the calibration samples; None for other models.
     shared_run: measured, of a run that several processors share; None where it was not.

@@ -86,7 +86,7 @@ class _Service:
         for _ in range(TRIES):
             if self._stopped:
                 break
-            self._child = self._child or Child(_WORK, limits=self._limits)
+            self._child = self._child or Child(_WORK, limits=self._limits, trusted=True)
             try:
                 return JobOutcome(result=self._child.call(self._entry, job.function, *job.inputs))
             except ChildExpired as error:

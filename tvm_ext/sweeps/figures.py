@@ -14,7 +14,8 @@ from typing import Any, Literal
 import tvm
 
 from tvm_ext.builder import build
-from tvm_ext.core.errors import TvmExtError
+from tvm_ext.core.errors import OutOfMemory, TvmExtError
+from tvm_ext.core.memory_exhausted import memory_message
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.estimates import estimate
@@ -40,7 +41,9 @@ def figures(request: bytes, model: bytes, calibration: bytes) -> bytes:
     except TvmExtError as error:
         row = {"error": type(error).__name__, "message": str(error)}
     except Exception as error:  # a defect of ours, or of TVM's, is this candidate's row and nobody else's
-        row = {"error": "InternalError", "message": f"{type(error).__name__}: {error}"}
+        exhausted = memory_message(error)
+        kind = "InternalError" if exhausted is None else OutOfMemory.__name__
+        row = {"error": kind, "message": exhausted or f"{type(error).__name__}: {error}"}
     return json.dumps({**row, "seconds": round(_seconds() - before, 3)}, sort_keys=True).encode()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from tvm_ext.core.errors import BadOptions, MissingTool
 from tvm_ext.core.files.staging import staged
+from tvm_ext.core.printable import json_text
 from tvm_ext.core.rich_display import rows_html
 
 Row = Mapping[str, Any]
@@ -82,7 +82,7 @@ class SweepTable:
 
     def _json_lines(self) -> str:
         columns = (*self.columns, "memories")
-        return "".join(json.dumps({key: row.get(key) for key in columns}) + "\n" for row in self.rows)
+        return "".join(json_text({key: row.get(key) for key in columns}, None) + "\n" for row in self.rows)
 
     def _write_parquet(self, path: Path) -> None:
         try:
@@ -93,7 +93,7 @@ class SweepTable:
                 "pyarrow is not installed; it comes with the extra: pip install 'tvm-ext[parquet]'; or write .csv."
             ) from None
         columns = {name: [row.get(name) for row in self.rows] for name in self.columns}
-        columns["memories"] = [json.dumps(row.get("memories")) for row in self.rows]
+        columns["memories"] = [json_text(row.get("memories"), None) for row in self.rows]
         sink = io.BytesIO()
         parquet.write_table(pyarrow.table(columns), sink)
         _replace(path, sink.getvalue())

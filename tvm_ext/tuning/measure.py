@@ -15,11 +15,11 @@ from tvm_ext.core.options import BuildOptions, Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.board import board_seconds
-from tvm_ext.execution.qemu_start import started
+from tvm_ext.execution.qemu_start import INPUTS, OUTPUTS, started
 from tvm_ext.execution.runner import Runner, written
 from tvm_ext.profiling.core_table import CoreTable, core_table
 from tvm_ext.profiling.device_profile import measured_layers
-from tvm_ext.profiling.profile_package import counted_layers, plugin_arguments
+from tvm_ext.profiling.profile_package import counted_layers, profile_plugin
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.tuning.firmware import LayersFirmware, build_layers, check_outputs
 from tvm_ext.tuning.layers import SHARE, memory_bytes
@@ -141,14 +141,14 @@ def run_layers(
     """
     platform, table = bench.platform, bench.table or _NO_TABLE
     assert platform.board is not None, "a bench has one"
-    (folder / "in.bin").write_bytes(firmware.inputs)
+    (folder / INPUTS).write_bytes(firmware.inputs)
     if bench.runner is not None:
         said = bench.runner.run(firmware.elf, folder)
         measured = measured_layers(said, platform)
         return written(folder, said), {
             name: WayFigures(instructions=None, cycles=layer.cycles) for name, layer in measured.items()
         }
-    counting = plugin_arguments(firmware.elf, platform, table, firmware.run, folder, skip=0)
+    counting = profile_plugin(firmware.elf, platform, table, firmware.run, folder, skip=0)
     limit = allowed_seconds(seconds)
     started(firmware.elf, platform, None, folder, limit, (), (), counting)
     layers = counted_layers(firmware.elf, platform, table, folder, firmware.steps)
@@ -156,4 +156,4 @@ def run_layers(
         layer.name: WayFigures(instructions=layer.num_instructions, cycles=layer.cycles if bench.table else None)
         for layer in layers
     }
-    return (folder / "out.bin").read_bytes(), figures
+    return (folder / OUTPUTS).read_bytes(), figures

@@ -17,7 +17,7 @@ from codegen_c.targets.registry import startup_of
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.toolchain import STRICT_FLAGS, compile_flags, find_compiler, find_program
+from tvm_ext.core.toolchain import compile_flags, find_compiler, find_program
 from tvm_ext.execution.runner import Runner
 from tvm_ext.profiling.core_table import CoreTable
 from tvm_ext.services.cache import ResultCache
@@ -83,7 +83,7 @@ class Tools:
         parts = [
             _version(find_compiler(toolchain)),
             f"runner {runner.text}" if runner else _version([find_program(startup_of(platform).emulator)]),
-            " ".join((*compile_flags(toolchain, optimize), *STRICT_FLAGS)), platform.to_json(),
+            " ".join(compile_flags(toolchain, optimize)), platform.to_json(),
             json.dumps(asdict(table), sort_keys=True) if table else "no table of cycles",
             *(file.read_text(encoding="utf-8") for file in plugin),
         ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import tvm
@@ -17,19 +17,34 @@ Range = tuple[float, float]
 _DIVISORS = frozenset("divide floor_divide mod floor_mod".split())
 _INDEXED = frozenset("take gather_elements gather_nd scatter_elements scatter_nd".split())
 _PASSING = frozenset("astype reshape expand_dims squeeze permute_dims broadcast_to flatten strided_slice".split())
+_ARITHMETIC = frozenset(
+    "add subtract multiply power negative abs square sum prod cumsum cumprod mean matmul einsum left_shift nn.dense "
+    "nn.conv1d nn.conv2d nn.conv3d".split()
+)
+_AFFINE = frozenset("add subtract multiply divide".split())
+_NORMALISATIONS = frozenset("nn.layer_norm nn.group_norm nn.instance_norm variance std".split())
 _FLOATS = ("float", "bfloat")
 _UNUSED: Range = (0, 0)
+_UNKNOWN_INDEX: Range = (0, 1)
+_SMALL: Range = (-1000, 1000)
+"""Whole numbers that arithmetic reads: of these, products and sums of a few thousand stay within 32 bits."""
+_OFFSET = 100.0
+"""Mean beside a spread of 1 that shows squares which are summed up in float32 before the mean is taken off."""
 
 
 def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
     """Ranges of inputs of `main` that operators demand one of.
 
     Indices lie within their axis, whole divisors are not zero, floats that are quantized cover the integers' range,
-    and an input that nothing reads is 0. Demands of the file's own operators, as the importer noted them, are joined.
+    and an input that nothing reads is 0. Whole numbers of more than 8 bits that arithmetic reads are small, so that
+    it does not overflow; those from which an index is computed are 0 or 1. Demands of the file's own operators, as the
+    importer noted them, are joined.
     """
     main = mod["main"]
     found: dict[str, Range] = {}
+    careful: dict[str, Range] = {}  # of inputs of which no operator demands a range
     origin = {param: param.name for param in main.params}
+    sources = {param: frozenset([param.name]) for param in main.params if _is_wide_integer(param)}
     read = {result for result in outputs(main) if isinstance(result, relax.Var)}
     for binding in bindings(main):
         value = binding.value
@@ -39,13 +54,50 @@ def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
             origin[binding.var] = origin[value.args[0]]
         for operand, demanded in _demands(name, value):
             if operand in origin:
-                low, high = found.get(origin[operand], demanded)
-                found[origin[operand]] = (max(low, demanded[0]), min(high, demanded[1]))
-    for name, (low, high) in (InputDemands.read(mod).ranges or {}).items():
-        known = found.get(name, (low, high))
-        found[name] = (max(low, known[0]), min(high, known[1]))
+                _narrow(found, origin[operand], demanded)
+            elif name in _INDEXED:
+                for source in sources.get(operand, ()):
+                    _narrow(careful, source, _UNKNOWN_INDEX)
+        come_from = [sources[leaf] for leaf in operands(value) if isinstance(leaf, relax.Var) and leaf in sources]
+        if come_from and _is_integer(binding.var):
+            sources[binding.var] = frozenset[str]().union(*come_from)
+            for source in sources[binding.var] if name in _ARITHMETIC else ():
+                _narrow(careful, source, _SMALL)
+    for name, demanded in (InputDemands.read(mod).ranges or {}).items():
+        _narrow(found, name, demanded)
     unread = {param.name: _UNUSED for param in main.params if param not in read}
-    return {name: (low, high) for name, (low, high) in {**found, **unread}.items() if low <= high}
+    return {name: (low, high) for name, (low, high) in {**careful, **found, **unread}.items() if low <= high}
+
+
+def offset_inputs(mod: tvm.IRModule) -> set[str]:
+    """Float inputs of `main` that are normalised as they come, or scaled and shifted by constants before."""
+    main = mod["main"]
+    origin = {param: param.name for param in main.params}
+    found: set[str] = set()
+    for binding in bindings(main):
+        value = binding.value
+        name = (op_name(value) or "").removeprefix("relax.")
+        if not name or value.args[0] not in origin:
+            continue
+        if name in _NORMALISATIONS:
+            found.add(origin[value.args[0]])
+        elif name in _PASSING or (name in _AFFINE and array_of(value.args[1]) is not None):
+            origin[binding.var] = origin[value.args[0]]
+    return found
+
+
+def _narrow(found: dict[str, Range], name: str, demanded: Range) -> None:
+    low, high = found.get(name, demanded)
+    found[name] = (max(low, demanded[0]), min(high, demanded[1]))
+
+
+def _is_integer(value: relax.Expr) -> bool:
+    return str(getattr(value.ty, "dtype", "")).startswith(("int", "uint"))
+
+
+def _is_wide_integer(value: relax.Expr) -> bool:
+    """True for integers whose type is wider than 8 bits: of 8 bits, every value is drawn."""
+    return _is_integer(value) and str(value.ty.dtype) not in ("int8", "uint8")
 
 
 def _demands(name: str, value: relax.Expr) -> list[tuple[relax.Expr, Range]]:
@@ -78,31 +130,29 @@ def _quantized(value: relax.Call) -> list[tuple[relax.Expr, Range]]:
     return [(value.args[0], (low, high))]
 
 
-def drawn(shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.random.Generator) -> np.ndarray:
-    """Floats of a normal distribution, 8-bit integers of their whole range, others 0 or 1; within limits, evenly."""
-    if limits is None:
-        return _unlimited(shape, dtype, rng)
-    low, high = limits
+def drawn(
+    shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.random.Generator, offset: float = 0.0
+) -> np.ndarray:
+    """Floats of a normal distribution about `offset`, integers of their whole range; within limits, evenly."""
     if dtype.startswith(_FLOATS):
-        return np.asarray(rng.uniform(low, high, shape), dtype)
+        if limits is None:
+            return np.asarray(rng.standard_normal(shape) + offset, dtype)
+        return np.asarray(rng.uniform(*limits, shape), dtype)
     if dtype == "bool":
+        low, high = (0, 1) if limits is None else limits
         return np.asarray(rng.integers(int(low), min(1, int(high)), shape, endpoint=True), bool)
     info = np.iinfo(dtype)
-    return np.asarray(rng.integers(max(info.min, int(low)), min(info.max, int(high)), shape, endpoint=True), dtype)
-
-
-def _unlimited(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
-    if dtype.startswith(_FLOATS):
-        return np.asarray(rng.standard_normal(shape), dtype)
-    if dtype in ("int8", "uint8"):
-        info = np.iinfo(dtype)
-        return np.asarray(rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True))
-    return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
+    low, high = (info.min, info.max) if limits is None else (max(info.min, limits[0]), min(info.max, limits[1]))
+    return np.asarray(rng.integers(int(low), int(high), shape, dtype=dtype, endpoint=True))
 
 
 def random_inputs(
-    specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int, ranges: Mapping[str, Range] | None = None
-) -> dict[str, np.ndarray]:
-    """One sample for inputs of these shapes and types, the same for the same seed."""
+    specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int, ranges: Mapping[str, Range] | None = None,
+    offset: Collection[str] = (),
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """One sample for inputs of these shapes and types, the same for the same seed. offset: those with a mean of 100."""
     rng = np.random.default_rng(seed)
-    return {name: drawn(shape, dtype, (ranges or {}).get(name), rng) for name, (shape, dtype) in specs.items()}
+    return {
+        name: drawn(shape, dtype, (ranges or {}).get(name), rng, _OFFSET if name in offset else 0.0)
+        for name, (shape, dtype) in specs.items()
+    }

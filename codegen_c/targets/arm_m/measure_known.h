@@ -8,14 +8,14 @@
 #define MEASURE_LOOP_INSTRUCTIONS 2003u
 
 /* Both return 0 and touch r0 and the flags only, so they stand in for a run function of any parameters. */
-__attribute__((naked)) static void measure_empty(void)
+__attribute__((naked, unused)) static void measure_empty(void)
 {
     __asm__ volatile(".syntax unified\n"
                      "movs r0, #0\n"
                      "bx lr\n");
 }
 
-__attribute__((naked)) static void measure_loop(void)
+__attribute__((naked, unused)) static void measure_loop(void)
 {
     __asm__ volatile(".syntax unified\n"
                      "ldr r0, =1000\n"

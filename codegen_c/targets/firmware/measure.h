@@ -24,7 +24,7 @@ typedef struct {
 } measurement;
 
 /* Instructions that fit the ticks at a shift, rounded to nearest. */
-static uint64_t measure_instructions_at(uint64_t ticks, uint32_t shift)
+static inline uint64_t measure_instructions_at(uint64_t ticks, uint32_t shift)
 {
     const uint64_t divisor = (uint64_t)BOARD_TICK_DENOMINATOR << shift;
     return (ticks * BOARD_TICK_NUMERATOR + divisor / 2u) / divisor;
@@ -32,7 +32,7 @@ static uint64_t measure_instructions_at(uint64_t ticks, uint32_t shift)
 
 /* Instructions executed between the subject's first and last one, these included; MEASURE_UNKNOWN where
    QEMU's clock does not resolve them. `empty` and `loop` are the measurements of the functions above. */
-static uint64_t measure_instructions(measurement subject, measurement empty, measurement loop)
+static inline uint64_t measure_instructions(measurement subject, measurement empty, measurement loop)
 {
     for (uint32_t shift = 0u; shift <= MEASURE_MAX_SHIFT; shift++) {
         const uint64_t around_empty = measure_instructions_at(empty.ticks, shift);

@@ -98,7 +98,7 @@ static inline void semihosting_print_hex(uint32_t value)
     semihosting_print(text);
 }
 
-static inline _Noreturn void semihosting_exit(uint32_t code)
+__attribute__((noreturn)) static inline void semihosting_exit(uint32_t code)
 {
     const uint32_t block[2] = {SEMIHOSTING_APPLICATION_EXIT, code};
     for (;;) {

@@ -8,13 +8,13 @@
 #define MEASURE_LOOP_INSTRUCTIONS 2003u
 
 /* Both return 0 and touch a0 only, so they stand in for a run function of any parameters. */
-__attribute__((naked)) static void measure_empty(void)
+__attribute__((naked, unused)) static void measure_empty(void)
 {
     __asm__ volatile("li a0, 0\n"
                      "ret\n");
 }
 
-__attribute__((naked)) static void measure_loop(void)
+__attribute__((naked, unused)) static void measure_loop(void)
 {
     __asm__ volatile("li a0, 1000\n"
                      "1: addi a0, a0, -1\n"

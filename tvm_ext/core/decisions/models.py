@@ -27,6 +27,10 @@ def _arrays(values: Any) -> dict[str, np.ndarray]:
     return {name: np.array(numbers, dtype) for name, (dtype, numbers) in values.items()}
 
 
+def _scales(values: Any) -> dict[str, tuple[float, int]]:
+    return {name: (scale, zero_point) for name, (scale, zero_point) in values.items()}
+
+
 def _as_is(value: Any) -> Any:
     return value
 
@@ -60,6 +64,24 @@ class PortNames(Decision):
 
     inputs: tuple[str, ...] = json_attribute("tvm_ext.input_names", (), read=_names)
     outputs: tuple[str, ...] = json_attribute("tvm_ext.output_names", (), read=_names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedOutputs(Decision):
+    """Outputs that the file lists more than once: name of the further one -> the file's own name."""
+
+    repeated: Mapping[str, str] | None = json_attribute("tvm_ext.repeated_outputs", None, read=_as_is)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortScales(Decision):
+    """Scale and zero point of quantized inputs and outputs, by the model's own names.
+
+    The reader of a format writes what the file itself declares, the pass `NotePortScales` adds what operators imply.
+    """
+
+    inputs: Mapping[str, tuple[float, int]] | None = json_attribute("tvm_ext.input_scales", None, read=_scales)
+    outputs: Mapping[str, tuple[float, int]] | None = json_attribute("tvm_ext.output_scales", None, read=_scales)
 
 
 @dataclass(frozen=True, kw_only=True)

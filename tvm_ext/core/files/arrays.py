@@ -13,6 +13,7 @@ import numpy as np
 from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.read_file import check_file
 from tvm_ext.core.files.staging import staged
+from tvm_ext.core.memory_exhausted import check_memory
 
 Array = np.ndarray[Any, Any]
 
@@ -40,6 +41,7 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
     except BadInput:
         raise
     except Exception as error:  # zipfile and numpy's parser of headers raise what they like on damaged files
+        check_memory(error)
         text = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = " ".join(text.split())[:_REASON_CHARACTERS]
         raise BadInput(f"{path}: is not an .npz file that can be read ({reason}). {_ADVICE}") from None

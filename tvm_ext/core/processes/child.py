@@ -13,16 +13,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tvm_ext.core import errors
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost, TvmExtError
+from tvm_ext.core.memory_exhausted import is_limited, message
+from tvm_ext.core.processes.confine import Rights, confined_module
 from tvm_ext.core.processes.wire import Value, read_value, write_value
 
+_MAIN = "tvm_ext.core.processes.child_main"
 _TAIL_LINES = 6
 _GRACE_S = 1.0
 
@@ -45,18 +49,30 @@ class Child:
     """A process that runs public functions of one module. A context manager; or call `close`.
 
     Frames go through its standard input and output; what libraries print there goes to the error's text instead.
+    It starts no other process, opens no socket and writes no file but temporary ones in a folder of its own and
+    `writes`, files that exist or folders, as far as the machine has the means (`confine.py`). trusted: the process
+    compiles and runs programs, as this one may.
     """
 
-    def __init__(self, module: str, *, limits: ChildLimits | None = None) -> None:
+    def __init__(
+        self, module: str, *, limits: ChildLimits | None = None, writes: Sequence[Path] = (), trusted: bool = False
+    ) -> None:
         self._module = module
         self._limits = limits or ChildLimits()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         limit = self._limits
         numbers = (limit.memory_bytes, limit.file_bytes, limit.open_files, os.getpid())
+        arguments = [module, *map(str, numbers)]
+        self._temporary = None if trusted else tempfile.TemporaryDirectory(prefix="tvm_ext_")
+        if self._temporary:
+            environment["TMPDIR"] = self._temporary.name
+            given = (Path(self._temporary.name), *writes)
+            command = confined_module(Rights(writes=tuple(str(path.resolve()) for path in given)), _MAIN, arguments)
+        else:
+            command = [sys.executable, "-P", "-m", _MAIN, *arguments]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tvm_ext.core.processes.child_main", module, *map(str, numbers)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment,
             start_new_session=True,
         )  # fmt: skip
 
@@ -99,6 +115,8 @@ class Child:
                     stream.close()
         self._process.wait()
         self._said.close()
+        if self._temporary:
+            self._temporary.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +148,9 @@ class Child:
         kind: object = getattr(errors, answer["class"], None)
         if isinstance(kind, type) and issubclass(kind, TvmExtError):
             return kind(answer["message"])
-        return ChildFailed(f"{self._module}.{function} raised {answer['class']}: {answer['message']}")
+        raised = f"{answer['class']}: {answer['message']}"
+        where = f" ({message('in a child process')})" if answer["class"] == "MemoryError" and is_limited() else ""
+        return ChildFailed(f"{self._module}.{function} raised {raised}{where}")
 
     def _reason(self, expired: threading.Event) -> str:
         """Reason why no answer came, with the last lines the process printed."""

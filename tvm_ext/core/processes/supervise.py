@@ -16,11 +16,15 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tvm_ext.core.errors import OutOfMemory
 from tvm_ext.core.files.staging import remove_stale, staged
+from tvm_ext.core.memory_exhausted import is_limited, memory_message, message
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS")
+"""Ends of C++ that gets no memory: std::bad_alloc that nobody catches, a null pointer."""
 _CLEAR_LINE_SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
 
 
@@ -63,8 +67,12 @@ def _status_of(work: Callable[[], None]) -> int:
         status = 0
     except SystemExit as left:
         status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        exhausted = memory_message(error)
+        if exhausted is None:
+            traceback.print_exc()
+        else:
+            _fail(OutOfMemory.__name__, exhausted)
         status = 1
     try:
         sys.stdout.flush()
@@ -100,12 +108,20 @@ def _exit_status(code: int) -> int:
     if code >= 0:
         return code
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-    reason = "the system may be out of memory" if name == "SIGKILL" else "a defect of tvm-ext, or of what it stands on"
-    message = f"ended by {name} ({reason}); the output folder is as it was."
-    _say(f"InternalError: {message}")
-    if "--json" in sys.argv:
-        sys.stdout.write(json.dumps({"error": {"kind": "InternalError", "message": message}}, indent=2) + "\n")
+    if name == "SIGKILL":
+        kind, reason = OutOfMemory.__name__, "the system ends programs so where its memory runs out"
+    elif is_limited() and name in _CRASHES:
+        kind, reason = OutOfMemory.__name__, message("a library ended the process")
+    else:
+        kind, reason = "InternalError", "a defect of tvm-ext, or of what it stands on"
+    _fail(kind, f"ended by {name} ({reason.rstrip('.')}); the output folder is as it was.")
     return 1
+
+
+def _fail(kind: str, reason: str) -> None:
+    _say(f"{kind}: {reason}")
+    if "--json" in sys.argv:
+        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": reason}}, indent=2) + "\n")
 
 
 def _interrupt(child: int) -> None:

@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.core.model_states import ModelState, next_name, with_next_names
 from tvm_ext.frontends.onnx.check_inference import inferred_types
 from tvm_ext.frontends.onnx.check_nodes import check_nodes
@@ -151,7 +152,8 @@ class _Importer:
             raise
         except Refused as error:
             self._refuse(operator_of(node), label, f"{error}{self._hint(node, scope, str(error))}")
-        except Exception:  # converters raise whatever they like, from KeyError to InternalError
+        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+            check_memory(error)
             reason = untranslated(node, inputs)
             self._refuse(operator_of(node), label, f"{reason}{self._hint(node, scope, reason)}")
         if self._sizes.is_full:  # every constant from here on would be made before it is refused

@@ -8,13 +8,12 @@ from typing import Any
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.pytorch.program_schema import ELEMENT_BYTES
 
 _END, _END_64 = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END_BYTES = 22 + 65535 + 20 + 56
 # An entry becomes an object of some hundred bytes, and takes 46 here.
 _MOST_DIRECTORY_BYTES = 4 << 20
-# The largest element there is; the archive's numbers for types are torch's own.
-_ELEMENT_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 2, 7: 4, 8: 8, 12: 1, 13: 2}
 
 
 def check_directory(path: Path, data: memoryview, limits: Limits) -> None:
@@ -63,7 +62,7 @@ def check_payloads(path: Path, configs: object, limits: Limits) -> None:
 def _check_tensor(path: Path, name: str, meta: Any, limits: Limits) -> int:
     """Bytes of a tensor by its sizes; those that are symbols count as 1 here, and are judged when they are fixed."""
     sizes = list(_sizes(meta))
-    element_bytes = _ELEMENT_BYTES.get(_fields(meta).get("dtype"), 16)
+    element_bytes = ELEMENT_BYTES.get(_fields(meta).get("dtype", 0), 16)
     reason = limits.excess_of_tensor(sizes, element_bytes)
     if reason:
         raise UnsupportedModel(f"{path}: tensor {name!r} is too large: {reason}.")

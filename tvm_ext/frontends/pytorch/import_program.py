@@ -1,7 +1,8 @@
-"""An exported program as one Relax function that keeps the names of torch's graph."""
+"""An exported program, loaded by torch once it is screened, as one Relax function with the names of torch's graph."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,13 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, substitute, with_span
-from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.errors import BadModel, UnsupportedModel
+from tvm_ext.core.limits import Limits
+from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes, truth_values
+from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
+from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened_archive
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
@@ -34,6 +39,33 @@ class ImportedProgram:
     mod: tvm.IRModule
     buffers: tuple[MutatedBuffer, ...]
     output_names: tuple[str, ...]
+
+
+def open_program(path: Path, data: memoryview, limits: Limits) -> Any:
+    """The program in what torch.export.save wrote. Raises BadModel, UnsupportedModel; torch is imported last."""
+    archive = screened_archive(path, data, limits)
+    try:
+        import torch  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        check_memory(error)
+        raise BadModel(f'{path}: reading .pt2 files needs PyTorch: pip install "tvm-ext[torch]".') from None
+    quantized_operators.register_operators()
+    refused = declaration_refusals(torch, archive.targets)
+    if refused:
+        raise refused_operators(path, refused)
+    logger = logging.getLogger("torch.export")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what went wrong is in the exception too
+    try:
+        with quiet():
+            from torch.export.pt2_archive._package import load_pt2  # pyright: ignore[reportMissingImports]
+
+            return load_pt2(archive.file).exported_programs["model"]
+    except Exception as error:  # a damaged archive can make torch raise anything
+        check_memory(error)
+        raise BadModel(f"{path}: torch {torch.__version__} cannot load it: {_last_line(error)}") from None
+    finally:
+        logger.setLevel(level)
 
 
 def import_program(path: Path, program: Any) -> ImportedProgram:
@@ -66,7 +98,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
             return results
 
     with quiet():
-        decomposed, buffers = with_buffers_opened(program.run_decompositions())
+        decomposed, buffers = with_buffers_opened(_decomposed(path, program))
         importer = NamingImporter()
         try:
             mod = importer.from_exported_program(decomposed, False, False, False, _CONVERTERS)
@@ -75,12 +107,28 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         except Refused as refused:
             raise UnsupportedModel(f"{path}: cannot be compiled because an operator is refused: {refused}.") from None
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+            check_memory(error)
             failure = summary(error)
             raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {failure}") from None
     names = [str(name) for name in program.graph_signature.user_outputs]
     names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
     return ImportedProgram(mod=_named(mod, importer.labels, names), buffers=buffers, output_names=tuple(names))
+
+
+def _decomposed(path: Path, program: Any) -> Any:
+    """The program in ATen's core operators, which torch makes by running it on tensors without content."""
+    try:
+        return program.run_decompositions()
+    except Exception as error:  # a damaged archive can make torch raise anything
+        check_memory(error)
+        raise BadModel(f"{path}: torch cannot decompose its operators: {_last_line(error)}") from None
+
+
+def _last_line(error: Exception) -> str:
+    """The end of an exception's text, where torch's tracebacks say what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[-1][:200]
 
 
 def _check_outputs(path: Path, mod: tvm.IRModule, program: Any, names: Sequence[str]) -> None:

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import tvm
 
 from relay_passes.dataflow import bindings, live, outputs, rebuild
-from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.pair_states import with_states
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer
-from tvm_ext.frontends.pytorch.import_program import ImportedProgram, import_program
-from tvm_ext.frontends.pytorch.quantized_operators import register_operators
-from tvm_ext.frontends.pytorch.screen_archive import screened_archive
-from tvm_ext.frontends.quiet import quiet
+from tvm_ext.frontends.pytorch.import_program import ImportedProgram, import_program, open_program
 from tvm_ext.frontends.relax_module import load_relax
 
 
 def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
     """Read and import what torch.export.save wrote. Raises BadModel, BadOptions, UnsupportedModel."""
     data = mapped_file(path, kind="a .pt2 file")
-    archive = screened_archive(path, data, limits)
-    program = import_program(path, _program(path, archive))
+    program = import_program(path, open_program(path, data, limits))
     loaded = _with_buffers(_with_torch_names(load_relax(program.mod, shapes, limits), program), program.buffers)
     return replace(loaded, mod=_without_dead(loaded.mod), sha256=hashlib.sha256(data).hexdigest())
 
@@ -65,25 +58,3 @@ def _without_dead(mod: tvm.IRModule) -> tvm.IRModule:
     kept = mod.clone()
     kept.update_func(kept.get_global_var("main"), rebuild(main, live(bindings(main), outputs(main))))
     return kept
-
-
-def _program(path: Path, archive: Any) -> Any:
-    """The torch.export.ExportedProgram in a screened archive."""
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise BadModel(f'{path}: reading .pt2 files needs PyTorch: pip install "tvm-ext[torch]".') from None
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)  # what went wrong is in the exception too
-    try:
-        with quiet():
-            register_operators()
-            return torch.export.load(archive)
-    except Exception as error:  # a damaged archive can make torch raise anything
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise BadModel(
-            f"{path}: torch {torch.__version__} cannot load it: {(lines or ['damaged'])[-1][:200]}"
-        ) from None
-    finally:
-        logger.setLevel(level)

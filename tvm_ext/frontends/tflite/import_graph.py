@@ -17,6 +17,7 @@ from tvm import relax
 
 from relay_passes.dataflow import array_of, build, constant, dict_attrs, live, op_name, static_shape, substitute
 from tvm_ext.core.decisions.composites import InputCount, Symbol
+from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.name_variables import name_variables
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, summary, unsupported
@@ -126,6 +127,7 @@ class _Importer:
         except Refused as error:
             self._refuse(node, str(error))
         except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+            check_memory(error)
             self._refuse(node, f"TVM's importer fails: {summary(error)}")
 
     def _refuse(self, node: TfliteNode, reason: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tvm_ext.core.decisions.models import PortScales
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
@@ -16,7 +17,7 @@ from tvm_ext.frontends.tflite.check_graph import check_graph
 from tvm_ext.frontends.tflite.control_flow import control_flow_opened
 from tvm_ext.frontends.tflite.custom import custom_states_opened
 from tvm_ext.frontends.tflite.import_graph import import_graph
-from tvm_ext.frontends.tflite.read_file import read_tflite
+from tvm_ext.frontends.tflite.read_file import TfliteGraph, read_tflite
 from tvm_ext.frontends.tflite.resources import variables_opened
 from tvm_ext.frontends.tflite.variable_tensors import variable_tensors_opened
 
@@ -41,6 +42,7 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
         input_names=tuple(declared.name for declared in inputs),
         output_names=tuple(file.tensors[index].name for index in file.outputs),
         rounding="tflite",
+        scales=PortScales(inputs=_declared_scales(file, file.inputs), outputs=_declared_scales(file, file.outputs)),
         states=tuple(variable.state for variable in variables),
         nodes=tuple(
             ModelNode(
@@ -52,3 +54,17 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
             for node in file.nodes
         ),
     )
+
+
+def _declared_scales(file: TfliteGraph, ports: Sequence[int]) -> dict[str, tuple[float, int]]:
+    """Scale and zero point of each quantized tensor, by its name."""
+    tensors = [file.tensors[index] for index in ports]
+    return {
+        tensor.name: (float(tensor.scales.scale[0]), int(tensor.scales.zero_point[0]))
+        for tensor in tensors
+        if tensor.scales is not None and tensor.scales.scale.size == 1 and _is_integer(tensor.dtype)
+    }
+
+
+def _is_integer(dtype: str | None) -> bool:
+    return dtype is not None and dtype.startswith(("int", "uint"))

@@ -11,7 +11,15 @@ import tvm
 from codegen_c.custom.registry import run_reference
 from relay_passes.custom_uses import custom_use
 from relay_passes.dataflow import bindings
-from tvm_ext.core.decisions.models import BoundInputs, FilledRows, KeptStates, LoadLimits, ModelOrigin, PortNames
+from tvm_ext.core.decisions.models import (
+    BoundInputs,
+    FilledRows,
+    KeptStates,
+    LoadLimits,
+    ModelOrigin,
+    PortNames,
+    RepeatedOutputs,
+)
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony, WitnessRefusal
@@ -55,16 +63,21 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     states = [
         {"name": state.name, "output": state.output, "initial": state.initial} for state in KeptStates.read(mod).states
     ]
+    repeated = RepeatedOutputs.read(mod).repeated or {}
+    in_file = {name: repeated.get(name, name) for name in names}
     refusals: list[WitnessRefusal] = []
     whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
     for witness in () if quantized_here else _OF_FORMAT[origin.source_format]:
         file = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json())
         said = _testified(witness.module, witness.needs, witness.install, (*file, whole, inner, states))
-        if not isinstance(said, str) and (missing := [name for name in names if name not in said["outputs"][0]]):
+        if not isinstance(said, str) and (
+            missing := [name for name in in_file.values() if name not in said["outputs"][0]]
+        ):
             said = f"gives no output called {missing[0]!r}"
         if not isinstance(said, str):
             rows = FilledRows.read(mod).rows or {}
-            outputs = [_filled({name: values[name] for name in names}, rows) for values in said["outputs"]]
+            filled = [_filled(values, rows) for values in said["outputs"]]
+            outputs = [{name: values[own] for name, own in in_file.items()} for values in filled]
             inside = [_filled(values, rows) for values in said["inner"]]
             return Testimony(
                 witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside

@@ -1,7 +1,6 @@
 """PyTorch on the exported program of a .pt2 file. Runs in a child process.
 
-The archive is screened as it is for reading: nothing in it is unpickled, no operator is looked up but ATen's and those
-that quantize.
+The archive is screened as it is for reading: torch loads a copy that `screen_archive` wrote anew.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import numpy as np
 
 from tvm_ext.core.errors import BadModel
 from tvm_ext.core.limits import Limits
-from tvm_ext.frontends.pytorch.quantized_operators import register_operators
-from tvm_ext.frontends.pytorch.screen_archive import screened_archive
+from tvm_ext.frontends.pytorch.import_program import open_program
 from tvm_ext.verification.witnesses.testimony import Carried, after, fed
 
 Array = np.ndarray
@@ -37,8 +35,7 @@ def testify(
     if hashlib.sha256(data).hexdigest() != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
     torch.set_num_threads(1)
-    register_operators()
-    program = torch.export.load(screened_archive(Path(path), memoryview(data), Limits.from_json(limits)))
+    program = open_program(Path(path), memoryview(data), Limits.from_json(limits))
     outputs, seen, module, kept = [], [], program.module(), fed(states)
     # Tensors inside the model have the names of what it is decomposed to, which is what is read.
     decomposed = program.run_decompositions().module() if inner and not states else None

@@ -2,6 +2,8 @@
 #ifndef TVM_EXT_HELIUM_SQUARE_PLAIN_H
 #define TVM_EXT_HELIUM_SQUARE_PLAIN_H
 
+#include "tvm_ext_helium_square_lanes.h"
+
 #ifndef TVM_EXT_HAS_HELIUM
 
 #define TVM_EXT_SQUARES_VECTOR 16 /* bytes of a row */

@@ -207,6 +207,15 @@ TVM_EXT_INLINE void tvm_ext_helium_squares(const tvm_ext_helium_squares_layer *l
     work.across = tile.across;
     work.down = tile.down;
     work.upper_tables = weights;
+#ifndef TVM_EXT_HAS_HELIUM
+    /* The first tile sets these anew. Compilers that see all of the loops in plain C, but not that a tile has rows,
+     * would warn of variables without a value. */
+    work.across_end = work.across;
+    work.down_end = work.down;
+    work.lower_tables = weights;
+    tvm_ext_squares_places(work.across_places, 0, 0, 0, 0);
+    tvm_ext_squares_places(work.down_places, 0, 0, 0, 0);
+#endif
     for (int32_t n = 0; n < made->images; ++n) {
         const uint8_t *const image = &((const uint8_t *)input)[n * source->rows * source->columns * source->channels];
         for (int32_t channel = 0; channel < source->channels; channel += layer->group) {

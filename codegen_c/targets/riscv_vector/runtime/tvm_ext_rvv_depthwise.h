@@ -82,6 +82,13 @@ TVM_EXT_INLINE void tvm_ext_rvv_depthwise(const tvm_ext_rvv_depthwise_layer *lay
     const int32_t count = window->rows * window->columns;
     int32_t *const sums = (int32_t *)scratch;
     uint8_t *const padding = (uint8_t *)&sums[channels];
+#if !TVM_EXT_RVV
+    /* The first pixel of a row finds its taps. Compilers that see all of the loops in plain C do not know, and would
+     * warn of variables without a value. */
+    for (int32_t t = 0; t < count; ++t) {
+        taps[t] = padding;
+    }
+#endif
     if (tvm_ext_is_padded(window)) {
         tvm_ext_rvv_fill(padding, layer->input.zero_point, channels);
     }

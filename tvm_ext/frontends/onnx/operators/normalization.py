@@ -45,6 +45,21 @@ class RMSNormalization(OnnxOpConverter):
         return emit.multiply(emit.divide(x, root), scale)
 
 
+class MeanVarianceNormalization(OnnxOpConverter):
+    """Divide distances from the mean by the root of their mean square; TVM subtracts two large means instead.
+
+    Nothing is added to that root, as in onnxruntime; the standard adds 1e-9.
+    """
+
+    @classmethod
+    def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        emit, x = Emitter(bb), inputs[0]
+        axes = [int(axis) for axis in attr.get("axes", (0, 2, 3))]
+        centred = emit.subtract(x, emit.mean(x, axis=axes, keepdims=True))
+        variance = emit.mean(emit.multiply(centred, centred), axis=axes, keepdims=True)
+        return emit.divide(centred, emit.sqrt(variance))
+
+
 class LpNormalization(OnnxOpConverter):
     """x / ||x|| along one axis; a norm of zero gives zeros."""
 
@@ -85,5 +100,6 @@ CONVERTERS = {
     ("", "LayerNormalization"): LayerNormalization,
     ("", "RMSNormalization"): RMSNormalization,
     ("", "LpNormalization"): LpNormalization,
+    ("", "MeanVarianceNormalization"): MeanVarianceNormalization,
     ("", "PRelu"): PRelu,
 }

@@ -1,0 +1,95 @@
+"""Memory that runs out, told from defects: under a limit of the process (`ulimit -v`), or on the whole machine.
+
+Libraries say it in many ways: MemoryError, errno ENOMEM of a call, `std::bad_alloc` out of C++, a library that cannot
+be mapped and is missing afterwards. Code that catches any exception calls `check_memory` first.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+from tvm_ext.core.errors import OutOfMemory
+
+_SAID = re.compile(
+    r"bad_alloc|[Cc]an(?:no|')t allocate (?:memory|\d)|[Oo]ut of memory|memory exhausted|not enough memory|"
+    r"failed to map segment|[Mm]emory allocation (?:still )?failed|can't start new thread|Killed signal terminated"
+)
+_NEAR_BYTES = 512 << 20
+"""The least that must be free below a limit for TVM's, PyTorch's or onnxruntime's libraries to be mapped."""
+
+
+def check_memory(error: BaseException) -> None:
+    """Raise OutOfMemory where an exception, or one that led to it, says that memory ran out."""
+    if said := _said_by(error):
+        raise OutOfMemory(message(said)) from None
+
+
+def memory_message(error: BaseException) -> str | None:
+    """Message for an exception that nobody expected, where lack of memory explains it; None where it does not.
+
+    Under a limit that leaves no room for another library any exception may come of it: a function is missing because
+    the library that has it could not be mapped.
+    """
+    said = _said_by(error)
+    if said is None and is_near_limit():
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return None if said is None else message(said)
+
+
+def says_memory(text: str) -> bool:
+    """True for text of a tool or a library that says memory ran out."""
+    return bool(_SAID.search(text))
+
+
+def message(said: str) -> str:
+    """What ran out, the limit, and the way out. said: the words of the library that met it."""
+    limit, used = _limit_bytes(), _most_used_bytes()
+    if limit is None:
+        return f"the machine's memory ran out ({said}). End other programs, or work on a smaller model."
+    return (
+        f"memory ran out under this process's limit ({said}): it may use {limit >> 10} KiB of addresses, and has used "
+        f"{used >> 10} KiB. Raise the limit (ulimit -v, systemd's LimitAS), or remove it: ulimit -v unlimited."
+    )
+
+
+def is_near_limit() -> bool:
+    """True where the process has a limit of addresses, and less is left than a library needs."""
+    limit = _limit_bytes()
+    return limit is not None and limit - _most_used_bytes() < _NEAR_BYTES
+
+
+def is_limited() -> bool:
+    """True where the process has a limit of addresses."""
+    return _limit_bytes() is not None
+
+
+def _said_by(error: BaseException | None) -> str | None:
+    """Words that say memory ran out, of an exception or of those that led to it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        text = " ".join(str(error).split())
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return text[:200] or type(error).__name__
+        if found := _SAID.search(text):
+            return text[max(0, found.start() - 60) : found.end() + 60]
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _limit_bytes() -> int | None:
+    limits = [resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    known = [limit for limit in limits if limit != resource.RLIM_INFINITY]
+    return min(known, default=None)
+
+
+def _most_used_bytes() -> int:
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmPeak:"):
+                return int(line.split()[1]) << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

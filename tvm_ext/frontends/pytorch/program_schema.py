@@ -1,0 +1,226 @@
+"""The JSON of an exported program as readers: what torch's schema of version 8 holds, without what runs code.
+
+Each field below is one that torch.export.load reads. What torch would look up by name, import, unpickle or paste into
+Python code is here one of few known values, a checked identifier, or a constant; fields that only debuggers read are
+left out. `tests/models/test_screened_archive.py` compares the fields with torch's own schema.
+
+    evaluated by sympy     sizes, strides, symbolic values    symbolic_sizes.py parses and writes them
+    looked up, imported    targets, as_operator, graphs       allowed_operators.py, or not taken
+                           in_spec, out_spec                  tree_spec.py reads and writes them
+                           source_fn_stack, verifiers         left out; one of two
+    pasted into code       names of values and inputs         identifiers
+                           names of parameters                words with dots
+                           guards_code                        empty
+    unpickled              custom objects, sample inputs      not taken; empty
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping
+from typing import Any
+
+from tvm_ext.frontends.pytorch.plain_json import (
+    Damaged,
+    NotTaken,
+    Reader,
+    always,
+    an_object,
+    flag,
+    many,
+    not_taken,
+    number,
+    one_of,
+    or_null,
+    record,
+    shown,
+    table,
+    text,
+    union,
+    whole,
+)
+from tvm_ext.frontends.pytorch.symbolic_sizes import SYMBOL, read_expression
+from tvm_ext.frontends.pytorch.tree_spec import read_arguments_spec, read_tree_spec
+
+ELEMENT_BYTES: Mapping[int, int] = {
+    **dict.fromkeys((1, 2, 12, 29, 30, 31, 32, 33), 1), **dict.fromkeys((3, 6, 13, 28), 2),
+    **dict.fromkeys((4, 7, 9, 34), 4), **dict.fromkeys((5, 8, 10, 35), 8), 11: 16,
+}  # fmt: skip
+"""Bytes of an element by torch's number for its type."""
+
+_STRIDED = 7
+_HOST = {"type": "cpu", "index": None}
+_WORD = r"(?!__)[\w@/: -]+"
+_NAMED_PARTS = text(rf"{_WORD}(\.{_WORD})*", meaning="name of words with dots between them")
+_ANY_TEXT = text(r"[^\x00-\x08\x0e-\x1f\ud800-\udfff]*", meaning="plain text", most=10_000)
+_SHORT_TEXT = text(r"[\w.-]*", meaning="text of letters, digits, dots and dashes")
+
+
+def _identifier(value: Any, where: str) -> str:
+    if not isinstance(value, str) or len(value) > 1000 or not value.isidentifier() or keyword.iskeyword(value):
+        raise Damaged(f"{where}: {shown(value)} is no identifier")
+    return value
+
+
+def _layout(value: Any, where: str) -> int:
+    if value != _STRIDED or type(value) is not int:
+        raise NotTaken(f"{where}: {shown(value)}: only dense tensors are compiled")
+    return value
+
+
+def _device(value: Any, where: str) -> dict[str, Any]:
+    """Read any device of torch's as the processor of this machine, where nothing but shapes and constants lie."""
+    one_of(("cpu", "cuda", "mps", "xpu"))(an_object(value, where).get("type"), f"{where}.type")
+    return _HOST
+
+
+def _modules(value: Any, where: str) -> dict[str, str]:
+    """Read a node's metadata: the modules that it stands in, from the whole model inwards, by which it is shown."""
+    stack = an_object(value, where).get("nn_module_stack")
+    paths = [item.split(",")[1:2] for item in stack.split(";")] if isinstance(stack, str) else []
+    try:
+        read = [_NAMED_PARTS(path, where) if path else "" for (path,) in paths]
+    except (Damaged, ValueError):  # a name, which is shown and nothing else; without it, the operator has its own
+        return {}
+    return (
+        {"nn_module_stack": ";".join(f"module_{at},{path},torch.nn.Module" for at, path in enumerate(read))}
+        if read
+        else {}
+    )
+
+
+_HINT = or_null(union({"as_int": whole(), "as_bool": flag, "as_float": number}))
+_EXPRESSION = record({"expr_str": read_expression, "hint": _HINT}, {"hint": None})
+_SYM_INT = union({"as_expr": _EXPRESSION, "as_int": whole()})
+_SYM_FLOAT = union({"as_expr": _EXPRESSION, "as_float": number})
+_SYM_BOOL = union({"as_expr": _EXPRESSION, "as_bool": flag})
+
+
+def _tensor_meta(extent: Reader, distance: Reader) -> Reader:
+    return record(
+        {
+            "dtype": one_of(tuple(ELEMENT_BYTES)), "sizes": many(extent), "requires_grad": flag, "device": _device,
+            "strides": many(distance), "storage_offset": distance, "layout": _layout,
+        }
+    )  # fmt: skip
+
+
+_TENSOR = record({"name": _identifier})
+_INT_ARGUMENT = union({"as_name": _identifier, "as_int": whole()})
+_FLOAT_ARGUMENT = union({"as_name": _identifier, "as_float": number})
+_BOOL_ARGUMENT = union({"as_name": _identifier, "as_bool": flag})
+_OPTIONAL_TENSOR = union({"as_tensor": _TENSOR, "as_none": flag})
+_NO_FUNCTION = not_taken("graphs within graphs, operators as values and custom objects are not compiled")
+_RARE = not_taken("values of this kind are not compiled")
+_DTYPE = one_of((0, *ELEMENT_BYTES))
+_VALUES: Mapping[str, Reader] = {
+    "as_none": flag, "as_tensor": _TENSOR, "as_tensors": many(_TENSOR), "as_int": whole(), "as_ints": many(whole()),
+    "as_float": number, "as_floats": many(number), "as_string": _ANY_TEXT, "as_strings": many(_ANY_TEXT),
+    "as_sym_int": _INT_ARGUMENT, "as_sym_ints": many(_INT_ARGUMENT), "as_scalar_type": _DTYPE,
+    "as_memory_format": one_of((1, 2, 3, 4)), "as_layout": _layout, "as_device": _device, "as_bool": flag,
+    "as_bools": many(flag), "as_sym_bool": _BOOL_ARGUMENT, "as_sym_bools": many(_BOOL_ARGUMENT),
+    "as_graph": _NO_FUNCTION, "as_optional_tensors": many(_OPTIONAL_TENSOR), "as_custom_obj": _NO_FUNCTION,
+    "as_operator": _NO_FUNCTION, "as_sym_float": _FLOAT_ARGUMENT, "as_sym_floats": many(_FLOAT_ARGUMENT),
+    "as_optional_tensor": _OPTIONAL_TENSOR, "as_complex": _RARE, "as_nested_tensors": _RARE, "as_int_lists": _RARE,
+    "as_string_to_argument": _RARE, "as_float_lists": _RARE,
+}  # fmt: skip
+_ARGUMENT = union(_VALUES)
+_PORT = union({**_VALUES, "as_string": _SHORT_TEXT, "as_strings": many(_SHORT_TEXT)})
+_NODE_ARGUMENT = record(
+    {"name": text(r"\w*", meaning="name of an argument"), "arg": _ARGUMENT, "kind": or_null(one_of((0, 1, 2)))},
+    {"kind": None},
+)
+_NODE = record(
+    {
+        "target": _ANY_TEXT, "inputs": many(_NODE_ARGUMENT), "outputs": many(_ARGUMENT), "metadata": _modules,
+        "name": or_null(_identifier),
+    },
+    {"name": None},
+)  # fmt: skip
+_GRAPH = record(
+    {
+        "inputs": many(_PORT), "outputs": many(_PORT), "nodes": many(_NODE),
+        "tensor_values": table(_identifier, _tensor_meta(_SYM_INT, _SYM_INT)),
+        "sym_int_values": table(_identifier, _SYM_INT), "sym_bool_values": table(_identifier, _SYM_BOOL),
+        "is_single_tensor_return": flag, "custom_obj_values": table(_identifier, _NO_FUNCTION),
+        "sym_float_values": table(_identifier, _SYM_FLOAT),
+    },
+    {"is_single_tensor_return": False, "custom_obj_values": {}, "sym_float_values": {}},
+)  # fmt: skip
+
+_CONSTANT = union({"as_none": flag, "as_int": whole(), "as_float": number, "as_string": _SHORT_TEXT, "as_bool": flag})
+_INPUT = union(
+    {
+        "user_input": record({"arg": _PORT}),
+        "parameter": record({"arg": _TENSOR, "parameter_name": _NAMED_PARTS}),
+        "buffer": record({"arg": _TENSOR, "buffer_name": _NAMED_PARTS, "persistent": flag}),
+        "tensor_constant": record({"arg": _TENSOR, "tensor_constant_name": _NAMED_PARTS}),
+        "custom_obj": _NO_FUNCTION, "token": _NO_FUNCTION,
+        "constant_input": record({"name": _identifier, "value": _CONSTANT}),
+    }
+)  # fmt: skip
+_TRAINING = not_taken("losses and gradients are not compiled; export the model after eval()")
+_OUTPUT = union(
+    {
+        "user_output": record({"arg": _PORT}), "loss_output": _TRAINING,
+        "buffer_mutation": record({"arg": _TENSOR, "buffer_name": _NAMED_PARTS}),
+        "gradient_to_parameter": _TRAINING, "gradient_to_user_input": _TRAINING,
+        "user_input_mutation": record({"arg": _TENSOR, "user_input_name": _identifier}),
+        "token": _NO_FUNCTION,
+        "parameter_mutation": record({"arg": _TENSOR, "parameter_name": _NAMED_PARTS}),
+    }
+)  # fmt: skip
+
+
+def _module_calls(value: Any, where: str) -> list[dict[str, Any]]:
+    """Read how the whole model is called; calls of modules in it are left out, which nothing here unflattens."""
+    calls = many(an_object)(value, where)
+    roots = [call for call in calls if call.get("fqn") == ""]
+    if len(roots) != 1:
+        raise Damaged(f"{where}: {len(roots)} entries are of the whole model, not one")
+    signature = an_object(roots[0].get("signature"), f"{where}.signature")
+    specs = {
+        "in_spec": read_arguments_spec(signature.get("in_spec"), f"{where}.in_spec").to_text(),
+        "out_spec": read_tree_spec(signature.get("out_spec"), f"{where}.out_spec").to_text(),
+    }
+    names = or_null(many(_identifier))(signature.get("forward_arg_names"), f"{where}.forward_arg_names")
+    return [{"fqn": "", "signature": {"inputs": [], "outputs": [], **specs, "forward_arg_names": names}}]
+
+
+_RANGE = record({"min_val": or_null(whole()), "max_val": or_null(whole())}, {"min_val": None, "max_val": None})
+read_program: Reader = record(
+    {
+        "graph_module": record(
+            {
+                "graph": _GRAPH, "signature": record({"input_specs": many(_INPUT), "output_specs": many(_OUTPUT)}),
+                "module_call_graph": _module_calls, "metadata": always({}), "treespec_namedtuple_fields": always({}),
+            },
+            {"metadata": {}, "treespec_namedtuple_fields": {}},
+        ),
+        "opset_version": always({}),
+        "range_constraints": table(text(SYMBOL, meaning="symbol"), _RANGE),
+        "schema_version": record({"major": whole(0, 1000), "minor": whole(0, 1000)}),
+        "verifiers": many(one_of(("ATEN", "TRAINING"))),
+        "guards_code": always([]),
+    },
+    {"verifiers": [], "guards_code": []},
+)  # fmt: skip
+"""Reader of models/model.json."""
+
+_EXTENT = union({"as_int": whole(0)})
+read_payloads: Reader = record(
+    {
+        "config": table(
+            _NAMED_PARTS,
+            record(
+                {
+                    "path_name": text(r"[\w.-]+", meaning="name of a file"), "is_param": flag, "use_pickle": flag,
+                    "tensor_meta": or_null(_tensor_meta(_EXTENT, _EXTENT)),
+                },
+                {"tensor_meta": None},
+            ),
+        )
+    },
+    {"config": {}},
+)  # fmt: skip
+"""Reader of the configs of weights and constants."""

@@ -1,0 +1,84 @@
+"""Samples that a package's self-test draws on the device, for verification here and for the test there.
+
+How many there are is bounded by what they cost: on the device all runs of a self-test together, here the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.emit.drawn_vectors import DrawnVector, DrawnVectors
+from codegen_c.program.drawn_inputs import Domain, Recipe, drawn, recipe_number
+from codegen_c.program.interface import Interface
+from codegen_c.program.program import Program
+from tvm_ext.verification.input_ranges import Range
+from tvm_ext.verification.verify import compare, largest
+
+Sample = Mapping[str, np.ndarray]
+
+MOST_DRAWN = 96
+LEAST_DRAWN = 4
+MOST_MACS = 300_000_000
+"""Multiply-accumulates of all drawn vectors of a self-test together: a few seconds of a microcontroller."""
+NUM_JUDGED = 3
+"""Drawn samples of an exact model whose steps are judged beside its plain samples."""
+MOST_CALLER_BYTES = 16384
+"""Inputs for which a self-test holds buffers of its own where the application holds the model's inputs."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DrawnSamples:
+    """Samples by recipes, and the domains of the inputs, in the order of the interface."""
+
+    domains: tuple[Domain, ...]
+    recipes: tuple[Recipe, ...]
+    samples: tuple[dict[str, np.ndarray], ...]
+
+
+def draw_samples(interface: Interface, ranges: Mapping[str, Range], program: Program) -> DrawnSamples | None:
+    """Samples of a model, as many as it is cheap to run; None where a self-test cannot draw its inputs."""
+    held_bytes = sum(port.num_bytes for port in interface.inputs)
+    if not interface.inputs or (interface.io == "caller" and held_bytes > MOST_CALLER_BYTES):
+        return None
+    macs = sum(call.implementation.macs for call in program.kernel_calls())
+    count = min(MOST_DRAWN, max(LEAST_DRAWN, MOST_MACS // max(macs, held_bytes * 8, 1)))
+    domains = tuple(Domain.of(port, ranges.get(port.source)) for port in interface.inputs)
+    recipes = tuple(recipe_number(number) for number in range(count))
+    samples = tuple(
+        {
+            port.source: drawn(port, position, domain, recipe)
+            for position, (port, domain) in enumerate(zip(interface.inputs, domains, strict=True))
+        }
+        for recipe in recipes
+    )
+    return DrawnSamples(domains=domains, recipes=recipes, samples=samples)
+
+
+def is_exact(program: Program) -> bool:
+    """True where every processor computes the same bytes, those of the kernels' references."""
+    return not any(call.implementation.computes_floats for call in program.kernel_calls())
+
+
+def drawn_vectors(
+    samples: DrawnSamples, outputs: Sequence[Sample], everything: Sequence[Sample], *, exact: bool
+) -> DrawnVectors | None:
+    """Vectors of the self-test. outputs: of the first drawn samples; everything: of all samples, for the tolerance."""
+    if not outputs:
+        return None
+    scales = {name: max(largest(one[name]) for one in everything) for name in outputs[0]}
+    vectors = [DrawnVector(recipe=recipe, outputs=one) for recipe, one in zip(samples.recipes, outputs, strict=False)]
+    return DrawnVectors(domains=samples.domains, vectors=tuple(vectors), exact=exact, largest=scales)
+
+
+def drawn_problems(given: Sequence[Sample], expected: Sequence[Sample], tolerance: float) -> list[str]:
+    """Sentences on outputs of the package for drawn samples that are not those of its kernels' references."""
+    judged = compare(given, expected, tolerance=tolerance)
+    if judged.passed:
+        return []
+    return [
+        f"host: outputs of drawn inputs differ from the kernels' references by {judged.max_abs_error:g}, "
+        f"in {judged.differing} of {judged.elements} elements"
+    ]
