@@ -14,7 +14,7 @@ from tests.support.sweeps import some_of
 
 SLICE = ("onnx/AveragePool", "onnx/Resize", "onnx/Pad", "onnx/Clip", "onnx/LayerNormalization", "torch/interpolate",
          "torch/AvgPool2d", "torch/ELU")  # fmt: skip
-_CASES = 5
+_CASES = 4
 
 
 def test_every_pair_of_values_that_can_meet_meets() -> None:
