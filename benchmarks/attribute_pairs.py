@@ -1,7 +1,7 @@
 """Attributes of operators in pairs, each model of one operator against its format's runtime.
 
     python benchmarks/attribute_pairs.py
-    python benchmarks/attribute_pairs.py --match onnx/Resize --results out/pairs.json
+    python benchmarks/attribute_pairs.py --match onnx/Resize --again
 
 For each operator of ONNX, PyTorch and TensorFlow Lite that is taken, a covering array chooses values of its
 attributes, shapes, element types and optional inputs so that every two values meet in a case. A case is loaded,
@@ -12,97 +12,141 @@ of floats also quantized here, by their signal-to-noise ratio. `benchmarks/pairi
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.conformance.pool import run_all  # noqa: E402
-from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from benchmarks.measure.commit import commit, write_result  # noqa: E402
 from benchmarks.pairing.examine import VERDICTS, Outcome, examined  # noqa: E402
 from benchmarks.pairing.operator_case import PairCase, cases_of  # noqa: E402
 from benchmarks.pairing.table import operators  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "attribute_pairs.json"
 _BAD = ("wrong", "foreign")
+_BATCH, _LIMIT_S = 24, 300.0
+"""Cases that are compiled as one model, and seconds that they may take."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases, print those that are wrong, write the counts. Exit status 0 if there are none."""
+    """Run the cases that have no result yet, print those that are wrong. Exit status 0 if there are none."""
     options = _options(arguments)
-    rows = []
-    for case, outcome in run(options.match, options.workers, quantized=not options.floats, keys=options.keys):
-        rows.append((case, outcome))
-        for verdict, reason in ((outcome.verdict, outcome.reason), (outcome.quantized, outcome.quantized_reason)):
-            if verdict and verdict in (*_BAD, *options.show.split(",")):
-                print(f"{verdict}: {case.key}: {reason}", flush=True)
-    result = summary(rows)
-    print({form: found["float"] for form, found in result["forms"].items()})
-    print({form: found["int8"] for form, found in result["forms"].items()})
-    if options.results or not (options.match or options.keys):
-        write_result(options.results or RESULT, stamped(result))
-    bad = sum(found[mode][verdict] for found in result["forms"].values() for mode in ("float", "int8")
-              for verdict in _BAD)  # fmt: skip
-    return 1 if bad else 0
+    options.rows.parent.mkdir(parents=True, exist_ok=True)
+    made_by, shown, done = (
+        commit(),
+        (*_BAD, *options.show.split(",")),
+        {} if options.again else known_rows(options.rows),
+    )
+    with options.rows.open("a", encoding="utf-8") as file:
+        for case, outcome in run(options.match, options.workers, quantized=not options.floats, done=done):
+            row = {"case": case.key, "commit": made_by, **asdict(outcome)}
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            for verdict, reason in ((outcome.verdict, outcome.reason), (outcome.quantized, outcome.quantized_reason)):
+                if verdict and verdict in shown:
+                    print(f"{verdict}: {case.key}: {reason}", flush=True)
+    result = summary(known_rows(options.rows))
+    print(json.dumps(result["forms"], indent=1))
+    if options.write:
+        write_result(RESULT, result)
+    return 1 if result["bad"] else 0
+
+
+def known_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """The last row of each case by its key; a line cut short by an interruption is skipped."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[row["case"]] = row
+    return found
 
 
 def run(
-    match: str = "", workers: int = 1, *, quantized: bool = True, keys: Path | None = None
+    match: str = "", workers: int = 1, *, quantized: bool = True, done: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[PairCase, Outcome]]:
-    """Outcomes of all cases whose operator the pattern matches, in worker processes.
+    """Outcomes of all cases whose operator the pattern matches, in worker processes, but those that are done."""
+    batches: list[tuple[PairCase, ...]] = []
+    for operator in operators().values():
+        if re.search(match, operator.title):
+            cases = [case for case in cases_of(operator) if case.key not in (done or {})]
+            batches += [tuple(cases[begin : begin + _BATCH]) for begin in range(0, len(cases), _BATCH)]
+    yield from outcomes_of(batches, workers, quantized=quantized)
 
-    keys: a file of keys, one in a line; only cases that it names run.
-    """
-    chosen = [operator for operator in operators().values() if re.search(match, operator.title)]
-    cases = [case for operator in chosen for case in cases_of(operator)]
-    if keys is not None:
-        wanted = set(keys.read_text(encoding="utf-8").splitlines())
-        cases = [case for case in cases if case.key in wanted]
-    yield from run_all(
-        cases, num_workers=workers, time_limit_s=120, run=partial(outcome_of, quantized=quantized),
-        failed=lambda reason: Outcome(verdict="foreign", reason=reason),
+
+def outcomes_of(
+    batches: Sequence[tuple[PairCase, ...]], workers: int, *, quantized: bool
+) -> Iterator[tuple[PairCase, Outcome]]:
+    """Outcomes of batches of cases of one operator each; a batch that ends its process runs again one by one."""
+    again: list[tuple[PairCase, ...]] = []
+    ended = run_all(
+        batches, num_workers=workers, time_limit_s=_LIMIT_S, run=partial(batch_outcomes, quantized=quantized),
+        failed=_failed,
     )  # fmt: skip
+    for batch, outcomes in ended:
+        if isinstance(outcomes, Outcome) and len(batch) > 1:
+            again += [(case,) for case in batch]
+        else:
+            found = [outcomes] if isinstance(outcomes, Outcome) else outcomes
+            yield from zip(batch, found, strict=True)
+    if again:
+        yield from outcomes_of(again, workers, quantized=quantized)
 
 
-def outcome_of(case: PairCase, *, quantized: bool = True) -> Outcome:
-    """Outcome of a case in a worker process, which keeps the table."""
-    return examined(operators()[case.operator], case, quantized=quantized)
+def batch_outcomes(batch: Sequence[PairCase], *, quantized: bool = True) -> list[Outcome]:
+    """Outcomes of cases of one operator in a worker process, which keeps the table."""
+    return examined(operators()[batch[0].operator], batch, quantized=quantized)
 
 
-def summary(rows: Sequence[tuple[PairCase, Outcome]]) -> dict[str, object]:
-    """Counts of verdicts by format and by operator; rows of what is wrong."""
-    forms: dict[str, dict[str, object]] = {}
-    for form in sorted({case.operator.split("/")[0] for case, _ in rows}):
-        mine = [(case, outcome) for case, outcome in rows if case.operator.startswith(f"{form}/")]
-        floats = Counter(outcome.verdict for _, outcome in mine)
-        int8 = Counter(outcome.quantized for _, outcome in mine if outcome.quantized)
+def _failed(reason: str) -> Outcome:
+    return Outcome(verdict="foreign", reason=reason)
+
+
+def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts of verdicts by format, of the rows of cases that the table still has; rows of what is wrong.
+
+    commit: that of most rows; run_again: those that others made, of operators that were mended since.
+    """
+    current = {case.key: rows[case.key] for o in operators().values() for case in cases_of(o) if case.key in rows}
+    forms: dict[str, Any] = {}
+    for form in sorted({key.split("/")[0] for key in current}):
+        mine = {key: row for key, row in current.items() if key.startswith(f"{form}/")}
+        floats = Counter(row["verdict"] for row in mine.values())
+        int8 = Counter(row["quantized"] for row in mine.values() if row["quantized"])
         forms[form] = {
-            "operators": len({case.operator for case, _ in mine}),
+            "operators": len({key.split()[0] for key in mine}),
             "float": {verdict: floats[verdict] for verdict in VERDICTS},
             "int8": {verdict: int8[verdict] for verdict in VERDICTS},
         }
-    bad = [
-        {"case": case.key, **asdict(outcome)}
-        for case, outcome in rows
-        if outcome.verdict in _BAD or outcome.quantized in _BAD
-    ]
-    return {"forms": forms, "bad": bad}
+    (most, _), *others = Counter(str(row["commit"]) for row in current.values()).most_common()
+    return {
+        "commit": most,
+        "run_again": [{"commit": commit, "cases": count} for commit, count in others],
+        "forms": forms,
+        "bad": [dict(row) for row in current.values() if {row["verdict"], row["quantized"]} & {*_BAD}],
+    }
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--match", default="", help="regular expression for form/operator")
-    parser.add_argument("--keys", type=Path, help="a file of cases to run, one key in a line")
+    parser.add_argument("--again", action="store_true", help="run cases that have a result already")
     parser.add_argument("--floats", action="store_true", help="leave out what is quantized here")
     parser.add_argument("--show", default="", help="further verdicts to print, with commas between")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--results", type=Path, help=f"default: {RESULT}, with all operators")
+    parser.add_argument("--rows", type=Path, default=ROOT / "out" / "attribute_pairs.jsonl", help="results by case")
+    parser.add_argument("--write", action="store_true", help=f"write the counts of all rows to {RESULT.name}")
     return parser.parse_args(arguments)
 
 

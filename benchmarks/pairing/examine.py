@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,14 @@ Array = np.ndarray
 Arrays = Mapping[str, Array]
 
 VERDICTS = ("equal", "refused", "standard", "wrong", "foreign", "not taken", "stays float")
-"""`standard`: other than the runtime, as the standard's own evaluation has it, and as docs/edges.md says. `foreign`: an
-error that is not this project's, or C that does not compile. `not taken`: neither the runtime nor the standard's evaluation takes the model.
-`stays float`: the operator has no int8 form, so that there is nothing to quantize."""
+"""Ends of a case.
 
+`standard`: other than the runtime, as the standard has it, and as docs/edges.md says. `foreign`: an error that is not
+this project's, or C that does not compile. `not taken`: neither the runtime nor the standard's evaluation takes the
+model. `stays float`: the operator has no int8 form, so that there is nothing to quantize.
+"""
+
+_NO_NOISE_DB = 200.0
 _NUM_SAMPLES, _NUM_CALIBRATION = 2, 8
 _RTOL, _ATOL = 1e-3, 1e-5
 _NARROW = {"float16": 2.0**-8, "bfloat16": 2.0**-5}
@@ -62,87 +67,154 @@ class _End:
     figure: float = 0.0
 
 
-def examined(operator: Operator, case: PairCase, *, quantized: bool = True) -> Outcome:
-    """Return the outcome of a case, whatever it raises; a fault in the C code ends the process."""
-    choice = choice_of(operator, case)
-    try:
-        model = operator.make(choice)
-    except Exception as error:
-        return Outcome(verdict="not taken", reason=_first_line(error))
-    outcome = examined_model(model, case.key, quantized=quantized and operator.quantized)
-    unlike = operator.unlike(choice) if outcome.verdict == "wrong" else ""
-    return replace(outcome, verdict="standard", reason=unlike) if unlike else outcome
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """A model with its samples, and the runtime's outputs for each."""
+
+    model: Model
+    samples: list[dict[str, Array]]
+    expected: list[list[Array]]
+
+
+def examined(operator: Operator, cases: Sequence[PairCase], *, quantized: bool = True) -> list[Outcome]:
+    """Return the outcomes of cases of one operator, whatever they raise; a fault in the C code ends the process.
+
+    They are compiled together, as parts of one model; a model that raises is halved until it is one case's.
+    """
+    outcomes: dict[int, Outcome] = {}
+    parts: dict[int, _Part] = {}
+    unlike = {}
+    for index, case in enumerate(cases):
+        choice = choice_of(operator, case)
+        unlike[index] = operator.unlike(choice)
+        try:
+            parts[index] = _part(operator.make(choice), case.key)
+        except Exception as error:
+            outcomes[index] = Outcome(verdict="not taken", reason=_first_line(error))
+    for index, end in _together(parts, _in_floats).items():
+        verdict, reason = end.verdict, end.reason
+        if verdict == "wrong" and unlike[index]:
+            verdict, reason = "standard", unlike[index]
+        outcomes[index] = Outcome(verdict=verdict, reason=reason, off=end.figure)
+    floats = {index: part for index, part in parts.items() if outcomes[index].verdict == "equal" and _is_float(part)}
+    if quantized and operator.quantized:
+        for index, end in _together(floats, _in_int8).items():
+            outcomes[index] = replace(
+                outcomes[index], quantized=end.verdict, quantized_reason=end.reason, snr_db=end.figure
+            )
+    return [outcomes[index] for index in range(len(cases))]
 
 
 def examined_model(model: Model, key: str, *, quantized: bool = False) -> Outcome:
     """Return the outcome of one model. key: seed of its samples."""
+    case = PairCase(operator="", row=(0,), key=key)
+    operator = Operator(form="", name="", factors={"": [None]}, make=lambda _: model)
+    (outcome,) = examined(operator, [case], quantized=quantized)
+    return outcome
+
+
+def _part(model: Model, key: str) -> _Part:
+    """Return samples with the runtime's outputs; where the runtime lacks the operator, the standard's stand for it."""
+    random = np.random.default_rng(seed_of(key))
+    samples = [{name: spec.draw(random) for name, spec in model.inputs.items()} for _ in range(_NUM_CALIBRATION)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            random = np.random.default_rng(seed_of(key))
-            samples = [_drawn(model, random) for _ in range(_NUM_CALIBRATION)]
-            model, expected = _answered(model, samples)
+            expected = [model.run(sample) for sample in samples]
         except Exception as error:
-            return Outcome(verdict="not taken", reason=_first_line(error))
-        end = _ended(lambda folder: _in_floats(folder, model, samples, expected))
-        floats = all(spec.dtype == "float32" for spec in model.inputs.values())
-        if not quantized or end.verdict != "equal" or not floats:
-            return Outcome(verdict=end.verdict, reason=end.reason, off=end.figure)
-        other = _ended(lambda folder: _in_int8(folder, model, samples, expected))
-    return Outcome(
-        verdict=end.verdict, reason=end.reason, off=end.figure, quantized=other.verdict,
-        quantized_reason=other.reason, snr_db=other.figure,
-    )  # fmt: skip
+            if model.standard is None or "NOT_IMPLEMENTED" not in str(error):
+                raise
+            model = replace(model, run=model.standard, standard=None)
+            expected = [model.run(sample) for sample in samples]
+    return _Part(model=model, samples=samples, expected=expected)
 
 
-def _answered(model: Model, samples: Sequence[Arrays]) -> tuple[Model, list[list[Array]]]:
-    """Return the runtime's outputs, and the model; where the runtime lacks the operator, the standard's stand for it."""
-    try:
-        return model, [model.run(sample) for sample in samples]
-    except Exception:
-        if model.standard is None:
-            raise
-        alone = replace(model, run=model.standard, standard=None)
-        return alone, [alone.run(sample) for sample in samples]
+def _is_float(part: _Part) -> bool:
+    return all(spec.dtype == "float32" for spec in part.model.inputs.values())
 
 
-def _drawn(model: Model, random: np.random.Generator) -> dict[str, Array]:
-    return {name: spec.draw(random) for name, spec in model.inputs.items()}
+def _together(parts: Mapping[int, _Part], check: Callable[[Path, Sequence[_Part]], list[_End]]) -> dict[int, _End]:
+    """Return the end of each part, those that can be joined as parts of one model."""
+    groups: dict[str, list[int]] = {}
+    for index, part in parts.items():
+        groups.setdefault(part.model.kind, []).append(index)
+    ends: dict[int, _End] = {}
+    waiting = list(groups.values())
+    while waiting:
+        group = waiting.pop()
+        found = _ended(check, [parts[index] for index in group])
+        if len(found) == len(group):
+            ends.update(zip(group, found, strict=True))
+        else:
+            waiting += [group[: len(group) // 2], group[len(group) // 2 :]]
+    return ends
 
 
-def _ended(run: Callable[[Path], _End]) -> _End:
-    with TemporaryDirectory(prefix="pairs_") as name:
+def _ended(check: Callable[[Path, Sequence[_Part]], list[_End]], parts: Sequence[_Part]) -> list[_End]:
+    """Return the end of each part; nothing where several of them together raise."""
+    with TemporaryDirectory(prefix="pairs_") as name, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
-            return run(Path(name))
-        except BuildFailed as error:
-            found = re.findall(r"error: .*", str(error))
-            return _End(verdict="foreign", reason=f"BuildFailed: {(found or [str(error)])[0][:200]}")
-        except TvmExtError as error:
-            verdict = "foreign" if _FOREIGN.search(str(error)) else "refused"
-            if _NO_INT8_FORM in str(error):
-                return _End(verdict="stays float")
-            return _End(verdict=verdict, reason=f"{type(error).__name__}: {error}"[:400])
+            return check(Path(name), parts)
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(where.filename).name}:{where.lineno}"
-            return _End(verdict="foreign", reason=f"{_first_line(error)} ({place})")
+            return [_raised(error)] if len(parts) == 1 else []
 
 
-def _in_floats(folder: Path, model: Model, samples: Sequence[Arrays], expected: Sequence[Sequence[Array]]) -> _End:
-    """Return the verdict on the model as it is."""
-    mod = load(model.source, states={})
+def _raised(error: Exception) -> _End:
+    """Return the end of a model that raises."""
+    if isinstance(error, BuildFailed):
+        found = re.findall(r"error: .*", str(error))
+        return _End(verdict="foreign", reason=f"BuildFailed: {(found or [str(error)])[0][:200]}")
+    if not isinstance(error, TvmExtError):
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return _End(verdict="foreign", reason=f"{_first_line(error)} ({Path(where.filename).name}:{where.lineno})")
+    if _NO_INT8_FORM in str(error):
+        return _End(verdict="stays float")
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]
+    return _End(verdict="foreign" if _FOREIGN.search(str(error)) else "refused", reason=reason)
+
+
+def _source(parts: Sequence[_Part]) -> Any:
+    """Return what `load` takes, of one model or of several as one."""
+    models = [part.model for part in parts]
+    source = (models[0].join(models) if len(models) > 1 else models[0]).source
+    return source() if callable(source) else source
+
+
+def _inputs(names: Sequence[str], parts: Sequence[_Part], index: int) -> dict[str, Array]:
+    """Return the samples of an index as inputs of the joined model, which stand in the parts' order."""
+    values = [array for part in parts for array in part.samples[index].values()]
+    keys = [key if len(parts) == 1 else f"p{i}_{key}" for i, part in enumerate(parts) for key in part.samples[index]]
+    if set(names) <= set(keys):
+        return {key: value for key, value in zip(keys, values, strict=True) if key in names}
+    return dict(zip(names, values, strict=True))
+
+
+def _in_floats(folder: Path, parts: Sequence[_Part]) -> list[_End]:
+    """Return the verdicts on models as they are."""
+    mod = load(_source(parts), states={})
     names = PortNames.read(mod)
     _, compiled = compile_model(mod, Platform.load("host"), BuildOptions(io="caller", name="m"))
     run = _runner(folder, compiled)
-    worst = 0.0
-    for sample, wanted in list(zip(samples, expected, strict=True))[:_NUM_SAMPLES]:
-        results = run(_named(names.inputs, sample))
-        found = [results[name] for name in names.outputs]
-        for mine, theirs in zip(found, wanted, strict=True):
-            said, off = _difference(mine, theirs)
-            if said:
-                return _End(verdict="wrong", reason=said + _second_opinion(model, sample, found), figure=off)
-            worst = max(worst, off)
+    ends = [_End(verdict="equal")] * len(parts)
+    for sample in range(_NUM_SAMPLES):
+        results = run(_inputs(names.inputs, parts, sample))
+        found = iter([results[name] for name in names.outputs])
+        for index, part in enumerate(parts):
+            mine = [next(found) for _ in part.expected[sample]]
+            if ends[index].verdict == "equal":
+                ends[index] = _float_end(part, sample, mine, ends[index])
+    return ends
+
+
+def _float_end(part: _Part, sample: int, found: Sequence[Array], before: _End) -> _End:
+    worst = before.figure
+    for mine, theirs in zip(found, part.expected[sample], strict=True):
+        said, off = _difference(mine, theirs)
+        if said:
+            reason = said + _second_opinion(part.model, part.samples[sample], found)
+            return _End(verdict="wrong", reason=reason, figure=off)
+        worst = max(worst, off)
     return _End(verdict="equal", figure=worst)
 
 
@@ -158,43 +230,61 @@ def _second_opinion(model: Model, sample: Arrays, found: Sequence[Array]) -> str
     return "; the standard's evaluation gives our result" if agree else "; the standard's evaluation differs, too"
 
 
-def _in_int8(folder: Path, model: Model, samples: Sequence[Arrays], expected: Sequence[Sequence[Array]]) -> _End:
-    """Return the verdict on the model quantized here, by the signal-to-noise ratio of its dequantized outputs.
+def _in_int8(folder: Path, parts: Sequence[_Part]) -> list[_End]:
+    """Return the verdicts on models quantized here, by the signal-to-noise ratio of their dequantized outputs.
 
     What rounding the inputs and the outputs to their scales costs alone is known: the runtime itself computes on the
     rounded inputs. The package may be 12 dB worse for its weights and inner tensors, or has 20 dB anyway.
     """
-    mod = load(model.source, states={})
+    mod = load(_source(parts), states={})
     names = PortNames.read(mod)
     options = BuildOptions(io="caller", name="m", quantize="int8")
-    _, compiled = compile_model(mod, Platform.load("host"), options, [_named(names.inputs, s) for s in samples])
+    samples = [_inputs(names.inputs, parts, index) for index in range(_NUM_CALIBRATION)]
+    _, compiled = compile_model(mod, Platform.load("host"), options, samples)
     run = _runner(folder, compiled)
-    inputs = {port.source: port for port in compiled.interface.inputs}
-    outputs = {port.source: port for port in compiled.interface.outputs}
-    least = np.inf
-    for sample, wanted in list(zip(samples, expected, strict=True))[:_NUM_SAMPLES]:
-        stored = {name: _stored(array, inputs.get(name)) for name, array in _named(names.inputs, sample).items()}
+    ports = {port.source: port for port in (*compiled.interface.inputs, *compiled.interface.outputs)}
+    ends = [_End(verdict="equal", figure=_NO_NOISE_DB)] * len(parts)
+    for sample in range(_NUM_SAMPLES):
+        stored = {name: _stored(array, ports[name]) for name, array in samples[sample].items()}
         results = run(stored)
-        rounded = {
-            given: _real(stored[name], inputs.get(name)).reshape(array.shape)
-            for (given, array), name in zip(sample.items(), _order(names.inputs, sample), strict=True)
-        }
-        ideal = model.run(rounded)
-        for name, theirs, best in zip(names.outputs, wanted, ideal, strict=True):
-            port = outputs.get(name)
-            mine = _real(results[name], port)
-            if mine.shape != theirs.shape:
-                return _End(verdict="wrong", reason=f"{list(mine.shape)} instead of {list(theirs.shape)}")
-            if theirs.dtype.kind != "f":
-                if mine.size and float(np.mean(mine == best)) < _MATCH and float(np.mean(mine == theirs)) < _MATCH:
-                    return _End(verdict="wrong", reason=f"{np.mean(mine == best):.0%} of integers agree")
+        outputs = iter(names.outputs)
+        given = iter(names.inputs)
+        for index, part in enumerate(parts):
+            own_inputs = [next(given) for _ in part.samples[sample]]
+            own = [next(outputs) for _ in part.expected[sample]]
+            if ends[index].verdict != "equal":
                 continue
-            reached, possible = _snr_db(mine, theirs), _snr_db(_real(_stored(best, port), port), theirs)
-            if reached < _ENOUGH_DB and reached < possible - _LOST_DB:
-                said = f"{reached:.1f} dB, where rounding inputs and outputs alone gives {possible:.1f} dB"
-                return _End(verdict="wrong", reason=said, figure=reached)
-            least = min(least, reached)
-    return _End(verdict="equal", figure=float(min(least, 200.0)))
+            if all(ports[name].dtype != "int8" for name in (*own_inputs, *own)):
+                ends[index] = _End(verdict="stays float")
+                continue
+            rounded = {
+                key: _real(stored[name], ports[name])
+                for key, name in zip(part.samples[sample], own_inputs, strict=True)
+            }
+            ideal = part.model.run(rounded)
+            found = [results[name] for name in own]
+            ends[index] = _int8_end(part, sample, found, ideal, [ports[name] for name in own], ends[index])
+    return ends
+
+
+def _int8_end(
+    part: _Part, sample: int, found: Sequence[Array], ideal: Sequence[Array], ports: Sequence[Port], before: _End
+) -> _End:
+    least = before.figure
+    for stored, theirs, best, port in zip(found, part.expected[sample], ideal, ports, strict=True):
+        mine = _real(stored, port)
+        if mine.shape != theirs.shape:
+            return _End(verdict="wrong", reason=f"{list(mine.shape)} instead of {list(theirs.shape)}")
+        if theirs.dtype.kind != "f":
+            if mine.size and max(float(np.mean(mine == best)), float(np.mean(mine == theirs))) < _MATCH:
+                return _End(verdict="wrong", reason=f"{np.mean(mine == best):.0%} of integers agree")
+            continue
+        reached, possible = _snr_db(mine, theirs), _snr_db(_real(_stored(best, port), port), theirs)
+        if reached < _ENOUGH_DB and reached < possible - _LOST_DB:
+            said = f"{reached:.1f} dB, where rounding inputs and outputs alone gives {possible:.1f} dB"
+            return _End(verdict="wrong", reason=said, figure=reached)
+        least = min(least, reached)
+    return _End(verdict="equal", figure=least)
 
 
 def _runner(folder: Path, compiled: Compiled) -> Callable[[Arrays], Arrays]:
@@ -206,38 +296,31 @@ def _runner(folder: Path, compiled: Compiled) -> Callable[[Arrays], Arrays]:
     return lambda given: call_compiled(library, compiled.interface, given)
 
 
-def _order(names: Sequence[str], sample: Arrays) -> list[str]:
-    """Return the model's input names in the sample's order: its own, or those that stand at the same positions."""
-    if set(names) <= set(sample):
-        return list(sample)
-    return list(names)
-
-
-def _named(names: Sequence[str], sample: Arrays) -> dict[str, Array]:
-    return dict(zip(_order(names, sample), sample.values(), strict=True))
-
-
-def _stored(array: Array, port: Port | None) -> Array:
-    """Return floats as a port stores them."""
-    if port is None or port.quantization is None or array.dtype.kind != "f":
+def _stored(array: Array, port: Port) -> Array:
+    """Return floats as a port stores them. Raises ValueError for a port of integers without a scale."""
+    if port.dtype == str(array.dtype) or array.dtype.kind != "f":
         return array
+    if port.quantization is None:
+        raise ValueError(f"port {port.source} is {port.dtype} and has no scale")
     scale, zero_point = port.quantization.scale, port.quantization.zero_point
     limits = np.iinfo(port.dtype)
-    return np.clip(np.rint(array.astype("float64") / scale) + zero_point, limits.min, limits.max).astype(port.dtype)
+    steps = np.clip(np.rint(array.astype("float64") / scale) + zero_point, limits.min, limits.max)
+    return np.asarray(steps, port.dtype)
 
 
-def _real(array: Array, port: Port | None) -> Array:
-    if port is None or port.quantization is None or array.dtype.kind == "f":
+def _real(array: Array, port: Port) -> Array:
+    if port.quantization is None or array.dtype.kind == "f":
         return array
-    return ((array.astype("float64") - port.quantization.zero_point) * port.quantization.scale).astype("float32")
+    real = (array.astype("float64") - port.quantization.zero_point) * port.quantization.scale
+    return np.asarray(real, "float32")
 
 
 def _snr_db(found: Array, expected: Array) -> float:
     signal = float(np.mean(np.square(expected.astype("float64")))) if expected.size else 0.0
     noise = float(np.mean(np.square(found.astype("float64") - expected.astype("float64")))) if expected.size else 0.0
     if noise == 0 or not np.isfinite(signal):
-        return 200.0
-    return float(10 * np.log10(signal / noise)) if signal else -200.0
+        return _NO_NOISE_DB
+    return float(10 * np.log10(signal / noise)) if signal else -_NO_NOISE_DB
 
 
 def _difference(found: Array, expected: Array) -> tuple[str, float]:

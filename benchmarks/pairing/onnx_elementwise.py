@@ -17,9 +17,16 @@ _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 
 
 def _unary(
-    kind: str, dtypes: Sequence[str] = _FLOATS, *, result: str = "", domain: str = "", positive: bool = False,
-    scale: float = 1.0, offset: float = 0.0, **attributes: Sequence[Any],
-) -> Operator:  # fmt: skip
+    kind: str,
+    dtypes: Sequence[str] = _FLOATS,
+    *,
+    result: str = "",
+    domain: str = "",
+    positive: bool = False,
+    scale: float = 1.0,
+    offset: float = 0.0,
+    **attributes: Sequence[Any],
+) -> Operator:
     """An operator of one input; attributes: the values of each."""
 
     def make(choice: Choice) -> Model:
@@ -33,22 +40,39 @@ def _unary(
 
 
 _PLAIN = {
-    **dict.fromkeys("Acos Asin Atanh".split(), {"scale": 0.3}),
-    **dict.fromkeys("Log Sqrt Reciprocal".split(), {"positive": True}),
+    **{key: {"scale": 0.3} for key in "Acos Asin Atanh".split()},
+    **{key: {"positive": True} for key in "Log Sqrt Reciprocal".split()},
     "Acosh": {"positive": True, "offset": 1.1},
 }
-_NAMES = "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor HardSwish Log Mish Neg Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh Identity"  # fmt: skip # noqa: E501
+_NAMES = """
+Abs Acos Acosh Asin Asinh Atan Atanh
+Ceil Cos Cosh Erf Exp Floor HardSwish Log
+Mish Neg Reciprocal Relu Round Sigmoid Sign Sin
+Sinh Softplus Softsign Sqrt Tan Tanh Identity
+"""
 
 _BROADCASTS = (
-    ((2, 3, 4, 5), (2, 3, 4, 5)), ((2, 3, 4, 5), (5,)), ((2, 3, 4, 5), (3, 1, 1)), ((4, 1), (2, 1, 5)),
-    ((), (3, 4)), ((3, 4), ()), ((1, 6), (1, 1)), ((5,), (2, 3, 1)), ((1, 3, 1, 5, 2), (2, 1, 4, 1, 1)),
-)  # fmt: skip
+    ((2, 3, 4, 5), (2, 3, 4, 5)),
+    ((2, 3, 4, 5), (5,)),
+    ((2, 3, 4, 5), (3, 1, 1)),
+    ((4, 1), (2, 1, 5)),
+    ((), (3, 4)),
+    ((3, 4), ()),
+    ((1, 6), (1, 1)),
+    ((5,), (2, 3, 1)),
+    ((1, 3, 1, 5, 2), (2, 1, 4, 1, 1)),
+)
 
 
 def _binary(
-    kind: str, dtypes: Sequence[str], *, result: str = "", positive: bool = False, divides: bool = False,
+    kind: str,
+    dtypes: Sequence[str],
+    *,
+    result: str = "",
+    positive: bool = False,
+    divides: bool = False,
     **attributes: Sequence[Any],
-) -> Operator:  # fmt: skip
+) -> Operator:
     """An operator of two inputs; `second`: an input, a constant, or the first again."""
 
     def make(choice: Choice) -> Model:
@@ -99,9 +123,11 @@ def _clip() -> Operator:
 
     values = [None, "constant", "input"]
     factors = {
-        "shape": list(_SHAPES), "dtype": ["float32", "float64", "int8", "int32", "uint8", "int64"], "low": values,
+        "shape": list(_SHAPES),
+        "dtype": ["float32", "float64", "int8", "int32", "uint8", "int64"],
+        "low": values,
         "high": values,
-    }  # fmt: skip
+    }
     return Operator(form="onnx", name="Clip", factors=factors, make=make, is_valid=is_valid)
 
 
@@ -127,14 +153,17 @@ def _where() -> Operator:
         a, b = choice["shapes"]
         condition = np.broadcast_shapes(a, b) if choice["condition"] == "whole" else a
         inputs = {
-            "c": Input(shape=condition, dtype="bool"), "x": Input(shape=a, dtype=choice["dtype"]),
+            "c": Input(shape=condition, dtype="bool"),
+            "x": Input(shape=a, dtype=choice["dtype"]),
             "y": Input(shape=b, dtype=choice["dtype"]),
-        }  # fmt: skip
+        }
         return onnx_model("Where", inputs, outputs=[choice["dtype"]])
 
     factors = {
-        "shapes": list(_BROADCASTS), "dtype": ["float32", "int8", "int64", "uint8"], "condition": ["whole", "first"],
-    }  # fmt: skip
+        "shapes": list(_BROADCASTS),
+        "dtype": ["float32", "int8", "int64", "uint8"],
+        "condition": ["whole", "first"],
+    }
     return Operator(form="onnx", name="Where", factors=factors, make=make)
 
 
@@ -226,22 +255,33 @@ OPERATORS = [
     _unary("Not", ("bool",)),
     _unary("IsNaN", result="bool"),
     _unary("IsInf", ("float32", "float64"), result="bool", detect_negative=[None, 0], detect_positive=[None, 0]),
-    _unary("Elu", alpha=[None, 0.5, 2.0]), _unary("Celu", ("float32",), alpha=[None, 0.5, 2.0]),
-    _unary("Selu", alpha=[None, 1.2], gamma=[None, 0.7]), _unary("LeakyRelu", alpha=[None, 0.3, -0.2, 1.5]),
-    _unary("ThresholdedRelu", alpha=[None, 0.3, 0.0]), _unary("HardSigmoid", alpha=[None, 0.5], beta=[None, 0.1]),
-    _unary("Shrink", bias=[None, 0.2], lambd=[None, 0.1, 1.0]), _unary("Gelu", approximate=[None, "none", "tanh"]),
+    _unary("Elu", alpha=[None, 0.5, 2.0]),
+    _unary("Celu", ("float32",), alpha=[None, 0.5, 2.0]),
+    _unary("Selu", alpha=[None, 1.2], gamma=[None, 0.7]),
+    _unary("LeakyRelu", alpha=[None, 0.3, -0.2, 1.5]),
+    _unary("ThresholdedRelu", alpha=[None, 0.3, 0.0]),
+    _unary("HardSigmoid", alpha=[None, 0.5], beta=[None, 0.1]),
+    _unary("Shrink", bias=[None, 0.2], lambd=[None, 0.1, 1.0]),
+    _unary("Gelu", approximate=[None, "none", "tanh"]),
     *(_unary(kind, ("float32",), domain="com.microsoft") for kind in ("Gelu", "QuickGelu", "FastGelu")),
     *(_binary(kind, _NUMBERS) for kind in ("Add", "Sub", "Mul")),
-    _binary("Div", _NUMBERS, divides=True), _binary("Mod", ("int8", "int32", "int64", "uint8", "uint32", "float32"),
-                                                     divides=True, fmod=[None, 0, 1]),
+    _binary("Div", _NUMBERS, divides=True),
+    _binary("Mod", ("int8", "int32", "int64", "uint8", "uint32", "float32"), divides=True, fmod=[None, 0, 1]),
     _binary("Pow", ("float32", "float64"), positive=True),
-    *(_binary(kind, ("float32", "int8", "int32", "int64", "uint8", "uint16"))
-      for kind in ("Max", "Min")),
-    *(_binary(kind, ("float32", "float64", "int32", "int64", "uint8"), result="bool")
-      for kind in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")),
+    *(_binary(kind, ("float32", "int8", "int32", "int64", "uint8", "uint16")) for kind in ("Max", "Min")),
+    *(
+        _binary(kind, ("float32", "float64", "int32", "int64", "uint8"), result="bool")
+        for kind in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+    ),
     *(_binary(kind, ("bool",), result="bool") for kind in ("And", "Or", "Xor")),
     *(_binary(kind, (*_SIGNED, *_UNSIGNED)) for kind in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
     *(_several(kind) for kind in ("Max", "Min", "Mean", "Sum")),
-    _clip(), _cast(), _where(), _prelu(), _quantize("QuantizeLinear"), _quantize("DequantizeLinear"), _dynamic(),
+    _clip(),
+    _cast(),
+    _where(),
+    _prelu(),
+    _quantize("QuantizeLinear"),
+    _quantize("DequantizeLinear"),
+    _dynamic(),
     _shifts(),
-]  # fmt: skip
+]

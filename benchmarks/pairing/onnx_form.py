@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import compose, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from benchmarks.pairing.operator_case import Array, Input, Model
@@ -55,8 +56,22 @@ def onnx_model(
         source=model,
         inputs=specs,
         run=lambda arrays: _onnxruntime(model, arrays),
+        join=_join,
+        kind=f"onnx {opset} {domain}",
         standard=None if domain else lambda arrays: _reference(model, arrays),
     )
+
+
+def _join(models: Sequence[Model]) -> Model:
+    """Return one graph of the graphs of several models, whose names begin with `p0_`, `p1_`."""
+    parts = [compose.add_prefix(model.source, f"p{index}_") for index, model in enumerate(models)]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined.graph.node.extend(part.graph.node)
+        joined.graph.input.extend(part.graph.input)
+        joined.graph.output.extend(part.graph.output)
+        joined.graph.initializer.extend(part.graph.initializer)
+    return replace(models[0], source=joined)
 
 
 def _element(dtype: str) -> int:

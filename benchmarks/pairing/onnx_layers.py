@@ -18,8 +18,18 @@ def _constant_or_input(how: str, shape: Sequence[int], dtype: str = "float32") -
 
 
 def _matmul() -> Operator:
-    pairs = [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)),
-             ((2, 1, 3, 4), (1, 3, 4, 1)), ((1, 1), (1, 1)), ((3, 4), (2, 4, 5)), ((1, 7), (7, 1))]  # fmt: skip
+    pairs = [
+        ((3, 4), (4, 5)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 3, 4), (2, 4, 5)),
+        ((4,), (4, 5)),
+        ((3, 4), (4,)),
+        ((4,), (4,)),
+        ((2, 1, 3, 4), (1, 3, 4, 1)),
+        ((1, 1), (1, 1)),
+        ((3, 4), (2, 4, 5)),
+        ((1, 7), (7, 1)),
+    ]
 
     def make(choice: Choice) -> Model:
         a, b = choice["shapes"]
@@ -46,19 +56,33 @@ def _gemm() -> Operator:
 
     factors = {
         "size": [(3, 4, 5), (1, 8, 6), (5, 1, 1), (1, 1, 7), (4, 4, 4)],
-        "transA": [None, 0, 1], "transB": [None, 0, 1], "alpha": [None, 0.5, 2.0], "beta": [None, 0.0, -1.5],
-        "bias": ["", "n", "1n", "m1", "mn", "scalar"], "weight": ["constant", "input"],
-    }  # fmt: skip
+        "transA": [None, 0, 1],
+        "transB": [None, 0, 1],
+        "alpha": [None, 0.5, 2.0],
+        "beta": [None, 0.0, -1.5],
+        "bias": ["", "n", "1n", "m1", "mn", "scalar"],
+        "weight": ["constant", "input"],
+    }
     return Operator(form="onnx", name="Gemm", factors=factors, make=make)
 
 
 def _einsum() -> Operator:
     equations = {
-        "ij,jk->ik": ((3, 4), (4, 5)), "bij,bjk->bik": ((2, 3, 4), (2, 4, 5)), "bhid,bhjd->bhij": ((1, 2, 3, 4), (1, 2, 5, 4)),
-        "ij->ji": ((3, 4),), "ij->": ((3, 4),), "ii->i": ((4, 4),), "ij->i": ((3, 4),), "i,j->ij": ((3,), (4,)),
-        "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)), "ij,ij->ij": ((3, 4), (3, 4)), "bchw,bkhw->bck": ((1, 2, 3, 4), (1, 3, 3, 4)),
-        "ij,jk": ((3, 4), (4, 5)), "i,i->": ((4,), (4,)), "ijk,kl->ijl": ((2, 3, 4), (4, 2)),
-    }  # fmt: skip
+        "ij,jk->ik": ((3, 4), (4, 5)),
+        "bij,bjk->bik": ((2, 3, 4), (2, 4, 5)),
+        "bhid,bhjd->bhij": ((1, 2, 3, 4), (1, 2, 5, 4)),
+        "ij->ji": ((3, 4),),
+        "ij->": ((3, 4),),
+        "ii->i": ((4, 4),),
+        "ij->i": ((3, 4),),
+        "i,j->ij": ((3,), (4,)),
+        "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)),
+        "ij,ij->ij": ((3, 4), (3, 4)),
+        "bchw,bkhw->bck": ((1, 2, 3, 4), (1, 3, 3, 4)),
+        "ij,jk": ((3, 4), (4, 5)),
+        "i,i->": ((4,), (4,)),
+        "ijk,kl->ijl": ((2, 3, 4), (4, 2)),
+    }
 
     def make(choice: Choice) -> Model:
         shapes = equations[choice["equation"]]
@@ -96,9 +120,13 @@ def _reduction(kind: str, dtypes: Sequence[str]) -> Operator:
         return all(-rank <= axis < rank for axis in axes) and len({axis % rank for axis in axes}) == len(axes)
 
     factors = {
-        "shape": list(_RANKS), "axes": [None, (0,), (-1,), (1, 2), (0, -1), (2, 3), (0, 1), (1,), ()],
-        "keepdims": [None, 0, 1], "noop": [None, 1], "dtype": list(dtypes), "opset": [18, 13],
-    }  # fmt: skip
+        "shape": list(_RANKS),
+        "axes": [None, (0,), (-1,), (1, 2), (0, -1), (2, 3), (0, 1), (1,), ()],
+        "keepdims": [None, 0, 1],
+        "noop": [None, 1],
+        "dtype": list(dtypes),
+        "opset": [18, 13],
+    }
     return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=is_valid)
 
 
@@ -113,9 +141,12 @@ def _arg(kind: str) -> Operator:
         return -rank <= (choice["axis"] or 0) < rank
 
     factors = {
-        "shape": [shape for shape in _RANKS if shape], "axis": [None, 0, 1, -1, 2, -2], "keepdims": [None, 0, 1],
-        "select_last_index": [None, 1], "dtype": ["float32", "int8", "int32", "uint8"],
-    }  # fmt: skip
+        "shape": [shape for shape in _RANKS if shape],
+        "axis": [None, 0, 1, -1, 2, -2],
+        "keepdims": [None, 0, 1],
+        "select_last_index": [None, 1],
+        "dtype": ["float32", "int8", "int32", "uint8"],
+    }
     return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=is_valid)
 
 
@@ -129,9 +160,11 @@ def _along_axis(kind: str, **attributes: Sequence[Any]) -> Operator:
         return (axis is None and rank > 0) or (axis is not None and -rank <= axis < rank)
 
     factors = {
-        "shape": [shape for shape in _RANKS if shape], "axis": [None, 0, 1, -1, 2, -2, 3], "opset": [13, 11],
+        "shape": [shape for shape in _RANKS if shape],
+        "axis": [None, 0, 1, -1, 2, -2, 3],
+        "opset": [13, 11],
         **attributes,
-    }  # fmt: skip
+    }
     if kind == "LpNormalization":
         factors["opset"] = [22, 1]
     return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=is_valid)
@@ -150,9 +183,12 @@ def _cumulative(kind: str, opset: int) -> Operator:
         return -len(choice["shape"]) <= choice["axis"] < len(choice["shape"])
 
     factors = {
-        "shape": [shape for shape in _RANKS if shape], "axis": [0, -1, 1, 2, -2], "exclusive": [None, 1],
-        "reverse": [None, 1], "dtype": ["float32", "int32", "int64"],
-    }  # fmt: skip
+        "shape": [shape for shape in _RANKS if shape],
+        "axis": [0, -1, 1, 2, -2],
+        "exclusive": [None, 1],
+        "reverse": [None, 1],
+        "dtype": ["float32", "int32", "int64"],
+    }
     return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=is_valid)
 
 
@@ -181,8 +217,9 @@ def _channel_norm(kind: str) -> Operator:
 
     factors: dict[str, Any] = {
         "shape": [(1, 4, 5, 6), (2, 4, 7), (2, 6, 3, 4), (1, 4, 3, 2, 5), (1, 4, 1, 9), (2, 6, 1)],
-        "epsilon": [None, 1e-3, 0.5], "offset": [0.0, 30.0],
-    }  # fmt: skip
+        "epsilon": [None, 1e-3, 0.5],
+        "offset": [0.0, 30.0],
+    }
     if kind == "BatchNormalization":
         factors |= {"shape": [*factors["shape"], (3, 5)], "opset": [15, 9]}
     if kind == "GroupNormalization":
@@ -210,9 +247,12 @@ def _layer_norm(kind: str) -> Operator:
         return -rank <= axis < rank
 
     factors: dict[str, Any] = {
-        "shape": [(2, 3, 4, 5), (1, 6, 8), (3, 7), (9,), (2, 1, 6), (4, 1)], "axis": [None, -1, 1, -2, 0, 2],
-        "epsilon": [None, 1e-2], "offset": [0.0, 20.0], "weights": ["whole", "last axis"],
-    }  # fmt: skip
+        "shape": [(2, 3, 4, 5), (1, 6, 8), (3, 7), (9,), (2, 1, 6), (4, 1)],
+        "axis": [None, -1, 1, -2, 0, 2],
+        "epsilon": [None, 1e-2],
+        "offset": [0.0, 20.0],
+        "weights": ["whole", "last axis"],
+    }
     if kind == "LayerNormalization":
         factors |= {"bias": [True, False], "outputs": [1, 2, 3]}
     return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=is_valid)
@@ -227,9 +267,10 @@ def _mvn() -> Operator:
         return all(axis < len(choice["shape"]) for axis in choice["axes"] or (3,))
 
     factors = {
-        "shape": [(1, 4, 5, 6), (2, 3, 4, 1), (2, 3, 7)], "axes": [None, (0, 2, 3), (2,), (1, 2), (0, 1, 2)],
+        "shape": [(1, 4, 5, 6), (2, 3, 4, 1), (2, 3, 7)],
+        "axes": [None, (0, 2, 3), (2,), (1, 2), (0, 1, 2)],
         "offset": [0.0, 30.0],
-    }  # fmt: skip
+    }
     return Operator(form="onnx", name="MeanVarianceNormalization", factors=factors, make=make, is_valid=is_valid)
 
 
@@ -239,9 +280,12 @@ def _lrn() -> Operator:
         return onnx_model("LRN", {"x": Input(shape=choice["shape"], scale=3.0)}, attributes=attributes)
 
     factors = {
-        "shape": [(1, 5, 3, 4), (2, 1, 4, 4), (1, 8, 2, 1), (1, 6, 7)], "size": [1, 3, 4, 5, 9],
-        "alpha": [None, 0.5], "beta": [None, 0.5], "bias": [None, 2.0],
-    }  # fmt: skip
+        "shape": [(1, 5, 3, 4), (2, 1, 4, 4), (1, 8, 2, 1), (1, 6, 7)],
+        "size": [1, 3, 4, 5, 9],
+        "alpha": [None, 0.5],
+        "beta": [None, 0.5],
+        "bias": [None, 2.0],
+    }
     return Operator(form="onnx", name="LRN", factors=factors, make=make)
 
 
@@ -275,10 +319,14 @@ def _recurrent(kind: str) -> Operator:
         if activations is not None:
             activations = list([activations] if isinstance(activations, str) else activations) * directions
         attributes = {
-            "hidden_size": hidden, "direction": choice["direction"], "clip": choice["clip"], "layout": choice["layout"],
-            "activations": activations, "input_forget": choice.get("input_forget"),
+            "hidden_size": hidden,
+            "direction": choice["direction"],
+            "clip": choice["clip"],
+            "layout": choice["layout"],
+            "activations": activations,
+            "input_forget": choice.get("input_forget"),
             "linear_before_reset": choice.get("linear_before_reset"),
-        }  # fmt: skip
+        }
         outputs = ["float32"] * (3 if kind == "LSTM" else 2)
         if choice["outputs"] == "last":
             outputs[0] = ""
@@ -288,10 +336,15 @@ def _recurrent(kind: str) -> Operator:
 
     factors: dict[str, Any] = {
         "size": [(4, 1, 3, 5), (3, 2, 4, 4), (1, 1, 1, 1), (5, 3, 2, 6)],
-        "direction": [None, "forward", "reverse", "bidirectional"], "clip": [None, 0.4], "layout": [None, 1],
-        "activations": [None, *_ACTIVATIONS[kind]], "bias": [True, False], "lens": [False, True],
-        "initial": [False, True], "outputs": ["both", "all", "last"],
-    }  # fmt: skip
+        "direction": [None, "forward", "reverse", "bidirectional"],
+        "clip": [None, 0.4],
+        "layout": [None, 1],
+        "activations": [None, *_ACTIVATIONS[kind]],
+        "bias": [True, False],
+        "lens": [False, True],
+        "initial": [False, True],
+        "outputs": ["both", "all", "last"],
+    }
     if kind == "LSTM":
         factors |= {"peepholes": [False, True], "input_forget": [None, 1]}
     if kind == "GRU":
@@ -311,31 +364,52 @@ def _attention() -> Operator:
         elif choice["mask"] == "bool":
             mask = np.tril(np.ones((queries, keys), bool))
         inputs = {
-            "q": Input(shape=shape(queries, heads)), "k": Input(shape=shape(keys, kv_heads)),
-            "v": Input(shape=shape(keys, kv_heads)), "mask": mask,
-        }  # fmt: skip
+            "q": Input(shape=shape(queries, heads)),
+            "k": Input(shape=shape(keys, kv_heads)),
+            "v": Input(shape=shape(keys, kv_heads)),
+            "mask": mask,
+        }
         attributes = {"is_causal": choice["is_causal"], "scale": choice["scale"], "softcap": choice["softcap"]}
         attributes |= {"q_num_heads": heads if is_flat else None, "kv_num_heads": kv_heads if is_flat else None}
         return onnx_model("Attention", inputs, attributes=attributes, opset=23)
 
     factors = {
-        "heads": [(2, 2), (4, 2), (1, 1), (4, 1)], "size": [(4, 4, 8), (3, 5, 4), (1, 6, 4)], "rank": [4, 3],
-        "mask": ["", "float", "bool"], "is_causal": [None, 1], "scale": [None, 0.3], "softcap": [None, 2.0],
-    }  # fmt: skip
+        "heads": [(2, 2), (4, 2), (1, 1), (4, 1)],
+        "size": [(4, 4, 8), (3, 5, 4), (1, 6, 4)],
+        "rank": [4, 3],
+        "mask": ["", "float", "bool"],
+        "is_causal": [None, 1],
+        "scale": [None, 0.3],
+        "softcap": [None, 2.0],
+    }
     return Operator(form="onnx", name="Attention", factors=factors, make=make)
 
 
 _WHOLE = ("float32", "int32", "int64", "float64")
 
 OPERATORS = [
-    _matmul(), _gemm(), _einsum(),
+    _matmul(),
+    _gemm(),
+    _einsum(),
     *(_reduction(kind, _WHOLE) for kind in ("ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceProd")),
-    *(_reduction(kind, ("float32", "float64")) for kind in ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")),
+    *(
+        _reduction(kind, ("float32", "float64"))
+        for kind in ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+    ),
     *(_reduction(kind, ("float32", "int32", "int8", "uint8")) for kind in ("ReduceMax", "ReduceMin")),
-    _arg("ArgMax"), _arg("ArgMin"),
-    *(_along_axis(kind) for kind in ("Softmax", "LogSoftmax", "Hardmax")), _along_axis("LpNormalization", p=[None, 1, 2]),
-    _cumulative("CumSum", 14), _cumulative("CumProd", 26),
+    _arg("ArgMax"),
+    _arg("ArgMin"),
+    *(_along_axis(kind) for kind in ("Softmax", "LogSoftmax", "Hardmax")),
+    _along_axis("LpNormalization", p=[None, 1, 2]),
+    _cumulative("CumSum", 14),
+    _cumulative("CumProd", 26),
     *(_channel_norm(kind) for kind in ("BatchNormalization", "InstanceNormalization", "GroupNormalization")),
-    _layer_norm("LayerNormalization"), _layer_norm("RMSNormalization"), _mvn(), _lrn(),
-    _recurrent("RNN"), _recurrent("GRU"), _recurrent("LSTM"), _attention(),
-]  # fmt: skip
+    _layer_norm("LayerNormalization"),
+    _layer_norm("RMSNormalization"),
+    _mvn(),
+    _lrn(),
+    _recurrent("RNN"),
+    _recurrent("GRU"),
+    _recurrent("LSTM"),
+    _attention(),
+]

@@ -24,11 +24,19 @@ def _moved(choice: Choice) -> Input:
 
 
 def _simple(
-    kind: str, factors: dict[str, Sequence[Any]], inputs: Any, attributes: Any = lambda _: {}, is_valid: Any = None,
-    *, shapes: Sequence[Any] = _SHAPES, dtypes: Sequence[str] = _DTYPES, result: str = "", opset: int = 22,
+    kind: str,
+    factors: dict[str, Sequence[Any]],
+    inputs: Any,
+    attributes: Any = lambda _: {},
+    is_valid: Any = None,
+    *,
+    shapes: Sequence[Any] = _SHAPES,
+    dtypes: Sequence[str] = _DTYPES,
+    result: str = "",
+    opset: int = 22,
     count: Any = lambda _: 1,
-) -> Operator:  # fmt: skip
-    """An operator on one tensor. inputs, attributes, count: of a choice, the rest of its inputs, attributes, outputs."""
+) -> Operator:
+    """An operator on one tensor. inputs, attributes, count: the rest of a choice's inputs, and so on."""
 
     def make(choice: Choice) -> Model:
         given = {"x": _moved(choice), **inputs(choice)}
@@ -52,15 +60,28 @@ def _concat() -> Operator:
         return onnx_model("Concat", inputs, outputs=[choice["dtype"]], attributes={"axis": axis})
 
     factors = {
-        "shape": list(_SHAPES), "dtype": list(_DTYPES), "axis": [0, 1, -1, 2, -2], "count": [1, 2, 3],
-        "uneven": [False, True], "constant": [False, True],
-    }  # fmt: skip
+        "shape": list(_SHAPES),
+        "dtype": list(_DTYPES),
+        "axis": [0, 1, -1, 2, -2],
+        "count": [1, 2, 3],
+        "uneven": [False, True],
+        "constant": [False, True],
+    }
     return Operator(form="onnx", name="Concat", factors=factors, make=make, is_valid=_axis_fits)
 
 
 def _slice() -> Operator:
-    ranges = [(0, 2, 1), (1, 100, 1), (-1, -100, -1), (100, 0, -2), (-2, 100, 1), (0, 100, 2), (1, -1, 1), (0, 1, 3),
-              (-100, 100, 3)]  # fmt: skip
+    ranges = [
+        (0, 2, 1),
+        (1, 100, 1),
+        (-1, -100, -1),
+        (100, 0, -2),
+        (-2, 100, 1),
+        (0, 100, 2),
+        (1, -1, 1),
+        (0, 1, 3),
+        (-100, 100, 3),
+    ]
 
     def inputs(choice: Choice) -> dict[str, Any]:
         axes = choice["axes"]
@@ -68,10 +89,11 @@ def _slice() -> Operator:
         begin, end, step = choice["range"]
         dtype = choice["indices"]
         return {
-            "starts": np.full(count, begin, dtype), "ends": np.full(count, end, dtype),
+            "starts": np.full(count, begin, dtype),
+            "ends": np.full(count, end, dtype),
             "axes": None if axes is None else np.array(axes, dtype),
             "steps": np.full(count, step, dtype) if choice["steps"] or step != 1 else None,
-        }  # fmt: skip
+        }
 
     def is_valid(choice: Choice) -> bool:
         rank, axes = len(choice["shape"]), choice["axes"] or (0,)
@@ -79,8 +101,12 @@ def _slice() -> Operator:
             return True
         return all(-rank <= axis < rank for axis in axes) and len({axis % rank for axis in axes}) == len(axes)
 
-    factors = {"range": ranges, "axes": [None, (0,), (-1,), (1,), (0, 1), (-2, -1)], "steps": [False, True],
-               "indices": ["int64", "int32"]}  # fmt: skip
+    factors = {
+        "range": ranges,
+        "axes": [None, (0,), (-1,), (1,), (0, 1), (-2, -1)],
+        "steps": [False, True],
+        "indices": ["int64", "int32"],
+    }
     return _simple("Slice", factors, inputs, is_valid=is_valid)
 
 
@@ -94,9 +120,10 @@ def _pad() -> Operator:
         before, after = widths[choice["widths"]]
         value = None if choice["value"] is None else np.array(choice["value"]).astype(choice["dtype"])
         return {
-            "pads": np.array([before] * count + [after] * count, np.int64), "value": value,
+            "pads": np.array([before] * count + [after] * count, np.int64),
+            "value": value,
             "axes": None if axes is None else np.array(axes, np.int64),
-        }  # fmt: skip
+        }
 
     def is_valid(choice: Choice) -> bool:
         rank, axes = len(choice["shape"]), choice["axes"]
@@ -109,12 +136,21 @@ def _pad() -> Operator:
         least = min(choice["shape"][axis] for axis in touched)
         return least > most or (choice["mode"] in (None, "constant", "edge") and choice["widths"] != "crops")
 
-    factors = {"mode": [None, "constant", "edge", "reflect", "wrap"], "widths": list(widths),
-               "value": [None, 1, -2], "axes": [None, (-1,), (0,), (1, -1)]}  # fmt: skip
+    factors = {
+        "mode": [None, "constant", "edge", "reflect", "wrap"],
+        "widths": list(widths),
+        "value": [None, 1, -2],
+        "axes": [None, (-1,), (0,), (1, -1)],
+    }
     return _simple(
-        "Pad", factors, inputs, lambda c: {"mode": c["mode"]}, is_valid, shapes=[*_SHAPES, (1, 3, 5, 4)],
+        "Pad",
+        factors,
+        inputs,
+        lambda c: {"mode": c["mode"]},
+        is_valid,
+        shapes=[*_SHAPES, (1, 3, 5, 4)],
         dtypes=("float32", "int8", "int64", "uint8"),
-    )  # fmt: skip
+    )
 
 
 def _gather(kind: str) -> Operator:
@@ -132,10 +168,14 @@ def _gather(kind: str) -> Operator:
         return onnx_model(kind, inputs, outputs=[choice["dtype"]], attributes={"axis": axis})
 
     factors = {
-        "shape": list(_SHAPES), "dtype": list(_DTYPES), "axis": [None, 0, 1, -1, 2, -2],
-        "places": [(), (1,), (3,), (2, 2)], "negative": [False, True], "constant": [True, False],
+        "shape": list(_SHAPES),
+        "dtype": list(_DTYPES),
+        "axis": [None, 0, 1, -1, 2, -2],
+        "places": [(), (1,), (3,), (2, 2)],
+        "negative": [False, True],
+        "constant": [True, False],
         "indices": ["int64", "int32"],
-    }  # fmt: skip
+    }
     return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=_axis_fits)
 
 
@@ -155,9 +195,14 @@ def _gather_nd() -> Operator:
         return (choice["batch_dims"] or 0) + choice["depth"] <= len(choice["shape"])
 
     factors = {
-        "shape": list(_SHAPES), "dtype": ["float32", "int8", "int64"], "batch_dims": [None, 1, 2], "depth": [1, 2, 3],
-        "places": [(), (2,), (2, 3)], "negative": [False, True], "constant": [True, False],
-    }  # fmt: skip
+        "shape": list(_SHAPES),
+        "dtype": ["float32", "int8", "int64"],
+        "batch_dims": [None, 1, 2],
+        "depth": [1, 2, 3],
+        "places": [(), (2,), (2, 3)],
+        "negative": [False, True],
+        "constant": [True, False],
+    }
     return Operator(form="onnx", name="GatherND", factors=factors, make=make, is_valid=is_valid)
 
 
@@ -174,9 +219,13 @@ def _scatter_elements() -> Operator:
         return onnx_model("ScatterElements", inputs, outputs=[choice["dtype"]], attributes=attributes)
 
     factors = {
-        "shape": list(_SHAPES), "dtype": ["float32", "int32", "int64"], "axis": [None, 0, 1, -1, 2],
-        "reduction": [None, "none", "add", "mul", "max", "min"], "whole": [True, False], "negative": [False, True],
-    }  # fmt: skip
+        "shape": list(_SHAPES),
+        "dtype": ["float32", "int32", "int64"],
+        "axis": [None, 0, 1, -1, 2],
+        "reduction": [None, "none", "add", "mul", "max", "min"],
+        "whole": [True, False],
+        "negative": [False, True],
+    }
     return Operator(form="onnx", name="ScatterElements", factors=factors, make=make, is_valid=_axis_fits)
 
 
@@ -190,11 +239,19 @@ def _scatter_nd() -> Operator:
         return onnx_model("ScatterND", inputs, outputs=[choice["dtype"]], attributes={"reduction": choice["reduction"]})
 
     factors = {
-        "shape": list(_SHAPES), "dtype": ["float32", "int32", "int64"], "depth": [1, 2, 3], "count": [1, 2],
+        "shape": list(_SHAPES),
+        "dtype": ["float32", "int32", "int64"],
+        "depth": [1, 2, 3],
+        "count": [1, 2],
         "reduction": [None, "none", "add", "mul", "max", "min"],
-    }  # fmt: skip
-    return Operator(form="onnx", name="ScatterND", factors=factors, make=make,
-                    is_valid=lambda choice: choice["depth"] <= len(choice["shape"]))  # fmt: skip
+    }
+    return Operator(
+        form="onnx",
+        name="ScatterND",
+        factors=factors,
+        make=make,
+        is_valid=lambda choice: choice["depth"] <= len(choice["shape"]),
+    )
 
 
 def _split() -> Operator:
@@ -210,9 +267,14 @@ def _split() -> Operator:
         return _axis_fits(choice) and choice["shape"][choice["axis"] or 0] >= 3
 
     return _simple(
-        "Split", {"axis": [None, 0, 1, -1, -2], "parts": ["number", "given", "three"]}, inputs, attributes, is_valid,
-        shapes=((4, 3, 4, 5), (3, 7, 4), (6, 3), (5,)), count=lambda c: 3 if c["parts"] == "three" else 2,
-    )  # fmt: skip
+        "Split",
+        {"axis": [None, 0, 1, -1, -2], "parts": ["number", "given", "three"]},
+        inputs,
+        attributes,
+        is_valid,
+        shapes=((4, 3, 4, 5), (3, 7, 4), (6, 3), (5,)),
+        count=lambda c: 3 if c["parts"] == "three" else 2,
+    )
 
 
 def _one_hot() -> Operator:
@@ -220,8 +282,9 @@ def _one_hot() -> Operator:
         shape, depth = choice["shape"], choice["depth"]
         inputs = {
             "i": Input(shape=shape, dtype=choice["indices"], low=-depth if choice["negative"] else 0, high=depth + 2),
-            "depth": np.array(depth, np.int64), "values": np.array([-1, 5], choice["dtype"]),
-        }  # fmt: skip
+            "depth": np.array(depth, np.int64),
+            "values": np.array([-1, 5], choice["dtype"]),
+        }
         return onnx_model("OneHot", inputs, outputs=[choice["dtype"]], attributes={"axis": choice["axis"]})
 
     def is_valid(choice: Choice) -> bool:
@@ -229,9 +292,13 @@ def _one_hot() -> Operator:
         return choice["axis"] is None or -rank - 1 <= choice["axis"] <= rank
 
     factors = {
-        "shape": [(3,), (2, 3), (1, 2, 2), ()], "indices": ["int64", "int32", "float32"], "depth": [1, 4],
-        "axis": [None, 0, 1, -1, -2], "dtype": ["float32", "int32", "int64"], "negative": [False, True],
-    }  # fmt: skip
+        "shape": [(3,), (2, 3), (1, 2, 2), ()],
+        "indices": ["int64", "int32", "float32"],
+        "depth": [1, 4],
+        "axis": [None, 0, 1, -1, -2],
+        "dtype": ["float32", "int32", "int64"],
+        "negative": [False, True],
+    }
     return Operator(form="onnx", name="OneHot", factors=factors, make=make, is_valid=is_valid)
 
 
@@ -247,21 +314,31 @@ def _top_k() -> Operator:
         return _axis_fits(choice) and choice["k"] <= choice["shape"][axis] and choice["sorted"] != 0
 
     factors = {
-        "shape": list(_SHAPES), "dtype": ["float32", "float64", "int64", "int32"], "axis": [None, 0, 1, -1, -2],
-        "k": [1, 2, 3], "largest": [None, 0, 1], "sorted": [None, 1],
-    }  # fmt: skip
+        "shape": list(_SHAPES),
+        "dtype": ["float32", "float64", "int64", "int32"],
+        "axis": [None, 0, 1, -1, -2],
+        "k": [1, 2, 3],
+        "largest": [None, 0, 1],
+        "sorted": [None, 1],
+    }
     return Operator(form="onnx", name="TopK", factors=factors, make=make, is_valid=is_valid)
 
 
 def _reshape() -> Operator:
-    targets = {"-1": lambda s: [-1], "0,-1": lambda s: [0, -1], "keeps": lambda s: list(s), "1s": lambda s: [1, *s, 1],
-               "joined": lambda s: [s[0], -1] if len(s) > 1 else [-1, 1]}  # fmt: skip
+    targets = {
+        "-1": lambda s: [-1],
+        "0,-1": lambda s: [0, -1],
+        "keeps": lambda s: list(s),
+        "1s": lambda s: [1, *s, 1],
+        "joined": lambda s: [s[0], -1] if len(s) > 1 else [-1, 1],
+    }
 
     def inputs(choice: Choice) -> dict[str, Any]:
         return {"shape": np.array(targets[choice["target"]](choice["shape"]), np.int64)}
 
-    return _simple("Reshape", {"target": list(targets), "allowzero": [None, 0]}, inputs,
-                   lambda c: {"allowzero": c["allowzero"]})  # fmt: skip
+    return _simple(
+        "Reshape", {"target": list(targets), "allowzero": [None, 0]}, inputs, lambda c: {"allowzero": c["allowzero"]}
+    )
 
 
 def _axes_of(choice: Choice) -> dict[str, Any]:
@@ -291,10 +368,13 @@ def _expand(choice: Choice) -> dict[str, Any]:
 
 def _eye() -> Operator:
     return _simple(
-        "EyeLike", {"k": [None, 1, -2], "to": [None, "float32", "int32"]}, lambda _: {},
+        "EyeLike",
+        {"k": [None, 1, -2], "to": [None, "float32", "int32"]},
+        lambda _: {},
         lambda c: {"k": c["k"], "dtype": None if c["to"] is None else {"float32": 1, "int32": 6}[c["to"]]},
-        shapes=((3, 4), (4, 4), (5, 2)), dtypes=("float32",),
-    )  # fmt: skip
+        shapes=((3, 4), (4, 4), (5, 2)),
+        dtypes=("float32",),
+    )
 
 
 def _trilu_inputs(choice: Choice) -> dict[str, Any]:
@@ -318,11 +398,16 @@ def _qlinear_conv() -> Operator:
         scale = np.linspace(0.01, 0.02, count).astype(np.float32)
         one = (lambda array: array) if choice["by_channel"] else (lambda array: array[0])
         inputs: dict[str, Any] = {
-            "x": Input(shape=choice["shape"], dtype=x_type, low=-128, high=256), "xs": np.float32(0.03),
-            "xz": np.array(7, x_type), "w": w, "ws": one(scale), "wz": one(zero), "ys": np.float32(0.4),
+            "x": Input(shape=choice["shape"], dtype=x_type, low=-128, high=256),
+            "xs": np.float32(0.03),
+            "xz": np.array(7, x_type),
+            "w": w,
+            "ws": one(scale),
+            "wz": one(zero),
+            "ys": np.float32(0.4),
             "yz": np.array(100 if x_type == "uint8" else -3, x_type),
             "b": random.integers(-500, 500, out).astype(np.int32) if choice["bias"] else None,
-        }  # fmt: skip
+        }
         inputs = {name: np.asarray(v) if isinstance(v, np.generic) else v for name, v in inputs.items()}
         attributes = {name: choice[name] for name in ("strides", "pads", "dilations", "group", "auto_pad")}
         attributes["kernel_shape"] = list(choice["kernel"])
@@ -332,11 +417,18 @@ def _qlinear_conv() -> Operator:
         return choice["auto_pad"] in (None, "NOTSET") or choice["pads"] is None
 
     factors = {
-        "shape": [(1, 4, 7, 8), (2, 4, 5, 9)], "kernel": [(3, 3), (1, 1), (2, 3)], "strides": [None, (2, 2), (1, 2)],
-        "pads": [None, (1, 1, 1, 1), (0, 1, 1, 0)], "dilations": [None, (2, 1)], "group": [None, 2, 4],
-        "auto_pad": [None, "SAME_UPPER", "SAME_LOWER", "VALID"], "by_channel": [False, True], "bias": [False, True],
-        "dtype": ["uint8", "int8"], "weight": ["int8", "uint8"],
-    }  # fmt: skip
+        "shape": [(1, 4, 7, 8), (2, 4, 5, 9)],
+        "kernel": [(3, 3), (1, 1), (2, 3)],
+        "strides": [None, (2, 2), (1, 2)],
+        "pads": [None, (1, 1, 1, 1), (0, 1, 1, 0)],
+        "dilations": [None, (2, 1)],
+        "group": [None, 2, 4],
+        "auto_pad": [None, "SAME_UPPER", "SAME_LOWER", "VALID"],
+        "by_channel": [False, True],
+        "bias": [False, True],
+        "dtype": ["uint8", "int8"],
+        "weight": ["int8", "uint8"],
+    }
     return Operator(form="onnx", name="QLinearConv", factors=factors, make=make, is_valid=is_valid)
 
 
@@ -355,29 +447,68 @@ def _matmul_integer() -> Operator:
 
     factors = {
         "shapes": [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((1, 1), (1, 1))],
-        "a": ["uint8", "int8"], "b": ["uint8", "int8"], "zero": ["", "a", "both"], "constant": [False, True],
-    }  # fmt: skip
+        "a": ["uint8", "int8"],
+        "b": ["uint8", "int8"],
+        "zero": ["", "a", "both"],
+        "constant": [False, True],
+    }
     return Operator(form="onnx", name="MatMulInteger", factors=factors, make=make)
 
 
 OPERATORS = [
-    _concat(), _slice(), _pad(), _gather("Gather"), _gather("GatherElements"), _gather_nd(), _scatter_elements(),
-    _scatter_nd(), _split(), _one_hot(), _top_k(), _reshape(),
-    _simple("Transpose", {"perm": [None, (1, 0), (0, 2, 1), (2, 0, 1), (0, 3, 1, 2), (0, 2, 3, 1), (3, 2, 1, 0),
-                                   (4, 0, 2, 1, 3)]}, lambda _: {}, lambda c: {"perm": c["perm"]}, _transpose_fits),
+    _concat(),
+    _slice(),
+    _pad(),
+    _gather("Gather"),
+    _gather("GatherElements"),
+    _gather_nd(),
+    _scatter_elements(),
+    _scatter_nd(),
+    _split(),
+    _one_hot(),
+    _top_k(),
+    _reshape(),
+    _simple(
+        "Transpose",
+        {"perm": [None, (1, 0), (0, 2, 1), (2, 0, 1), (0, 3, 1, 2), (0, 2, 3, 1), (3, 2, 1, 0), (4, 0, 2, 1, 3)]},
+        lambda _: {},
+        lambda c: {"perm": c["perm"]},
+        _transpose_fits,
+    ),
     _simple("Flatten", {"axis": [None, 0, 1, -1, 2]}, lambda _: {}, lambda c: {"axis": c["axis"]}, _axis_fits),
     _simple("Squeeze", {"axes": [None, (1,), (0,), (-2,), (0, 1)]}, _axes_of, is_valid=_squeezable),
     _simple("Unsqueeze", {"axes": [(0,), (1,), (-1,), (0, 2), (-1, 1), (3, 0)]}, _axes_of, is_valid=_unsqueezable),
     _simple("Expand", {"target": ["same", "grown", "more axes", "ones"]}, _expand),
-    _simple("Tile", {"repeats": [1, 2, 3]},
-            lambda c: {"repeats": np.array([c["repeats"] if i % 2 else 1 for i in range(len(c["shape"]))], np.int64)}),
-    _simple("Trilu", {"k": [None, 0, 1, -1, 5], "upper": [None, 0]}, _trilu_inputs, lambda c: {"upper": c["upper"]},
-            shapes=((3, 4), (2, 4, 4), (1, 2, 3, 5)), dtypes=("float32", "int64", "int32")),
-    _simple("ReverseSequence", {"axes": [(0, 1), (1, 0)]}, _reverse,
-            lambda c: {"batch_axis": c["axes"][0], "time_axis": c["axes"][1]}, shapes=((3, 4, 2), (2, 5), (1, 3, 2, 2)),
-            dtypes=("float32", "int64")),
-    _simple("Shape", {"start": [None, 1, -2], "end": [None, 2, -1]}, lambda _: {},
-            lambda c: {"start": c["start"], "end": c["end"]}, result="int64"),
+    _simple(
+        "Tile",
+        {"repeats": [1, 2, 3]},
+        lambda c: {"repeats": np.array([c["repeats"] if i % 2 else 1 for i in range(len(c["shape"]))], np.int64)},
+    ),
+    _simple(
+        "Trilu",
+        {"k": [None, 0, 1, -1, 5], "upper": [None, 0]},
+        _trilu_inputs,
+        lambda c: {"upper": c["upper"]},
+        shapes=((3, 4), (2, 4, 4), (1, 2, 3, 5)),
+        dtypes=("float32", "int64", "int32"),
+    ),
+    _simple(
+        "ReverseSequence",
+        {"axes": [(0, 1), (1, 0)]},
+        _reverse,
+        lambda c: {"batch_axis": c["axes"][0], "time_axis": c["axes"][1]},
+        shapes=((3, 4, 2), (2, 5), (1, 3, 2, 2)),
+        dtypes=("float32", "int64"),
+    ),
+    _simple(
+        "Shape",
+        {"start": [None, 1, -2], "end": [None, 2, -1]},
+        lambda _: {},
+        lambda c: {"start": c["start"], "end": c["end"]},
+        result="int64",
+    ),
     _simple("Size", {}, lambda _: {}, result="int64"),
-    _eye(), _qlinear_conv(), _matmul_integer(),
-]  # fmt: skip
+    _eye(),
+    _qlinear_conv(),
+    _matmul_integer(),
+]

@@ -9,8 +9,11 @@ import numpy as np
 from benchmarks.pairing.onnx_form import onnx_model
 from benchmarks.pairing.operator_case import Choice, Input, Model, Operator
 
-_IMAGES = {1: ((1, 4, 13), (2, 4, 7), (1, 4, 1)), 2: ((1, 4, 9, 8), (2, 4, 7, 12), (1, 4, 1, 10), (1, 4, 5, 5)),
-           3: ((1, 4, 5, 6, 7), (1, 4, 4, 1, 6))}  # fmt: skip
+_IMAGES = {
+    1: ((1, 4, 13), (2, 4, 7), (1, 4, 1)),
+    2: ((1, 4, 9, 8), (2, 4, 7, 12), (1, 4, 1, 10), (1, 4, 5, 5)),
+    3: ((1, 4, 5, 6, 7), (1, 4, 4, 1, 6)),
+}
 """Images by the number of their spatial axes: odd and even extents, several in a batch, extents of 1."""
 _AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
@@ -43,7 +46,7 @@ def _window_attributes(choice: Choice) -> dict[str, Any]:
         for name, factor in (("kernel_shape", "kernel"), ("strides", "strides"), ("dilations", "dilations"))
     }
     found["pads"] = None if pads is None else _cycled(pads[0], rank) + _cycled(pads[1], rank)
-    found["auto_pad"] = choice["auto_pad"] if "auto_pad" in choice else None
+    found["auto_pad"] = choice.get("auto_pad", None)
     return found
 
 
@@ -69,9 +72,11 @@ def _pool(kind: str) -> Operator:
             attributes[name] = choice.get(name)
         outputs = [choice["dtype"], *(["int64"] if choice.get("indices") else [])]
         return onnx_model(
-            kind, {"x": Input(shape=choice["shape"], dtype=choice["dtype"], low=-128, high=128)}, outputs=outputs,
+            kind,
+            {"x": Input(shape=choice["shape"], dtype=choice["dtype"], low=-128, high=128)},
+            outputs=outputs,
             attributes=attributes,
-        )  # fmt: skip
+        )
 
     factors: dict[str, Any] = {
         "shape": [shape for shapes in _IMAGES.values() for shape in shapes],
@@ -184,8 +189,15 @@ def _conv_transpose() -> Operator:
     return Operator(form="onnx", name="ConvTranspose", factors=factors, make=make, is_valid=is_valid)
 
 
-_COORDINATES = (None, "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-                "tf_crop_and_resize")  # fmt: skip
+_COORDINATES = (
+    None,
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+)
 
 
 def _resize() -> Operator:
@@ -210,10 +222,15 @@ def _resize() -> Operator:
         attributes = {
             name: choice[name]
             for name in (
-                "mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "exclude_outside",
-                "antialias", "extrapolation_value",
+                "mode",
+                "coordinate_transformation_mode",
+                "nearest_mode",
+                "cubic_coeff_a",
+                "exclude_outside",
+                "antialias",
+                "extrapolation_value",
             )
-        }  # fmt: skip
+        }
         attributes |= {"axes": axes, "keep_aspect_ratio_policy": policy}
         return onnx_model("Resize", given, outputs=[choice["dtype"]], attributes=attributes, opset=choice["opset"])
 
@@ -288,9 +305,10 @@ def _roi(kind: str) -> Operator:
     }
     if kind == "RoiAlign":
         factors |= {
-            "mode": [None, "avg", "max"], "sampling_ratio": [None, 1, 2],
+            "mode": [None, "avg", "max"],
+            "sampling_ratio": [None, 1, 2],
             "coordinate_transformation_mode": [None, "half_pixel", "output_half_pixel"],
-        }  # fmt: skip
+        }
     return Operator(form="onnx", name=kind, factors=factors, make=make)
 
 
@@ -317,8 +335,16 @@ def _blocks(kind: str) -> Operator:
 
 
 OPERATORS = [
-    _pool("AveragePool"), _pool("MaxPool"), _pool("LpPool"),
+    _pool("AveragePool"),
+    _pool("MaxPool"),
+    _pool("LpPool"),
     *(_global_pool(kind) for kind in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")),
-    _conv(), _conv_transpose(), _resize(), _grid_sample(), _roi("MaxRoiPool"), _roi("RoiAlign"),
-    _blocks("DepthToSpace"), _blocks("SpaceToDepth"),
-]  # fmt: skip
+    _conv(),
+    _conv_transpose(),
+    _resize(),
+    _grid_sample(),
+    _roi("MaxRoiPool"),
+    _roi("RoiAlign"),
+    _blocks("DepthToSpace"),
+    _blocks("SpaceToDepth"),
+]

@@ -44,14 +44,18 @@ class Input:
 class Model:
     """A model of one operator.
 
-    source: what `tvm_ext.load` takes. run: outputs of the format's runtime for arrays by input, in the file's order;
-    raises where the runtime does not take the model. standard: outputs of the standard's own evaluation, where there
-    is one beside the runtime.
+    source: what `tvm_ext.load` takes, or a function that makes it. run: outputs of the format's runtime for arrays by
+    input, in the file's order; raises where the runtime does not take the model. standard: outputs of the standard's
+    own evaluation, where there is one beside the runtime. join: one model of several, their inputs and outputs in
+    order, those of the first one named `p0_x`; only models of one kind can be joined, by what they have as parts.
     """
 
     source: Any
     inputs: Mapping[str, Input]
     run: Callable[[Mapping[str, Array]], list[Array]]
+    join: Callable[[Sequence[Model]], Model]
+    kind: str = ""
+    parts: Any = None
     standard: Callable[[Mapping[str, Array]], list[Array]] | None = None
 
 

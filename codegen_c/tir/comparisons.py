@@ -1,11 +1,14 @@
-"""Comparisons of a tensor of floats with itself, as `x != x`, by which programs find what is no number."""
+"""What TVM lowers wrongly of truth values: comparisons of a tensor of floats with itself, arithmetic of bools.
+
+By `x != x` programs find what is no number. LLVM has no product of bools, and compilers of C warn of one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
 _OF_A_NUMBER = {
@@ -36,4 +39,19 @@ def _compared(name: str) -> Callable[[te.Tensor], te.Tensor]:
     return lambda x: te.compute(x.shape, lambda *at: element(x(*at)), "compared", tag="elemwise")
 
 
-LEGALIZE: dict[str, LegalizeFunc] = {name: _legalize(name) for name in _OF_A_NUMBER}
+def _logical(name: str, logic: Callable[..., te.Tensor]) -> LegalizeFunc:
+    """Arithmetic of bools by logic, as numpy has it; of all else TVM's own."""
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if str(call.args[0].ty.dtype) != "bool":
+            return tvm.ir.Op.get(name).get_attr("FLegalize")(bb, call)
+        return bb.call_te(logic, *call.args, primfunc_name_hint=name.removeprefix("relax."))
+
+    return legalize
+
+
+LEGALIZE: dict[str, LegalizeFunc] = {
+    **{name: _legalize(name) for name in _OF_A_NUMBER},
+    "relax.multiply": _logical("relax.multiply", topi.logical_and),
+    "relax.add": _logical("relax.add", topi.logical_or),
+}

@@ -1,4 +1,6 @@
-"""Index of the largest or smallest element along an axis, as onnxruntime and TensorFlow Lite find it.
+"""Largest elements of padded windows; index of the largest or smallest element along an axis.
+
+The index is that which onnxruntime and TensorFlow Lite find.
 
 The first element stands until another lies beyond it. So an element that is NaN is never chosen unless it is the
 first, which then stays; and the result is always an index, also where all elements are infinite.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 from tvm.script.ir_builder import IRBuilder
@@ -65,4 +68,34 @@ def _legalize(*, is_max: bool) -> LegalizeFunc:
     return legalize
 
 
-LEGALIZE = {"relax.argmax": _legalize(is_max=True), "relax.argmin": _legalize(is_max=False)}
+def _legalize_pool(rank: int) -> LegalizeFunc:
+    """TVM fills padding with the least finite number: a window of padding alone, or beside minus infinity, is that."""
+    name, pool = f"relax.nn.max_pool{rank}d", getattr(topi.nn, f"pool{rank}d")
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        x, attrs = call.args[0], call.attrs
+        dtype, pads = str(x.ty.dtype), [int(width) for width in attrs.padding]
+        if not dtype.startswith("float") or not any(pads) or str(attrs.layout) != str(attrs.out_layout):
+            return tvm.ir.Op.get(name).get_attr("FLegalize")(bb, call)
+        axes = [index for index, letter in enumerate(str(attrs.layout)) if letter in "DHW"]
+        before, after = [0] * len(x.ty.shape), [0] * len(x.ty.shape)
+        for place, axis in enumerate(axes):
+            before[axis], after[axis] = pads[place], pads[rank + place]
+
+        def padded(source: te.Tensor) -> te.Tensor:
+            filled = topi.nn.pad(source, before, after, tirx.const(-math.inf, dtype))
+            return pool(
+                filled, attrs.pool_size, attrs.strides, attrs.dilation, [0] * (2 * rank), "max", attrs.ceil_mode,
+                str(attrs.layout),
+            )  # fmt: skip
+
+        return bb.call_te(padded, x, primfunc_name_hint=f"max_pool{rank}d")
+
+    return legalize
+
+
+LEGALIZE = {
+    "relax.argmax": _legalize(is_max=True),
+    "relax.argmin": _legalize(is_max=False),
+    **{f"relax.nn.max_pool{rank}d": _legalize_pool(rank) for rank in (1, 2, 3)},
+}

@@ -22,6 +22,22 @@ def _pads(**more: Any) -> dict[str, Any]:
     return {"kernel_shape": [3, 2], "strides": [2, 1], "auto_pad": "SAME_UPPER", **more}
 
 
+def _where(coordinates: str) -> dict[str, Any]:
+    return {"coordinate_transformation_mode": coordinates}
+
+
+def _nearest(coordinates: str, nearest_mode: str) -> dict[str, Any]:
+    return {"mode": "nearest", "nearest_mode": nearest_mode, **_where(coordinates)}
+
+
+def _scales(factor: float) -> np.ndarray:
+    return np.array([1, 1, 1, factor], np.float32)
+
+
+def _sizes(extent: int) -> np.ndarray:
+    return np.array([1, 1, 1, extent], np.int64)
+
+
 ONNX: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "average of padding in one dimension": (
         "AveragePool", {"x": Input(shape=(1, 2, 9))},
@@ -32,7 +48,29 @@ ONNX: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "AveragePool", {"x": Input(shape=(1, 2, 4, 5, 6))},
         {"kernel_shape": [3, 2, 3], "strides": [1, 2, 2], "auto_pad": "SAME_UPPER", "count_include_pad": 1},
     ),
+    **{
+        f"resized {name}": (
+            "Resize", {"x": Input(shape=(1, 1, 1, n)), "roi": None, "scales": scales, "sizes": sizes}, how,
+        )
+        for name, n, scales, sizes, how in (
+            ("half_pixel_symmetric", 7, _scales(0.5), None, _nearest("half_pixel_symmetric", "ceil")),
+            ("half_pixel_symmetric to a size", 3, None, _sizes(1), _nearest("half_pixel_symmetric", "floor")),
+            ("half_pixel", 7, None, _sizes(1), _nearest("half_pixel", "floor")),
+            ("asymmetric", 5, _scales(1.6), None, _nearest("asymmetric", "round_prefer_ceil")),
+            ("asymmetric to a size", 7, None, _sizes(2), _nearest("asymmetric", "round_prefer_ceil")),
+            ("pytorch_half_pixel to one element", 2, _scales(0.7), None, _nearest("pytorch_half_pixel", "ceil")),
+            ("as little as to the same size", 3, _scales(1.3), None, _nearest("half_pixel", "round_prefer_floor")),
+            ("align_corners to a size", 5, None, _sizes(8), {"mode": "linear", **_where("align_corners")}),
+        )
+    },
 }  # fmt: skip
+
+
+def test_a_coordinate_that_runtimes_round_to_either_side_is_refused() -> None:
+    inputs = {"x": Input(shape=(1, 1, 1, 6)), "roi": None, "scales": _scales(1.6)}
+    model = onnx_model("Resize", inputs, attributes=_nearest("half_pixel_symmetric", "round_prefer_floor"))
+    outcome = examined_model(model, "tie")
+    assert outcome.verdict == "refused" and "give sizes in place of scales" in outcome.reason
 
 
 @pytest.mark.parametrize("name", ONNX)
@@ -61,6 +99,7 @@ def test_automatic_padding_of_dilated_windows_is_refused(kind: str) -> None:
 
 
 def _torch_calls() -> dict[str, Any]:
+    import torch
     from torch import nn
     from torch.nn.functional import interpolate
 
@@ -70,6 +109,8 @@ def _torch_calls() -> dict[str, Any]:
         "divisor": nn.AvgPool2d((3, 2), stride=2, padding=1, divisor_override=4),
         "divisor of rounded-up sizes": nn.AvgPool2d(4, stride=3, ceil_mode=True, divisor_override=7),
         "padding of rounded-up sizes": nn.AvgPool2d(4, stride=3, padding=1, ceil_mode=True),
+        "window of padding alone": nn.MaxPool2d(2, stride=1, padding=1, dilation=2),
+        "logaddexp": lambda image: torch.logaddexp(image, image * 0.5),
         "nearest to a size": lambda image: interpolate(image, size=(7, 5), mode="nearest"),
         "nearest by factors": lambda image: interpolate(image, scale_factor=(1.7, 0.6), mode="nearest"),
         "nearest, exact": lambda image: interpolate(image, size=(4, 13), mode="nearest-exact"),
@@ -78,10 +119,11 @@ def _torch_calls() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "name",
-    ["SELU", "CELU", "divisor", "divisor of rounded-up sizes", "padding of rounded-up sizes", "nearest to a size",
-     "nearest by factors", "nearest, exact"],
+    ["window of padding alone", "logaddexp", "SELU", "CELU", "divisor", "divisor of rounded-up sizes",
+     "padding of rounded-up sizes", "nearest to a size", "nearest by factors", "nearest, exact"],
 )  # fmt: skip
 def test_torch(name: str) -> None:
     pytest.importorskip("torch")
-    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=(1, 2, 9, 8))]), name, quantized=True)
+    shape = (1, 2, 1, 8) if "padding alone" in name else (1, 2, 9, 8)
+    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=shape)]), name, quantized=True)
     assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")

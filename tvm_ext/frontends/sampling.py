@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from tvm_ext.frontends.refusals import Refused
 
 _MAX_TARGET = 1 << 16
 _MAX_TAPS = 1 << 18
+_TIE = 1e-4
+"""Distance in elements within which rounding may decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,25 +73,48 @@ def taps(axis: Axis, how: Interpolation) -> Taps:
 
 
 def _coordinate(axis: Axis, mode: str, x: int) -> float:
-    """The place in the input that output element x looks at."""
-    source, scale = axis.source, axis.scale
-    width = scale * source
+    """Return the coordinate in the input of output element x.
+
+    Computed in float32, as onnxruntime does (upsamplebase.h): in float64 some would fall on the other side of the
+    integer or of the half at which the nearest element changes.
+    """
+    one, half = np.float32(1), np.float32(0.5)
+    at, scale, last = np.float32(x), np.float32(axis.scale), np.float32(axis.source - 1)
     if mode == "align_corners":
-        return 0.0 if width == 1 else x * (source - 1) / (width - 1)
+        width = scale * np.float32(axis.source)
+        return 0.0 if width == 1 else float(at * last / (width - one))
     if mode == "asymmetric":
-        return x / scale
+        whole = scale == np.float32(axis.target) / np.float32(axis.source)
+        return float(at * np.float32(axis.source) / np.float32(axis.target) if whole else at / scale)
     if mode == "tf_crop_and_resize":
-        begin, end = axis.roi
-        if width == 1:
-            return (begin + end) * (source - 1) / 2
-        return begin * (source - 1) + x * (end - begin) * (source - 1) / (width - 1)
-    if mode == "pytorch_half_pixel" and width == 1:
-        return -0.5
+        begin, end = (np.float32(corner) for corner in axis.roi)
+        if axis.target == 1:
+            return float(half * (begin + end) * last)
+        return float(begin * last + at * (end - begin) * last / np.float32(axis.target - 1))
+    if mode == "pytorch_half_pixel" and axis.target == 1:
+        return 0.0
     if mode in ("half_pixel", "pytorch_half_pixel"):
-        return (x + 0.5) / scale - 0.5
+        return float((at + half) / scale - half)
     if mode == "half_pixel_symmetric":
-        return source / 2 * (1 - axis.target / width) + (x + 0.5) / scale - 0.5
+        return _symmetric(axis, x)
     raise Refused(f"the coordinate transformation {mode} is not known")
+
+
+def _symmetric(axis: Axis, x: int) -> float:
+    """Return the coordinate of half_pixel_symmetric, exactly where a fraction of an element is cut off.
+
+    There each of its roundings in float32 may move it; where none is cut off, onnxruntime rounds as this does.
+    """
+    scale = float(np.float32(axis.scale))
+    if _is_whole(axis):
+        return float(np.float32((x + 0.5) / scale - 0.5))
+    exact, half = Fraction(scale), Fraction(1, 2)
+    return float(half * (axis.source - axis.target / exact) + (x + half) / exact - half)
+
+
+def _is_whole(axis: Axis) -> bool:
+    """True where the factor gives a whole number of elements, in float32."""
+    return bool(np.float32(axis.scale) * np.float32(axis.source) == axis.target)
 
 
 def _row(x: float, axis: Axis, how: Interpolation) -> tuple[Sequence[int], Sequence[float]]:
@@ -96,6 +122,7 @@ def _row(x: float, axis: Axis, how: Interpolation) -> tuple[Sequence[int], Seque
     base = math.ceil(x) - 1
     ratio = x - base  # in (0, 1]
     if how.mode == "nearest":
+        _check_tie(x, axis, how)
         return [base + _nearest(ratio, how.nearest_mode)], [1.0]
     scale = min(axis.scale, 1.0) if how.antialias else 1.0
     reach = {"linear": 1, "cubic": 2}.get(how.mode)
@@ -111,6 +138,19 @@ def _row(x: float, axis: Axis, how: Interpolation) -> tuple[Sequence[int], Seque
         weights *= [0 <= base + offset < axis.source for offset in offsets]
         weights /= weights.sum()
     return [base + offset for offset in offsets], weights.tolist()
+
+
+def _check_tie(x: float, axis: Axis, how: Interpolation) -> None:
+    """Raises Refused where the last bit of a coordinate decides which element is the nearest, and runtimes differ."""
+    boundary = x - 0.5 if how.nearest_mode.startswith("round") else x
+    distance = abs(boundary - round(boundary))
+    divisor = Fraction(float(np.float32(axis.scale))).numerator  # division by a power of two loses nothing
+    may_round = how.coordinates == "half_pixel_symmetric" and not _is_whole(axis) and divisor & (divisor - 1) != 0
+    if may_round and 0 < x < axis.source - 1 and distance < _TIE:
+        raise Refused(
+            f"half_pixel_symmetric by the factor {axis.scale:g}: the coordinate {x:g} lies so near to where the "
+            "nearest element changes that runtimes round it to one side or the other; give sizes in place of scales"
+        )
 
 
 def _nearest(ratio: float, mode: str) -> int:

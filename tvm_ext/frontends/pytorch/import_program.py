@@ -16,7 +16,7 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes
+from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes, truth_values
 from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
 from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened_archive
@@ -25,6 +25,7 @@ from tvm_ext.frontends.refusals import Refused, summary
 
 _CONVERTERS = {
     **activations.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS, **resizes.CONVERTERS,
+    **truth_values.CONVERTERS,
 }  # fmt: skip
 
 

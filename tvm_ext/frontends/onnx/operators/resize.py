@@ -105,6 +105,8 @@ def _scaled(shape: Sequence[int], axes: Sequence[int], scales: Sequence[float]) 
 def _resized(
     emit: Emitter, x: relax.Expr, axes: Mapping[int, Axis], how: Interpolation, extrapolation_value: float
 ) -> relax.Expr:
+    if all(axis.source == axis.target for axis in axes.values()) and how.coordinates != "tf_crop_and_resize":
+        return x  # as onnxruntime does, also where a factor is a little above 1
     tables = {index: taps(axis, how) for index, axis in axes.items()}
     tables = {index: table for index, table in tables.items() if not is_identity(table, axes[index])}
     if not tables:

@@ -1,0 +1,48 @@
+"""Products and sums of truth values, and comparisons of a tensor with itself, which programs are decomposed to.
+
+TVM multiplies bools as numbers, which LLVM does not take and compilers of C warn of, and takes `x == x` for true,
+which it is not where x is NaN: torch finds infinities by both.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+
+Converter = Callable[[Any, Any], relax.Expr]
+
+
+def _arithmetic(
+    make: Callable[..., relax.Expr], plain: Callable[..., Any], logic: Callable[..., relax.Expr]
+) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> both operands by logic where they are bools."""
+        operands = [importer.env.get(arg) if hasattr(arg, "op") else None for arg in node.args[:2]]
+        if all(value is not None and str(value.ty.dtype) == "bool" for value in operands):
+            return importer.block_builder.emit(logic(*operands))
+        return importer._binary_op(make, plain)(node)
+
+    return convert
+
+
+def _comparison(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, of_nan: bool) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> where a tensor is NaN, or is not, where it is compared with itself."""
+        left, right = node.args[:2]
+        if left is not right or not str(importer.env[left].ty.dtype).startswith("float"):
+            return importer._binary_op(make, plain)(node)
+        is_nan = importer.block_builder.emit(relax.op.isnan(importer.env[left]))
+        return is_nan if of_nan else importer.block_builder.emit(relax.op.logical_not(is_nan))
+
+    return convert
+
+
+CONVERTERS: dict[str, Converter] = {
+    "mul.Tensor": _arithmetic(relax.op.multiply, operator.mul, relax.op.logical_and),
+    "eq.Tensor": _comparison(relax.op.equal, operator.eq, of_nan=False),
+    "ne.Tensor": _comparison(relax.op.not_equal, operator.ne, of_nan=True),
+}
+"""Converters for TVM's importer by operator; what is neither is TVM's own."""
