@@ -6,7 +6,6 @@ However the work ends, or is ended, nothing it started is left running, and no t
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -17,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tvm_ext.core.files.staging import remove_stale, staged
+from tvm_ext.core.printable import json_text
+from tvm_ext.core.processes.standard_streams import OutputLost, open_streams, own_output
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,6 +30,9 @@ def supervised(work: Callable[[], None]) -> None:
 
     A crash of the work is exit status 1 with one line on standard error, and with --json one value on standard output.
     """
+    if (refusal := open_streams()) is not None:
+        _say(refusal)
+        sys.exit(1)
     ending = {number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
     signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, signal.SIGCHLD})
     try:
@@ -58,11 +62,15 @@ def _run_below(work: Callable[[], None], temporary: Path, ending: Collection[sig
 
 
 def _status_of(work: Callable[[], None]) -> int:
+    own_output()
+    lost = None
     try:
         work()
         status = 0
     except SystemExit as left:
         status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+    except OutputLost as error:
+        lost, status = error, 1
     except BaseException:
         traceback.print_exc()
         status = 1
@@ -70,9 +78,11 @@ def _status_of(work: Callable[[], None]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         pass  # who read it has seen enough
-    except OSError as error:
-        _say(f"standard output cannot be written: {error.strerror}.")
-        status = status or 1
+    except OutputLost as error:
+        lost = error
+    if lost is not None:
+        _say(f"standard output cannot be written: {lost}.")
+        return status or 1
     return status
 
 
@@ -104,7 +114,9 @@ def _exit_status(code: int) -> int:
     message = f"ended by {name} ({reason}); the output folder is as it was."
     _say(f"InternalError: {message}")
     if "--json" in sys.argv:
-        sys.stdout.write(json.dumps({"error": {"kind": "InternalError", "message": message}}, indent=2) + "\n")
+        with suppress(OSError):
+            sys.stdout.write(json_text({"error": {"kind": "InternalError", "message": message}}) + "\n")
+            sys.stdout.flush()
     return 1
 
 
