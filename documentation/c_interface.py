@@ -13,6 +13,8 @@ _FUNCTIONS = (
     ("<model>_<output>()", "place of an output; read it after a run", "`--io arena`"),
     ("<model>_run(…)", "one inference; 0 when done", "always"),
     ("<MODEL>_<NAME>_SIZE", "elements of an input or output", "always"),
+    ("<model>_quantize_<name>(…)", "element of a real number: rounded, within the type", "quantized inputs, outputs"),
+    ("<model>_dequantize_<name>(…)", "real number that an element stands for", "quantized inputs, outputs"),
     ("<model>_io", "functions of yours that give and take rows", "`--io stream`"),
     ("<model>_reset()", "states as at the beginning; before the first run", "models with state"),
     ("<model>_state_place(), <model>_state_bytes", "what runs keep, for `memcpy`", "models with state"),

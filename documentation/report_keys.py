@@ -12,7 +12,9 @@ from documentation.markdown import page, table
 PATH = "docs/reference/report_keys.md"
 FILE = Path(__file__).with_suffix(".toml")
 _SAME = {"outputs[]": "inputs[]", "verify.qemu": "verify.host"}
-_OPEN = frozenset({"selftest_coverage.missed", "selftest_coverage.missed_shared", "placement", "tuning", "image"})
+_OPEN = frozenset(
+    {"selftest_coverage.missed", "selftest_coverage.missed_shared", "options", "placement", "tuning", "image"}
+)
 """Tables whose keys are names, or described on a page of their own."""
 _INTRO = """\
 `report.json` of a package is the one record of its build; tables of `tvm-ext report`, the memory map and

@@ -105,7 +105,8 @@ def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[in
     if array.shape[1:] != shape and shape[:1] == (1,) and array.shape[1:] == shape[1:]:
         array = array.reshape(-1, *shape)
     if array.ndim == 0 or array.shape[1:] != shape:
-        wanted = f"(N, {', '.join(map(str, shape))})" if shape else "(N,)"
+        rest = shape[1:] if shape[:1] == (1,) else shape
+        wanted = f"(N, {', '.join(map(str, rest))})" if rest else "(N,)"
         raise BadInput(f"{where}: {name!r} has shape {array.shape}; {wanted} is needed, N being the number of samples.")
     if len(array) == 0:
         raise BadInput(f"{where}: {name!r} holds no sample; give at least one, better a hundred.")

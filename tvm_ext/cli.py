@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.commands import Command, Commands
@@ -43,7 +42,9 @@ from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
+from tvm_ext.core.printable import printable_lines
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.report.cells import escape
 
 app = typer.Typer(
     name="tvm-ext",
@@ -61,8 +62,17 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    with native_warnings_dropped():
-        app()
+    try:
+        with native_warnings_dropped():
+            status = app(standalone_mode=False)
+    except Exception as error:
+        show = getattr(error, "show", None)  # wrong usage, which names arguments as they were given
+        if show is None:
+            raise
+        show(text := io.StringIO())
+        sys.stderr.write(printable_lines(text.getvalue()))
+        sys.exit(getattr(error, "exit_code", 2))
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 @app.callback()

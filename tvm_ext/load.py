@@ -24,7 +24,7 @@ from tvm_ext.core.decisions.models import (
     RepeatedOutputs,
 )
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
-from tvm_ext.core.files.read_file import check_file
+from tvm_ext.core.files.read_file import address_of, check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
@@ -129,6 +129,8 @@ def _reader(path: Path) -> tuple[str, Reader]:
     try:
         check_file(path)
     except FileNotFoundError:
+        if address := address_of(path):
+            raise BadModel(f"{address}: models are read from files; download it, and give its path.") from None
         raise BadModel(f"{path}: no such file.") from None
     except IsADirectoryError:
         raise BadModel(f"{path}: is a directory; give the path of a {path.suffix or 'model'} file.") from None

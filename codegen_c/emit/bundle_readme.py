@@ -10,6 +10,7 @@ from codegen_c.emit.forms.registry import usages
 from codegen_c.emit.readme import usage, verified
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
+from tvm_ext.core.printable import markdown_code
 
 
 def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
@@ -19,7 +20,9 @@ def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
         "BUNDLE.md.j2", name=bundle.name, generator=report["generator"], platform=report["platform"], models=models,
         memories=[(one["name"], one["used_bytes"]) for one in report["memories"] if one["used_bytes"]],
         arenas=report["arenas"], states=report["states"], instances=report["instances"],
-        variants=report["variants"], links=report["links"], linked_inputs=report["linked_inputs"],
+        variants=report["variants"],
+        links=[{**link, **{end: markdown_code(link[end]) for end in ("source", "target")}} for link in report["links"]],
+        linked_inputs=report["linked_inputs"],
         at_once=report["bundle"]["at_once"], board=report["artifacts"]["elf"] is not None,
         code_bytes=report["code_bytes"], weights_bytes=report["weights_bytes"],
         forms=usages(bundle.name), functions=report["shared_functions"], constants=report["shared_constants"],
@@ -31,7 +34,7 @@ def _model(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
     board: Mapping[str, Any] | None = report["verify"]["qemu"]
     return {
         "name": interface.model,
-        "source": report["model"]["source"],
+        "source": markdown_code(report["model"]["source"]),
         "sha256": report["model"]["sha256"],
         "verified": verified(report["verify"]),
         "usage": usage(interface),

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from codegen_c.c_text.text import block, comment
+from codegen_c.c_text.text import block
 from codegen_c.emit.forms.registry import usages
-from codegen_c.emit.header import describe
+from codegen_c.emit.header import describe_type
 from codegen_c.emit.memory import section_macro
 from codegen_c.emit.offload import reference_file
 from codegen_c.emit.quantize_functions import convertible
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
+from tvm_ext.core.printable import markdown_code
 
 
 def emit_readme(
@@ -30,7 +31,7 @@ def emit_readme(
     sources = [*(f"`{model}{part}.c`" for part in parts), *(f"`{file}`" for file in own_flags)]
     sources.append("and the headers beside them")
     return render(
-        "README.md.j2", model=model, generator=report["generator"], source=report["model"]["source"],
+        "README.md.j2", model=model, generator=report["generator"], source=markdown_code(report["model"]["source"]),
         sha256=report["model"]["sha256"], platform=report["platform"], verified=verified(verify),
         usage=usage(interface), conversions=_conversions(interface),
         state=_state(interface, report) if report["states"] else None,
@@ -152,7 +153,7 @@ def _state(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
         "warm_up_name": interface.warm_up_name, "warm_up_runs": interface.warm_up_runs,
         "num_bytes": interface.state_bytes, "memory": states[0]["memory"], "retained": states[0]["retained"],
         "section": section_macro(interface.model, states[0]["memory"]), 
-        "rows": [{**state, "name": comment(state["name"]).replace("|", "/")} for state in states],
+        "rows": [{**state, "name": markdown_code(state["name"])} for state in states],
     }  # fmt: skip
 
 
@@ -199,10 +200,10 @@ def _stream_usage(interface: Interface) -> str:
 
 def _describe(port: Port) -> str:
     """A port, and, where it is streamed, how."""
-    stream = port.stream
+    stream, described = port.stream, f"{describe_type(port)}, in the model {markdown_code(port.source)}"
     if stream is None:
-        return describe(port)
+        return described
     kept = f", of which {stream.rows_kept} are held at a time" if stream.rows_kept < stream.rows else ", held whole"
     together = f", up to {stream.rows_per_call} a call" if stream.rows_per_call > 1 else ""
     again = f". {describe_strips(port).removesuffix('.')}" if stream.strips else ""
-    return f"{describe(port)}: {describe_rows(port)}{together}{kept}{again}"
+    return f"{described}: {describe_rows(port)}{together}{kept}{again}"

@@ -47,7 +47,7 @@ def test_the_readme_tells_of_states(tmp_path: Path) -> None:
     text = readme(package)
     assert "## State A run keeps 68 B for the next one. Call `net_reset()` once before the first run" in text
     assert "before that a run answers `net_not_reset`" in text
-    assert "| z2 | float32[1, 8] | 32 | | z1 | float32[1, 8] | 32 |" in text
+    assert "| `z2` | float32[1, 8] | 32 | | `z1` | float32[1, 8] | 32 |" in text
     assert "(void)memcpy(saved, net_state_place(), net_state_bytes);" in text
     assert "(void)memcpy(net_state_place(), saved, net_state_bytes);" in text
     assert "It lies in `backup`, which keeps what it holds in deep sleep" in text

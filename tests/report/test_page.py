@@ -19,7 +19,7 @@ from tvm_ext.core.errors import BadPackage
 from tvm_ext.report.page.page import report_page
 
 NAUGHTY = "</title></script><img src=x onerror=alert(1)>\"'&\x00\ud800{{ 7 * 7 }}[bold]"
-SHOWN = NAUGHTY.replace("\x00", "\ufffd").replace("\ud800", "\ufffd")
+SHOWN = NAUGHTY.replace("\x00", r"\x00").replace("\ud800", r"\ud800")
 
 
 def section(page: Document, name: str) -> Document:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
@@ -15,6 +14,7 @@ from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Folder, Limit
 from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
+from tvm_ext.report.cells import escape
 
 
 def compare_command(

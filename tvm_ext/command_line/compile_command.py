@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
@@ -42,6 +41,7 @@ from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.options import BuildOptions, Context, Guide, Io, IoType, Memories, Optimize, Quantize, Weights
+from tvm_ext.report.cells import escape
 
 
 def compile_command(

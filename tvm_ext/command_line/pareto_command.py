@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
@@ -17,6 +16,7 @@ from tvm_ext.command_line.show import errors_shown, stderr, stdout
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Optimize
+from tvm_ext.report.cells import escape
 
 
 def pareto_command(

@@ -5,21 +5,32 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, TvmExtError
 from tvm_ext.core.memory_exhausted import memory_message
-from tvm_ext.core.printable import json_text
+from tvm_ext.core.printable import json_text, printable_lines
+from tvm_ext.core.processes.standard_streams import OutputLost
 from tvm_ext.frontends.shapes import ModelNotice
 
+
+class SafeConsole(Console):
+    """A console that shows escapes in place of characters that control a terminal: all tables and messages pass it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
+
+
 # Files and pipes get lines long enough for the table of steps.
-stdout = Console(width=None if sys.stdout.isatty() else 140)
-stderr = Console(stderr=True)
+stdout = SafeConsole(width=None if sys.stdout.isatty() else 140)
+stderr = SafeConsole(stderr=True)
 
 
 def show_report(report: dict[str, Any], as_json: bool) -> None:
@@ -39,7 +50,7 @@ def print_json(value: object) -> None:
 
 
 def _show_notice(message: Warning | str, *_: object, **__: object) -> None:
-    stderr.print(f"notice: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    stderr.print(printable_lines(f"notice: {message}"), style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -55,15 +66,16 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
                 warnings.simplefilter("always", category)
             warnings.showwarning = _show_notice
             yield
-    except BrokenPipeError:
-        raise  # who read standard output has seen enough
+    except (BrokenPipeError, OutputLost):
+        raise  # who read standard output has seen enough, or cannot be reached
     except TvmExtError as error:
         trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
         status = 2 if isinstance(error, BadOptions) else 1
     except Exception as error:
         trace, status, exhausted = traceback.format_exc(), 1, memory_message(error)
         kind = "InternalError" if exhausted is None else OutOfMemory.__name__
-        message = exhausted or f"{type(error).__name__}: {error} (a defect of tvm-ext; --debug shows where)"
+        defect = printable_lines(f"{type(error).__name__}: {error}") + " (a defect of tvm-ext; --debug shows where)"
+        message = exhausted or defect
     else:
         return
     if debug:

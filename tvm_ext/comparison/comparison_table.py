@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rich.markup import escape
 from rich.table import Table
 
 from tvm_ext.comparison.comparison import PackageComparison
+from tvm_ext.report.cells import escape
 
 _MOST_LETTERS = 40
 

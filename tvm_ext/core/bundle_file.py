@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadBundle, BadOptions
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
-from tvm_ext.core.names import hides_header
+from tvm_ext.core.names import hides_header, is_device
 from tvm_ext.core.options import (
     Activations,
     BuildOptions,
@@ -185,6 +185,8 @@ class BundleFile:
         for name in (self.name, *names):
             if hides_header(name):
                 return f"name = {name!r}: {name}.h would hide another header; choose another name."
+            if is_device(name):
+                return f"name = {name!r}: Windows takes {name}.c for a device; choose another name."
         for index, name in enumerate(names):
             if name in names[:index]:
                 return f"models[{index}].name = {name!r} is another model's; each needs a name of its own."

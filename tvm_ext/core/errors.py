@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tvm_ext.core.printable import printable_lines
+
 
 class TvmExtError(Exception):
-    """Base of all errors raised on purpose; the command line prints them without a traceback."""
+    """Base of all errors raised on purpose; the command line prints them without a traceback.
+
+    Messages name files and tensors, which are an author's own: as text they hold no character that controls a terminal.
+    """
+
+    def __str__(self) -> str:
+        return printable_lines(super().__str__())
 
 
 class BadPlatform(TvmExtError):

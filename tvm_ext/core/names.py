@@ -26,6 +26,9 @@ _C_HEADERS = frozenset(
 )
 
 
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
+
+
 def strip_ending(columns: tuple[int, int]) -> str:
     """Suffix in the names of a column strip of an image and of the functions that compute it."""
     return f"columns_{columns[0]}_{columns[1]}"
@@ -39,6 +42,11 @@ def is_c_keyword(word: str) -> bool:
 def hides_header(model: str) -> bool:
     """True where `<model>.h`, where the compiler looks first, would be read in place of C's header or ours."""
     return model in _C_HEADERS or model.startswith("tvm_ext")
+
+
+def is_device(model: str) -> bool:
+    """True where Windows takes `<model>.c` for a device, with any suffix, so that no such file can be made there."""
+    return model in _DEVICES
 
 
 def identifier(text: str, *, fallback: str = "x", keep: str = "") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.names import hides_header
+from tvm_ext.core.names import hides_header, is_device
 from tvm_ext.core.option_values import shown
 
 _MOST_BYTES = 1 << 48
@@ -78,3 +78,5 @@ def check_name(name: str | None) -> None:
         )
     if name is not None and hides_header(name):
         raise BadOptions(f"name = {name!r}: {name}.h would hide another header; choose another name.")
+    if name is not None and is_device(name):
+        raise BadOptions(f"name = {name!r}: Windows takes {name}.c for a device; choose another name.")

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as html_escape
+
+from tvm_ext.core.printable import printable
 
 _LEFT, _RIGHT = 'style="text-align:left"', 'style="text-align:right"'
+
+
+def escape(text: str) -> str:
+    """The text for HTML: no markup, and nothing that would show it in another order."""
+    return html_escape(printable(text))
 
 
 def facts_html(title: str, facts: Iterable[tuple[str, str]]) -> str:

@@ -40,7 +40,9 @@ def fix_shapes(
     guessed = []
     for declared in inputs:
         if declared.dims is None and declared.name not in wanted:
-            raise BadOptions(f"input {declared.name!r} has no rank in the model; give its shape in shapes.")
+            raise BadOptions(
+                f"input {declared.name!r} has no rank in the model; give it by shapes, on the command line by --shape."
+            )
         dims = wanted.get(declared.name, declared.dims)
         resolved = tuple(dim if isinstance(dim, int) else symbols.get(dim, 1) for dim in dims or ())
         fixed[declared.name] = resolved
@@ -48,7 +50,8 @@ def fix_shapes(
             guessed.append(f"{declared.name} {_text(declared.dims)} -> {_text(resolved)}")
     if guessed:
         warnings.warn(
-            f"dimensions the model leaves open are taken as 1: {'; '.join(guessed)}. Fix them with shapes.",
+            f"dimensions the model leaves open are taken as 1: {'; '.join(guessed)}. Fix them by shapes, on the "
+            "command line by --shape.",
             ModelNotice,
             stacklevel=4,
         )
@@ -60,21 +63,23 @@ def _checked(inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]
     checked = {}
     for name, shape in shapes.items():
         if isinstance(shape, int):
-            raise BadOptions(f"shapes: {name} = {shape}: a shape is several numbers, one per axis: ({shape},).")
+            raise BadOptions(f"shape of {name} = {shape}: a shape is several numbers, one per axis: ({shape},).")
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise BadOptions(f"shapes: the model has no input {name!r}.{hint} Inputs: {', '.join(known) or 'none'}.")
+            raise BadOptions(
+                f"shape of {name}: the model has no input {name!r}.{hint} Inputs: {', '.join(known) or 'none'}."
+            )
         dims = tuple(shape)
         if not all(isinstance(dim, int) and not isinstance(dim, bool) and dim > 0 for dim in dims):
-            raise BadOptions(f"shapes: {name} = {list(dims)}: dimensions are whole numbers of at least 1.")
+            raise BadOptions(f"shape of {name} = {list(dims)}: dimensions are whole numbers of at least 1.")
         declared = known[name]
         if declared is not None and len(declared) != len(dims):
             ranks = f"has rank {len(dims)}, the model's {_text(declared)} has {len(declared)}"
-            raise BadOptions(f"shapes: {name} = {list(dims)} {ranks}.")
+            raise BadOptions(f"shape of {name} = {list(dims)} {ranks}.")
         if any(isinstance(old, int) and old != new for old, new in zip(declared or (), dims, strict=False)):
             raise BadOptions(
-                f"shapes: {name} = {list(dims)} contradicts the model's {_text(declared)}; "
+                f"shape of {name} = {list(dims)} contradicts the model's {_text(declared)}; "
                 "only symbolic dimensions can be chosen."
             )
         checked[name] = dims
@@ -88,7 +93,7 @@ def _symbols(inputs: Sequence[DeclaredInput], wanted: Mapping[str, tuple[int, ..
         for symbol, value in zip(declared.dims or (), wanted.get(declared.name, ()), strict=False):
             if isinstance(symbol, str) and values.setdefault(symbol, value) != value:
                 raise BadOptions(
-                    f"shapes: {declared.name} makes dimension {symbol!r} {value}, another input makes it "
+                    f"shape of {declared.name}: it makes dimension {symbol!r} {value}, another input makes it "
                     f"{values[symbol]}; it is one dimension."
                 )
     return values

@@ -100,7 +100,7 @@ def check_inputs(
     for name, shape in fixed.items():
         reason = limits.excess_of_tensor(shape, element_bytes.get(name, 1))
         if reason and name in (given or {}):
-            raise BadOptions(f"shapes: {name} = {text_of(shape)}: {reason}.")
+            raise BadOptions(f"shape of {name} = {text_of(shape)}: {reason}.")
         if reason:
             raise UnsupportedModel(f"{where}: input {name!r} is too large: {reason}.")
 

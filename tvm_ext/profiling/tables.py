@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from tvm_ext.profiling.device_profile import NOT_AVAILABLE, DeviceProfile
 from tvm_ext.profiling.profile import NOTE, LayerProfile, Profile
-from tvm_ext.report.cells import number
+from tvm_ext.report.cells import escape, number
 
 
 def profile_tables(profile: Profile) -> list[RenderableType]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 
-from tvm_ext.report.cells import number
+from tvm_ext.report.cells import escape, number
 from tvm_ext.report.model_tables import coverage, memories_table, totals_table, verification_table
 from tvm_ext.report.read_report import Report
 

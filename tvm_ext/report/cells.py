@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from rich import markup
+
+from tvm_ext.core.printable import printable
+
+
+def escape(text: str) -> str:
+    """A name of a model, file or operator as it stands in a table: no markup, nothing that controls a terminal."""
+    return markup.escape(printable(text))
+
 
 def number(value: int | None, unit: str = "") -> str:
     """A count with thousands apart and its unit; words where there is none."""

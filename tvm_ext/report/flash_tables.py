@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rich.markup import escape
 from rich.table import Table
 
-from tvm_ext.report.cells import number
+from tvm_ext.report.cells import escape, number
 from tvm_ext.report.read_report import Report
 
 _MOST_NAMED = 4

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rich.markup import escape
 from rich.table import Table
 
-from tvm_ext.report.cells import binary, number
+from tvm_ext.report.cells import binary, escape, number
 
 
 def platform_table(platforms: Iterable[Mapping[str, Any]]) -> Table:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tvm_ext.report.cells import number, percent, small_number
+from tvm_ext.report.cells import escape, number, percent, small_number
 from tvm_ext.report.read_report import Report
 
 _CHANGES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -41,6 +42,7 @@ def make_report(
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
+    options: all options of the build, as `BuildOptions` has them.
     arenas, tensors: of each memory, and of everything that has a place in one (`tvm_ext.report.placed`).
     context_bytes: of an instance that the caller holds, with arena and states; 0 where they are static.
     arena_bytes: states included. state_bytes, states: what runs keep, and how each is changed.
@@ -72,12 +74,7 @@ def make_report(
             "format": origin.source_format,
         },
         "platform": platform.name,
-        "options": {
-            "optimize": options.optimize,
-            "io": options.io,
-            "quantize": options.quantize,
-            "context": options.context,
-        },
+        "options": json.loads(options.to_json()),
         "memories": [
             {
                 "name": memory.name,

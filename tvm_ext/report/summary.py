@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tvm_ext.core.printable import printable
+
 
 def summary_line(report: Mapping[str, Any]) -> str:
     """Name, platform, bytes and verification."""
-    return f"{title(report)}: {', '.join(f'{name} {value}' for name, value in summary_facts(report))}"
+    return printable(f"{title(report)}: {', '.join(f'{name} {value}' for name, value in summary_facts(report))}")
 
 
 def title(report: Mapping[str, Any]) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tvm_ext.report.cells import number
+from tvm_ext.report.cells import escape, number
 from tvm_ext.report.read_report import Report
 
 

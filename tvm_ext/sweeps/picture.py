@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import jinja2
 
+from tvm_ext.core.printable import printable
 from tvm_ext.sweeps.table import Row, SweepTable
 
 WIDTH, HEIGHT, MARGIN = 640, 400, 64
@@ -47,13 +48,14 @@ def picture(table: SweepTable, x: str = "ram_bytes", y: str = "predicted_instruc
     def point(row: Row) -> dict[str, object]:
         across, up = (scale.part(float(row[column])) for scale, column in zip(scales, columns, strict=True))
         title = f"{row['model']}, {row['platform']}, {row['options']}: {row[columns[0]]}, {row[columns[1]]}"
-        return {"x": round(MARGIN + WIDTH * across, 1), "y": round(MARGIN + HEIGHT * (1 - up), 1), "title": title}
+        place = {"x": round(MARGIN + WIDTH * across, 1), "y": round(MARGIN + HEIGHT * (1 - up), 1)}
+        return {**place, "title": printable(title)}
 
     front = [point(row) for row in table.front(x, y)]
     ticks = [[(scale.part(value), f"{value:,.4g}") for value in scale.ticks()] for scale in scales]
-    environment = jinja2.Environment(autoescape=True)
+    environment, (x_label, y_label) = jinja2.Environment(autoescape=True), map(printable, columns)
     return environment.from_string(_PICTURE).render(
-        width=WIDTH, height=HEIGHT, margin=MARGIN, x=columns[0], y=columns[1], points=[point(row) for row in rows],
+        width=WIDTH, height=HEIGHT, margin=MARGIN, x=x_label, y=y_label, points=[point(row) for row in rows],
         front=front, line=" ".join(f"{one['x']},{one['y']}" for one in front),
         ticks_x=[{"at": round(MARGIN + WIDTH * part, 1), "text": text} for part, text in ticks[0]],
         ticks_y=[{"at": round(MARGIN + HEIGHT * (1 - part), 1), "text": text} for part, text in ticks[1]],

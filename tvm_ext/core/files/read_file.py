@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -17,6 +18,15 @@ def read_file(path: Path, *, most_bytes: int) -> bytes:
     """The whole file. Raises OSError with a reason, as `check_file` does."""
     with os.fdopen(_opened(path, most_bytes), "rb") as file:
         return file.read(most_bytes + 1)
+
+
+def address_of(path: Path) -> str | None:
+    """The address on a network that a path was made of, such as `https://host/model.onnx`; None for a file's path.
+
+    A path has lost one of the address's two slashes.
+    """
+    found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", str(path), re.DOTALL)
+    return f"{found[1]}://{found[2]}" if found else None
 
 
 def _opened(path: Path, most_bytes: int | None) -> int:

@@ -6,7 +6,6 @@ However the work ends, or is ended, nothing it started is left running, and no t
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -19,6 +18,8 @@ from pathlib import Path
 from tvm_ext.core.errors import OutOfMemory
 from tvm_ext.core.files.staging import remove_stale, staged
 from tvm_ext.core.memory_exhausted import is_limited, memory_message, message
+from tvm_ext.core.printable import json_text
+from tvm_ext.core.processes.standard_streams import OutputLost, open_streams, own_output
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -33,6 +34,9 @@ def supervised(work: Callable[[], None]) -> None:
 
     A crash of the work is exit status 1 with one line on standard error, and with --json one value on standard output.
     """
+    if (refusal := open_streams()) is not None:
+        _say(refusal)
+        sys.exit(1)
     ending = {number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
     signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, signal.SIGCHLD})
     try:
@@ -62,11 +66,15 @@ def _run_below(work: Callable[[], None], temporary: Path, ending: Collection[sig
 
 
 def _status_of(work: Callable[[], None]) -> int:
+    own_output()
+    lost = None
     try:
         work()
         status = 0
     except SystemExit as left:
         status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+    except OutputLost as error:
+        lost, status = error, 1
     except BaseException as error:
         exhausted = memory_message(error)
         if exhausted is None:
@@ -78,9 +86,11 @@ def _status_of(work: Callable[[], None]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         pass  # who read it has seen enough
-    except OSError as error:
-        _say(f"standard output cannot be written: {error.strerror}.")
-        status = status or 1
+    except OutputLost as error:
+        lost = error
+    if lost is not None:
+        _say(f"standard output cannot be written: {lost}.")
+        return status or 1
     return status
 
 
@@ -121,7 +131,9 @@ def _exit_status(code: int) -> int:
 def _fail(kind: str, reason: str) -> None:
     _say(f"{kind}: {reason}")
     if "--json" in sys.argv:
-        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": reason}}, indent=2) + "\n")
+        with suppress(OSError):
+            sys.stdout.write(json_text({"error": {"kind": kind, "message": reason}}) + "\n")
+            sys.stdout.flush()
 
 
 def _interrupt(child: int) -> None:

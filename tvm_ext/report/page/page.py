@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.errors import ConsoleError
 
 from tvm_ext.core.errors import BadPackage
+from tvm_ext.core.printable import printable_lines
 from tvm_ext.report.bundle_tables import bundle_tables
 from tvm_ext.report.model_tables import totals_table, verification_table
 from tvm_ext.report.page.axes import bytes_text, count_text
@@ -127,9 +127,9 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _visible(value: Any) -> Any:
-    """A report without characters that no document may hold: control characters, lone surrogates."""
+    """A report without characters that no document may hold, and without those that would reorder its text."""
     if isinstance(value, str):
-        return re.sub(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", value)
+        return printable_lines(value)
     if isinstance(value, list):
         return [_visible(item) for item in value]
     if isinstance(value, dict):
