@@ -5,7 +5,7 @@
 A weight, the offset of a tensor, the end of a loop, a shift, a multiplier, a zero point, a bound of a clamp, a stride,
 an index or an operator of a package's C is another one (`benchmarks/mutating/c_changes.py`). What does not compile, or
 gives the same results on 100 random inputs, is left out: half of these inputs are evenly random, half of the forms that
-self-tests draw, all of other seeds. Of the rest, how many does the self-test notice, how many the verification of a
+self-tests draw, all of other seeds. Runs of further seeds add up. Of the rest, how many does the self-test notice, how many the verification of a
 build? Results of floats count as others where they are further off than the tolerance of the package.
 """
 
@@ -74,10 +74,8 @@ def main() -> int:
     for name in arguments.subjects:
         row = examined(SUBJECTS[name], arguments.seed, arguments.per_kind, end)
         print(name, {key: value for key, value in row.items() if key != "missed"}, flush=True)
-        found = known(arguments.output)
-        subjects = {**found.get("subjects", {}), name: {"commit": made_by, **row}}
-        kept = {one: subjects[one] for one in SUBJECTS if one in subjects}
-        write_result(arguments.output, {"subjects": kept})
+        runs = {**known(arguments.output).get("runs", {}), f"{name}:{arguments.seed}": {"commit": made_by, **row}}
+        write_result(arguments.output, {"runs": dict(sorted(runs.items()))})
     return 0
 
 

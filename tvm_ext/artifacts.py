@@ -15,6 +15,7 @@ from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.image import emit_image
 from codegen_c.emit.offload import reference_file
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
+from codegen_c.emit.selftest_constants import constants_check
 from codegen_c.program.program import drivers_of
 from tvm_ext.core.object_code import ObjectCode, object_code
 from tvm_ext.core.options import BuildOptions
@@ -46,6 +47,9 @@ def write_texts(
     interface, platform = compiled.interface, compiled.platform
     moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
     texts = compiled.sources()
+    # Where processors share a run, one of them may not reach the others' memories; an image has constants of its own.
+    checks = compares and not (options.image or compiled.parallel)
+    constants = constants_check(compiled.program, interface.model, compiled.sharing) if checks else None
     driver = reference_file(interface.model) if drivers_of(compiled.program) else ""
     units = [name for name in texts if name.endswith(".c") and name != driver]
     files = [name for name in texts if name != driver]
@@ -53,7 +57,13 @@ def write_texts(
     texts = {
         **texts,
         **emit_vectors(interface, vectors, drawn),
-        **emit_selftest(interface, tolerance=tolerance_of(compiled.program), compares=compares, drawn=drawn),
+        **emit_selftest(
+            interface,
+            tolerance=tolerance_of(compiled.program),
+            compares=compares,
+            drawn=drawn,
+            constants=constants,
+        ),
         **emit_build_files(
             interface.model,
             units,

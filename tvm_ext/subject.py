@@ -29,7 +29,7 @@ from tvm_ext.tuning.record import Tuning
 from tvm_ext.tuning.tune import compile_tuned
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.drawn_samples import NUM_JUDGED, DrawnSamples, draw_samples, is_exact
-from tvm_ext.verification.input_ranges import input_ranges, random_inputs
+from tvm_ext.verification.input_ranges import input_ranges, offset_inputs, random_inputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
 from tvm_ext.verification.verify_steps import StepErrors, against_steps, check_steps
@@ -122,8 +122,9 @@ def _samples(
 ) -> tuple[list[dict[str, np.ndarray]], DrawnSamples | None]:
     """The user's samples, or a few random ones in ranges that the model's operators can take, and those to be drawn.
 
-    Drawn ones follow the random ones; of an exact quantized model without states a few, as its steps are judged on all
-    samples here, and the other drawn ones are compared with the kernels' references.
+    Inputs that are normalised as they come have an offset in the last of the random ones. Drawn ones follow; of a
+    quantized model without states a few, as its steps are judged on all samples here, and the other drawn ones are
+    compared with the kernels' references where these are exact.
     """
     interface, program = compiled.interface, compiled.program
     specs = {port.source: (port.shape, port.dtype) for port in interface.inputs}
@@ -132,10 +133,11 @@ def _samples(
     ranges = input_ranges(mod)
     drawn = draw_samples(interface, ranges, program)
     if not program.states:
-        samples = [random_inputs(specs, seed, ranges) for seed in range(NUM_SAMPLES)]
-        if drawn is None or (compiled.is_quantized and is_exact(program)):
-            return [*samples, *(drawn.samples[:NUM_JUDGED] if drawn else ())], drawn
-        return [*samples, *drawn.samples], drawn if is_exact(program) or not compiled.is_quantized else None
+        samples = [random_inputs(specs, seed, ranges) for seed in range(NUM_SAMPLES - 1)]
+        samples.append(random_inputs(specs, NUM_SAMPLES - 1, ranges, offset_inputs(mod)))
+        if drawn is None or not compiled.is_quantized:
+            return [*samples, *(drawn.samples if drawn else ())], drawn
+        return [*samples, *drawn.samples[:NUM_JUDGED]], drawn if is_exact(program) else None
     count = interface.warm_up_runs + NUM_STEPS
     plain = count if drawn is None else interface.warm_up_runs + NUM_STEPS_STORED
     samples = [random_inputs(specs, seed, ranges) for seed in range(plain)]

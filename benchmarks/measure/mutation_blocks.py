@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from benchmarks.measure.block_parts import grouped, result
 from benchmarks.measure.tables import table
 
-_HEADS = ("package", "faults that change a result", "noticed by the self-test", "by a build", "runs of the test",
-          "flash of drawn vectors, bytes")  # fmt: skip
+_HEADS = (
+    "package", "faults that change a result", "noticed by the self-test", "by a build", "runs of the test",
+    "flash of drawn vectors, bytes",
+)  # fmt: skip
+_COUNTED = ("changed", "by_selftest", "by_build")
 
 
 def package_mutations() -> str:
-    """Faults of each package, and all together."""
-    subjects = result("package_mutations")["subjects"].values()
-    rows = [
-        (
-            f"{one['title']}: {one['model']}, {one['platform']}", grouped(one["changed"]),
-            grouped(one["by_selftest"]), grouped(one["by_build"]), grouped(one["runs"]), grouped(one["drawn_bytes"]),
-        )
-        for one in subjects
-    ]  # fmt: skip
-    totals = [sum(one[name] for one in subjects) for name in ("changed", "by_selftest", "by_build")]
-    changed, *noticed = totals
+    """Faults of each package, over all seeds, and of all packages together."""
+    runs = list(result("package_mutations")["runs"].values())
+    titles = dict.fromkeys(one["title"] for one in runs)
+    rows = [_row([one for one in runs if one["title"] == title]) for title in titles]
+    changed, *noticed = _sums(runs)
     shares = [f"{grouped(count)} ({100 * count / changed:.1f} %)" for count in noticed]
     return table(_HEADS, [*rows, ("all", grouped(changed), *shares, "", "")])
+
+
+def _row(runs: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    one = runs[0]
+    name = f"{one['title']}: {one['model']}, {one['platform']}"
+    return (name, *map(grouped, _sums(runs)), grouped(one["runs"]), grouped(one["drawn_bytes"]))
+
+
+def _sums(runs: Iterable[Mapping[str, Any]]) -> list[int]:
+    counts = list(runs)
+    return [sum(one[name] for one in counts) for name in _COUNTED]

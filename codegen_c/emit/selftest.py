@@ -67,13 +67,14 @@ def emit_vectors(
 
 
 def emit_selftest(
-    interface: Interface, *, tolerance: float = 1e-4, compares: bool = True, drawn: DrawnVectors | None = None
-) -> dict[str, str]:
+    interface: Interface, *, tolerance: float = 1e-4, compares: bool = True, drawn: DrawnVectors | None = None,
+    constants: Mapping[str, Any] | None = None,
+) -> dict[str, str]:  # fmt: skip
     """`<model>_selftest.h/.c` (no stdio) and `<model>_selftest_main.c` (a program for the host).
 
     tolerance: float outputs may differ by this much of the largest expected magnitude of the output.
     compares: whether the vectors hold outputs; else the test runs them, and says that it compared nothing.
-    drawn: as for `emit_vectors`.
+    drawn: as for `emit_vectors`. constants: as `constants_check` has them, None where they are not to be checked.
     """
     model = interface.model
     dtypes = sorted({port.dtype for port in interface.outputs}) if compares else []
@@ -104,6 +105,7 @@ def emit_selftest(
         "arguments": run_arguments(interface, "vector->in_", "output_"),
         "drawn_arguments": run_arguments(interface, "drawn_", "output_"),
         "drawn": None if drawn is None else drawn_fields(interface, drawn),
+        "constants": constants,
         "pipeline": interface.is_pipeline,
     }
     return {

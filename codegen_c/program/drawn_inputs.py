@@ -97,9 +97,19 @@ FORMS: tuple[Recipe, ...] = (
 outputs of classifiers are saturated, where few faults show. Of the others are noise, extremes, single elements."""
 
 
-def recipe_number(number: int) -> Recipe:
+NOISE: tuple[Recipe, ...] = (
+    Recipe(seed=0),
+    Recipe(seed=0, moved=True, narrow=1),
+    Recipe(seed=0, narrow=1),
+    Recipe(seed=0, moved=True, narrow=2),
+)
+"""Forms for models that compute in floats: equal elements would be ties, or have a variance of zero, where a rounding
+decides what comes out."""
+
+
+def recipe_number(number: int, forms: tuple[Recipe, ...] = FORMS) -> Recipe:
     """Recipe of a number from 0 on; each has another seed."""
-    form = FORMS[number % len(FORMS)]
+    form = forms[number % len(forms)]
     return Recipe(
         seed=number & 0xFFFF, run=form.run, narrow=form.narrow, sparse=form.sparse, extremes=form.extremes,
         moved=form.moved,

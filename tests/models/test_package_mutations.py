@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import tvm_ext
 from benchmarks.mutating.c_changes import CChange, changes_of
 from benchmarks.mutating.package_trial import PackageTrials
 from benchmarks.networks.quantize import quantized
@@ -84,3 +87,15 @@ def test_words_of_16_bits_that_are_cut_off_are_noticed(limit: int, tmp_path: Pat
         )
         trial = trials.trial(CChange(kind="clamp", file="words.c", begin=at, end=at, text=text))
     assert trial.outcome == "changes a result" and trial.selftest and trial.verified
+
+
+def test_a_constant_that_is_one_off_is_noticed_without_a_run(tmp_path: Path) -> None:
+    """By the CRC of all constants, though the device draws no vectors and the stored ones may not show it."""
+    model, options = tvm_ext.load(saved(network(), tmp_path, "net")), BuildOptions(verify=("host",))
+    package = tvm_ext.build(model, "cortex_m3", tmp_path / "package", options)
+    source = package.folder / "net_weights.c"
+    text = source.read_text()
+    source.write_text(re.sub(r"(\d)f,", lambda match: f"{(int(match[1]) + 1) % 10}f,", text, count=1))
+    command = ["make", "-s", "-B", "selftest", "CFLAGS=-DTVM_EXT_SELFTEST_DRAWN=0u"]
+    done = subprocess.run(command, cwd=package.folder, capture_output=True, text=True, timeout=120, check=False)
+    assert "output constants" in done.stdout, done.stdout + done.stderr

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.emit.drawn_vectors import DrawnVector, DrawnVectors
-from codegen_c.program.drawn_inputs import Domain, Recipe, drawn, recipe_number
+from codegen_c.program.drawn_inputs import FORMS, NOISE, Domain, Recipe, drawn, recipe_number
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
 from tvm_ext.verification.input_ranges import Range
@@ -46,7 +46,8 @@ def draw_samples(interface: Interface, ranges: Mapping[str, Range], program: Pro
     macs = sum(call.implementation.macs for call in program.kernel_calls())
     count = min(MOST_DRAWN, max(LEAST_DRAWN, MOST_MACS // max(macs, held_bytes * 8, 1)))
     domains = tuple(Domain.of(port, ranges.get(port.source)) for port in interface.inputs)
-    recipes = tuple(recipe_number(number) for number in range(count))
+    forms = FORMS if is_exact(program) else NOISE
+    recipes = tuple(recipe_number(number, forms) for number in range(count))
     samples = tuple(
         {
             port.source: drawn(port, position, domain, recipe)
