@@ -152,7 +152,8 @@ def _rings(operator: Matmul, stored: StoredRows) -> list[Kept]:
     """Different rings that hold rows of vectors; none where all rows are stored, or rows are those of heads."""
     if not operator.shape.heads_inside:
         return []
-    kept = (stored.output, *map(stored.input, range(len(operator.inputs))))
+    others = [index for index in range(len(operator.inputs)) if index != 1]  # of the second one all rows are stored
+    kept = (stored.output, *map(stored.input, others))
     return list(dict.fromkeys(one for one in kept if one))
 
 
