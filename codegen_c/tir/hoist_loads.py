@@ -138,13 +138,21 @@ def _always(statement: tirx.Stmt) -> Iterator[Expr]:
 
 
 def _replaced(loop: tirx.For, found: list[Expr], buffers: list[Var]) -> tirx.For:
-    def variable(expr: Expr) -> Expr:
-        for known, buffer in zip(found, buffers, strict=True):
-            if tvm_ffi.structural_equal(expr, known):
-                return _as(expr, tirx.BufferLoad(buffer, [0]))
-        return expr
+    """The loop that reads variables. Larger expressions come first: a smaller one may be part of them, too."""
+    for known, buffer in sorted(zip(found, buffers, strict=True), key=lambda pair: -_size(pair[0])):
 
-    return tvm_ffi.structural_map(loop, [(Expr, variable)]) if found else loop
+        def variable(expr: Expr, known: Expr = known, buffer: Var = buffer) -> Expr:
+            return _as(expr, tirx.BufferLoad(buffer, [0])) if tvm_ffi.structural_equal(expr, known) else expr
+
+        loop = tvm_ffi.structural_map(loop, [(Expr, variable)])
+    return loop
+
+
+def _size(expr: Expr) -> int:
+    """Expressions that an expression is made of, itself among them."""
+    parts: list[Expr] = []
+    tvm_ffi.structural_walk(expr, [(Expr, parts.append)])
+    return len(parts)
 
 
 def _is_function(call: Call) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.matmul import matmul_f32
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.attention import Matmul, MatmulShape
 from codegen_c.operators.scalar import ScalarProgram
 from tests.kernels.dsp import for_cortex_m4
@@ -24,7 +27,7 @@ from tests.kernels.float32 import (
     seeds,
     value,
 )
-from tests.kernels.harness import HOST
+from tests.kernels.harness import HOST, run_kernel, run_ring
 
 SOME = settings(FEW, max_examples=3)
 
@@ -73,6 +76,27 @@ def test_vectors_of_floats(operators: list[Matmul], seed: int) -> None:
 @given(st.lists(matmuls(), min_size=3, max_size=5), seeds)
 def test_single_floats(operators: list[Matmul], seed: int) -> None:
     assert_kernel(operators, samples(operators, seed), for_cortex_m4(matmul_f32.KERNEL))
+
+
+@pytest.mark.parametrize(("at_once", "shift"), [(8, 0), (8, 3), (5, 2), (3, 1)])
+def test_blocks_stay_together_in_rings(at_once: int, shift: int) -> None:
+    """Blocks of vectors where a ring does not begin anew inside of one, single vectors elsewhere: the same bits."""
+    operator = Matmul(
+        inputs=(floats(1, 21, 2, 7), floats(1, 1, 2, 6, 7)), outputs=(floats(1, 21, 2, 6),), finish=ScalarProgram(),
+        shape=MatmulShape(rows=21, heads=2, depth=7, columns=6, heads_inside=True, steps=(42, 7, 1)),
+    )  # fmt: skip
+    kernel = for_cortex_m4(matmul_f32.KERNEL)
+    whole = kernel.implement(operator, HOST, StoredRows())
+    ring = Kept(stored=at_once + 1, shift=shift)
+    stored = StoredRows(inputs=(ring,), output=ring, at_once=at_once)
+    (arrays,) = samples([operator], 3)
+    made = kernel.implement(operator, HOST, stored)
+    assert ("while (m < row_end)" in made.function.body) == (at_once + 1 >= 4)
+    (expected,), (found,) = run_kernel(operator, whole, arrays), run_ring(operator, made, stored, arrays)
+    np.testing.assert_array_equal(found, expected)
+    by_vector = replace(stored, inputs=(Kept(stored=1),), output=Kept(stored=1), at_once=1)
+    dear = kernel.implement(operator, HOST, by_vector).instructions
+    assert dear > made.instructions or at_once < 4
 
 
 def scores(*, steps: tuple[int, int, int], finish: ScalarProgram) -> Matmul:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm_ffi
 from tvm import relax, tirx
+from tvm.ir import TensorLoad
 from tvm.relax import op
 
 from benchmarks.measure.generic_definitions import cases
@@ -176,6 +178,24 @@ def test_nothing_moves_before_a_loop_that_may_not_come_to_it(turns: int, leaves:
     loop = tirx.For(counter, tirx.IntImm("int32", 0), tirx.IntImm("int32", turns), tirx.ForKind.SERIAL, body)
     hoisted = hoist_loads(tirx.PrimFunc([source, target], loop), 1).function.body
     assert isinstance(hoisted, tirx.SeqStmt) == moved
+
+
+def test_an_expression_that_is_part_of_another_one_leaves_no_unused_variable() -> None:
+    """The first element is a value by itself, and a part of a product that does not change either."""
+    counter, zero = tirx.Var("i", "int32"), tirx.IntImm("int32", 0)
+    source, target = (tirx.decl_buffer((24,), "int32", name) for name in ("source", "target"))
+    first = tirx.BufferLoad(source, [zero])
+    grown = first * tirx.IntImm("int32", 3)
+    value = tirx.Max(grown, counter) + tirx.Min(first, counter)
+    body = tirx.BufferStore(target, value, [counter])
+    loop = tirx.For(counter, zero, tirx.IntImm("int32", 24), tirx.ForKind.SERIAL, body)
+    hoisted = hoist_loads(tirx.PrimFunc([source, target], loop), 1).function.body
+    made: list[tirx.AllocBuffer] = []
+    read: set[object] = set()
+    tvm_ffi.structural_walk(
+        hoisted, [(tirx.AllocBuffer, made.append), (TensorLoad, lambda load: read.add(load.source))]
+    )
+    assert len(made) == 2 and all(one.buffer in read for one in made)
 
 
 def test_short_turns_stand_side_by_side() -> None:

@@ -121,10 +121,14 @@ def test_padded_blocks(tmp_path: Path) -> None:
     widths = writer.constant("widths", np.array([[1, 0], [0, 2]], np.int32))
     y = writer.operator("SPACE_TO_BATCH_ND", [x, blocks, widths], writer.tensor("y", (4, 2, 2, 1), "int8", scales))
     array = np.arange(1, 7, dtype=np.int8).reshape(1, 3, 2, 1)
-    (found,), _ = referenced(saved_tflite(writer.finish([y]), tmp_path), [array])
+    path = saved_tflite(writer.finish([y]), tmp_path)
+    (found,), _ = referenced(path, [array])
     padded = np.pad(array, ((0, 0), (1, 0), (0, 2), (0, 0)), constant_values=7)
     parts = [padded[:, row::2, column::2] for row in range(2) for column in range(2)]
     np.testing.assert_array_equal(found, np.concatenate(parts))
+    host = build(load(path), "host", tmp_path / "out").report["verify"]["host"]
+    assert host["passed"] and host["reference"] != "TensorFlow Lite Micro"
+    assert "fills in what its memory happens to hold" in str(host["refused_by"])
 
 
 def chain(*steps: tuple[str, float | None]) -> ScalarProgram:

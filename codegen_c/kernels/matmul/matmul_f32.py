@@ -6,6 +6,7 @@ and columns do not lie side by side, blocks of them are packed in scratch, for a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.tile import Accumulators, over_channels, pixel_place
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
+from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.attention import Matmul
 
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
@@ -122,14 +124,16 @@ def _vectors(
     shape = operator.shape
     inside = shape.heads_inside
     begin, end = ("row_begin", "row_end") if inside else ("0", str(shape.rows))
-    in_turn = inside and any((stored.output, *map(stored.input, range(len(operator.inputs)))))
-    pixels = 1 if in_turn else blocking.pixels
+    rings = _rings(operator, stored)
+    pixels = _pixels(operator, blocking, stored)
 
     def vector(count: int) -> list[str]:
         return _tile(operator, finish, segment, stored, matrix, count)
 
     if pixels == 1:
         return [f"for (int32_t m = {begin}; m < {end}; ++m) {{", block(vector(1)), "}"]
+    if rings:
+        return _blocks_in_rings(rings, pixels, vector)
     whole = str(shape.rows // pixels * pixels)
     if inside:
         whole = f"row_end - (row_end - row_begin) % {pixels}"
@@ -142,6 +146,33 @@ def _vectors(
         block(vector(1)),
         "}",
     ]
+
+
+def _rings(operator: Matmul, stored: StoredRows) -> list[Kept]:
+    """Different rings that hold rows of vectors; none where all rows are stored, or rows are those of heads."""
+    if not operator.shape.heads_inside:
+        return []
+    others = [index for index in range(len(operator.inputs)) if index != 1]  # of the second one all rows are stored
+    kept = (stored.output, *map(stored.input, others))
+    return list(dict.fromkeys(one for one in kept if one))
+
+
+def _pixels(operator: Matmul, blocking: Blocking, stored: StoredRows) -> int:
+    """Vectors of a tile: the processor's own number, or one where a ring holds fewer."""
+    fits = all(ring.stored >= blocking.pixels for ring in _rings(operator, stored))
+    return blocking.pixels if fits else 1
+
+
+def _blocks_in_rings(rings: Sequence[Kept], pixels: int, vector: Callable[[int], list[str]]) -> list[str]:
+    """Tiles of vectors that lie one behind the other in each ring, and single ones where a ring begins anew."""
+    together = [f"{slot('m', ring)} + {pixels} <= {ring.stored_text}" for ring in rings]
+    return [
+        "int32_t m = row_begin;",
+        "while (m < row_end) {",
+        block([f"if (m + {pixels} <= row_end && {' && '.join(together)}) {{",
+               block([*vector(pixels), f"m += {pixels};"]), "} else {", block([*vector(1), "m += 1;"]), "}"]),
+        "}",
+    ]  # fmt: skip
 
 
 def _tile(
@@ -183,6 +214,7 @@ def _instructions(operator: Matmul, finish: Finish, blocking: Blocking, stored: 
     shape = operator.shape
     at_once = min(stored.at_once or shape.rows, shape.rows) if shape.heads_inside else shape.rows
     calls = -(-shape.rows // at_once)
+    pixels = _pixels(operator, blocking, stored)
     total = 0
     for segment in channel_ranges(shape.columns, blocking):
         blocks = segment.num_blocks
@@ -192,9 +224,9 @@ def _instructions(operator: Matmul, finish: Finish, blocking: Blocking, stored: 
             run = shape.depth * (pixels + segment.vectors + sums + 3)
             return 14 + run + sums * (3 + finish.program.num_instructions)
 
-        whole, rest = divmod(at_once, blocking.pixels)
+        whole, rest = divmod(at_once, pixels)
         packed = shape.depth * segment.width * PACK_INSTRUCTIONS if _is_packed(operator, segment) else 0
-        total += calls * blocks * (packed + whole * tile(blocking.pixels) + rest * tile(1))
+        total += calls * blocks * (packed + whole * tile(pixels) + rest * tile(1))
     return shape.heads * total
 
 

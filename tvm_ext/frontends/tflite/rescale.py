@@ -52,6 +52,20 @@ def rescaled(steps: tirx.Expr, factor: float) -> tirx.Expr:
     return (high >> _wide(right)) + tirx.Cast("int64", (high & _wide(mask)) > threshold)
 
 
+def rescaled_wrapped(steps: tirx.Expr, factor: float) -> tirx.Expr:
+    """Rescale int64 steps as `rescaled` does, wrapped to int32 first.
+
+    A factor above 1 shifts them to the left, and they wrap again.
+    """
+    left = max(31 - fixed_point(factor)[1], 0)
+    return rescaled(_wrapped(_wrapped(steps) * _wide(1 << left)), factor / (1 << left))
+
+
+def _wrapped(steps: tirx.Expr) -> tirx.Expr:
+    """The lower 32 bits as an int32. A cast would do, but TVM takes its range for that of what is cast."""
+    return ((steps + _wide(1 << 31)) & _wide((1 << 32) - 1)) - _wide(1 << 31)
+
+
 def clamped(steps: tirx.Expr, dtype: str) -> tirx.Expr:
     """int64 steps as a narrower type, which keeps to its range."""
     limits = np.iinfo(dtype)

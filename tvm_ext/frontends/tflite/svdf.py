@@ -2,8 +2,8 @@
 
 input[B, C], weights_feature[F, C], weights_time[F, M], bias[U], state[B, F * M] -> output[B, U], U = F / rank. Float,
 or int8 with a state and weights_time of int8 or int16, in TensorFlow Lite Micro's arithmetic: factors are products and
-quotients of float32 scales, sums are rounded twice; zero points of weights are not read. Where a sum over time could
-pass int32, and would wrap there, it keeps to what gives the least or the greatest output here.
+quotients of float32 scales, sums are rounded twice; zero points of weights are not read. A sum over time that passes
+int32 wraps, as it does there.
 
 The state is kept as [B, M - 1, 1, F], the steps before this one in order of time: so it is a window with new rows,
 which need not move. The oldest step of the file's state is never read.
@@ -21,12 +21,10 @@ from relay_passes.dataflow import constant, static_shape
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import activated, options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
-from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
+from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled, rescaled_wrapped
 
 _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
 _STATE_TYPES = ("int8", "int16")
-_MOST_STEPS = 512
-"""Steps of the output from one zero point to the other end of int8, and more."""
 
 
 def states(node: TfliteNode) -> tuple[int, ...]:
@@ -162,8 +160,9 @@ def _integer_sum(
     most = np.abs(weights.astype(np.int64)).sum(1) * -int(np.iinfo(str(tensors[_STATE].dtype)).min)
     state_zero = _zero_point(tensors)
     reach = most.reshape(units, rank).sum(1) * (2 if state_zero else 1)
-    limit = _limit(int((reach + np.abs(bias.astype(np.int64))).max()), factor)
-    total = "int32" if limit is None else "int64"
+    largest = int((reach + np.abs(bias.astype(np.int64))).max()) * max(1.0, 2 * factor)
+    wraps = largest > np.iinfo(np.int32).max
+    total = "int64" if wraps else "int32"  # wrapped at the end: an overflow of signed integers is undefined in C
 
     def compute(values: te.Tensor, matrix: te.Tensor, offsets: te.Tensor) -> te.Tensor:
         steps, parts = te.reduce_axis((0, memory), "m"), te.reduce_axis((0, rank), "r")
@@ -177,9 +176,7 @@ def _integer_sum(
 
         def element(b: tirx.Var, u: tirx.Var) -> tirx.Expr:
             steps = tirx.Cast("int64", sums[b, u]) + tirx.Cast("int64", offsets[u])
-            if limit is not None:
-                steps = tirx.max(tirx.min(steps, tirx.const(limit, "int64")), tirx.const(-limit, "int64"))
-            scaled = rescaled(steps, factor)
+            scaled = rescaled_wrapped(steps, factor) if wraps else rescaled(steps, factor)
             return clamped(scaled + tirx.const(zero_point, "int64"), "int8")
 
         return te.compute((batch, units), element, "output")
@@ -200,19 +197,6 @@ def _zero_point(tensors: list[TfliteTensor]) -> int:
     """Zero point of the state."""
     assert tensors[_STATE].scales is not None, "refused before"
     return int(tensors[_STATE].scales.zero_point[0])
-
-
-def _limit(largest: int, factor: float) -> int | None:
-    """Number that sums may be kept to without a change of the result; None where they stay within int32.
-
-    Raises Refused where there is none.
-    """
-    limit = int(np.iinfo(np.int32).max / max(1.0, 2 * factor))
-    if largest <= limit:
-        return None
-    if limit * factor < _MOST_STEPS:
-        raise Refused(f"its sums reach {largest:.3g}, more than int32 holds")
-    return limit
 
 
 def _factor(one: TfliteTensor, other: TfliteTensor, result: TfliteTensor) -> float:

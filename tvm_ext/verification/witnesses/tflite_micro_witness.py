@@ -42,6 +42,8 @@ def testify(
     is_off = next((node.operator for node in file.nodes if node.operator in _OFF and _has_bytes(file, node)), None)
     if is_off:
         raise UnsupportedModel(f"{path}: {is_off} of bytes is not what it is of real numbers.")
+    if any(node.operator == "SPACE_TO_BATCH_ND" and _is_padded(file, node) for node in file.nodes):
+        raise UnsupportedModel(f"{path}: SPACE_TO_BATCH_ND fills in what its memory happens to hold.")
     if any(node.operator == "DEQUANTIZE" and _has_several_scales(file, node) for node in file.nodes):
         raise UnsupportedModel(f"{path}: DEQUANTIZE reads the first one of several scales.")
     watched = made_tensors(file, inner)
@@ -63,6 +65,11 @@ def testify(
 
 def _has_bytes(file: TfliteFile, node: TfliteNode) -> bool:
     return file.tensors[node.inputs[0]].dtype in ("int8", "uint8")
+
+
+def _is_padded(file: TfliteFile, node: TfliteNode) -> bool:
+    widths = file.tensors[node.inputs[2]].data
+    return widths is None or bool(widths.any())
 
 
 def _has_several_scales(file: TfliteFile, node: TfliteNode) -> bool:
