@@ -36,7 +36,7 @@ from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.load import ModelSource, load
-from tvm_ext.notices import say_pipeline, say_weights
+from tvm_ext.notices import say_floats, say_pipeline, say_weights
 from tvm_ext.package import TRACE_FILE, Package
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
@@ -104,6 +104,7 @@ def build(
         mod, compiled = subject.mod, subject.compiled
         say_pipeline(compiled, options)
         say_weights(compiled, options)
+        say_floats(compiled, ModelOrigin.read(mod).nodes)
         write_texts(new, compiled, options, vectors_of(subject))
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
         say(f"compiling the C for {platform.name}")

@@ -74,12 +74,12 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose(const tvm_ext_qconv2d_transpose_la
             for (int32_t w = 0; w < layer->output.columns; ++w) {
                 void *const pixel = tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 for (int32_t k = 0; k < full; k += TVM_EXT_QBLOCK) {
-                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, offsets, bias, multipliers, shifts, n, h, w, k,
-                                                    TVM_EXT_QBLOCK);
+                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, offsets, bias, multipliers, shifts, n,
+                                                    h, w, k, TVM_EXT_QBLOCK);
                 }
                 if (full < channels) {
-                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, offsets, bias, multipliers, shifts, n, h, w,
-                                                    full, channels - full);
+                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, offsets, bias, multipliers, shifts, n,
+                                                    h, w, full, channels - full);
                 }
             }
         }

@@ -22,7 +22,7 @@ from tests.support.tflite_runners import litert, referenced, saved_tflite
 from tests.support.tflite_unsigned import to_unsigned_bytes
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.load import load
+from tvm_ext.load import ModelNotice, load
 
 CASES = {
     case.name: case
@@ -92,7 +92,7 @@ def test_layers_by_zero_point(name: str, zero_point: int, tmp_path: Path) -> Non
 
 
 def mobile_network() -> bytes:
-    """Depthwise-separable blocks, of which one weight in a hundred lies beyond int8."""
+    """Depthwise-separable blocks, of which one weight in fifty lies beyond int8."""
     net = Network(int8=True, seed=1)
     x = net.conv(net.input((1, 13, 12, 3)), 8, (3, 3), "stem", stride=(2, 2))
     for block in range(2):
@@ -105,7 +105,7 @@ def mobile_network() -> bytes:
     for tensor in net.writer.tensors:
         if tensor.name.endswith("/weight"):
             given = np.frombuffer(net.writer.buffers[tensor.buffer], np.uint8)
-            scarce = np.where(net.random.random(given.size) < 0.01, given, given.clip(14, 255))
+            scarce = np.where(net.random.random(given.size) < 0.02, 0, given.clip(14, 255))
             net.writer.buffers[tensor.buffer] = scarce.astype(np.uint8).tobytes()
             tensor.quantized = Quantized(scale=tensor.quantized.scale, zero_point=141)
     return net.writer.finish(outputs)
@@ -115,11 +115,11 @@ def test_networks(tmp_path: Path) -> None:
     """A whole package, of which the report names what computes in float."""
     data = mobile_network()
     module = tvm_ext.load(saved_tflite(data, tmp_path))
-    with pytest.warns(tvm_ext.load.ModelNotice, match=r"computes .* in float"):
+    with pytest.warns(ModelNotice, match=r"computes .* in float"):
         package = tvm_ext.build(module, "host", tmp_path / "out", HOST_ONLY)
     assert {step["source_nodes"][0] for step in package.report["float_operations"]} == {"SOFTMAX_8"}
     kernels = [step["kernel"] for step in package.report["steps"]]
-    assert sum("+nine_bits" in kernel for kernel in kernels) >= 3
+    assert sum("+nine_bits" in kernel for kernel in kernels) >= 2
     ((input_name, spec),) = package.inputs.items()
     random = np.random.default_rng(4)
     with HostModel(package.folder, package.interface) as model:
