@@ -26,11 +26,12 @@ ALIGNMENT = 4
 def in_int8(operator: Operator) -> QConv2d | QDense | None:
     """The layer with zeros in the channels that need 9 bits, which a kernel for int8 may compute.
 
-    None for any other operator, and where all channels need 9 bits.
+    None for any other operator, and where more than half of the channels need 9 bits: their weights would be stored
+    twice, once as zeros, for little.
     """
     if not isinstance(operator, QConv2d | QDense) or type(operator) not in (QConv2d, QDense):
         return None
-    if operator.weight.dtype != NINE_BITS or len(channels := _channels(operator.weight)) == len(operator.weight):
+    if operator.weight.dtype != NINE_BITS or 2 * len(channels := _channels(operator.weight)) > len(operator.weight):
         return None
     weight = operator.weight.copy()
     weight[channels] = 0
