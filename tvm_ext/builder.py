@@ -38,7 +38,7 @@ from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.load import ModelSource, load
-from tvm_ext.notices import say_pipeline, say_weights
+from tvm_ext.notices import say_floats, say_pipeline, say_weights
 from tvm_ext.package import TRACE_FILE, Package, check_finished
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
@@ -108,6 +108,7 @@ def build(
         mod, compiled = subject.mod, subject.compiled
         say_pipeline(compiled, options)
         say_weights(compiled, options)
+        say_floats(compiled, ModelOrigin.read(mod).nodes)
         selftest = selftest_of(subject)
         write_texts(new, compiled, options, selftest.stored, selftest.drawn)
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")

@@ -1,12 +1,18 @@
-"""Notices of a build that leaves out what was asked for."""
+"""Warnings of a build that leaves out what was asked for, or computes otherwise than the file has it."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 from codegen_c.backend.build import Compiled
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.report.report import float_operations
+
+MOST_NAMES = 8
+"""Operators that a warning names."""
 
 
 def say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
@@ -39,5 +45,23 @@ def say_weights(compiled: Compiled, options: BuildOptions) -> None:
         )
     warnings.warn(
         f"weights = {options.weights!r}: all weights of {compiled.interface.model} are stored as they are: {reason}.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
+
+
+def say_floats(compiled: Compiled, nodes: Sequence[ModelNode]) -> None:
+    """A warning where operators that the file has on quantized integers compute in float32.
+
+    nodes: the model's operators.
+    """
+    emulated = [operation for operation in float_operations(compiled, nodes) if operation["emulated"]]
+    if not emulated:
+        return
+    names = list(dict.fromkeys(node for operation in emulated for node in operation["source_nodes"]))
+    listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    warnings.warn(
+        f"{compiled.interface.model} computes {listed} in float32, on integers that the file has: no kernel takes them "
+        "as integers. They take longer, above all without an FPU, and may be a unit off the format's runtime. "
+        "float_operations of the report says why.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip

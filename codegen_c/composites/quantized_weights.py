@@ -10,9 +10,12 @@ from tvm_ext.core.wide_biases import HIGH_SCALE, joined_bias
 
 
 def weights_of(
-    chain: QuantizedChain | Dequantized, value: CallOperand, channel_axis: int
+    chain: QuantizedChain | Dequantized, value: CallOperand, channel_axis: int, *, takes_nine_bits: bool = False
 ) -> tuple[np.ndarray, np.ndarray] | NoMatch:
-    """Weights as int8 around zero, and their float32 scales, one for all output channels or one per channel."""
+    """Weights as int8 around zero, and their float32 scales, one for all output channels or one per channel.
+
+    takes_nine_bits: as int16 where they lie further from their zero point than int8 holds.
+    """
     if value.var not in chain.constants:
         return NoMatch("its weights are not quantized constants")
     given = chain.constants[value.var]
@@ -24,6 +27,8 @@ def weights_of(
         return NoMatch(f"its weights are {given.data.dtype}, not int8 or uint8")
     steps = given.steps
     if steps.min(initial=0) < -128 or steps.max(initial=0) > 127:
+        if takes_nine_bits:
+            return steps.astype(np.int16), given.scale
         return NoMatch("its weights lie further from their zero point than int8 holds; quantize them symmetrically")
     return steps.astype(np.int8), given.scale
 
@@ -34,7 +39,7 @@ def linear_of(
     """Weights as the graph has them, one scale per channel, and the bias. channel_axis: of the weights' outputs."""
     if chain.parameter(anchor.operands[0]) is None:
         return NoMatch("its first operand is no activation")
-    weights = weights_of(chain, anchor.operands[1], channel_axis)
+    weights = weights_of(chain, anchor.operands[1], channel_axis, takes_nine_bits=True)
     if isinstance(weights, NoMatch):
         return weights
     scale = np.ascontiguousarray(np.broadcast_to(weights[1], channels).astype(np.float32))

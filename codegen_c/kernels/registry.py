@@ -11,6 +11,7 @@ from math import inf
 from pkgutil import walk_packages
 from typing import Self
 
+from codegen_c.kernels.beside_int8 import beside_int8, in_int8
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
 from codegen_c.kernels.figures import UNMEASURED, Way
 from codegen_c.kernels.shared.one_pixel import as_dense, as_pointwise
@@ -69,8 +70,37 @@ def select(
     """The implementation of the least measured cost, or of the fewest modelled instructions where none was measured;
     or every kernel's reason to refuse.
 
-    Where the target asks for the least scratch, that comes first.
+    Where the target asks for the least scratch, that comes first. Of a layer with some weights beyond int8, the kernel
+    for all others may be the best one, with these computed beside it.
     """
+    whole = _selected(operator, target, stored)
+    narrow = None if target.is_offload else in_int8(operator)
+    part = _selected(narrow, target, stored) if narrow else ()
+    if not isinstance(whole, Implementation) or not isinstance(part, Implementation):
+        return whole
+    both = _beside(operator, part, stored or StoredRows())
+
+    def cost(made: Implementation) -> tuple[int, int]:
+        return (made.scratch_bytes if target.least_scratch else 0, made.instructions)
+
+    return min(whole, both, key=cost)
+
+
+def _beside(operator: Operator, part: Implementation, stored: StoredRows) -> Implementation:
+    """The kernel for the channels with weights of int8, and the others beside it; the same for rows that are stored."""
+    keeping = part.keeping
+
+    def kept(stored: StoredRows) -> Implementation:
+        assert keeping is not None, "what was selected can be implemented again"
+        return _beside(operator, keeping(stored), stored)
+
+    return replace(beside_int8(operator, part, stored), keeping=kept if keeping else None)
+
+
+def _selected(
+    operator: Operator, target: Target, stored: StoredRows | None = None
+) -> Implementation | tuple[Refusal, ...]:
+    """The best kernel that takes the operator as it is, or every kernel's reason to refuse."""
     figures = (target.figures if stored is None else UNMEASURED).of(operator)
     accepted, refusals = _asked(operator, target, stored, {*figures})
     if not accepted:

@@ -2,9 +2,12 @@
  *
  * Input element i goes to output elements (i * stride) + r - padding, r being the taps; so output element h adds up the
  * taps for which h + padding - r is a multiple of the stride. Weights are packed block after block of channels, [rows
- * of the window][columns][channels of the input][channels of the block] each. */
+ * of the window][columns][channels of the input][channels of the block] each. Weights that need 9 bits are less an
+ * offset for each channel, which the sum of the elements is multiplied by. */
 #ifndef TVM_EXT_QCONV2D_TRANSPOSE_H
 #define TVM_EXT_QCONV2D_TRANSPOSE_H
+
+#include <stddef.h>
 
 #include "tvm_ext_layer.h"
 #include "tvm_ext_qblock.h"
@@ -19,9 +22,9 @@ typedef struct {
 /* `count` channels from channel k on of the pixel at row h and column w of image n. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transpose_layer *layer, const void *input,
                                                     void *pixel, const int8_t *restrict weights,
-                                                    const void *restrict bias, const int32_t *restrict multipliers,
-                                                    const uint8_t *restrict shifts, int32_t n, int32_t h, int32_t w,
-                                                    int32_t k, int32_t count)
+                                                    const int16_t *restrict offsets, const void *restrict bias,
+                                                    const int32_t *restrict multipliers, const uint8_t *restrict shifts,
+                                                    int32_t n, int32_t h, int32_t w, int32_t k, int32_t count)
 {
     const tvm_ext_image *const image = &layer->input;
     const tvm_ext_window *const window = &layer->window;
@@ -29,6 +32,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transp
     const int32_t bottom = h + window->top;
     const int32_t right = w + window->left;
     const int8_t *const filter = &weights[k * window->rows * window->columns * depth];
+    int32_t total = 0; /* of the elements, where there are offsets */
     tvm_ext_qsums sums;
     tvm_ext_qsums_begin(&layer->rescale, &sums, bias, k, count);
     for (int32_t r = bottom % window->row_stride; r < window->rows; r += window->row_stride) {
@@ -41,17 +45,24 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transp
             if (j < 0 || j >= image->columns) {
                 continue;
             }
-            tvm_ext_qsums_add(&layer->rescale, &sums, image,
-                              tvm_ext_source(image, input, tvm_ext_row(image, n, i) + (j * depth)), image->zero_point,
+            const void *const elements = tvm_ext_source(image, input, tvm_ext_row(image, n, i) + (j * depth));
+            tvm_ext_qsums_add(&layer->rescale, &sums, image, elements, image->zero_point,
                               &filter[((r * window->columns) + s) * depth * count], depth, count, false);
+            for (int32_t c = 0; offsets != NULL && c < depth; ++c) {
+                total += tvm_ext_element(image, elements, c) - image->zero_point;
+            }
         }
+    }
+    for (int32_t c = 0; offsets != NULL && c < count; ++c) {
+        sums.part[c] += offsets[k + c] * total;
     }
     tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, pixel, multipliers, shifts, k, count);
 }
 
 /* Output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_transpose(const tvm_ext_qconv2d_transpose_layer *layer, const void *input,
-                                              void *output, const int8_t *restrict weights, const void *restrict bias,
+                                              void *output, const int8_t *restrict weights,
+                                              const int16_t *restrict offsets, const void *restrict bias,
                                               const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                               int32_t row_begin, int32_t row_end)
 {
@@ -63,12 +74,12 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose(const tvm_ext_qconv2d_transpose_la
             for (int32_t w = 0; w < layer->output.columns; ++w) {
                 void *const pixel = tvm_ext_target(&layer->output, row, w * layer->output.pitch);
                 for (int32_t k = 0; k < full; k += TVM_EXT_QBLOCK) {
-                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, bias, multipliers, shifts, n, h, w, k,
-                                                    TVM_EXT_QBLOCK);
+                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, offsets, bias, multipliers, shifts, n,
+                                                    h, w, k, TVM_EXT_QBLOCK);
                 }
                 if (full < channels) {
-                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, bias, multipliers, shifts, n, h, w,
-                                                    full, channels - full);
+                    tvm_ext_qconv2d_transpose_block(layer, input, pixel, weights, offsets, bias, multipliers, shifts, n,
+                                                    h, w, full, channels - full);
                 }
             }
         }

@@ -33,7 +33,8 @@ OURS = {
     ),
     "int8": (
         "BATCH_TO_SPACE_ND, SPACE_TO_BATCH_ND, MIRROR_PAD REFLECT, DYNAMIC_UPDATE_SLICE constant, FILL, "
-        "GATHER batch, EMBEDDING_LOOKUP, ZEROS_LIKE, PRELU, SOFTMAX beta, SOFTMAX to int16, EQUAL, GREATER_EQUAL, "
+        "GATHER batch, EMBEDDING_LOOKUP, ZEROS_LIKE, PRELU, L2_NORMALIZATION, MAXIMUM constant, SELECT_V2, "
+        "SOFTMAX beta, SOFTMAX to int16, EQUAL, GREATER_EQUAL, "
         "SQUARED_DIFFERENCE second repeated, MUL constant, SUB one number, HARD_SWISH, "
         "RESIZE_BILINEAR (3, 7) {'HalfPixelCenters': True}, RESIZE_BILINEAR (8, 12) {'AlignCorners': True}, "
         "RESIZE_NEAREST_NEIGHBOR (3, 7) {'AlignCorners': True}, BATCH_MATMUL [[2, 6, 4], [2, 6, 5]] {'AdjX': True}"

@@ -9,12 +9,16 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ModelNode:
-    """One operator. name: as errors and comments call it; inputs, outputs: names of tensors, those read inside too."""
+    """One operator. name: as errors and comments call it; inputs, outputs: names of tensors, those read inside too.
+
+    on_integers: whether the file has it compute quantized integers from quantized integers.
+    """
 
     name: str
     operator: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    on_integers: bool = False
 
 
 def nodes_to_json(nodes: Iterable[ModelNode]) -> str:
@@ -28,6 +32,7 @@ def nodes_from_json(text: str) -> tuple[ModelNode, ...]:
             operator=entry["operator"],
             inputs=tuple(entry["inputs"]),
             outputs=tuple(entry["outputs"]),
+            on_integers=bool(entry.get("on_integers", False)),
         )
         for entry in json.loads(text)
     )

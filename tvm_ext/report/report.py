@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,7 @@ from codegen_c.program.interface import KeptValue, Port
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.tensors import KeptState
 from tvm_ext.core.decisions.models import ModelOrigin
+from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.report.flash import FlashByLayer
 from tvm_ext.report.placed import arenas_of, placed_tensors
@@ -50,7 +51,8 @@ def make_report(
     come in one call, and the order of axes of their elements; None where they are not streamed.
     kept: values inside the model that stay readable after a run; left out where none were asked for.
     flash: weights and code together, and of each layer; left out where nothing was compiled.
-    float_operations: of a quantized model, steps that compute in float, and why.
+    float_operations: of a quantized model, steps that compute in float, and why; `emulated` ones are on integers in the
+    file.
     assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them, and
     `selftest`, as `SelfTest.to_json` does.
     placement: where the platform has several processors, what placing operators on them is predicted to give.
@@ -120,7 +122,7 @@ def make_report(
             for index, step in enumerate(program.steps)
         ],
         "tensors": placed_tensors(compiled),
-        "float_operations": _float_operations(compiled) if compiled.is_quantized else [],
+        "float_operations": float_operations(compiled, origin.nodes),
         "quantization": quantization,
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
@@ -205,15 +207,21 @@ def moved_table(moved: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
     return [{"source": source, "target": target, "bytes": count} for (source, target), count in sorted(moved.items())]
 
 
-def _float_operations(compiled: Compiled) -> list[dict[str, Any]]:
-    """Operators that a quantized model computes in float, and why no integer kernel takes them."""
+def float_operations(compiled: Compiled, nodes: Sequence[ModelNode]) -> list[dict[str, Any]]:
+    """Steps that a quantized model computes in float, and why no integer kernel takes them.
+
+    nodes: the model's operators. Where no step computes in integers, those that its file has compute integers.
+    """
+    on_integers = {node.name for node in nodes if node.on_integers}
     return [
         {
             "step": call.name,
             "source_nodes": list(call.source_nodes),
+            "emulated": not on_integers.isdisjoint(call.source_nodes),
             "reason": "; ".join(other.reason for other in call.implementation.alternatives if other.reason)
             or "the model computes it in float",
         }
         for call in compiled.program.kernel_calls()
         if call.implementation.computes_floats
+        and (compiled.is_quantized or not on_integers.isdisjoint(call.source_nodes))
     ]

@@ -1,6 +1,7 @@
 """Transposed convolution of a QDQ chain over NHWC images, gathered: one output pixel, a block of channels at a time.
 
-int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32.
+int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Weights of -255 to 255 have the
+same loops (qconv2d_transpose_nine_bits.py).
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.c_text.initializer import Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.transposed import rows_of, spread
-from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.nine_bits import NINE_BITS, split_weights
 from codegen_c.kernels.shared.requantize import Products, Requantize, quantization, wide_sums
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, pack_blocks
 from codegen_c.operators.kinds import QConv2dTranspose
@@ -33,17 +35,23 @@ def reference(operator: QConv2dTranspose, inputs: list[np.ndarray]) -> list[np.n
 def implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) -> Implementation:
     finish, sums = qconv2d.requantize_sums(operator, _wide(operator)), _products(operator)
     macs = operator.inputs[0].num_elements * operator.weight[..., 0].size
+    has_offsets = operator.weight.dtype == NINE_BITS
+    weight, offsets = split_weights(operator.weight) if has_offsets else (operator.weight, None)
+    parameters = list(qconv2d.parameters(operator, finish, is_wide=_wide(operator) is not None))
+    if has_offsets:
+        parameters.insert(3, Parameter(name="offsets", ctype="int16_t", role="constant"))
     return Implementation(
         kernel=KERNEL.name,
         function=CFunction(
-            parameters=qconv2d.parameters(operator, finish, is_wide=_wide(operator) is not None),
-            body=qconv2d.call("tvm_ext_qconv2d_transpose", LAYER, stored, finish),
+            parameters=tuple(parameters),
+            body=_body(stored, finish, has_offsets=has_offsets),
             helpers=_shapes(operator, stored, finish),
             includes=("tvm_ext_qconv2d_transpose.h", *BLOCK_INCLUDES),
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=(
-            ("weights", pack_blocks(operator.weight, CHANNEL_BLOCK)),
+            ("weights", pack_blocks(weight, CHANNEL_BLOCK)),
+            *(() if offsets is None else (("offsets", offsets),)),
             ("bias", sums.bias),
             *finish.constants(),
         ),
@@ -57,6 +65,14 @@ def implement(operator: QConv2dTranspose, target: Target, stored: StoredRows) ->
         pitched=True,
         row_pitched=True,
     )
+
+
+def _body(stored: StoredRows, finish: Requantize, *, has_offsets: bool) -> str:
+    """A call of the loops of tvm_ext_qconv2d_transpose.h."""
+    rings, layer = with_rings(LAYER, stored)
+    tables = f"weights, {'offsets' if has_offsets else 'NULL'}, bias, multiplier, shift"
+    call = f"tvm_ext_qconv2d_transpose({layer}, input, output, {tables}, row_begin, row_end);"
+    return "\n".join([*rings, *finish.tables(), call])
 
 
 def _products(operator: QConv2dTranspose) -> Products:

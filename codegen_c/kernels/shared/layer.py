@@ -71,9 +71,9 @@ def rescale(finish: Requantize, *, wide: bool = False) -> dict[str, Value]:
     }  # fmt: skip
 
 
-def shapes(ctype: str, members: Mapping[str, Value]) -> str:
-    """Definition of `$_layer`, the shapes of a layer."""
-    first, *others = structure(ctype, "$_layer", members)
+def shapes(ctype: str, members: Mapping[str, Value], *, name: str = "$_layer") -> str:
+    """Definition of the shapes of a layer."""
+    first, *others = structure(ctype, name, members)
     return "\n".join([f"static {first}", *others, ""])
 
 
@@ -100,22 +100,28 @@ NO_LAYER = LayerText()
 
 
 def with_rings(
-    ctype: str, stored: StoredRows, inputs: Sequence[str] = ("input",), output: str = "output"
+    ctype: str,
+    stored: StoredRows,
+    inputs: Sequence[str] = ("input",),
+    output: str = "output",
+    *,
+    shapes: str = "$_layer",
+    name: str = "layer",
 ) -> tuple[list[str], str]:
     """Statements that define the layer with its ring buffers, and its address; no statements where all is stored.
 
-    inputs, output: members of the layer that describe them.
+    inputs, output: members of the layer that describe them. shapes: the constant; name: of its copy with ring buffers.
     """
-    kept = {name: stored.input(index) for index, name in enumerate(inputs)} | {output: stored.output}
-    lines = [line for name, rows in kept.items() if rows for line in _ring(name, rows)]
-    return ([f"{ctype} layer = $_layer;", *lines], "&layer") if lines else ([], "&$_layer")
+    kept = {member: stored.input(index) for index, member in enumerate(inputs)} | {output: stored.output}
+    lines = [line for member, rows in kept.items() if rows for line in _ring(f"{name}.{member}", rows)]
+    return ([f"{ctype} {name} = {shapes};", *lines], f"&{name}") if lines else ([], f"&{shapes}")
 
 
-def _ring(name: str, rows: Kept) -> list[str]:
+def _ring(member: str, rows: Kept) -> list[str]:
     return [
-        f"layer.{name}.is_ring = true;",
-        f"layer.{name}.ring_rows = {rows.stored_text};",
-        f"layer.{name}.ring_shift = {rows.shift_text or 0};",
+        f"{member}.is_ring = true;",
+        f"{member}.ring_rows = {rows.stored_text};",
+        f"{member}.ring_shift = {rows.shift_text or 0};",
     ]
 
 

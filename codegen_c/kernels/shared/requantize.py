@@ -92,8 +92,14 @@ def scale_of(tensor: TensorType) -> float:
 
 
 def channel_factors(operator: QConv2d | QDense) -> Array:
-    """Output steps of one unit of each channel's sum, float64[K]."""
-    return scale_of(operator.inputs[0]) * operator.weight_scale.astype(np.float64) / scale_of(operator.output)
+    """Output steps of one unit of each channel's sum, float64[K].
+
+    TensorFlow Lite multiplies the two scales of a layer on unsigned bytes in single precision.
+    """
+    source, scale = scale_of(operator.inputs[0]), operator.weight_scale
+    if operator.rounding == "tflite" and operator.inputs[0].dtype == "uint8" and np.unique(scale).size == 1:
+        return (np.float32(source) * scale).astype(np.float64) / scale_of(operator.output)
+    return source * scale.astype(np.float64) / scale_of(operator.output)
 
 
 def fixed_point(factor: float, bits: int = MANTISSA_BITS) -> tuple[int, int]:

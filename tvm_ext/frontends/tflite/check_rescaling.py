@@ -78,6 +78,10 @@ def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor], outputs: Seque
         return f"its weights have scales along axis {weight.scales.axis}, not along their output channels"
     if weight.dtype == "int8" and weight.scales.zero_point.any():
         return "its int8 weights have a zero point that is not 0"
+    if weight.dtype == "uint8" and weight.scales.scale.size > 1:
+        return "its uint8 weights have several scales, which no runtime computes; quantize to int8"
+    if {weight.dtype, data.dtype} == {"int8", "uint8"}:
+        return f"its weights are {weight.dtype}, its input is {data.dtype}; no runtime computes both together"
     bias = inputs[2 + shift] if len(inputs) > 2 + shift else None
     if bias is None or bias.scales is None or data.scales is None:
         return None

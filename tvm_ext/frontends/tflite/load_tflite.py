@@ -17,7 +17,14 @@ from tvm_ext.frontends.tflite.check_graph import check_graph
 from tvm_ext.frontends.tflite.control_flow import control_flow_opened
 from tvm_ext.frontends.tflite.custom import custom_states_opened
 from tvm_ext.frontends.tflite.import_graph import import_graph
-from tvm_ext.frontends.tflite.read_file import TfliteGraph, read_tflite
+from tvm_ext.frontends.tflite.read_file import (
+    ACTIVATIONS,
+    TfliteFile,
+    TfliteGraph,
+    TfliteNode,
+    TfliteTensor,
+    read_tflite,
+)
 from tvm_ext.frontends.tflite.resources import variables_opened
 from tvm_ext.frontends.tflite.variable_tensors import variable_tensors_opened
 
@@ -50,6 +57,7 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
                 operator=node.operator,
                 inputs=tuple(file.tensors[index].name for index in node.inputs if index >= 0),
                 outputs=tuple(file.tensors[index].name for index in node.outputs if index >= 0),
+                on_integers=_is_on_integers(file, node),
             )
             for node in file.nodes
         ),
@@ -68,3 +76,14 @@ def _declared_scales(file: TfliteGraph, ports: Sequence[int]) -> dict[str, tuple
 
 def _is_integer(dtype: str | None) -> bool:
     return dtype is not None and dtype.startswith(("int", "uint"))
+
+
+def _is_on_integers(file: TfliteFile, node: TfliteNode) -> bool:
+    """True for an operator whose activations and results are quantized integers."""
+    read = [file.tensors[index] for index in node.inputs if index >= 0 and file.tensors[index].data is None]
+    written = [file.tensors[index] for index in node.outputs if index >= 0]
+
+    def has_integers(tensors: Sequence[TfliteTensor]) -> bool:
+        return any(tensor.scales is not None and tensor.dtype in ACTIVATIONS for tensor in tensors)
+
+    return has_integers(read) and has_integers(written)

@@ -191,14 +191,17 @@ def cumulative_sum(move: Moved) -> relax.Expr:
 
 
 def _resize_nearest(move: Moved) -> relax.Expr:
-    """The nearest row and column, halves away from zero, in single precision."""
-    half_pixel = move.options(tflite.ResizeNearestNeighborOptions).HalfPixelCenters()
+    """The nearest row and column, in single precision: downwards, with aligned corners halves away from zero."""
+    options = move.options(tflite.ResizeNearestNeighborOptions)
     value, single = move.values[0], np.float32
+    first = single(0.5 if options.HalfPixelCenters() else 0)
+    rounding = single(0.5 if options.AlignCorners() else 0)
     for axis, wanted in enumerate(move.array(1, "size").reshape(-1).tolist(), start=1):
         last = static_shape(value)[axis] - 1
-        step = single(last) / single(wanted - 1) if wanted > 1 else single(last + 1) / single(max(wanted, 1))
-        places = (np.arange(wanted, dtype=single) + single(0.5 if half_pixel else 0)) * step
-        nearest = np.minimum(np.floor(places + single(0.5)), last).astype(np.int64)
+        aligned = options.AlignCorners() and wanted > 1
+        step = single(last) / single(wanted - 1) if aligned else single(last + 1) / single(max(wanted, 1))
+        places = (np.arange(wanted, dtype=single) + first) * step
+        nearest = np.minimum(np.floor(places + rounding), last).astype(np.int64)
         value = move.builder.emit(relax.op.take(value, constant(nearest), axis))
     return value
 
@@ -208,7 +211,7 @@ def _zeros(move: Moved) -> relax.Expr:
 
 
 def moves_here(node: TfliteNode) -> bool:
-    """True for an operator that is converted here: GATHER with batch axes, resizing with aligned corners."""
+    """True for an operator that is converted here: of GATHER one with batch axes."""
     if node.operator not in _SOME or node.table.BuiltinOptions() is None:
         return node.operator in MOVEMENTS and node.operator not in _SOME
     kind, is_one = _SOME[node.operator]
@@ -232,5 +235,4 @@ MOVEMENTS: dict[str, Callable[[Moved], relax.Expr]] = {
 # Operators of which TVM's converters do all but some.
 _SOME: dict[str, tuple[type, Callable[[Any], bool]]] = {
     "GATHER": (tflite.GatherOptions, lambda options: options.BatchDims() > 0),
-    "RESIZE_NEAREST_NEIGHBOR": (tflite.ResizeNearestNeighborOptions, lambda options: options.AlignCorners()),
 }

@@ -11,17 +11,21 @@ from tvm_ext.frontends.tflite.integers.elementwise import (
     add,
     comparison,
     leaky_relu,
+    maximum,
+    minimum,
     multiply,
     prelu,
     squared_difference,
     subtract,
 )
-from tvm_ext.frontends.tflite.integers.interpolation import resize_bilinear
+from tvm_ext.frontends.tflite.integers.interpolation import resize_bilinear, resize_bilinear_unsigned
+from tvm_ext.frontends.tflite.integers.l2_normalization import l2_normalization
 from tvm_ext.frontends.tflite.integers.node import IntegerNode
 from tvm_ext.frontends.tflite.integers.products import batch_matmul
 from tvm_ext.frontends.tflite.integers.sigmoid import logistic, tanh
 from tvm_ext.frontends.tflite.integers.softmax import softmax
 from tvm_ext.frontends.tflite.integers.softmax_of_bytes import softmax_of_bytes
+from tvm_ext.frontends.tflite.integers.softmax_of_unsigned import softmax_of_unsigned
 from tvm_ext.frontends.tflite.integers.sums import add_n, sums_along
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
@@ -33,23 +37,35 @@ _BOTH: dict[str, Converter] = {
     "PRELU": prelu,
     "SQUARED_DIFFERENCE": squared_difference,
 }
+_COMPARISONS: dict[str, Converter] = {
+    "EQUAL": comparison(lambda a, b: a == b), "NOT_EQUAL": comparison(lambda a, b: a != b),
+    "GREATER": comparison(lambda a, b: a > b), "GREATER_EQUAL": comparison(lambda a, b: a >= b),
+    "LESS": comparison(lambda a, b: a < b), "LESS_EQUAL": comparison(lambda a, b: a <= b),
+}  # fmt: skip
 _OF_TYPE: dict[str, dict[str, Converter]] = {
-    "int8": {
-        **_BOTH,
-        "RESIZE_BILINEAR": resize_bilinear,
-        "EQUAL": comparison(lambda a, b: a == b), "NOT_EQUAL": comparison(lambda a, b: a != b),
-        "GREATER": comparison(lambda a, b: a > b), "GREATER_EQUAL": comparison(lambda a, b: a >= b),
-        "LESS": comparison(lambda a, b: a < b), "LESS_EQUAL": comparison(lambda a, b: a <= b),
+    "int8": {**_BOTH, **_COMPARISONS, "RESIZE_BILINEAR": resize_bilinear, "L2_NORMALIZATION": l2_normalization},
+    "uint8": {
+        **_COMPARISONS,
+        "PRELU": prelu,
+        "RESIZE_BILINEAR": resize_bilinear_unsigned,
+        "L2_NORMALIZATION": l2_normalization,
+        "SOFTMAX": softmax_of_unsigned,
     },
     "int16": {**_BOTH, "LOGISTIC": logistic, "TANH": tanh, "SOFTMAX": softmax},
-}  # fmt: skip
+}
 _OF_BYTES: dict[str, Converter] = {"ADD_N": add_n, "CUMSUM": sums_along}
 # Their kernels take two activations.
-_OF_A_CONSTANT: dict[str, Converter] = {"ADD": add, "SUB": subtract, "MUL": multiply}
+_OF_A_CONSTANT: dict[str, Converter] = {
+    "ADD": add,
+    "SUB": subtract,
+    "MUL": multiply,
+    "MAXIMUM": maximum,
+    "MINIMUM": minimum,
+}
 
 
 def integer_converter(file: TfliteFile, node: TfliteNode) -> Converter | None:
-    """The converter of an operator whose inputs are quantized to int8 or int16; None for others."""
+    """The converter of an operator whose inputs are quantized to int8, uint8 or int16; None for others."""
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]
     if not inputs or inputs[0].scales is None:
         return None

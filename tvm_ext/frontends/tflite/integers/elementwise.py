@@ -1,7 +1,7 @@
-"""ADD, SUB and MUL by a constant, SQUARED_DIFFERENCE, PRELU, LEAKY_RELU of a negative slope, comparisons.
+"""ADD, SUB, MUL, MAXIMUM, MINIMUM by a constant, SQUARED_DIFFERENCE, PRELU, negative LEAKY_RELU, comparisons.
 
-Inputs of int8 or int16, repeated as numpy repeats them. Sums bring both inputs to 2^-20 of twice the larger scale, of
-int16 to 2^-15; squared differences to 2^-7 and 1; comparisons to 2^-8 of one.
+Inputs of int8, uint8 or int16, repeated as numpy repeats them. Sums bring both inputs to 2^-20 of twice the larger
+scale, of int16 to 2^-15; squared differences to 2^-7 and 1; comparisons to 2^-8 of one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.integers.node import IntegerNode, wide
 from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
 
-_SUM_BITS = {"int8": 20, "int16": 15}
+_SUM_BITS = {"int8": 20, "uint8": 20, "int16": 15}
 _DIFFERENCE_BITS = {"int8": 7, "int16": 0}
 _COMPARISON_BITS = 8
-_FURTHEST = {"int8": 255, "int16": 1 << 15}
+_FURTHEST = {"int8": 255, "uint8": 255, "int16": 1 << 15}
 """The largest distance of an element from the zero point, which is 0 for int16."""
 
 
@@ -50,6 +50,19 @@ def multiply(node: IntegerNode) -> relax.Expr:
     _check(node, _FURTHEST[node.dtype], factor)
     limits = _limits(node, node.options(tflite.MulOptions).FusedActivationFunction())
     return node.elementwise(lambda a, b: _bounded(node, rescaled(a * b, factor), limits), 0, 1)
+
+
+def maximum(node: IntegerNode) -> relax.Expr:
+    return _chosen(node, tirx.max)
+
+
+def minimum(node: IntegerNode) -> relax.Expr:
+    return _chosen(node, tirx.min)
+
+
+def _chosen(node: IntegerNode, choose: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> relax.Expr:
+    """One of two elements of the same scale and zero point."""
+    return node.elementwise(lambda a, b: clamped(choose(a, b) + wide(node.zero_point()), node.dtype), 0, 1)
 
 
 def squared_difference(node: IntegerNode) -> relax.Expr:
@@ -89,11 +102,11 @@ def leaky_relu(node: IntegerNode) -> relax.Expr:
 
 
 def comparison(compare: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> Callable[[IntegerNode], relax.Expr]:
-    """A converter of a comparison of int8."""
+    """A converter of a comparison of bytes."""
 
     def convert(node: IntegerNode) -> relax.Expr:
         if max(node.scale(0), node.scale(1)) >= 1:
-            raise Refused("TensorFlow Lite Micro compares integers with scales below 1 only")
+            raise Refused("TensorFlow Lite compares integers with scales below 1 only")
 
         def element(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
             first = rescaled(a * wide(1 << _COMPARISON_BITS), node.scale(0))

@@ -1,4 +1,9 @@
-"""RESIZE_BILINEAR of int8, in steps of 1/1024 of a pixel, rounded once, halves away from zero."""
+"""RESIZE_BILINEAR of bytes: of int8 in steps of 1/1024 of a pixel, rounded once, halves away from zero.
+
+Of uint8, TensorFlow Lite adds up real numbers in single precision. Where these are exact, as of images that are made
+larger by a power of two, integers give the same elements; elsewhere the sums are those of single precision, in the same
+order.
+"""
 
 from __future__ import annotations
 
@@ -64,3 +69,58 @@ def _rounded(total: tirx.Expr) -> tirx.Expr:
     """int8 of a sum in steps of 2^-20, halves away from zero; of 0 or less the division is toward zero."""
     half, shift = tirx.const(1 << (2 * _BITS - 1), "int32"), tirx.const(2 * _BITS, "int32")
     return tirx.Cast("int8", tirx.Select(total > 0, (total + half) >> shift, -((half - total) >> shift)))
+
+
+_EXACT_BITS = 8
+"""Bits of weights along each axis with which sums of products with bytes are exact in single precision."""
+
+
+def resize_bilinear_unsigned(node: IntegerNode) -> relax.Expr:
+    """[N, H, W, C] to the rows and columns of the second input."""
+    options = node.options(tflite.ResizeBilinearOptions)
+    batch, height, width, channels = node.shape(0)
+    size = node.array(1, "size")
+    if size.size != 2 or min(size.reshape(-1)) < 1:
+        raise Refused(f"its size {size.reshape(-1).tolist()} is no number of rows and columns")
+    rows, columns = (int(extent) for extent in size.reshape(-1))
+    modes = options.AlignCorners(), options.HalfPixelCenters()
+    above, below, down = _real_taps(height, rows, *modes)
+    left, right, along = _real_taps(width, columns, *modes)
+    scaled = [distance * (1 << _EXACT_BITS) for distance in (down, along)]
+    is_exact = all((numbers == np.rint(numbers)).all() for numbers in scaled)
+    dtype, one = ("int32", 1 << _EXACT_BITS) if is_exact else ("float32", 1)
+    pairs = []
+    for distance in scaled if is_exact else (down, along):
+        pairs += [(np.float32(one) - distance).astype(dtype), distance.astype(dtype)]
+    taps = [above, below, left, right, *pairs]
+
+    def compute(source: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        above, below, left, right, upper, lower, before, behind = tables
+
+        def element(n: tirx.Var, y: tirx.Var, x: tirx.Var, c: tirx.Var) -> tirx.Expr:
+            def part(row: te.Tensor, column: te.Tensor, along_rows: te.Tensor, along_columns: te.Tensor) -> tirx.Expr:
+                return tirx.Cast(dtype, source(n, row[y], column[x], c)) * along_rows[y] * along_columns[x]
+
+            total = part(above, left, upper, before) + part(below, left, lower, before)
+            total = total + part(above, right, upper, behind) + part(below, right, lower, behind)
+            if not is_exact:
+                return tirx.Cast("uint8", total + tirx.const(0.5, "float32"))
+            half, shift = tirx.const(1 << (2 * _EXACT_BITS - 1), "int32"), tirx.const(2 * _EXACT_BITS, "int32")
+            return tirx.Cast("uint8", (total + half) >> shift)
+
+        return te.compute((batch, rows, columns, channels), element, "resized")
+
+    return node.builder.call_te(compute, node.values[0], *map(constant, taps), primfunc_name_hint="resize_bilinear")
+
+
+def _real_taps(extent: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> tuple[np.ndarray, ...]:
+    """For each pixel of the result: the pixels before and behind it, int32, and its float32 distance from the first."""
+    single = np.float32
+    scale = single(extent) / single(wanted)
+    if align_corners and wanted > 1:
+        scale = single(extent - 1) / single(wanted - 1)
+    places = np.arange(wanted, dtype=np.float32)
+    places = (places + single(0.5)) * scale - single(0.5) if half_pixel_centers else places * scale
+    before = np.maximum(np.floor(places).astype(np.int32), 0)
+    behind = np.minimum(np.ceil(places).astype(np.int32), extent - 1)
+    return before, behind, places - before.astype(np.float32)

@@ -1,0 +1,96 @@
+"""Layers of which some channels have weights that need 9 bits, by a kernel for int8 and plain C beside it.
+
+Where a network was trained for unsigned bytes, one weight in ten thousand lies further from its zero point than int8
+holds, in few channels. These are computed in plain C, all others by the kernel that is best for weights of int8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import block
+from codegen_c.kernels.contract import Implementation, Parameter, StoredRows
+from codegen_c.kernels.convolution import qconv2d, qconv2d_nine_bits
+from codegen_c.kernels.dense import qdense, qdense_nine_bits
+from codegen_c.kernels.shared.nine_bits import INCLUDES, NINE_BITS, NineBits, Reference
+from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense
+
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+PUT_INSTRUCTIONS = 6
+"""Modelled instructions of one element that is put in its place."""
+ALIGNMENT = 4
+
+
+def in_int8(operator: Operator) -> QConv2d | QDense | None:
+    """The layer with zeros in the channels that need 9 bits, which a kernel for int8 may compute.
+
+    None for any other operator, and where more than half of the channels need 9 bits: their weights would be stored
+    twice, once as zeros, for little.
+    """
+    if not isinstance(operator, QConv2d | QDense) or type(operator) not in (QConv2d, QDense):
+        return None
+    if operator.weight.dtype != NINE_BITS or 2 * len(channels := _channels(operator.weight)) > len(operator.weight):
+        return None
+    weight = operator.weight.copy()
+    weight[channels] = 0
+    return replace(operator, weight=weight.astype(np.int8))
+
+
+def beside_int8(operator: QConv2d | QDense, made: Implementation, stored: StoredRows) -> Implementation:
+    """A kernel for the layer with weights of int8, and the channels that need 9 bits before and after it."""
+    bits, reference = _bits(operator), _reference(operator)
+    function = made.function
+    statements, layer = bits.statements(stored, with_channels=True)
+    roles = [parameter.role for parameter in function.parameters]
+    _, height, columns, _ = bits.convolution.output.shape
+    begin, end = ("row_begin", "row_end") if "row" in roles else ("0", str(height))
+    rows = min(stored.at_once or height, height) if "row" in roles else height
+    first = -(-made.scratch_bytes // ALIGNMENT) * ALIGNMENT
+    own = (*bits.parameters(with_channels=True), *(() if "scratch" in roles else (SCRATCH,)))
+    place = max(index for index, role in enumerate(roles) if role in ("input", "output", "constant")) + 1
+    scratch = next((p.name for p in function.parameters if p.role == "scratch"), SCRATCH.name)
+    kept = f"uint8_t *const nine_bit_elements = &((uint8_t *){scratch})[{first}];"
+
+    def call(verb: str, tensor: str) -> str:
+        return f"tvm_ext_nine_bits_{verb}({layer}, {tensor}, nine_bit_elements, &nine_bit_tables, {begin}, {end});"
+
+    elements = bits.macs // bits.weight[0].size
+    body = [*statements, kept, call("keep", "input"), "{", block(function.body), "}", call("put", "output")]
+    return replace(
+        made,
+        kernel=f"{made.kernel}+nine_bits",
+        function=replace(
+            function,
+            parameters=(*function.parameters[:place], *own, *function.parameters[place:]),
+            body="\n".join(body),
+            helpers="\n".join([text for text in (function.helpers, bits.definition(stored)) if text]),
+            includes=tuple(dict.fromkeys([*function.includes, *INCLUDES])),
+        ),
+        reference=reference,
+        constants=(*made.constants, *bits.constants(with_channels=True)),
+        scratch_bytes=first + rows * bits.convolution.output.shape[0] * columns * len(bits.channels),
+        instructions=made.instructions + bits.instructions() + elements * PUT_INSTRUCTIONS,
+        in_rows=None,
+        accumulating=None,
+    )
+
+
+def _channels(weight: Array) -> Array:
+    """Indices of the output channels that have a weight beyond int8."""
+    limits = np.iinfo(np.int8)
+    return np.flatnonzero(((weight < limits.min) | (weight > limits.max)).reshape(weight.shape[0], -1).any(axis=1))
+
+
+def _bits(operator: QConv2d | QDense) -> NineBits:
+    channels = _channels(operator.weight)
+    if isinstance(operator, QConv2d):
+        return qconv2d_nine_bits.bits_of(operator, channels)
+    return qdense_nine_bits.bits_of(operator, channels)
+
+
+def _reference(operator: QConv2d | QDense) -> Reference:
+    if isinstance(operator, QConv2d):
+        return lambda inputs: qconv2d.reference(operator, inputs)
+    return lambda inputs: qdense.reference(operator, inputs)
