@@ -1,6 +1,6 @@
 """Boards and models: what each network costs on each platform with a board, verified there.
 
-    python benchmarks/boards.py ../shared/models/kws_int8.onnx ../shared/models/resnet_int8.onnx
+    python benchmarks/boards.py ../shared/models/kws_int8.tflite ../shared/models/resnet_int8.tflite
     python benchmarks/boards.py --platforms cortex_m4        the others' results are kept
 
 The digits of the tutorials are quantized here and stand beside the models that are named. Every package is verified on

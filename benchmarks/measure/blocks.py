@@ -41,6 +41,7 @@ from benchmarks.measure.riscv_blocks import riscv_vectors
 from benchmarks.measure.search_blocks import recomputation
 from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
+from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny
 from benchmarks.measure.transformer_blocks import transformers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -228,19 +229,6 @@ def streams() -> str:
     return f"{table(heads, rows)}\n{said}\n"
 
 
-def tflm_reference() -> str:
-    """Models that keep states, beside TensorFlow Lite Micro with its reference kernels."""
-    rows = []
-    for name, one in result("tflm_reference")["models"].items():
-        ours, theirs = one["ours"], one["tflm"]
-        ratio = f"{ours['instructions'] / theirs['instructions']:.3f}"
-        counts = (ours["instructions"], theirs["instructions"])
-        arenas_bytes = (ours["arena_bytes"], theirs["arena_bytes"])
-        rows.append((name, *map(grouped, counts), ratio, *map(grouped, arenas_bytes)))
-    heads = ("model, `cortex_m4`", "instructions a run", "TFLM", "ratio", "arena and states, B", "TFLM's arena, B")
-    return f"{table(heads, rows)}\nBoth by GCC with -O3, counted in QEMU; TFLM with its reference kernels.\n"
-
-
 def side_by_side() -> str:
     """Our code beside other compilers', of two networks of MLPerf Tiny."""
     records = read_records(RESULTS / "side_by_side.json")
@@ -279,9 +267,9 @@ def onnx_suite() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm_reference,
-        side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, mutants, fewer_bits,
-        half_floats, quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled,
+        arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm, tflm_tiny,
+        tflm_streams, side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, mutants,
+        fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations,
     )

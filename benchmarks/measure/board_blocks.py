@@ -50,4 +50,6 @@ def _peers(model: str) -> Iterator[Row]:
     yield from (row for row in record.rows if not row.system.startswith(OURS)) if record else ()
     for platform, one in result("kernel_libraries")["models"].get(model, {}).items():
         yield Row(system=one["library"], platform=platform, instructions=one["instructions"])
+    for platform, one in result("tflm")["files"].get(model, {}).items():
+        yield Row(system="TFLM with CMSIS-NN", platform=platform, instructions=one["tflm"].get("instructions"))
     yield from (one.row for one in read_published(RESULTS.parent / "published.toml") if one.model == model)

@@ -1,8 +1,13 @@
-/* What C++ needs of a board, for QEMU's mps2-an386: start, timer, a line of text, and the rest of newlib's calls. */
+/* What C++ needs of a board, for QEMU's mps2-an386 and mps3-an547: start, timer, a line of text, and the rest of newlib's calls. */
 #include <stdint.h>
 
 #define CPACR (*(volatile uint32_t *)0xE000ED88u)
-#define TIMER ((volatile uint32_t *)0x40000000u) /* control, value, reload */
+#ifdef TIMER_CMSDK
+#define TIMER ((volatile uint32_t *)0x40000000u) /* control, value, reload; counts down at 25 MHz */
+#else
+#define COUNTER_CONTROL (*(volatile uint32_t *)0x58100000u)
+#define COUNTER_VALUE (*(volatile uint32_t *)0x58100008u) /* the low word; counts up at 32 MHz */
+#endif
 
 extern uint32_t data_load[], data_begin[], data_end[], bss_begin[], bss_end[], stack_top[];
 extern void (*init_array_begin[])(void), (*init_array_end[])(void);
@@ -27,7 +32,11 @@ void say(const char *text)
 
 uint32_t timer_now(void)
 {
+#ifdef TIMER_CMSDK
     return UINT32_MAX - TIMER[1];
+#else
+    return COUNTER_VALUE;
+#endif
 }
 
 void _exit(int code)
@@ -51,9 +60,13 @@ void reset(void)
     for (void (**function)(void) = init_array_begin; function < init_array_end; function++) {
         (*function)();
     }
+#ifdef TIMER_CMSDK
     TIMER[2] = UINT32_MAX;
     TIMER[1] = UINT32_MAX;
     TIMER[0] = 1u;
+#else
+    COUNTER_CONTROL = 1u;
+#endif
     _exit(main());
 }
 
