@@ -28,7 +28,18 @@ INPUTS, OUTPUTS = "in.bin", "out.bin"
 """Files that firmware reads and writes in the folder that it runs in."""
 
 _SANDBOX = ("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
-_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/opt", "/nix/store", "/gnu/store", "/etc/ld.so.cache")
+_SYSTEM = (
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/bin",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/home/linuxbrew",
+    "/etc/ld.so.cache",
+)
 """Programs and libraries of a system: QEMU and what it is linked with are read from there."""
 _PREFIX_FOLDERS = ("lib", "lib64", "libexec", "share")
 """Folders beside that of QEMU's program, where it is installed elsewhere."""

@@ -79,13 +79,13 @@ def sweep(
 
 
 class _Told:
-    """A function of the user's that is told of rows, until it raises."""
+    """The user's `progress`: called for each row until it raises."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._done = progress, 0
 
     def row(self, row: Row) -> None:
-        """Tell of a row more."""
+        """Report one more row."""
         self._done += 1
         if self._progress is None:
             return

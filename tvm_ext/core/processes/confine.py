@@ -164,7 +164,7 @@ def _filter_calls(libc: ctypes.CDLL, rights: Rights) -> None:
 
 
 def _filter_code(executes: bool) -> bytes:
-    """The filter: for each refused call a comparison that skips the refusal behind it."""
+    """The filter: for each refused call a comparison, which skips the refusal that follows it."""
     column, architecture = _MACHINES[platform.machine()]
 
     def step(operation: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
