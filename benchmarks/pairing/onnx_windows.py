@@ -95,7 +95,14 @@ def _pool(kind: str) -> Operator:
         factors["storage_order"] = [None, 1]
     else:
         factors["p"] = [None, 1, 3]
-    return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=_fits)
+    return Operator(form="onnx", name=kind, factors=factors, make=make, is_valid=_fits, unlike=_padding_alone)
+
+
+def _padding_alone(choice: Choice) -> str:
+    """Say that dilated windows of a maximum may hold padding alone, where the image is one element wide."""
+    is_float = choice["dtype"].startswith("float") and "count_include_pad" not in choice and "p" not in choice
+    may = is_float and 1 in choice["shape"][2:] and choice["dilations"] is not None and choice["pads"] is not None
+    return "a window of padding alone is minus infinity" if may else ""
 
 
 def _global_pool(kind: str) -> Operator:
@@ -262,7 +269,14 @@ def _resize() -> Operator:
         "dtype": ["float32", "float32", "uint8", "int8"],
         "opset": [19, 18, 13],
     }
-    return Operator(form="onnx", name="Resize", factors=factors, make=make, is_valid=is_valid)
+
+    def unlike(choice: Choice) -> str:
+        factors = _cycled(choice["factors"], len(choice["shape"]))
+        is_fraction = any(extent * factor % 1 for extent in choice["shape"] for factor in factors)
+        aligned = choice["coordinate_transformation_mode"] == "align_corners" and choice["by"] == "scales"
+        return "corners are aligned to the fraction of an element" if aligned and is_fraction else ""
+
+    return Operator(form="onnx", name="Resize", factors=factors, make=make, is_valid=is_valid, unlike=unlike)
 
 
 def _grid_sample() -> Operator:

@@ -101,15 +101,28 @@ def _redirection() -> _Redirection | None:
 def _stream_on(descriptor: int) -> TextIOWrapper | None:
     """Return Python's standard error where it writes to a descriptor itself; other streams stay as they are."""
     stream = sys.__stderr__
+    if not isinstance(stream, TextIOWrapper):
+        return None
+    raw = _raw(stream)
     try:
-        raw = stream.buffer.raw if isinstance(stream, TextIOWrapper) else None
-        return stream if isinstance(raw, FileIO) and raw.fileno() == descriptor else None
-    except (AttributeError, ValueError, OSError):  # detached or closed
+        return stream if raw is not None and raw.fileno() == descriptor else None
+    except (ValueError, OSError):  # closed
         return None
 
 
+def _raw(stream: TextIOWrapper) -> FileIO | None:
+    """Return the file below a stream and its buffer; None where the stream was detached."""
+    try:
+        raw: object = getattr(stream.buffer, "raw", stream.buffer)  # unbuffered, the file itself
+    except ValueError:
+        return None
+    return raw if isinstance(raw, FileIO) else None
+
+
 def _lead(stream: TextIOWrapper, descriptor: int) -> None:
-    """Let a stream write to another descriptor from here on: a FileIO that is initialised again keeps its place."""
+    """Let a stream write to another descriptor from here on: a FileIO that is initialised again stays what it is."""
     with suppress(ValueError, OSError):
         stream.flush()
-    stream.buffer.raw.__init__(descriptor, "wb", closefd=False)  # pyright: ignore[reportAttributeAccessIssue]
+    raw = _raw(stream)
+    if raw is not None:
+        FileIO.__init__(raw, descriptor, "wb", closefd=False)
