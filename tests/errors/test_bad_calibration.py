@@ -39,7 +39,7 @@ def spoiled(value: float) -> np.ndarray:
         ({"y": np.ones((4, 3), "float32")}, r"'y' has shape \(4, 3\); \(N, 2\) is needed"),
         ({"y": np.ones(2, "float32")}, r"'y' has shape \(2,\); \(N, 2\) is needed"),
         ({"y": np.float32(1)}, r"'y' has shape \(\); \(N, 2\) is needed"),
-        ({"x": np.ones((4, 3, 1), "float32")}, r"'x' has shape \(4, 3, 1\); \(N, 1, 3\) is needed"),
+        ({"x": np.ones((4, 3, 1), "float32")}, r"'x' has shape \(4, 3, 1\); \(N, 3\) is needed"),
         ({"y": np.ones((4, 2), "uint8")}, "'y' is uint8, the model's input float32"),
         ({"y": np.ones((4, 2), "float64")}, "'y' is float64, the model's input float32"),
         ({"x": np.ones((0, 1, 3), "float32"), "y": np.ones((0, 2), "float32")}, "'x' holds no sample"),
