@@ -124,7 +124,7 @@ def test_a_package_is_verified_over_successive_inputs(tmp_path: Path, monkeypatc
     readme = (package.folder / "README.md").read_text(encoding="utf-8")
     assert "net_put();" in readme and "net_take();" in readme
     done = subprocess.run(["make", "-s", "selftest"], cwd=package.folder, capture_output=True, text=True, timeout=300)
-    assert done.stdout == "PASS 3 vectors\n"
+    assert done.stdout == "PASS 3 vectors, 96 drawn\n"
     report = package.folder / "report.json"
     report.write_text(report.read_text(encoding="utf-8").replace('"in_flight": 2', '"in_flight": 3'), encoding="utf-8")
     with pytest.raises(BadPackage, match=r"does not say what report\.json says: net_in_flight = 3"):
