@@ -1,10 +1,11 @@
 """Instructions modelled against executed, of every step of the zoo's networks where it stands in its network.
 
     python benchmarks/modelled.py
-    python benchmarks/modelled.py --networks ds_cnn_int8 --platforms cortex_m4        the others' results are kept
+    python benchmarks/modelled.py --networks ds_cnn_int8 --splits --platforms cortex_m4     other results are kept
 
 Each network is compiled, run once on the platform's board in QEMU, and counted by layer (`tvm-ext profile`); a step of
-several calls is their sum. Instructions are not cycles.
+several calls is their sum. Networks within a budget have steps that are cut into rows: a search decides by their price,
+which is to be within 1.15 of what runs. Instructions are not cycles.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import known, stamped, write_result  # noqa: E402
 from benchmarks.measure.records import reason_of  # noqa: E402
+from tests.support.transformer_models import encoder_block  # noqa: E402
 from tvm_ext import BuildOptions, Package  # noqa: E402
 from tvm_ext.core.errors import TvmExtError  # noqa: E402
 
@@ -38,7 +40,12 @@ NETWORKS = (
     "gated_unet_16_int8", "gated_dense_block_8_int8", "ffn_16_128_512_fp32",
     "words_1d_int8", "factored_int8", "wide_windows_int8",
 )  # fmt: skip
-BOUNDS = (1.25, 2.0)
+SPLITS = {
+    "resnet8_int8": (24_000,), "ds_cnn_int8": (10_000,), "mobilenet_v2_035_96_int8": (70_000,),
+    "resnet8_fp32": (90_000,), "attention_256_64_4_fp32": (400_000,),
+}  # fmt: skip
+"""Networks and budgets in bytes that cut them into rows; a result is called `NAME within BYTES`."""
+BOUNDS = (1.15, 1.25, 2.0)
 _WORST = 5
 
 
@@ -46,19 +53,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
     parser.add_argument("--platforms", nargs="*", default=PLATFORMS)
+    parser.add_argument("--splits", nargs="*", default=tuple(SPLITS), help="networks within their budgets, too")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     found: dict[str, dict[str, Any]] = known(options.results).get("networks", {})
-    for network in options.networks:
-        model = zoo.build(network)
+    split = [(network, ram) for network in options.splits for ram in SPLITS[network]]
+    for network, ram in [*((network, None) for network in options.networks), *split]:
+        model = encoder_block(256, 64, 4) if network == "attention_256_64_4_fp32" else zoo.build(network)
+        name = network if ram is None else f"{network} within {ram}"
         for platform in options.platforms:
             try:
-                rows = list(measured(model, network, platform))
+                rows = list(measured(model, platform, ram))
                 one: dict[str, Any] = {**summary(rows), "steps": rows}
             except TvmExtError as error:
                 one = {"skipped": reason_of(error)}
-            found[platform] = _in_order({**found.get(platform, {}), network: stamped(one)})
-            print(network, platform, {k: v for k, v in one.items() if k != "steps"}, flush=True)
+            found[platform] = _in_order({**found.get(platform, {}), name: stamped(one)})
+            print(name, platform, {k: v for k, v in one.items() if k != "steps"}, flush=True)
             write_result(options.results, {"totals": stamped(_totals(found)), "networks": found})
     return 0
 
@@ -76,12 +86,12 @@ def _totals(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {name: {**summary(rows), "calibration": calibration(rows)} for name, rows in steps.items() if rows}
 
 
-def measured(model: onnx.ModelProto, network: str, platform: str) -> Iterator[dict[str, Any]]:
+def measured(model: onnx.ModelProto, platform: str, ram: int | None = None) -> Iterator[dict[str, Any]]:
     """Each step that kernels compute: instructions, modelled and executed. Raises TvmExtError."""
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         onnx.save(model, folder / "model.onnx")
-        options = BuildOptions(verify=(), name="network")
+        options = BuildOptions(verify=(), name="network", ram=ram)
         package = tvm_ext.build(tvm_ext.load(folder / "model.onnx"), platform, folder / "out", options)
         yield from rows_of(package)
 
