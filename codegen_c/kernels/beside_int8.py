@@ -38,8 +38,12 @@ def in_int8(operator: Operator) -> QConv2d | QDense | None:
     return replace(operator, weight=weight.astype(np.int8))
 
 
-def beside_int8(operator: QConv2d | QDense, made: Implementation, stored: StoredRows) -> Implementation:
-    """A kernel for the layer with weights of int8, and the channels that need 9 bits before and after it."""
+def beside_int8(operator: Operator, made: Implementation, stored: StoredRows) -> Implementation:
+    """A kernel for the layer with weights of int8, and the channels that need 9 bits before and after it.
+
+    operator: one that `in_int8` takes.
+    """
+    assert isinstance(operator, QConv2d | QDense), "in_int8 takes no others"
     bits, reference = _bits(operator), _reference(operator)
     function = made.function
     statements, layer = bits.statements(stored, with_channels=True)
