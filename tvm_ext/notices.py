@@ -1,8 +1,9 @@
-"""Notices of a build that leaves out what was asked for."""
+"""Notices of a build that leaves out what was asked for, or whose verification says little."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 from codegen_c.backend.build import Compiled
 from tvm_ext.core.options import BuildOptions
@@ -41,3 +42,9 @@ def say_weights(compiled: Compiled, options: BuildOptions) -> None:
         f"weights = {options.weights!r}: all weights of {compiled.interface.model} are stored as they are: {reason}.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip
+
+
+def say_doubts(model: str, doubts: Sequence[str]) -> None:
+    """A notice for each output of which verification says little."""
+    for doubt in doubts:
+        warnings.warn(f"{model}: {doubt}.", ModelNotice, stacklevel=3)
