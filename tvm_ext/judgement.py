@@ -19,7 +19,7 @@ from tvm_ext.report.report import moved_table
 from tvm_ext.subject import Expected, Subject
 from tvm_ext.verification.empty_outputs import empty_outputs
 from tvm_ext.verification.float_steps import FloatSteps, check_float_steps
-from tvm_ext.verification.judge_floats import Known, Verdict, gaps, judged, known_outputs, weak_outputs
+from tvm_ext.verification.judge_floats import KnownTensor, Verdict, gaps, judged, known_outputs, weak_outputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, Sample, compare, is_float, tolerance_of
 from tvm_ext.verification.verify_steps import StepErrors, against_steps, check_steps
 from tvm_ext.verification.windows import against_windows
@@ -157,7 +157,7 @@ def _other_than(got: np.ndarray, wanted: np.ndarray, compiled: Compiled) -> str:
     return "" if found.passed else f"by {found.max_abs_error:g} in {found.differing} elements"
 
 
-def _float64_table(worst: Sequence[Verdict], known: Sequence[dict[str, Known]]) -> dict[str, Any]:
+def _float64_table(worst: Sequence[Verdict], known: Sequence[dict[str, KnownTensor]]) -> dict[str, Any]:
     """Errors beside the float64 evaluation, as the report has them; None for what is no number."""
     figures: dict[str, float] = {
         "error": max((verdict.from_exact for verdict in worst), default=0.0),

@@ -30,7 +30,7 @@ from tvm_ext.tuning.tune import compile_tuned
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.judge_floats import Evaluation, best_outputs
-from tvm_ext.verification.reading import FormComparison, Reading, beside_float, check_reading, samples_to_read
+from tvm_ext.verification.reading import CheckedReading, FormComparison, beside_float, check_reading, samples_to_read
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
 from tvm_ext.verification.windows import inner_of, windows_of
 from tvm_ext.verification.witnesses.ask import QUANTIZED_HERE, ask, evaluate
@@ -131,7 +131,11 @@ def make_subject(
 
 
 def _forms(
-    mod: tvm.IRModule, compiled: Compiled, options: BuildOptions, expected: Expected | None, reading: Reading | None
+    mod: tvm.IRModule,
+    compiled: Compiled,
+    options: BuildOptions,
+    expected: Expected | None,
+    reading: CheckedReading | None,
 ) -> tuple[FormComparison, ...]:
     """Comparisons that lead from the C back to the file, where the model was quantized or its windows streamed."""
     if expected is None:
@@ -175,7 +179,7 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
 
 
 def _expect(
-    mod: tvm.IRModule, compiled: Compiled, ordinary: Samples, stressed: Samples, reading: Reading | None
+    mod: tvm.IRModule, compiled: Compiled, ordinary: Samples, stressed: Samples, reading: CheckedReading | None
 ) -> tuple[Samples, Expected]:
     """Results of the first witness that takes the model, those inside the model too, and its evaluation in float64.
 

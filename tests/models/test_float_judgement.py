@@ -19,7 +19,7 @@ from tests.support.packages import HOST_ONLY
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pipeline import compiler_of
-from tvm_ext.verification.judge_floats import Known, judged, tolerances
+from tvm_ext.verification.judge_floats import KnownTensor, judged, tolerances
 from tvm_ext.verification.witnesses.float64_witness import shared_noise
 
 RANDOM = np.random.default_rng(5)
@@ -156,9 +156,9 @@ def test_the_noise_of_a_channel_is_its_own_on_any_axis() -> None:
     np.testing.assert_array_equal(shared_noise(np.array([[1.0, np.inf], [2.0, 3.0]])), [[1.0, np.inf], [2.0, 3.0]])
 
 
-def _known(said: list[float], exact: list[float], limit: float, *, stressed: bool = False) -> Known:
+def _known(said: list[float], exact: list[float], limit: float, *, stressed: bool = False) -> KnownTensor:
     limits, scale = np.full(len(exact), limit), max(map(abs, said))
-    return Known(
+    return KnownTensor(
         said=np.float32(said),
         exact=np.float64(exact),
         limits=limits,

@@ -11,7 +11,7 @@ from codegen_c.backend.build import Compiled
 from codegen_c.program.tensors import Tensor
 from tvm_ext.execution.instrumented import InstrumentedModel
 from tvm_ext.verification.account import laid_out, source_of
-from tvm_ext.verification.judge_floats import Evaluation, Known, Verdict, judged, tolerances
+from tvm_ext.verification.judge_floats import Evaluation, KnownTensor, Verdict, judged, tolerances
 from tvm_ext.verification.verify import is_float, largest
 from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony
 
@@ -57,7 +57,9 @@ def check_float_steps(
     )  # fmt: skip
 
 
-def _known(tensor: Tensor, index: int, said: Testimony, evaluation: Evaluation, *, is_stressed: bool) -> Known | None:
+def _known(
+    tensor: Tensor, index: int, said: Testimony, evaluation: Evaluation, *, is_stressed: bool
+) -> KnownTensor | None:
     """What is known of a tensor of the program, as it is stored; None where nothing is."""
     source = source_of(tensor)
     exact = laid_out(_of(evaluation.outputs, evaluation.inner, index, source), tensor)
@@ -68,7 +70,7 @@ def _known(tensor: Tensor, index: int, said: Testimony, evaluation: Evaluation, 
     found = laid_out(_of(said.outputs, said.inner, index, source), tensor)
     if found is not None and str(found.dtype) != tensor.dtype:
         found = None
-    return Known(
+    return KnownTensor(
         said=found, exact=exact, limits=tolerances(exact, noise, tensor.dtype),
         said_limits=tolerances(exact, others, tensor.dtype),
         scale=largest(found) if found is not None else 0.0, is_stressed=is_stressed,

@@ -43,7 +43,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Known:
+class KnownTensor:
     """One tensor in one sample: of the reference runtime, None where it shows none; in float64; tolerances of both.
 
     limits: of the C; said_limits: of the runtime. scale: largest magnitude of the runtime's tensor in all samples.
@@ -92,7 +92,7 @@ def tolerances(exact: Array, noise: Array, dtype: str) -> Array:
     return NOISE_FACTOR * noise + FLOOR_ROUNDINGS * unit * shared_noise(np.abs(exact)) + least
 
 
-def judged(got: Array, known: Known) -> Verdict:
+def judged(got: Array, known: KnownTensor) -> Verdict:
     """The verdict on a tensor of the C."""
     exact, limits, shape = known.exact, known.limits, known.exact.shape
     got = got.astype(np.float64).reshape(shape)
@@ -128,18 +128,20 @@ def gaps(one: Array, other: Array) -> Array:
     return np.where(np.isnan(found), np.inf, found)
 
 
-def known_outputs(said: Sequence[Sample], evaluation: Evaluation, stressed: Sequence[bool]) -> list[dict[str, Known]]:
+def known_outputs(
+    said: Sequence[Sample], evaluation: Evaluation, stressed: Sequence[bool]
+) -> list[dict[str, KnownTensor]]:
     """What is known of each float output, for each sample."""
     floats = [name for name, array in said[0].items() if is_float(array) and name in evaluation.outputs[0]]
     scales = {name: max(largest(sample[name]) for sample in said) for name in floats}
-    found: list[dict[str, Known]] = []
+    found: list[dict[str, KnownTensor]] = []
     for index, sample in enumerate(said):
         exact, noise, others = (
             values[index] for values in (evaluation.outputs, evaluation.noise_outputs, evaluation.others_noise_outputs)
         )
         found.append(
             {
-                name: Known(
+                name: KnownTensor(
                     said=sample[name], exact=exact[name], scale=scales[name], is_stressed=stressed[index],
                     limits=tolerances(exact[name], noise[name], str(sample[name].dtype)),
                     said_limits=tolerances(exact[name], others[name], str(sample[name].dtype)),
@@ -160,14 +162,14 @@ def known_inner(said: Testimony, evaluation: Evaluation) -> dict[str, Verdict]:
             if not is_float(sample[name]) or exact[name].size != sample[name].size:
                 continue
             limits = tolerances(exact[name], noise[name], str(sample[name].dtype))
-            known = Known(said=None, exact=exact[name], limits=limits, said_limits=limits, scale=0.0)
+            known = KnownTensor(said=None, exact=exact[name], limits=limits, said_limits=limits, scale=0.0)
             verdict = judged(sample[name], known)
             if name not in worst or verdict.of_tolerance > worst[name].of_tolerance:
                 worst[name] = verdict
     return worst
 
 
-def weak_outputs(known: Sequence[Mapping[str, Known]]) -> dict[str, float]:
+def weak_outputs(known: Sequence[Mapping[str, KnownTensor]]) -> dict[str, float]:
     """Outputs whose tolerance is a large part of their largest value in every sample, and the least such part, or 1."""
     shares: dict[str, list[float]] = {}
     for sample in known:

@@ -18,7 +18,7 @@ from relay_passes.dataflow import bindings
 from tvm_ext.calibration import Calibration
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.verification.judge_floats import Known, Verdict, judged, known_inner, known_outputs
+from tvm_ext.verification.judge_floats import KnownTensor, Verdict, judged, known_inner, known_outputs
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, Array, Sample, compare
 from tvm_ext.verification.witnesses.ask import ask, ask_others, evaluate, run_module
 from tvm_ext.verification.witnesses.float64_witness import shared_noise
@@ -52,7 +52,7 @@ class FormComparison:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reading:
+class CheckedReading:
     """A float module that was compared with its runtime: on which samples, and what the runtime gives."""
 
     samples: Sequence[Sample]
@@ -66,7 +66,7 @@ def samples_to_read(data: Calibration) -> list[Sample]:
     return list(data.samples[:end])
 
 
-def check_reading(mod: tvm.IRModule, samples: Sequence[Sample], name: str) -> Reading:
+def check_reading(mod: tvm.IRModule, samples: Sequence[Sample], name: str) -> CheckedReading:
     """Compare a loaded float module with its file's runtime. Raises VerificationFailed where they differ.
 
     Where no other runtime takes the file, TVM stands for it, and the comparison says so.
@@ -88,13 +88,13 @@ def check_reading(mod: tvm.IRModule, samples: Sequence[Sample], name: str) -> Re
         if worst is not None and worst[0].passed and not _integers_differ(said.outputs, evaluation.outputs):
             verdict = worst[0]
             found = replace(form, max_abs_error=verdict.error, of_tolerance=verdict.of_tolerance)
-            return Reading(samples=samples, said=said, comparison=found)
+            return CheckedReading(samples=samples, said=said, comparison=found)
         first = _first_difference(known_inner(said, evaluation), inner)
     else:
         worst, first = None, ""
     found = compare(run_module(mod, samples), said.outputs, tolerance=FLOAT_TOLERANCE)
     if worst is None and found.passed:
-        return Reading(samples=samples, said=said, comparison=replace(form, max_abs_error=found.max_abs_error))
+        return CheckedReading(samples=samples, said=said, comparison=replace(form, max_abs_error=found.max_abs_error))
     text = (_text(worst, said.witness) or f"outputs differ by {found.max_abs_error:g}") + first
     raise VerificationFailed(
         f"{name}: the float model, as tvm_ext reads it, is not what {said.witness} computes from the file: {text}. "
@@ -103,7 +103,7 @@ def check_reading(mod: tvm.IRModule, samples: Sequence[Sample], name: str) -> Re
     )
 
 
-def _loosened(known: Known) -> Known:
+def _loosened(known: KnownTensor) -> KnownTensor:
     """What a runtime's output is held against: float64, within rounding and 1e-4 of its channel.
 
     Runtimes approximate functions; an operator that is read wrong is further off.
@@ -112,7 +112,7 @@ def _loosened(known: Known) -> Known:
     return replace(known, said=None, limits=known.said_limits + more)
 
 
-def _own_reading(mod: tvm.IRModule, samples: Sequence[Sample], said: Testimony) -> Reading:
+def _own_reading(mod: tvm.IRModule, samples: Sequence[Sample], said: Testimony) -> CheckedReading:
     """The reading where TVM is the only runtime: that of a Relax module, else ours."""
     why = said.own_reading or None
     is_module = ModelOrigin.read(mod).source_format == "relax"
@@ -120,7 +120,7 @@ def _own_reading(mod: tvm.IRModule, samples: Sequence[Sample], said: Testimony) 
         form="the float module" if is_module else "the float model, as it was read", against=said.witness,
         samples=len(samples), own_reading=why, max_abs_error=0.0,
     )  # fmt: skip
-    return Reading(samples=samples, said=said, comparison=form)
+    return CheckedReading(samples=samples, said=said, comparison=form)
 
 
 def _integers_differ(said: Sequence[Sample], exact: Sequence[Sample]) -> bool:
@@ -141,7 +141,7 @@ def _first_difference(known: Mapping[str, Verdict], order: Sequence[str]) -> str
     return "" if name is None else f"; the first tensor that differs is {name}, by {known[name].error:.3g}"
 
 
-def beside_float(mod: tvm.IRModule, interface: Interface, reading: Reading, form: str) -> FormComparison:
+def beside_float(mod: tvm.IRModule, interface: Interface, reading: CheckedReading, form: str) -> FormComparison:
     """The quantized module, run by TVM, beside the float results of the file's runtime.
 
     mod: in QDQ form, of whole windows. interface: of its package, which knows the scales of its inputs and outputs.
