@@ -156,6 +156,12 @@ def test_the_noise_of_a_channel_is_its_own_on_any_axis() -> None:
     np.testing.assert_array_equal(shared_noise(np.array([[1.0, np.inf], [2.0, 3.0]])), [[1.0, np.inf], [2.0, 3.0]])
 
 
+def test_channels_that_were_moved_too_seldom_share_their_noise() -> None:
+    noise = np.array([[1.0, 1e-6, 2.0]])
+    np.testing.assert_array_equal(shared_noise(noise, 7), [[2.0, 2.0, 2.0]])
+    np.testing.assert_array_equal(shared_noise(np.repeat(noise, 4, 0), 2), np.repeat(noise, 4, 0))
+
+
 def _known(said: list[float], exact: list[float], limit: float, *, stressed: bool = False) -> KnownTensor:
     limits, scale = np.full(len(exact), limit), max(map(abs, said))
     return KnownTensor(

@@ -103,7 +103,7 @@ def test_samples_that_are_an_iterator_are_read_once(tmp_path: Path) -> None:
 
 
 def test_without_a_runtime_it_is_still_our_own_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvm_ext.verification.witnesses.ask._OF_FORMAT", {"onnx": ()})
+    monkeypatch.setattr("tvm_ext.verification.witnesses.ask._said", lambda *_, **__: "is not installed")
     path = network(tmp_path / "model.onnx")
     package = tvm_ext.build(path, "host", tmp_path / "package", INT8, calibration=calibration())
     assert "quantized here" in package.report["verify"]["host"]["own_reading"]

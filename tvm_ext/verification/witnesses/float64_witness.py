@@ -25,9 +25,10 @@ from tvm_ext.verification.witnesses.testimony import Array, Carried, Sample
 
 _LARGEST = float(np.finfo(np.float32).max)
 _MOST_REPEATS, _LEAST_REPEATS = 8, 2
-_OTHERS_REPEATS = 3
+_OTHERS_REPEATS = 2
+_LEAST_CHANGES = 8
 _KINDS = ("", "noise_", "others_noise_")
-_MOST_MACS, _MOST_STOPS = 4_000_000_000, 60_000
+_MOST_MACS, _MOST_STOPS = 1_000_000_000, 60_000
 """Multiply-accumulates and stops of all runs together up to which a sample has the most repeats: seconds, each."""
 
 
@@ -92,9 +93,9 @@ def _told(
             noise = recorder.noise.get((part, name))
             told[part][number][name] = value
             if noise is not None:
-                told[f"noise_{part}"][number][name] = shared_noise(noise)
+                told[f"noise_{part}"][number][name] = shared_noise(noise, repeats)
                 others = recorder.others.get((part, name), noise)
-                told[f"others_noise_{part}"][number][name] = shared_noise(np.maximum(noise, others))
+                told[f"others_noise_{part}"][number][name] = shared_noise(np.maximum(noise, others), repeats)
     return told
 
 
@@ -153,12 +154,15 @@ def _further(noise: Array | None, exact: Array, moved: Array) -> Array:
     return change if noise is None else np.maximum(noise, change)
 
 
-def shared_noise(noise: Array) -> Array:
-    """Noise of each element as that of its slices: the least over the axes of the slice's largest finite one."""
+def shared_noise(noise: Array, repeats: int = _LEAST_CHANGES) -> Array:
+    """Noise of each element as that of its slices: the least over the axes of the slice's largest finite one.
+
+    Slices of few elements that were moved few times are passed over: all changes of one may be small by chance.
+    """
     finite = np.where(np.isfinite(noise), noise, 0.0)
     shared = np.full(noise.shape, finite.max(initial=0.0))
     for axis, extent in enumerate(noise.shape):
-        if extent > 1:
+        if extent > 1 and noise.size // extent * repeats >= _LEAST_CHANGES:
             others = tuple(other for other in range(noise.ndim) if other != axis)
             shared = np.minimum(shared, finite.max(axis=others, keepdims=True))
     return np.where(np.isfinite(noise), shared, np.inf)
