@@ -221,7 +221,9 @@ def _verifying(
             results[RUNNER], wrong = judged_device(subject, expected, host, device, runner)
             problems += wrong
         if problems or late:
-            raise failed_verification(subject, expected, [*(Problem(text=text) for text in late), *problems])
+            raise failed_verification(
+                subject, expected, [*(Problem(text=text, cause="run") for text in late), *problems]
+            )
         say_doubts(subject.model, results["host"]["warnings"])
         return {target: result if target in targets else None for target, result in results.items()}, board
 

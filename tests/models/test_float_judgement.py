@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
+import tvm_ext.judgement
 import tvm_ext.subject
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.figures import KernelFigures
@@ -20,6 +21,7 @@ from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pipeline import compiler_of
 from tvm_ext.verification.judge_floats import KnownTensor, judged, tolerances
+from tvm_ext.verification.witnesses.ask import OtherMode, ask_modes
 from tvm_ext.verification.witnesses.float64_witness import shared_noise
 
 RANDOM = np.random.default_rng(5)
@@ -232,3 +234,22 @@ def test_a_runtime_that_gives_no_numbers_is_named(tmp_path: Path, monkeypatch: p
     ) as error:
         tvm_ext.build(path, "host", tmp_path / "package", HOST_ONLY)
     assert "the C code does not compute the model" not in str(error.value)
+
+
+def test_modes_of_a_runtime_that_differ_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = hidden_behind_saturation(tmp_path / "model.onnx")
+    _compile_wrongly(monkeypatch, _scaled(128, 1.2))
+    one, other = {"y": np.zeros((1, 2), np.float32)}, {"y": np.full((1, 2), 0.5, np.float32)}
+    modes = OtherMode(modes=("the runtime", "the runtime in haste"), outputs=[(one, other)] * 4)
+    monkeypatch.setattr(tvm_ext.judgement, "ask_modes", lambda *_: modes)
+    message = "cannot tell.*the runtime in haste differs from the runtime by 0.5 in output y.*--verify-inputs"
+    with pytest.raises(VerificationFailed, match=message):
+        tvm_ext.build(path, "host", tmp_path / "package", HOST_ONLY)
+
+
+def test_onnxruntime_has_two_modes_that_agree_here(tmp_path: Path) -> None:
+    mod = tvm_ext.load(boxes_and_scores(tmp_path / "model.onnx"))
+    found = ask_modes(mod, [{"x": RANDOM.standard_normal((1, 20, 16)).astype(np.float32)}])
+    assert found is not None and "with its optimizer" in found.modes[1]
+    ((one, other),) = found.outputs
+    np.testing.assert_allclose(one["y"], other["y"], rtol=1e-4, atol=1e-4)
