@@ -26,6 +26,7 @@ from tvm_ext.verification.witnesses.testimony import Testimony
 NOISE_FACTOR = 8
 """Rounding errors of a runtime in noises of the evaluation: 1.9 at most in 19 networks and two runtimes."""
 FLOOR_ROUNDINGS = 4
+_NO_NOISE = 1e-30
 WEAK_SHARE = 0.01
 """Part of an output's largest value from which a tolerance says little about it."""
 
@@ -174,10 +175,9 @@ def weak_outputs(known: Sequence[Mapping[str, KnownTensor]]) -> dict[str, float]
     shares: dict[str, list[float]] = {}
     for sample in known:
         for name, one in sample.items():
-            value = largest(one.exact)
-            if value:
-                limit = one.limits.max(initial=0.0, where=np.isfinite(one.limits))
-                shares.setdefault(name, []).append(min(float(limit) / value, 1.0))
+            value, limit = largest(one.exact), float(one.limits.max(initial=0.0, where=np.isfinite(one.limits)))
+            if limit > _NO_NOISE:
+                shares.setdefault(name, []).append(min(limit / value, 1.0) if value else 1.0)
     return {name: min(parts) for name, parts in shares.items() if min(parts) > WEAK_SHARE}
 
 
