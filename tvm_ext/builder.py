@@ -25,7 +25,7 @@ from tvm_ext.assurance.assurance import measured_assurance
 from tvm_ext.calibration import Source
 from tvm_ext.core.arguments import check_kind, path_of
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
-from tvm_ext.core.errors import BadOptions, VerificationFailed
+from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
@@ -37,8 +37,9 @@ from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.image import Image, make_image, run_image
+from tvm_ext.judgement import Problem, failed_verification, judged_device, judged_runs, not_the_model, steps_of
 from tvm_ext.load import ModelSource, load
-from tvm_ext.notices import say_floats, say_pipeline, say_weights
+from tvm_ext.notices import say_doubts, say_floats, say_pipeline, say_weights
 from tvm_ext.package import TRACE_FILE, Package, check_finished
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
@@ -46,7 +47,7 @@ from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
 from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
 from tvm_ext.services.choose import opened_services
-from tvm_ext.subject import RUNNER, Subject, host_outputs, judged, judged_device, make_subject, steps_of
+from tvm_ext.subject import RUNNER, Subject, host_outputs, make_subject
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
 Progress = Callable[[str], None]
@@ -133,6 +134,7 @@ def build(
             },
             image=image.to_json(runs) if image else None,
             shared_run=_shared_run(subject, options, board, say), verify=verified,
+            comparisons=[form.to_json() for form in subject.forms],
             flash=_flash(new, compiled, artifacts), assurance=assurance,
             tuning=subject.tuning.to_json() if subject.tuning else None,
         )  # fmt: skip
@@ -222,12 +224,15 @@ def _verifying(
         host, late = hosts.result()
         board = boards.result()
         device = devices.result()
-        results, problems = judged(subject, expected, steps.result(), host, board)
+        results, problems = judged_runs(subject, expected, steps.result(), host, board)
         if device is not None and runner is not None:
             results[RUNNER], wrong = judged_device(subject, expected, host, device, runner)
             problems += wrong
         if problems or late:
-            raise not_the_model(subject.model, [*late, *problems])
+            raise failed_verification(
+                subject, expected, [*(Problem(text=text, cause="run") for text in late), *problems]
+            )
+        say_doubts(subject.model, results["host"]["warnings"])
         return {target: result if target in targets else None for target, result in results.items()}, board
 
     return verified
@@ -264,12 +269,3 @@ def _run_image(image: Image, subject: Subject, board: QemuResult, say: Progress)
     if problems:
         raise not_the_model(subject.model, problems)
     return runs
-
-
-def not_the_model(name: str, problems: Sequence[str]) -> VerificationFailed:
-    """The error for C that does not compute what it should."""
-    more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
-    return VerificationFailed(
-        f"{name}: the C code does not compute the model: {'; '.join(problems[:5])}{more}. "
-        "Nothing was written. --verify none builds the package anyway, marked as not verified."
-    )

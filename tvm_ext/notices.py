@@ -1,4 +1,4 @@
-"""Warnings of a build that leaves out what was asked for, or computes otherwise than the file has it."""
+"""Warnings of a build that leaves out what was asked for, computes otherwise than the file, or verifies little."""
 
 from __future__ import annotations
 
@@ -65,3 +65,9 @@ def say_floats(compiled: Compiled, nodes: Sequence[ModelNode]) -> None:
         "float_operations of the report says why.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip
+
+
+def say_doubts(model: str, doubts: Sequence[str]) -> None:
+    """A notice for each output of which verification says little."""
+    for doubt in doubts:
+        warnings.warn(f"{model}: {doubt}.", ModelNotice, stacklevel=3)

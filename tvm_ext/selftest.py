@@ -13,8 +13,9 @@ from codegen_c.emit.selftest import TestVector
 from codegen_c.program import reference
 from codegen_c.program.interface import Interface
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.subject import NUM_SAMPLES, NUM_STEPS_STORED, Subject
+from tvm_ext.subject import NUM_STEPS_STORED, Subject
 from tvm_ext.verification.drawn_samples import drawn_problems, drawn_vectors, is_exact
+from tvm_ext.verification.judge_floats import best_outputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, tolerance_of
 
 Sample = Mapping[str, np.ndarray]
@@ -49,8 +50,7 @@ def selftest_of(subject: Subject) -> SelfTest:
     compiled, expected, drawn = subject.compiled, subject.expected, subject.drawn
     warm_up = compiled.interface.warm_up_runs
     in_turn = compiled.interface.in_flight + 1 if compiled.interface.is_pipeline else 1
-    num_stored = warm_up + NUM_STEPS_STORED if compiled.program.states else in_turn
-    stored = subject.samples[:num_stored]
+    stored = subject.samples[: warm_up + NUM_STEPS_STORED if compiled.program.states else in_turn]
     if expected is None:
         return SelfTest(stored=[TestVector(inputs=sample, outputs=None) for sample in stored])
     if compiled.is_quantized:
@@ -58,12 +58,14 @@ def selftest_of(subject: Subject) -> SelfTest:
         of_drawn = outputs[len(stored) :]
     else:
         nothing = {port.source: np.zeros(port.shape, port.dtype) for port in compiled.interface.outputs}
-        outputs = [nothing] * warm_up + expected.testimony.outputs
-        begin = num_stored if compiled.program.states else NUM_SAMPLES
-        of_drawn = outputs[begin : begin + len(drawn.samples)] if drawn else []
-    vectors = [TestVector(inputs=sample, outputs=one) for sample, one in zip(stored, outputs, strict=False)]
+        outputs = [nothing] * warm_up + best_outputs(expected.testimony.outputs, expected.evaluation)
+        begin = len(subject.chosen.plain) + len(subject.chosen.stressed)
+        of_drawn = outputs[begin : begin + len(subject.chosen.asked)]
+    outputs = outputs[: len(stored)]
+    vectors = [TestVector(inputs=sample, outputs=one) for sample, one in zip(stored, outputs, strict=True)]
     exact = compiled.is_quantized or is_exact(compiled.program)
-    return SelfTest(stored=vectors, drawn=drawn_vectors(drawn, of_drawn, outputs, exact=exact) if drawn else None)
+    every = [*outputs, *of_drawn]
+    return SelfTest(stored=vectors, drawn=drawn_vectors(drawn, of_drawn, every, exact=exact) if drawn else None)
 
 
 def _reference_outputs(compiled: Compiled, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:

@@ -1,50 +1,55 @@
-"""A model on its way to a package: compiled, its samples, what they mean, and the judgement of what the C gives."""
+"""A model on its way to a package: compiled, its samples, and what they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from os import PathLike
 
 import numpy as np
 import tvm
 
 from codegen_c.backend.build import Compiled
-from codegen_c.costs.predict import moved_bytes
 from codegen_c.kernels.figures import UNMEASURED
-from codegen_c.program.program import drivers_of
-from codegen_c.program.steps import DriverWait
 from tvm_ext.calibration import Source
-from tvm_ext.core.decisions.models import QuantizationMeasured
+from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import NotReady, VerificationFailed
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.board import QemuResult
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.execution.runner import Runner, RunnerResult
+from tvm_ext.execution.runner import Runner
+from tvm_ext.load import load
+from tvm_ext.model_forms import calibration_of
 from tvm_ext.pipeline import compiler_of
-from tvm_ext.report.report import moved_table
 from tvm_ext.services.job import OpenServices
 from tvm_ext.tuning.record import Tuning
 from tvm_ext.tuning.tune import compile_tuned
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.drawn_samples import NUM_JUDGED, DrawnSamples, draw_samples, is_exact
-from tvm_ext.verification.input_ranges import input_ranges, offset_inputs, random_inputs
-from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
+from tvm_ext.verification.input_ranges import Range, input_ranges, random_inputs
+from tvm_ext.verification.judge_floats import Evaluation
+from tvm_ext.verification.reading import CheckedReading, FormComparison, beside_float, check_reading, samples_to_read
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
-from tvm_ext.verification.verify_steps import StepErrors, against_steps, check_steps
-from tvm_ext.verification.windows import against_windows, inner_of, windows_of
-from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.windows import inner_of, windows_of
+from tvm_ext.verification.witnesses.ask import QUANTIZED_HERE, ask, evaluate
 from tvm_ext.verification.witnesses.testimony import Testimony
 
 Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
+Samples = list[dict[str, np.ndarray]]
 RUNNER = "runner"
 """Target of a device that a command of the user's runs firmware on."""
 NUM_SAMPLES = 3
+LARGE_MEAN = 1000.0
+"""Mean of float inputs in the sample that is hard."""
 NUM_STEPS = 100
 """Consecutive samples of a model with states."""
 NUM_STEPS_STORED = 4
+NUM_EVALUATED = 5
+"""Samples of a float model, the first ones, that are evaluated in float64, which takes several times a run."""
+NUM_STEPS_EVALUATED = 20
+"""The same of a model with states."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,37 +57,71 @@ class Expected:
     """Samples as a model takes them, and what a witness makes of them.
 
     asked: of a stream of hops, the window that ends with each sample, once it is full; else the samples.
+    evaluation: of a float model in float64, of its first samples; None where there is none, and `no_evaluation` says
+    why. stressed: by sample, True where it was drawn to be hard.
     """
 
     asked: list[dict[str, np.ndarray]]
     testimony: Testimony
+    evaluation: Evaluation | None = None
+    no_evaluation: str = ""
+    stressed: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chosen:
+    """Samples of a model, in the order in which they are run.
+
+    plain: stored by the self-test, and run on boards; stressed: drawn to be hard; asked: of `drawn`, those that the
+    reference runtime is asked about; later: more of a model with states. drawn: what the self-test draws on the device,
+    None where it cannot.
+    """
+
+    plain: Samples
+    stressed: Samples = field(default_factory=list[dict[str, np.ndarray]])
+    asked: Samples = field(default_factory=list[dict[str, np.ndarray]])
+    later: Samples = field(default_factory=list[dict[str, np.ndarray]])
+    drawn: DrawnSamples | None = None
+
+    @property
+    def samples(self) -> Samples:
+        return [*self.plain, *self.stressed, *self.asked, *self.later]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
     """A compiled model and its samples.
 
-    mod: whose answers it gives. samples: what a reference runtime is asked about; drawn ones are the last of them where
-    the model is float or has states. expected: None where nothing is verified. drawn: what the self-test draws on the
-    device, None where it cannot. tuning: None where no kernel was measured.
+    mod: whose answers it gives. expected: None where nothing is verified. tuning: None where no kernel was measured.
+    forms: comparisons of the forms that it was derived from, the file's own first; none where it is the file's own.
     """
 
     mod: tvm.IRModule
     options: BuildOptions
     compiled: Compiled
-    samples: list[dict[str, np.ndarray]]
+    chosen: Chosen
     expected: Expected | None
-    drawn: DrawnSamples | None = None
     tuning: Tuning | None = None
+    forms: tuple[FormComparison, ...] = ()
 
     @property
     def model(self) -> str:
         return self.compiled.interface.model
 
     @property
-    def board_samples(self) -> list[dict[str, np.ndarray]]:
+    def samples(self) -> Samples:
+        """What a reference runtime is asked about."""
+        return self.chosen.samples
+
+    @property
+    def drawn(self) -> DrawnSamples | None:
+        """What the self-test draws on the device; None where nothing is verified, or it cannot."""
+        return self.chosen.drawn if self.expected else None
+
+    @property
+    def board_samples(self) -> Samples:
         """Samples that a board runs: of a model without states a few, as boards are slow."""
-        return self.samples if self.compiled.program.states or self.drawn is None else self.samples[:NUM_SAMPLES]
+        return self.samples if self.compiled.program.states or self.drawn is None else self.chosen.plain
 
 
 def make_subject(
@@ -103,57 +142,125 @@ def make_subject(
     jobs: compilers and boards at once, where kernels are measured; runner: of the device that measures them.
     Raises as `build` does.
     """
+    reading = None
+    if options.quantize != "none" and verifies:
+        if calibration is not None and not isinstance(calibration, str | PathLike | Mapping):
+            calibration = list(calibration)  # it is read twice
+        loaded = load(mod)
+        data = calibration_of(loaded, platform, options, calibration)
+        assert data is not None, "the options ask for it"
+        say("comparing the float model with its own runtime")
+        reading = check_reading(loaded, samples_to_read(data), options.name or ModelOrigin.read(loaded).name)
     say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
     compiler, tuning = compiler_of(mod, platform, options, calibration, services), None
     if options.tune:
         mod, compiled, tuning = compile_tuned(compiler, platform, options, jobs, say, runner)
     else:
         mod, compiled = compiler(UNMEASURED)
-    samples, drawn = _samples(mod, compiled, verify_inputs)
-    expected = _expect(mod, compiled, samples, say) if verifies else None
+    chosen, expected = _samples(mod, compiled, verify_inputs), None
+    if verifies:
+        say("asking what the model means")
+        chosen, expected = _expect(mod, compiled, chosen, reading)
     return Subject(
-        mod=mod, options=options, compiled=compiled, samples=samples, expected=expected,
-        drawn=drawn if expected else None, tuning=tuning,
+        mod=mod, options=options, compiled=compiled, chosen=chosen, expected=expected, tuning=tuning,
+        forms=_forms(mod, compiled, options, expected, reading),
     )  # fmt: skip
 
 
-def _samples(
-    mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None
-) -> tuple[list[dict[str, np.ndarray]], DrawnSamples | None]:
+def _forms(
+    mod: tvm.IRModule,
+    compiled: Compiled,
+    options: BuildOptions,
+    expected: Expected | None,
+    reading: CheckedReading | None,
+) -> tuple[FormComparison, ...]:
+    """Comparisons that lead from the C back to the file, where the model was quantized or its windows streamed."""
+    if expected is None:
+        return ()
+    said, found, is_quantized_here = expected.testimony, list[FormComparison](), is_quantized(mod)
+    if reading is not None and is_quantized_here:
+        bits = "16" if options.activations == "int16" else "8"
+        weights = "4 or 8" if options.weights != "int8" or options.flash else "8"
+        form = f"the quantized model, activations of {bits} bits, weights of {weights}"
+        found += [reading.comparison, beside_float(mod, compiled.interface, reading, form)]
+    if found or options.hop:
+        windows = "".join(f", {hop} new rows of {name} a run" for name, hop in (options.hop or {}).items())
+        what = "the quantized model" if found else "the model"
+        against = f"whole windows of {what} in {said.witness}" if windows else f"{what} in {said.witness}"
+        found.append(FormComparison(form=f"the C code{windows}", against=against, samples=len(expected.asked)))
+    return tuple(found)
+
+
+def is_quantized(mod: tvm.IRModule) -> bool:
+    """True for a module that was quantized here."""
+    return QuantizationMeasured.read(mod).report is not None
+
+
+def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) -> Chosen:
     """The user's samples, or a few random ones in ranges that the model's operators can take, and those to be drawn.
 
-    Inputs that are normalised as they come have an offset in the last of the random ones. Drawn ones follow; of a
-    quantized model without states a few, as its steps are judged on all samples here, and the other drawn ones are
-    compared with the kernels' references where these are exact.
+    Of a quantized model without states the reference runtime is asked about a few drawn ones, as its steps are judged
+    on all of these; the other drawn ones are compared with the kernels' references where these are exact.
     """
     interface, program = compiled.interface, compiled.program
     specs = {port.source: (port.shape, port.dtype) for port in interface.inputs}
     if given is not None:
-        return read_verify_inputs(given, specs), None
+        return Chosen(plain=read_verify_inputs(given, specs))
     ranges = input_ranges(mod)
     drawn = draw_samples(interface, ranges, program)
-    if not program.states:
-        samples = [random_inputs(specs, seed, ranges) for seed in range(NUM_SAMPLES - 1)]
-        samples.append(random_inputs(specs, NUM_SAMPLES - 1, ranges, offset_inputs(mod)))
-        if drawn is None or not compiled.is_quantized:
-            return [*samples, *(drawn.samples if drawn else ())], drawn
-        return [*samples, *drawn.samples[:NUM_JUDGED]], drawn if is_exact(program) else None
-    count = interface.warm_up_runs + NUM_STEPS
-    plain = count if drawn is None else interface.warm_up_runs + NUM_STEPS_STORED
-    samples = [random_inputs(specs, seed, ranges) for seed in range(plain)]
-    samples += drawn.samples[: count - plain] if drawn else ()
-    samples += [random_inputs(specs, seed, ranges) for seed in range(len(samples), count)]
-    return samples, drawn
+    if program.states:
+        count = interface.warm_up_runs + NUM_STEPS
+        num_plain = count if drawn is None else interface.warm_up_runs + NUM_STEPS_STORED
+        plain = [random_inputs(specs, seed, ranges) for seed in range(num_plain)]
+        asked = list(drawn.samples[: count - num_plain]) if drawn else []
+        later = [random_inputs(specs, seed, ranges) for seed in range(num_plain + len(asked), count)]
+        return Chosen(plain=plain, asked=asked, later=later, drawn=drawn)
+    plain = [random_inputs(specs, seed, ranges) for seed in range(NUM_SAMPLES)]
+    if not compiled.is_quantized:
+        stressed = _stressed(specs, ranges)
+        return Chosen(plain=plain, stressed=stressed, asked=list(drawn.samples) if drawn else [], drawn=drawn)
+    judged = list(drawn.samples[:NUM_JUDGED]) if drawn else []
+    return Chosen(plain=plain, asked=judged, drawn=drawn if is_exact(program) else None)
 
 
-def _expect(mod: tvm.IRModule, compiled: Compiled, samples: list[dict[str, np.ndarray]], say: Progress) -> Expected:
-    """Results of the first witness that takes the model, those inside the model too where it is quantized."""
-    say("asking what the model means")
-    quantized_here = QuantizationMeasured.read(mod).report is not None
-    asked, hops = windows_of(mod, compiled.interface, samples), compiled.interface.warm_up_runs > 0
-    inner = (inner_of(mod) if hops else sources(compiled.program)) if compiled.is_quantized else []
-    testimony = ask(mod, asked, inner, quantized_here=quantized_here)
-    return Expected(asked=asked, testimony=testimony)
+def _stressed(specs: Mapping[str, tuple[tuple[int, ...], str]], ranges: Mapping[str, Range]) -> Samples:
+    """One sample with a large mean, which statistics in one pass lose; none where no input is free to have it."""
+    free = [name for name, (_, dtype) in specs.items() if dtype == "float32" and name not in ranges]
+    values = random_inputs(specs, NUM_SAMPLES, ranges)
+    return [{**values, **{name: values[name] + np.float32(LARGE_MEAN) for name in free}}] if free else []
+
+
+def _expect(
+    mod: tvm.IRModule, compiled: Compiled, chosen: Chosen, reading: CheckedReading | None
+) -> tuple[Chosen, Expected]:
+    """Results of the first reference runtime that takes the model, inner ones too, and its evaluation in float64.
+
+    Stressed samples are left out, and the choice is returned without them, where the model's own runtime fails on them.
+    """
+    quantized_here = is_quantized(mod)
+    hops = compiled.interface.warm_up_runs > 0
+    inner = inner_of(mod) if hops and compiled.is_quantized else [] if hops else sources(compiled.program)
+    asked = windows_of(mod, compiled.interface, chosen.samples)
+    testimony = None
+    if chosen.stressed:
+        with suppress(VerificationFailed):
+            testimony = ask(mod, asked, inner, quantized_here=quantized_here)
+        if testimony is None or testimony.refusals:
+            chosen, testimony = replace(chosen, stressed=[]), None
+            asked = windows_of(mod, compiled.interface, chosen.samples)
+    if testimony is None:
+        testimony = ask(mod, asked, inner, quantized_here=quantized_here)
+    if quantized_here and reading is not None and testimony.own_reading == QUANTIZED_HERE:
+        why = reading.comparison.own_reading
+        testimony = replace(testimony, own_reading=f"{QUANTIZED_HERE}, and of the float model {why}" if why else "")
+    num_evaluated = NUM_STEPS_EVALUATED if compiled.program.states else NUM_EVALUATED
+    evaluation = None if compiled.is_quantized else evaluate(mod, asked[:num_evaluated], inner)
+    stressed = range(len(chosen.plain), len(chosen.plain) + len(chosen.stressed))
+    return chosen, Expected(
+        asked=asked, testimony=testimony, evaluation=evaluation if isinstance(evaluation, Evaluation) else None,
+        no_evaluation=evaluation if isinstance(evaluation, str) else "",
+        stressed=tuple(index in stressed for index in range(len(asked))),
+    )  # fmt: skip
 
 
 def host_outputs(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
@@ -190,79 +297,3 @@ def answer(model: HostModel, sample: Sample) -> dict[str, np.ndarray] | None:
         return model.run(sample)
     except NotReady:
         return None
-
-
-def _driver_problems(compiled: Compiled, board: QemuResult) -> list[str]:
-    """Sentences on calls of drivers that the board counted, where they are not those of the program."""
-    steps = compiled.program.steps
-    waits = sum(isinstance(step, DriverWait) for step in steps)
-    starts = sum(call.implementation.driver is not None for call in compiled.program.kernel_calls())
-    if (board.driver_calls or (0, 0)) == (starts, waits):
-        return []
-    return [f"board: (starts, waits) of accelerators are {board.driver_calls}, planned were {(starts, waits)}"]
-
-
-def steps_of(subject: Subject, expected: Expected) -> StepErrors | None:
-    """Errors of the steps of a quantized model; None where it is judged by its outputs, or by whole windows."""
-    compiled = subject.compiled
-    if not compiled.is_quantized or compiled.interface.warm_up_runs:
-        return None
-    return check_steps(compiled, subject.samples, expected.testimony)
-
-
-def judged(
-    subject: Subject, expected: Expected, steps: StepErrors | None, host: list[dict[str, np.ndarray]],
-    board: QemuResult | None,
-) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
-    """Results per target, None for the board where it was not run, and sentences on what is wrong.
-
-    steps: as `steps_of` has them; host: outputs there; board: what it gave and counted.
-    """
-    compiled, said = subject.compiled, expected.testimony
-    quantized, results = compiled.is_quantized, dict[str, Any](host=None, qemu=None)
-    # A quantized model is judged by its steps, and by them what it gives end to end.
-    limit = np.inf if quantized else tolerance_of(compiled.program)
-    judged_host = compare(host, said.outputs, tolerance=limit, judge_integers=not quantized)
-    problems = (
-        [] if judged_host.passed else [f"host: outputs differ from {said.witness} by {judged_host.max_abs_error:g}"]
-    )
-    results["host"] = {**judged_host.to_json(), **said.to_json()}
-    if quantized and compiled.interface.warm_up_runs:
-        errors, results["host"]["tensors_compared"] = against_windows(subject.mod, host, expected.asked, said)
-        problems += errors
-    elif steps:
-        problems += [*steps.against_reference, *against_steps(host, steps), *steps.against_witness]
-        results["host"]["tensors_compared"] = steps.tensors_compared
-    if board:
-        answers = board.outputs[compiled.interface.warm_up_runs :]
-        same = compare(answers, host[: len(answers)], tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
-        against = compare(answers, said.outputs[: len(answers)], tolerance=limit, judge_integers=not quantized)
-        problems += [] if same.passed else [f"board: outputs differ from the host's by {same.max_abs_error:g}"]
-        problems += (
-            [] if against.passed else [f"board: outputs differ from {said.witness} by {against.max_abs_error:g}"]
-        )
-        problems += _driver_problems(compiled, board)
-        planned = moved_bytes(compiled.program)
-        problems += [] if board.moved_bytes == planned else [f"board: moved {board.moved_bytes}, planned was {planned}"]
-        counted = None if drivers_of(compiled.program) else board.instructions  # a stand-in's are no measurement
-        results["qemu"] = {**against.to_json(), **said.to_json(), "instructions": counted}
-        results["qemu"]["moved"] = moved_table(board.moved_bytes)
-    return results, problems
-
-
-def judged_device(
-    subject: Subject, expected: Expected, host: list[dict[str, np.ndarray]], device: RunnerResult, runner: Runner
-) -> tuple[dict[str, Any], list[str]]:
-    """Results of a device, for the report, and sentences on what is wrong: against the host, and against the witness.
-
-    Nothing there counts instructions or moved bytes. The report names the runner's program, not the user's paths.
-    """
-    compiled, said = subject.compiled, expected.testimony
-    answers = list(device.outputs[compiled.interface.warm_up_runs :])
-    same = compare(answers, host[: len(answers)], tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
-    limit = np.inf if compiled.is_quantized else tolerance_of(compiled.program)
-    against = compare(answers, said.outputs[: len(answers)], tolerance=limit, judge_integers=not compiled.is_quantized)
-    problems = [] if same.passed else [f"runner: outputs differ from the host's by {same.max_abs_error:g}"]
-    problems += [] if against.passed else [f"runner: outputs differ from {said.witness} by {against.max_abs_error:g}"]
-    table = {**against.to_json(), **said.to_json(), "program": runner.program, "instructions": None}
-    return {**table, "cycles": device.cycles, "stack_bytes": device.stack_bytes}, problems

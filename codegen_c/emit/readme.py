@@ -32,7 +32,8 @@ def emit_readme(
     sources.append("and the headers beside them")
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=markdown_code(report["model"]["source"]),
-        sha256=report["model"]["sha256"], platform=report["platform"], verified=verified(verify),
+        sha256=report["model"]["sha256"], platform=report["platform"],
+        verified=verified(verify, report.get("comparisons", ())),
         usage=usage(interface), conversions=_conversions(interface),
         state=_state(interface, report) if report["states"] else None,
         shared=_shared(interface, report) if interface.servers else None,
@@ -47,8 +48,11 @@ def emit_readme(
     )  # fmt: skip
 
 
-def verified(verify: Mapping[str, Any]) -> str:
-    """One sentence for each place where the package was run, or nothing; and whose reading it was compared with."""
+def verified(verify: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]] = ()) -> str:
+    """One sentence for each place where the package was run, or nothing; and whose reading it was compared with.
+
+    comparisons: of the forms that a model was derived from, the C last.
+    """
     places = {"host": "the host", "qemu": "the board in QEMU", "runner": "a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [
@@ -56,6 +60,8 @@ def verified(verify: Mapping[str, Any]) -> str:
         f"over {result['elements']} output elements."
         for target, result in ran.items()
     ]
+    sentences += [f"Before that {one['form']} was compared with {one['against']}." for one in comparisons[:-1]]
+    sentences += [f"**Warning:** {doubt}." for result in ran.values() for doubt in result.get("warnings", ())]
     own = next((result["own_reading"] for result in ran.values() if result.get("own_reading")), None)
     if own:
         sentences.append(f"**Compared with our own reading only:** {own}.")

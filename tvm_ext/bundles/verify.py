@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from codegen_c.emit.bundle import Bundle
-from tvm_ext.builder import not_the_model
 from tvm_ext.bundles.compiled import Built
 from tvm_ext.bundles.links import faults_of_links
 from tvm_ext.bundles.variants import passes_of
 from tvm_ext.execution.board import QemuResult, board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
+from tvm_ext.judgement import judged_runs, not_the_model, steps_of
 from tvm_ext.selftest import SelfTest, drawn_faults
-from tvm_ext.subject import Progress, Subject, answer, judged, steps_of
+from tvm_ext.subject import Progress, Subject, answer
 
 
 def verify_bundle(
@@ -67,9 +67,10 @@ def verify_bundle(
         problems += [f"board: {complaint}"] if complaint else []
     for one in subjects:
         assert one.expected is not None, "targets ask for it"
-        found, wrong = judged(one, one.expected, steps_of(one, one.expected), given[one.model], boards.get(one.model))
+        steps = steps_of(one, one.expected)
+        found, wrong = judged_runs(one, one.expected, steps, given[one.model], boards.get(one.model))
         results[one.model] = {target: result if target in targets else None for target, result in found.items()}
-        problems += [f"{one.model}: {problem}" for problem in wrong]
+        problems += [f"{one.model}: {problem.text}" for problem in wrong]
     if problems:
         raise not_the_model(common.name, problems)
     return results, boards

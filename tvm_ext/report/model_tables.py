@@ -197,6 +197,28 @@ def quantization_table(quantization: Report) -> RenderableType:
     return Group(table, Text(summary))
 
 
+def comparisons_table(comparisons: list[Report]) -> Table:
+    """What leads from the C of a derived form back to the file, one row for each comparison."""
+    table = Table("compared", "with", title="From the file to the C", title_justify="left")
+    table.add_column("samples", justify="right")
+    table.add_column("result")
+    for one in comparisons:
+        table.add_row(escape(one["form"]), escape(one["against"]), number(one["samples"]), escape(_compared(one)))
+    return table
+
+
+def _compared(one: Report) -> str:
+    """The measurements of a comparison; the last one's are those of the verification."""
+    found = [
+        *([f"largest difference {one['max_abs_error']:.3g}"] if one["max_abs_error"] is not None else []),
+        *([f"{one['of_tolerance']:.1%} of its tolerance"] if one["of_tolerance"] is not None else []),
+        *([f"{one['snr_db']:.1f} dB"] if one["snr_db"] is not None else []),
+        *([f"same class in {one['top1_agreement']:.0%}"] if one["top1_agreement"] is not None else []),
+        *([f"our own reading: {one['own_reading']}"] if one["own_reading"] else []),
+    ]
+    return ", ".join(found) or "see verification"
+
+
 def verification_table(report: Report) -> RenderableType:
     """Results of each comparison, and notes on those that are missing; a warning where there was none at all."""
     verify: Report = report["verify"]
@@ -216,4 +238,5 @@ def verification_table(report: Report) -> RenderableType:
     notes = [f"not verified on {target}" for target in targets if target not in results and "runner" not in results][:1]
     own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
     notes += [f"compared with our own reading only: {own}"] if own else []
+    notes += [str(doubt) for doubt in (results.get("host") or {}).get("warnings", [])]
     return Group(table, *(Text(note, style="yellow") for note in notes)) if notes else table

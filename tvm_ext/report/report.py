@@ -40,6 +40,7 @@ def make_report(
     assurance: Mapping[str, Any] | None = None,
     shared_run: SharedRun | None = None,
     tuning: Mapping[str, Any] | None = None,
+    comparisons: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The report of a build as JSON-ready values; None where something was not measured.
 
@@ -62,6 +63,7 @@ def make_report(
     image: what was made beside the library to be loaded, and its runs; None where none was asked for.
     verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
     was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
+    comparisons: of a model in another form than its file's, from the file to the C (`FormComparison`).
     """
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
     used = dict(compiled.origin.memories)
@@ -129,6 +131,7 @@ def make_report(
         **({"in_flight": compiled.interface.in_flight} if options.objective == "throughput" else {}),
         **shared_processors(compiled, shared_run),
         "verify": dict(verify),
+        "comparisons": [dict(one) for one in comparisons],
         **({"tuning": dict(tuning)} if tuning else {}),
         **(assurance or {}),
     }

@@ -9,6 +9,7 @@ from tvm_ext.core.errors import BadPackage
 from tvm_ext.report.bundle_tables import bundle_tables
 from tvm_ext.report.flash_tables import flash_table
 from tvm_ext.report.model_tables import (
+    comparisons_table,
     float_operations_table,
     memories_table,
     moves_table,
@@ -36,7 +37,7 @@ def report_tables(report: Report) -> list[RenderableType]:
 
 
 def other_tables(report: Report) -> list[RenderableType]:
-    """Tables that only some models have: states, moves, processors, floats, quantization, flash, tuning.
+    """Tables that only some models have: states, moves, processors, floats, quantization, comparisons, flash, tuning.
 
     Raises LookupError, TypeError, AttributeError, ValueError for a report that is damaged.
     """
@@ -50,4 +51,5 @@ def other_tables(report: Report) -> list[RenderableType]:
     tuning: Report = report.get("tuning") or {}
     tuned = [tuning_table(tuning)] if tuning else []
     rows = [tuned_rows_table(tuning["rows"])] if tuning.get("rows") else []
-    return [*states, *moves, *shared, *floats, *quantized, *flash, *tuned, *rows]
+    compared = [comparisons_table(report["comparisons"])] if report.get("comparisons") else []
+    return [*states, *moves, *shared, *floats, *quantized, *compared, *flash, *tuned, *rows]

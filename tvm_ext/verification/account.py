@@ -209,7 +209,12 @@ def sources(program: Program) -> list[str]:
 
 def as_stored(array: Array | None, tensor: Tensor) -> Array | None:
     """The model's array as the program stores it; None where the two are not the same tensor."""
-    if array is None or str(array.dtype) != tensor.dtype:
+    return None if array is None or str(array.dtype) != tensor.dtype else laid_out(array, tensor)
+
+
+def laid_out(array: Array | None, tensor: Tensor) -> Array | None:
+    """`as_stored` of an array of any type."""
+    if array is None:
         return None
     if tensor.layout and array.ndim == len(tensor.layout):
         array = array.transpose(tensor.layout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tvm
@@ -21,17 +21,11 @@ _ARITHMETIC = frozenset(
     "add subtract multiply power negative abs square sum prod cumsum cumprod mean matmul einsum left_shift nn.dense "
     "nn.conv1d nn.conv2d nn.conv3d".split()
 )
-_AFFINE = frozenset("add subtract multiply divide".split())
-_NORMALISATIONS = frozenset("nn.layer_norm nn.instance_norm variance std".split())
-_IMPRECISE = frozenset(["nn.group_norm"])
-"""Normalisations of which onnxruntime itself is 4e-4 of the largest value off a float64 evaluation at `_OFFSET`."""
 _FLOATS = ("float", "bfloat")
 _UNUSED: Range = (0, 0)
 _UNKNOWN_INDEX: Range = (0, 1)
 _SMALL: Range = (-1000, 1000)
 """Whole numbers that arithmetic reads: of these, products and sums of a few thousand stay within 32 bits."""
-_OFFSET = 100.0
-"""Mean beside a spread of 1 that shows squares which are summed up in float32 before the mean is taken off."""
 
 
 def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
@@ -69,25 +63,6 @@ def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
         _narrow(found, name, demanded)
     unread = {param.name: _UNUSED for param in main.params if param not in read}
     return {name: (low, high) for name, (low, high) in {**careful, **found, **unread}.items() if low <= high}
-
-
-def offset_inputs(mod: tvm.IRModule) -> set[str]:
-    """Float inputs of `main` that are normalised as they come, or scaled and shifted by constants before."""
-    main = mod["main"]
-    origin = {param: param.name for param in main.params}
-    found, imprecise = set[str](), set[str]()
-    for binding in bindings(main):
-        value = binding.value
-        name = (op_name(value) or "").removeprefix("relax.")
-        if not name or value.args[0] not in origin:
-            continue
-        if name in _NORMALISATIONS:
-            found.add(origin[value.args[0]])
-        elif name in _IMPRECISE:
-            imprecise.add(origin[value.args[0]])
-        elif name in _PASSING or (name in _AFFINE and array_of(value.args[1]) is not None):
-            origin[binding.var] = origin[value.args[0]]
-    return found - imprecise
 
 
 def _narrow(found: dict[str, Range], name: str, demanded: Range) -> None:
@@ -134,13 +109,11 @@ def _quantized(value: relax.Call) -> list[tuple[relax.Expr, Range]]:
     return [(value.args[0], (low, high))]
 
 
-def drawn(
-    shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.random.Generator, offset: float = 0.0
-) -> np.ndarray:
-    """Floats of a normal distribution about `offset`, integers of their whole range; within limits, evenly."""
+def drawn(shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.random.Generator) -> np.ndarray:
+    """Floats of a normal distribution, integers of their whole range; within limits, evenly."""
     if dtype.startswith(_FLOATS):
         if limits is None:
-            return np.asarray(rng.standard_normal(shape) + offset, dtype)
+            return np.asarray(rng.standard_normal(shape), dtype)
         return np.asarray(rng.uniform(*limits, shape), dtype)
     if dtype == "bool":
         low, high = (0, 1) if limits is None else limits
@@ -152,11 +125,7 @@ def drawn(
 
 def random_inputs(
     specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int, ranges: Mapping[str, Range] | None = None,
-    offset: Collection[str] = (),
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """One sample for inputs of these shapes and types, the same for the same seed. offset: those with a mean of 100."""
+    """One sample for inputs of these shapes and types, the same for the same seed."""
     rng = np.random.default_rng(seed)
-    return {
-        name: drawn(shape, dtype, (ranges or {}).get(name), rng, _OFFSET if name in offset else 0.0)
-        for name, (shape, dtype) in specs.items()
-    }
+    return {name: drawn(shape, dtype, (ranges or {}).get(name), rng) for name, (shape, dtype) in specs.items()}

@@ -22,26 +22,41 @@ from tvm_ext.core.decisions.models import (
 )
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
+from tvm_ext.verification.float64_module import multiply_accumulates
+from tvm_ext.verification.judge_floats import Evaluation
+from tvm_ext.verification.witnesses import float64_witness
 from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony, WitnessRefusal
 
+_MOST_MACS_HERE = 200_000_000
+"""Multiply-accumulates of all samples up to which a model is evaluated in this process."""
 LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """A runtime: its name in reports, the module that runs it, the package it needs and how that is had."""
+    """A runtime: its name in reports, the module that runs it, the package it needs and how that is had.
+
+    modes: what its own mode and its other one are called; empty where it has one only.
+    """
 
     name: str
     module: str
     needs: str
     install: str
+    modes: tuple[str, ...] = ()
 
 
-_ONNXRUNTIME = Witness(name="onnxruntime", module="onnxruntime_witness", needs="onnxruntime", install="onnxruntime")
+_ONNXRUNTIME = Witness(
+    name="onnxruntime", module="onnxruntime_witness", needs="onnxruntime", install="onnxruntime",
+    modes=("onnxruntime without its optimizer", "onnxruntime with its optimizer"),
+)  # fmt: skip
 _TFLITE_MICRO = Witness(
     name="TensorFlow Lite Micro", module="tflite_micro_witness", needs="tflite_micro", install="tvm-ext[witness]"
 )
-_LITERT = Witness(name="LiteRT", module="litert_witness", needs="ai_edge_litert", install="tvm-ext[witness]")
+_LITERT = Witness(
+    name="LiteRT", module="litert_witness", needs="ai_edge_litert", install="tvm-ext[witness]",
+    modes=("LiteRT's reference kernels", "LiteRT's default kernels (XNNPACK)"),
+)  # fmt: skip
 _TORCH = Witness(name="PyTorch", module="torch_witness", needs="torch", install="tvm-ext[torch]")
 _OF_FORMAT: Mapping[str, tuple[Witness, ...]] = {
     "onnx": (_ONNXRUNTIME,),
@@ -50,6 +65,7 @@ _OF_FORMAT: Mapping[str, tuple[Witness, ...]] = {
     "relax": (),
 }
 TVM = "TVM"
+QUANTIZED_HERE = "the model was quantized here, so no other runtime has it"
 
 
 def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, quantized_here: bool) -> Testimony:
@@ -59,47 +75,121 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     mod: as `load` made it, or as it was quantized here, which no other runtime knows. inner: names of tensors inside
     the model. Raises VerificationFailed where nobody can run the model.
     """
-    origin, names = ModelOrigin.read(mod), list(PortNames.read(mod).outputs)
-    states = [
-        {"name": state.name, "output": state.output, "initial": state.initial} for state in KeptStates.read(mod).states
-    ]
-    repeated = RepeatedOutputs.read(mod).repeated or {}
-    in_file = {name: repeated.get(name, name) for name in names}
-    refusals: list[WitnessRefusal] = []
-    whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
-    for witness in () if quantized_here else _OF_FORMAT[origin.source_format]:
-        file = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json())
-        said = _testified(witness.module, witness.needs, witness.install, (*file, whole, inner, states))
-        if not isinstance(said, str) and (
-            missing := [name for name in in_file.values() if name not in said["outputs"][0]]
-        ):
-            said = f"gives no output called {missing[0]!r}"
-        if not isinstance(said, str):
-            rows = FilledRows.read(mod).rows or {}
-            filled = [_filled(values, rows) for values in said["outputs"]]
-            outputs = [{name: values[own] for name, own in in_file.items()} for values in filled]
-            inside = [_filled(values, rows) for values in said["inner"]]
-            return Testimony(
-                witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside
-            )
-        refusals.append(WitnessRefusal(witness=witness.name, reason=said))
-    values = (str(tvm.ir.save_json(mod)), names, samples, inner, states)
-    said = _testified("tvm_witness", "tvm", "apache-tvm", values, run_reference)
-    if isinstance(said, str):
-        reasons = [*refusals, WitnessRefusal(witness=TVM, reason=said)]
+    said, refusals = (None, ()) if quantized_here else ask_others(mod, samples, inner)
+    if said is not None:
+        return said
+    found = _run_here(mod, samples, inner)
+    if isinstance(found, str):
+        reasons = [*refusals, WitnessRefusal(witness=TVM, reason=found)]
         listed = "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in reasons)
         raise VerificationFailed(
             f"nothing runs the model for comparison: {listed}. Inputs that it takes may help (--verify-inputs); "
             "--verify none builds the package anyway, marked as not verified."
         )
-    why = _why_own(origin.source_format, quantized_here, refusals)
+    why = _why_own(ModelOrigin.read(mod).source_format, quantized_here, refusals)
     listed = ", ".join(_custom_operators(mod))
     if not listed:
-        return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **said)
+        return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **found)
     remark = f"{listed}: what the reference of its CustomOperator computes, which is no runtime's"
     why = f"{why}; {remark}" if why else remark
     name = f"{TVM} with the CustomOperator's own reference of {listed}"
-    return Testimony(witness=name, own_reading=why, refusals=tuple(refusals), **said)
+    return Testimony(witness=name, own_reading=why, refusals=tuple(refusals), **found)
+
+
+def run_module(mod: tvm.IRModule, samples: Sequence[Sample]) -> list[dict[str, Array]]:
+    """Outputs of a module on TVM's virtual machine. Raises VerificationFailed where it does not run."""
+    found = _run_here(mod, samples, ())
+    if isinstance(found, str):
+        raise VerificationFailed(f"TVM does not run the module: {found}")
+    return found["outputs"]
+
+
+def _run_here(
+    mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
+) -> dict[str, list[dict[str, Array]]] | str:
+    return _testified("tvm_witness", "tvm", "apache-tvm", _as_module(mod, samples, inner), run_reference)
+
+
+def ask_others(
+    mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
+) -> tuple[Testimony | None, tuple[WitnessRefusal, ...]]:
+    """Testimony of the first runtime of the file's own format that takes it, None without one; and the refusals."""
+    refusals: list[WitnessRefusal] = []
+    rows = FilledRows.read(mod).rows or {}
+    for witness in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
+        said = _said(witness, mod, samples, inner)
+        if isinstance(said, str) and inner:  # some runtimes fail when they are to show what is inside
+            said = _said(witness, mod, samples, ())
+        if isinstance(said, str):
+            refusals.append(WitnessRefusal(witness=witness.name, reason=said))
+            continue
+        outputs = [_filled(values, rows) for values in said["outputs"]]
+        inside = [_filled(values, rows) for values in said["inner"]]
+        made = Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside)
+        return made, tuple(refusals)
+    return None, tuple(refusals)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OtherMode:
+    """Outputs of a runtime in both of its modes, whose names are `modes`."""
+
+    modes: tuple[str, ...]
+    outputs: Sequence[tuple[Sample, Sample]]
+
+
+def ask_modes(mod: tvm.IRModule, samples: Sequence[Sample]) -> OtherMode | None:
+    """Outputs of the first runtime of the file's format that has two modes and takes the file in both; None without."""
+    for witness in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
+        if not witness.modes:
+            continue
+        one, other = (_said(witness, mod, samples, (), other_mode=mode) for mode in (False, True))
+        if not isinstance(one, str) and not isinstance(other, str):
+            pairs = list(zip(one["outputs"], other["outputs"], strict=True))
+            return OtherMode(modes=witness.modes, outputs=pairs)
+    return None
+
+
+def evaluate(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]) -> Evaluation | str:
+    """The module in float64 and the noise of rounding, of outputs and inner tensors; or why there is none."""
+    values = _as_module(mod, samples, inner)
+    if multiply_accumulates(mod) * len(samples) > _MOST_MACS_HERE:
+        found = _testified("float64_witness", "tvm", "apache-tvm", values, run_reference)
+    else:  # TVM is imported here already, which takes longer than such a model
+        try:
+            found = float64_witness.testify(*values, ask=run_reference)
+        except Exception as error:
+            found = _one_line(f"{type(error).__name__}: {error}")
+    return found if isinstance(found, str) else Evaluation(**found)
+
+
+def _as_module(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]) -> tuple[object, ...]:
+    """Arguments of a witness that runs the module."""
+    return str(tvm.ir.save_json(mod)), list(PortNames.read(mod).outputs), samples, inner, _carried(mod)
+
+
+def _carried(mod: tvm.IRModule) -> list[dict[str, object]]:
+    return [
+        {"name": state.name, "output": state.output, "initial": state.initial} for state in KeptStates.read(mod).states
+    ]
+
+
+def _said(
+    witness: Witness, mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, other_mode: bool = False
+) -> dict[str, list[dict[str, Array]]] | str:
+    """What a runtime makes of the file, or why it gives nothing."""
+    origin = ModelOrigin.read(mod)
+    whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
+    values = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json(), whole, inner, _carried(mod))
+    said = _testified(witness.module, witness.needs, witness.install, (*values, True) if other_mode else values)
+    if isinstance(said, str):
+        return said
+    repeated = RepeatedOutputs.read(mod).repeated or {}
+    in_file = {name: repeated.get(name, name) for name in PortNames.read(mod).outputs}
+    missing = [own for own in in_file.values() if own not in said["outputs"][0]]
+    if missing:
+        return f"gives no output called {missing[0]!r}"
+    return {**said, "outputs": [{name: one[own] for name, own in in_file.items()} for one in said["outputs"]]}
 
 
 def _filled(values: Sample, rows: Mapping[str, int]) -> dict[str, Array]:
@@ -119,7 +209,7 @@ def _custom_operators(mod: tvm.IRModule) -> list[str]:
 
 def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[WitnessRefusal]) -> str:
     if quantized_here:
-        return "the model was quantized here, so no other runtime has it"
+        return QUANTIZED_HERE
     if source_format == "relax":
         return ""  # TVM is the runtime of the module that was handed over
     return "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in refusals)

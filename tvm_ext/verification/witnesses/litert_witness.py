@@ -1,4 +1,4 @@
-"""LiteRT's reference kernels on a .tflite file. Runs in a child process."""
+"""LiteRT's reference kernels on a .tflite file, or those it takes by default (XNNPACK's). Runs in a child process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from tvm_ext.verification.witnesses.tflite_tensors import Sample, inputs_of, mad
 
 
 def testify(
-    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
-) -> dict[str, Any]:
-    """Outputs and inner tensors per sample."""
+    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
+    other_mode: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Outputs and inner tensors per sample. other_mode: by the kernels that LiteRT takes by default; no inner ones."""
     from ai_edge_litert import interpreter as litert
 
+    kinds = litert.OpResolverType
+    kernels = kinds.AUTO if other_mode else kinds.BUILTIN_REF
+
     file, data = read_unchanged(path, sha256, limits)
-    watched = made_tensors(file, inner)
+    watched = {} if other_mode else made_tensors(file, inner)
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
         arrays = inputs_of(file, {**sample, **kept})
         if interpreter is None or not states:  # variables would carry over
             interpreter = litert.Interpreter(
-                model_content=data, num_threads=1, experimental_preserve_all_tensors=True,
-                experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
+                model_content=data, num_threads=1, experimental_preserve_all_tensors=not other_mode,
+                experimental_op_resolver_type=kernels,
             )  # fmt: skip
             for index, array in zip(file.inputs, arrays, strict=True):
                 interpreter.resize_tensor_input(index, array.shape)

@@ -1,4 +1,4 @@
-"""onnxruntime on an ONNX file: graph optimisation off, one thread. Runs in a child process."""
+"""onnxruntime on an ONNX file: graph optimisation off, or on in its other mode; one thread. Runs in a child process."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
 
 
 def testify(
-    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
-) -> dict[str, Any]:
-    """Outputs and inner tensors per sample.
+    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
+    other_mode: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Outputs and inner tensors per sample. other_mode: with all of onnxruntime's own rewrites of the graph.
 
     Raises BadModel for a file that is another one now, UnsupportedModel where onnxruntime leaves the standard.
     """
@@ -43,7 +44,8 @@ def testify(
     if reason:
         raise UnsupportedModel(reason)
     names = {output.name for output in file.model.graph.output}
-    found = onnx_outputs(file.model, samples, [name for name in inner if name not in names], states)
+    watched = [name for name in inner if name not in names]
+    found = onnx_outputs(file.model, samples, watched, states, optimized=other_mode)
     return {
         "outputs": [{name: values[name] for name in values if name in names} for values in found],
         "inner": [{name: values[name] for name in values if name not in names} for values in found],
@@ -51,13 +53,14 @@ def testify(
 
 
 def onnx_outputs(
-    model: onnx.ModelProto, samples: Sequence[Sample], inner: Sequence[str] = (), states: Carried = ()
-) -> list[dict[str, Array]]:
+    model: onnx.ModelProto, samples: Sequence[Sample], inner: Sequence[str] = (), states: Carried = (),
+    *, optimized: bool = False,
+) -> list[dict[str, Array]]:  # fmt: skip
     """Outputs per sample; inner: further tensors of the graph to give, those that no node makes are left out.
 
     states: fed back from sample to sample, and given as each sample finds them.
     """
-    session = _session(model, inner)
+    session = _session(model, inner, optimized=optimized)
     keys = [output.name for output in session.get_outputs()]
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     # Inputs without elements are no inputs of a package; onnxruntime asks for them.
@@ -75,9 +78,9 @@ def onnx_outputs(
     return found
 
 
-def _session(model: onnx.ModelProto, inner: Sequence[str]) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+def _session(model: onnx.ModelProto, inner: Sequence[str], *, optimized: bool) -> ort.InferenceSession:
+    options, levels = ort.SessionOptions(), ort.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     watched = onnx.ModelProto()
