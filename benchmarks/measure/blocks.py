@@ -33,6 +33,7 @@ from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
 from benchmarks.measure.mutation_blocks import package_mutations
 from benchmarks.measure.order_blocks import free_orders, reached_orders
+from benchmarks.measure.pair_blocks import attribute_pairs
 from benchmarks.measure.processor_blocks import pipelines, sweep, two_cores
 from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import quantizers
@@ -271,7 +272,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         tflm_streams, side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, mutants,
         fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
-        free_orders, reached_orders, package_mutations,
+        free_orders, reached_orders, package_mutations, attribute_pairs,
     )
 }  # fmt: skip
 """Name of a block in a document -> its text, which ends with a line break."""
