@@ -140,9 +140,8 @@ class _Lowering:
         )
         self.views[var] = _View(tensor=name, shape=source.shape)
         self.handed_over.append((tensor.name, name))
-        move = Move(
-            source=tensor.name, target=name, index=len(self.steps), within=target.within, processor=target.processor
-        )
+        within, copies = target.within, target.processor
+        move = Move(source=tensor.name, target=name, index=len(self.steps), within=within, processor=copies)
         self.moves.append(move)
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
