@@ -28,7 +28,7 @@ from tvm_ext.services.job import OpenServices
 from tvm_ext.tuning.record import Tuning
 from tvm_ext.tuning.tune import compile_tuned
 from tvm_ext.verification.account import sources
-from tvm_ext.verification.drawn_samples import NUM_JUDGED, DrawnSamples, draw_samples, is_exact
+from tvm_ext.verification.drawn_samples import DRAWN_PER_JUDGED, NUM_JUDGED, DrawnSamples, draw_samples, is_exact
 from tvm_ext.verification.input_ranges import input_ranges, offset_inputs, random_inputs
 from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
@@ -137,7 +137,8 @@ def _samples(
         samples.append(random_inputs(specs, NUM_SAMPLES - 1, ranges, offset_inputs(mod)))
         if drawn is None or not compiled.is_quantized:
             return [*samples, *(drawn.samples if drawn else ())], drawn
-        return [*samples, *drawn.samples[:NUM_JUDGED]], drawn if is_exact(program) else None
+        judged_ones = min(NUM_JUDGED, len(drawn.samples) // DRAWN_PER_JUDGED)
+        return [*samples, *drawn.samples[:judged_ones]], drawn if is_exact(program) else None
     count = interface.warm_up_runs + NUM_STEPS
     plain = count if drawn is None else interface.warm_up_runs + NUM_STEPS_STORED
     samples = [random_inputs(specs, seed, ranges) for seed in range(plain)]
