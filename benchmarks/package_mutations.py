@@ -5,8 +5,9 @@
 A weight, the offset of a tensor, the end of a loop, a shift, a multiplier, a zero point, a bound of a clamp, a stride,
 an index or an operator of a package's C is another one (`benchmarks/mutating/c_changes.py`). What does not compile, or
 gives the same results on 100 random inputs, is left out: half of these inputs are evenly random, half of the forms that
-self-tests draw, all of other seeds. Runs of further seeds add up. Of the rest, how many does the self-test notice, how many the verification of a
-build? Results of floats count as others where they are further off than the tolerance of the package.
+self-tests draw, all of other seeds. Of the rest, how many does the self-test notice, how many the verification of a
+build? Results of floats count as others where they are further off than the tolerance of the package. Runs of further
+seeds add up.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tvm_ext.services.job import OpenServices
 from tvm_ext.tuning.record import Tuning
 from tvm_ext.tuning.tune import compile_tuned
 from tvm_ext.verification.account import sources
-from tvm_ext.verification.drawn_samples import NUM_JUDGED, DrawnSamples, draw_samples, is_exact
+from tvm_ext.verification.drawn_samples import DRAWN_PER_JUDGED, NUM_JUDGED, DrawnSamples, draw_samples, is_exact
 from tvm_ext.verification.input_ranges import Range, input_ranges, random_inputs
 from tvm_ext.verification.judge_floats import Evaluation
 from tvm_ext.verification.reading import CheckedReading, FormComparison, beside_float, check_reading, samples_to_read
@@ -219,7 +219,7 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
     if not compiled.is_quantized:
         stressed = _stressed(specs, ranges)
         return Chosen(plain=plain, stressed=stressed, asked=list(drawn.samples) if drawn else [], drawn=drawn)
-    judged = list(drawn.samples[:NUM_JUDGED]) if drawn else []
+    judged = list(drawn.samples[: min(NUM_JUDGED, len(drawn.samples) // DRAWN_PER_JUDGED)]) if drawn else []
     return Chosen(plain=plain, asked=judged, drawn=drawn if is_exact(program) else None)
 
 

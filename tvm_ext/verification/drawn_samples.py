@@ -23,8 +23,9 @@ MOST_DRAWN = 96
 LEAST_DRAWN = 4
 MOST_MACS = 300_000_000
 """Multiply-accumulates of all drawn vectors of a self-test together: a few seconds of a microcontroller."""
-NUM_JUDGED = 3
-"""Drawn samples of an exact model whose steps are judged beside its plain samples."""
+NUM_JUDGED, DRAWN_PER_JUDGED = 3, 8
+"""Drawn samples of a quantized model whose steps are judged beside those of its plain samples: at most so many, and
+fewer of models that take long, one for so many that are drawn."""
 MOST_CALLER_BYTES = 16384
 """Inputs for which a self-test holds buffers of its own where the application holds the model's inputs."""
 
