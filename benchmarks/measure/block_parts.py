@@ -25,6 +25,8 @@ NAMES = {
     "words_1d": "Keywords by windows of 1 x 3",
     "factored": "Windows of 3 x 1 and 1 x 3",
     "wide_windows": "Windows of 5 x 5",
+    "mobilenet_v2_035_96": "MobileNetV2 0.35, 96 x 96",
+    "attention_256_64_4": "Encoder block, 256 tokens",
 }
 PROCESSORS = {"cortex_m4": "Cortex-M4", "cortex_m55": "Cortex-M55"}
 

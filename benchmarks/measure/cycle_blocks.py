@@ -86,11 +86,17 @@ def modelled() -> str:
     rows: list[tuple[str, ...]] = []
     for platform, networks in found["networks"].items():
         for number, (network, one) in enumerate(networks.items()):
-            heads = (PROCESSORS[platform] if not number else "", network_name(network, dtype=True))
+            heads = (PROCESSORS[platform] if not number else "", _within(network))
             rows.append((*heads, *(_modelled_row(one) if "skipped" not in one else ("does not fit", *[""] * 6))))
         rows.append(("", "in all", *_modelled_row(found["totals"][platform])))
     heads = ("processor", "network", "steps", "within 1.25", "within 2", "modelled", "executed", "ratio", "farthest")
     return table(heads, rows)
+
+
+def _within(network: str) -> str:
+    """A network's name, and the budget that cuts it into rows."""
+    name, _, ram = network.partition(" within ")
+    return network_name(name, dtype=True) + (f" within {int(ram):,} B" if ram else "")
 
 
 def _modelled_row(one: dict[str, Any]) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from typing import Any
 from tvm_ext.core.rich_display import rows_html
 
 SCHEMA_VERSION = 1
-NOTE = "Cycles are estimated from executed instructions; nothing measured them."
+NOTE = (
+    "Cycles are estimated from executed instructions; nothing measured them. The report's predicted cycles differ: "
+    "they are made of modelled instructions, without a run."
+)
 WAITS = "waits"
 """Name, beside the classes of instructions, of cycles that memories add."""
 
