@@ -132,7 +132,7 @@ def measured(sources: Sources, board: Board, archive: Path, model: Path, folder:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "operators.inc").write_text(_registrations(sources, model.read_bytes()), encoding="utf-8")
     data = ",".join(map(str, model.read_bytes()))
-    declared = "__attribute__((aligned(16), section(\".rodata.model\"))) const unsigned char model_data[]"
+    declared = '__attribute__((aligned(16), section(".rodata.model"))) const unsigned char model_data[]'
     (folder / "model.c").write_text(f"{declared} = {{{data}}};\n", encoding="utf-8")
     objects = []
     for source in (folder / "model.c", FIRMWARE / "board.c", FIRMWARE / "main.cc"):
@@ -140,7 +140,13 @@ def measured(sources: Sources, board: Board, archive: Path, model: Path, folder:
         _compile(sources, board, source, target, (board.define, f"-I{folder}"))
         objects.append(str(target))
     elf, link_map = folder / "tflm.elf", folder / "tflm.map"
-    script = ["-nostartfiles", f"-L{FIRMWARE}", "-T", str(FIRMWARE / board.script), f"-Wl,--gc-sections,-Map={link_map}"]
+    script = [
+        "-nostartfiles",
+        f"-L{FIRMWARE}",
+        "-T",
+        str(FIRMWARE / board.script),
+        f"-Wl,--gc-sections,-Map={link_map}",
+    ]
     _done(["arm-none-eabi-g++", *board.flags, *_FLAGS, *script, *objects, str(archive), "-lm", "-o", str(elf)])
     said = _done(
         ["qemu-system-arm", "-M", board.machine, "-display", "none", "-serial", "none", "-monitor", "none",
@@ -220,7 +226,9 @@ def _values(found: object) -> list[int]:
 
 def _flash_bytes(link_map: str, folder: Path) -> int:
     """Add up the sections of a link map that lie in flash and are of no C or C++ library."""
-    joined = re.sub(r"^( \.\S+)\n\s+", r"\1 ", link_map.partition("Linker script and memory map")[2], flags=re.MULTILINE)
+    joined = re.sub(
+        r"^( \.\S+)\n\s+", r"\1 ", link_map.partition("Linker script and memory map")[2], flags=re.MULTILINE
+    )
     num_bytes = 0
     for line in joined.splitlines():
         found = _MAPPED.match(line)

@@ -71,7 +71,7 @@ def _said(files: Iterable[dict[str, Any]]) -> str:
     peers = {tuple(one[platform]["peer"].items()) for one in files for platform in PLATFORMS if platform in one}
     commits = "; ".join(", ".join(f"{name.replace('_', '-')} {commit}" for name, commit in peer) for peer in peers)
     return (
-        f"TFLM: {commits}; runtime and wrappers with -O3, CMSIS-NN with -Ofast and for speed, only the operators of the "
-        "file registered. RAM is arenas, TFLM's without its statics; flash is constants and code, TFLM's with the "
-        "model's file, both without the C library. \"for size\" is `--optimize size`."
+        f"TFLM: {commits}; runtime and wrappers with -O3, CMSIS-NN with -Ofast and for speed, only the operators of "
+        "the file registered. RAM is arenas, TFLM's without its statics; flash is constants and code, TFLM's with the "
+        'model\'s file, both without the C library. "for size" is `--optimize size`.'
     )

@@ -238,5 +238,5 @@ def verification_table(report: Report) -> RenderableType:
     notes = [f"not verified on {target}" for target in targets if target not in results and "runner" not in results][:1]
     own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
     notes += [f"compared with our own reading only: {own}"] if own else []
-    notes += [str(doubt) for doubt in (results.get("host") or {}).get("warnings", [])]
+    notes += [str(doubt) for result in results.values() for doubt in result.get("warnings", ())]
     return Group(table, *(Text(note, style="yellow") for note in notes)) if notes else table
