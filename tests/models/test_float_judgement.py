@@ -203,8 +203,8 @@ def test_tolerances_grow_with_noise_and_with_the_channel() -> None:
 
 
 EMPTY = {
-    "is NaN": (["Sub", "Log"], 1e6),
-    "is 0": (["Sub", "Relu"], 1e6),
+    "is NaN": (["Sub", "Log"], 50.0),  # the sample with a mean of 1,000 gives numbers
+    "is 0": (["Sub", "Relu"], 50.0),
     "is saturated, 0 or 1,": (["Sub", "HardSigmoid"], 0.0),
 }
 
@@ -219,7 +219,7 @@ def test_outputs_that_say_nothing_get_a_warning(what: str, tmp_path: Path) -> No
         helper.make_node(second, ["m"], ["y"]),
     ]
     path = _saved(tmp_path / "model.onnx", nodes, [1, 16], c=np.full(16, subtrahend), s=np.full(16, scale))
-    with pytest.warns(ModelNotice, match=f"output y {what} in all 4 samples"):
+    with pytest.warns(ModelNotice, match=rf"output y {what} in all \d+ samples"):
         package = tvm_ext.build(path, "host", tmp_path / "package", HOST_ONLY)
     assert any(what in doubt for doubt in package.report["verify"]["host"]["warnings"])
 
