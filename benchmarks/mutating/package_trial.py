@@ -29,11 +29,12 @@ from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.core.processes.process import run_program
 from tvm_ext.core.toolchain import compile_objects, host_program
 from tvm_ext.execution.host_model import HostModel, library_sources
+from tvm_ext.judgement import judged_runs, steps_of
 from tvm_ext.load import load
 from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
-from tvm_ext.subject import Subject, host_outputs, judged, make_subject, steps_of
+from tvm_ext.subject import Subject, host_outputs, make_subject
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
-from tvm_ext.verification.verify import compare, tolerance_of
+from tvm_ext.verification.verify import tolerance_of
 
 Sample = Mapping[str, np.ndarray]
 Outcome = Literal["does not compile", "changes nothing", "changes a result"]
@@ -114,8 +115,6 @@ class PackageTrials:
             self.inputs = self._random_inputs()
             with self._model(self.folder, [*self._objects.values()]) as good:
                 self._expected = self._outputs(good, self.inputs)
-                good.reset()
-                self._verified = host_outputs(good, self.subject.samples)
             if not self._passes([*self._objects.values()]):
                 raise ValueError(f"{self.name}: the self-test fails as it stands")
             self._held = held.pop_all()
@@ -230,18 +229,16 @@ class PackageTrials:
                 faults = drawn_faults(subject, model, self.selftest)
         except TvmExtError:
             return True, False
-        compiled = subject.compiled
-        if compiled.is_quantized and compiled.interface.warm_up_runs:
-            return not compare(given, self._verified, tolerance=tolerance_of(compiled.program)).passed, False
-        if faults or judged(subject, expected, None, given, None)[1]:
+        if faults or judged_runs(subject, expected, None, given, None)[1]:
             return True, False
+        compiled = subject.compiled
         known = {field.name: getattr(compiled, field.name) for field in fields(Compiled)}
         changed = _Changed(**known, change=change, source=self.files[change.file])
         try:
             steps = steps_of(replace(subject, compiled=changed), expected)
         except TvmExtError:
             return True, True
-        return bool(steps and judged(subject, expected, steps, given, None)[1]), True
+        return bool(steps and judged_runs(subject, expected, steps, given, None)[1]), True
 
     def __enter__(self) -> Self:
         return self

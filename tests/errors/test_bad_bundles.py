@@ -26,6 +26,7 @@ from tvm_ext.core.errors import (
 )
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.bundle_runner import run_bundle_on_board, selftest_on_board
+from tvm_ext.judgement import Problem
 
 MODEL = '[[models]]\nname = "one"\nfile = "one.onnx"\n'
 TEXTS = [
@@ -122,7 +123,8 @@ def test_nothing_is_left_of_what_fails(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(PlanRejected, match=r"door: one and two meet\. This is a defect of tvm-ext"):
             tvm_ext.bundle(path, "host", tmp_path / "package", verify=())
     with monkeypatch.context() as patch:
-        patch.setattr(tvm_ext.bundles.verify, "judged", lambda *_: ({"host": None, "qemu": None}, ["host: differs"]))
+        wrong = ({"host": None, "qemu": None}, [Problem(text="host: differs")])
+        patch.setattr(tvm_ext.bundles.verify, "judged_runs", lambda *_: wrong)
         with pytest.raises(VerificationFailed, match=r"door: the C code does not compute the model: one: host: diff"):
             tvm_ext.bundle(path, "host", tmp_path / "package")
     absent = written(tmp_path, {}, {"one": {"file": "plain.onnx"}, "two": {"file": "absent.onnx"}})
@@ -145,7 +147,7 @@ def test_boards_that_cannot_run_a_bundle(tmp_path: Path, monkeypatch: pytest.Mon
         run_bundle_on_board(tmp_path / "door.elf", host, ["one"], {}, {}, time_limit_s=1)
     said = SimpleNamespace(stdout="FAIL second state\n", stderr="", problem=None, status=1, left="ended with status 1")
     monkeypatch.setattr(tvm_ext.execution.bundle_runner, "run_program", lambda *_, **__: said)
-    monkeypatch.setattr(tvm_ext.execution.bundle_runner, "find_program", lambda name: name)
+    monkeypatch.setattr(tvm_ext.execution.qemu_start, "find_program", lambda name: "/bin/true")
     complaint = selftest_on_board(tmp_path / "door.elf", board, time_limit_s=1)
     assert complaint == "its self-test ended with status 1: FAIL second state"
     said.stdout, said.status = "one instructions=1\nPASS\n", 0

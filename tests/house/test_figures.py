@@ -22,6 +22,7 @@ TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in tables.DOCU
 OWN_WORDS = {
     "docs/limits.md": {"10,000"},
     "docs/operators.md": {"16,384"},
+    "docs/sweep.md": {"100,000"},
 }
 """Numbers that are no figures: pages name them as limits of what is accepted."""
 MEASURED = [name for name, text in TEXTS.items() if name == "README.md" or "<!-- begin: " in text]

@@ -21,7 +21,7 @@ from tests.support.refusing import refuse
 from tests.support.state_models import frames
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, errors
-from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 NODE = helper.make_node
@@ -78,7 +78,7 @@ def test_small_models(tmp_path: Path, name: str) -> None:
     model = SMALL_MODELS[name]()
     mod = tvm_ext.load(saved(model, tmp_path, name))
     specs = {param.name: (tuple(int(d) for d in param.ty.shape.values), str(param.ty.dtype)) for param in _params(mod)}
-    inputs = random_inputs(specs, seed=5)
+    inputs = random_inputs(specs, seed=5, ranges=input_ranges(mod))
     executable = tvm.compile(mod, target="llvm", relax_pipeline=tvm_ext.relax_pipeline("cortex_m4"))
     found, called = run(executable, list(inputs.values()))
     (expected,) = onnx_outputs(model, [inputs])
