@@ -82,7 +82,8 @@ def run(
 ) -> Iterator[tuple[PairCase, Outcome]]:
     """Outcomes of the cases whose operator the pattern matches, in worker processes, but those that are done.
 
-    most: take that many random cases of each operator at most, the operators in random order; 0 takes all in order.
+    most: take that many random cases of each operator at most, operators with the fewest results first; 0 takes all in
+    order.
     """
     batches: list[tuple[PairCase, ...]] = []
     draw = random.Random(len(done or {}))
@@ -92,7 +93,9 @@ def run(
             cases = draw.sample(cases, min(most, len(cases))) if most else cases
             batches += [tuple(cases[begin : begin + _BATCH]) for begin in range(0, len(cases), _BATCH)]
     if most:
+        results = Counter(key.split()[0] for key in done or {})
         draw.shuffle(batches)
+        batches.sort(key=lambda batch: results[batch[0].operator])
     yield from outcomes_of(batches, workers, quantized=quantized)
 
 
