@@ -85,6 +85,8 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         def _check_unsupported_func_type(self, nodes: Any) -> None:
             called = [node.target.__name__ for node in nodes if node.op == "call_function"]
             missing = Counter(name for name in called if name not in self.convert_map)
+            missing["convolution.default over three axes, transposed"] = sum(map(_is_transposed_3d, nodes))
+            missing = +missing
             if missing:
                 listed = "\n".join(f"  {name}, {count} times" for name, count in sorted(missing.items()))
                 raise UnsupportedModel(
@@ -114,6 +116,13 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
     names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
     return ImportedProgram(mod=_named(mod, importer.labels, names), buffers=buffers, output_names=tuple(names))
+
+
+def _is_transposed_3d(node: Any) -> bool:
+    """Return True for a convolution that TVM's importer lacks: transposed, of [N, C, D, H, W]."""
+    if node.op != "call_function" or node.target.__name__ != "convolution.default":
+        return False
+    return bool(node.args[6]) and len(node.args[3]) == 3
 
 
 def _decomposed(path: Path, program: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Products and sums of truth values, and comparisons of a tensor with itself, which programs are decomposed to.
+"""Products and sums of truth values, comparisons of a tensor with itself, and rounded quotients, which programs are
+decomposed to.
 
 TVM multiplies bools as numbers, which LLVM does not take and compilers of C warn of, and takes `x == x` for true,
-which it is not where x is NaN: torch finds infinities by both.
+which it is not where x is NaN: torch finds infinities by both. It takes a number that divides for an int32.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm import relax
+
+from tvm_ext.frontends.pytorch.node_arguments import arguments_of
+from tvm_ext.frontends.refusals import Refused
 
 Converter = Callable[[Any, Any], relax.Expr]
 
@@ -40,8 +44,25 @@ def _comparison(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, o
     return convert
 
 
+def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
+    """torch's node, TVM's importer -> the quotient, towards zero or down, in the type that both operands have."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x, divisor, mode = importer.env[given["self"]], given["other"], given.get("rounding_mode")
+    if isinstance(divisor, float) and not str(x.ty.dtype).startswith("float"):
+        x = emit(relax.op.astype(x, "float32"))
+    y = relax.const(divisor, x.ty.dtype) if isinstance(divisor, int | float) else importer.env[divisor]
+    if mode not in ("floor", "trunc") or str(x.ty.dtype) != str(y.ty.dtype):
+        raise Refused(f"division of {x.ty.dtype} by {y.ty.dtype}, rounding_mode {mode}; divide equal types")
+    if mode == "floor":
+        return emit(relax.op.floor_divide(x, y))
+    quotient = emit(relax.op.divide(x, y))
+    return emit(relax.op.trunc(quotient)) if str(x.ty.dtype).startswith("float") else quotient
+
+
 CONVERTERS: dict[str, Converter] = {
     "mul.Tensor": _arithmetic(relax.op.multiply, operator.mul, relax.op.logical_and),
+    "div.Tensor_mode": _rounded_quotient,
+    "div.Scalar_mode": _rounded_quotient,
     "eq.Tensor": _comparison(relax.op.equal, operator.eq, of_nan=False),
     "ne.Tensor": _comparison(relax.op.not_equal, operator.ne, of_nan=True),
 }
