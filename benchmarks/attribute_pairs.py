@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made_by, shown, done = (
         commit(),
         (*_BAD, *options.show.split(",")),
-        {} if options.again else known_rows(options.rows),
+        {} if options.again else finished(known_rows(options.rows), bad=options.bad),
     )
     with options.rows.open("a", encoding="utf-8") as file:
         for case, outcome in run(
@@ -75,6 +75,14 @@ def known_rows(path: Path) -> dict[str, dict[str, Any]]:
             continue
         found[row["case"]] = row
     return found
+
+
+def finished(rows: Mapping[str, Mapping[str, Any]], *, bad: bool = False) -> dict[str, Any]:
+    """Return what need not run: cases that have a result; bad: all but those whose result is wrong or foreign."""
+    if not bad:
+        return dict(rows)
+    again = {key for key, row in rows.items() if {row["verdict"], row["quantized"]} & {*_BAD}}
+    return {case.key: {} for o in operators().values() for case in cases_of(o) if case.key not in again}
 
 
 def run(
@@ -157,6 +165,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--match", default="", help="regular expression for form/operator")
     parser.add_argument("--again", action="store_true", help="run cases that have a result already")
     parser.add_argument("--slice", type=int, default=0, help="random cases of each operator at most; 0 for all")
+    parser.add_argument("--bad", action="store_true", help="run those again that came out wrong or foreign, alone")
     parser.add_argument("--floats", action="store_true", help="leave out what is quantized here")
     parser.add_argument("--show", default="", help="further verdicts to print, with commas between")
     parser.add_argument("--workers", type=int, default=1)

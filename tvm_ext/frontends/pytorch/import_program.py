@@ -23,7 +23,7 @@ from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
-_CONVERTERS = {
+CONVERTERS = {
     **activations.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS, **resizes.CONVERTERS,
     **truth_values.CONVERTERS,
 }  # fmt: skip
@@ -103,7 +103,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         decomposed, buffers = with_buffers_opened(_decomposed(path, program))
         importer = NamingImporter()
         try:
-            mod = importer.from_exported_program(decomposed, False, False, False, _CONVERTERS)
+            mod = importer.from_exported_program(decomposed, False, False, False, CONVERTERS)
         except UnsupportedModel:
             raise
         except Refused as refused:
