@@ -185,3 +185,24 @@ def test_transposed_convolutions_over_three_axes_are_refused_by_name() -> None:
     model = torch_model(torch.nn.ConvTranspose3d(2, 2, 2), [Input(shape=(1, 2, 3, 3, 3))])
     outcome = examined_model(model, "transposed")
     assert outcome.verdict == "refused" and "over three axes, transposed" in outcome.reason
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@pytest.mark.parametrize("kind", ["add", "sub", "rsub"])
+@pytest.mark.parametrize("other", [2, None])
+def test_torch_scales_what_it_adds(dtype: str, kind: str, other: int | None) -> None:
+    torch = pytest.importorskip("torch")
+    call = getattr(torch, kind)
+    inputs = [Input(shape=(2, 9), dtype=dtype)] * (1 if other else 2)
+    model = torch_model((lambda x: call(x, other, alpha=3)) if other else (lambda x, y: call(x, y, alpha=3)), inputs)
+    outcome = examined_model(model, f"{dtype} {kind}")
+    assert (outcome.verdict, outcome.reason) == ("equal", "")
+
+
+def test_torch_refuses_a_fraction_of_integers() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch_model(lambda x: torch.add(x, x, alpha=0.5), [Input(shape=(3,))])
+    assert examined_model(model, "fraction").verdict == "equal"
+    mixed = torch_model(lambda x: torch.add(x, 1.5, alpha=2), [Input(shape=(3,), dtype="int32")])
+    outcome = examined_model(mixed, "mixed")
+    assert outcome.verdict == "refused" and "give all one type" in outcome.reason
