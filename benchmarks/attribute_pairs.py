@@ -2,6 +2,7 @@
 
     python benchmarks/attribute_pairs.py
     python benchmarks/attribute_pairs.py --match onnx/Resize --again
+    python benchmarks/attribute_pairs.py --slice 8 --floats
 
 For each operator of ONNX, PyTorch and TensorFlow Lite that is taken, a covering array chooses values of its
 attributes, shapes, element types and optional inputs so that every two values meet in a case. A case is loaded,
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import sys
 from collections import Counter
@@ -44,10 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made_by, shown, done = (
         commit(),
         (*_BAD, *options.show.split(",")),
-        {} if options.again else known_rows(options.rows),
+        {} if options.again else finished(known_rows(options.rows), bad=options.bad),
     )
     with options.rows.open("a", encoding="utf-8") as file:
-        for case, outcome in run(options.match, options.workers, quantized=not options.floats, done=done):
+        for case, outcome in run(
+            options.match, options.workers, quantized=not options.floats, done=done, most=options.slice
+        ):
             row = {"case": case.key, "commit": made_by, **asdict(outcome)}
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -73,15 +77,33 @@ def known_rows(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def finished(rows: Mapping[str, Mapping[str, Any]], *, bad: bool = False) -> dict[str, Any]:
+    """Return what need not run: cases that have a result; bad: all but those whose result is wrong or foreign."""
+    if not bad:
+        return dict(rows)
+    again = {key for key, row in rows.items() if {row["verdict"], row["quantized"]} & {*_BAD}}
+    return {case.key: {} for o in operators().values() for case in cases_of(o) if case.key not in again}
+
+
 def run(
-    match: str = "", workers: int = 1, *, quantized: bool = True, done: Mapping[str, Any] | None = None
+    match: str = "", workers: int = 1, *, quantized: bool = True, done: Mapping[str, Any] | None = None, most: int = 0
 ) -> Iterator[tuple[PairCase, Outcome]]:
-    """Outcomes of all cases whose operator the pattern matches, in worker processes, but those that are done."""
+    """Outcomes of the cases whose operator the pattern matches, in worker processes, but those that are done.
+
+    most: take that many random cases of each operator at most, operators with the fewest results first; 0 takes all in
+    order.
+    """
     batches: list[tuple[PairCase, ...]] = []
+    draw = random.Random(len(done or {}))
     for operator in operators().values():
         if re.search(match, operator.title):
             cases = [case for case in cases_of(operator) if case.key not in (done or {})]
+            cases = draw.sample(cases, min(most, len(cases))) if most else cases
             batches += [tuple(cases[begin : begin + _BATCH]) for begin in range(0, len(cases), _BATCH)]
+    if most:
+        results = Counter(key.split()[0] for key in done or {})
+        draw.shuffle(batches)
+        batches.sort(key=lambda batch: results[batch[0].operator])
     yield from outcomes_of(batches, workers, quantized=quantized)
 
 
@@ -142,6 +164,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--match", default="", help="regular expression for form/operator")
     parser.add_argument("--again", action="store_true", help="run cases that have a result already")
+    parser.add_argument("--slice", type=int, default=0, help="random cases of each operator at most; 0 for all")
+    parser.add_argument("--bad", action="store_true", help="run those again that came out wrong or foreign, alone")
     parser.add_argument("--floats", action="store_true", help="leave out what is quantized here")
     parser.add_argument("--show", default="", help="further verdicts to print, with commas between")
     parser.add_argument("--workers", type=int, default=1)

@@ -16,8 +16,7 @@ from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.operators import converters
 from tvm_ext.frontends.onnx.refusals import refusal
-from tvm_ext.frontends.pytorch.quantized_operators import CONVERTERS as QUANTIZED
-from tvm_ext.frontends.pytorch.resizes import CONVERTERS as RESIZES
+from tvm_ext.frontends.pytorch.import_program import CONVERTERS
 
 PATH = "docs/reference/supported_operators.md"
 _FAMILIES = {
@@ -106,7 +105,7 @@ def _torch_names() -> set[str]:
     import torch  # noqa: F401
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    return {name for name in (*ExportedProgramImporter().convert_map, *QUANTIZED, *RESIZES) if isinstance(name, str)}
+    return {name for name in (*ExportedProgramImporter().convert_map, *CONVERTERS) if isinstance(name, str)}
 
 
 def _names(names: set[str] | list[str]) -> str:

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import pytest
 
-from benchmarks.attribute_pairs import batch_outcomes, summary
+from benchmarks.attribute_pairs import batch_outcomes, finished, run, summary
 from benchmarks.pairing.covering import covering_rows
 from benchmarks.pairing.operator_case import cases_of
 from benchmarks.pairing.table import operators
@@ -54,3 +54,21 @@ def test_a_wrong_result_counts() -> None:
     row = {"case": case.key, "commit": "c", "verdict": "equal", "quantized": "wrong"}
     result = summary({case.key: row, "gone": row})
     assert result["bad"] == [row] and result["forms"]["onnx"]["int8"]["wrong"] == 1
+
+
+def test_a_slice_takes_random_cases_without_a_result() -> None:
+    cases = cases_of(operators()["onnx/Not"])
+    done = {case.key: {} for case in cases[1:]}
+    assert [case.key for case, _ in run("onnx/Not$", quantized=False, done=done, most=3)] == [cases[0].key]
+    taken = [case for case, _ in run("onnx/(Not|Clip)$", quantized=False, most=1)]
+    assert sorted(case.operator for case in taken) == ["onnx/Clip", "onnx/Not"]
+
+
+def test_cases_that_came_out_wrong_run_again_alone() -> None:
+    wrong, right = cases_of(operators()["onnx/Clip"])[:2]
+    rows = {
+        wrong.key: {"verdict": "equal", "quantized": "wrong"},
+        right.key: {"verdict": "equal", "quantized": "equal"},
+    }
+    every = {case.key for operator in operators().values() for case in cases_of(operator)}
+    assert every - {*finished(rows, bad=True)} == {wrong.key} and {*finished(rows)} == {*rows}

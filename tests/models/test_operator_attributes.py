@@ -98,6 +98,14 @@ def test_automatic_padding_of_dilated_windows_is_refused(kind: str) -> None:
     assert outcome.verdict == "refused" and "write the padding as pads" in outcome.reason
 
 
+@pytest.mark.parametrize("kind", ["LpPool", "GlobalLpPool"])
+def test_powers_are_not_rounded_to_8_bits(kind: str) -> None:
+    pads = {"kernel_shape": [3], "pads": [2, 0], "ceil_mode": 1} if kind == "LpPool" else {}
+    model = onnx_model(kind, {"x": Input(shape=(2, 4, 7))}, attributes={"p": 3, **pads}, opset=18)
+    outcome = examined_model(model, kind, quantized=True)
+    assert (outcome.verdict, outcome.reason, outcome.quantized) == ("equal", "", "stays float")
+
+
 def _torch_calls() -> dict[str, Any]:
     import torch
     from torch import nn
@@ -110,6 +118,13 @@ def _torch_calls() -> dict[str, Any]:
         "divisor of rounded-up sizes": nn.AvgPool2d(4, stride=3, ceil_mode=True, divisor_override=7),
         "padding of rounded-up sizes": nn.AvgPool2d(4, stride=3, padding=1, ceil_mode=True),
         "window of padding alone": nn.MaxPool2d(2, stride=1, padding=1, dilation=2),
+        **{
+            f"{kind} pool of rank {rank}": getattr(nn, f"Adaptive{kind}Pool{rank}d")((2, 5, 3)[-rank:])
+            for kind in ("Avg", "Max")
+            for rank in (1, 2, 3)
+        },
+        "places of adaptive maxima": nn.AdaptiveMaxPool2d((4, 3), return_indices=True),
+        "least and largest": lambda image: (image.amin((0, 2)), image.amax(-1, keepdim=True), image.amin()),
         "logaddexp": lambda image: torch.logaddexp(image, image * 0.5),
         "nearest to a size": lambda image: interpolate(image, size=(7, 5), mode="nearest"),
         "nearest by factors": lambda image: interpolate(image, scale_factor=(1.7, 0.6), mode="nearest"),
@@ -120,10 +135,74 @@ def _torch_calls() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name",
     ["window of padding alone", "logaddexp", "SELU", "CELU", "divisor", "divisor of rounded-up sizes",
-     "padding of rounded-up sizes", "nearest to a size", "nearest by factors", "nearest, exact"],
+     "padding of rounded-up sizes", "places of adaptive maxima", "least and largest",
+     "nearest to a size", "nearest by factors", "nearest, exact"],
 )  # fmt: skip
 def test_torch(name: str) -> None:
     pytest.importorskip("torch")
     shape = (1, 2, 1, 8) if "padding alone" in name else (1, 2, 9, 8)
     outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=shape)]), name, quantized=True)
     assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")
+
+
+@pytest.mark.parametrize("kind", ["Avg", "Max"])
+@pytest.mark.parametrize(("rank", "shape"), [(1, (4, 9)), (2, (3, 9, 8)), (3, (2, 3, 7, 4)), (2, (1, 3, 9, 8))])
+def test_adaptive_pools_of_one_image_and_of_a_batch(kind: str, rank: int, shape: tuple[int, ...]) -> None:
+    pytest.importorskip("torch")
+    name = f"{kind} pool of rank {rank}"
+    outcome = examined_model(torch_model(_torch_calls()[name], [Input(shape=shape)]), name, quantized=True)
+    assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_torch_samples_by_a_grid_whose_last_axis_holds_the_coordinates(mode: str, padding: str) -> None:
+    pytest.importorskip("torch")
+    from torch.nn.functional import grid_sample
+
+    inputs = [Input(shape=(1, 2, 6, 8)), Input(shape=(1, 3, 5, 2), scale=0.7)]
+    model = torch_model(
+        lambda image, grid: grid_sample(image, grid, mode=mode, padding_mode=padding, align_corners=False), inputs
+    )
+    outcome = examined_model(model, f"{mode} {padding}")
+    assert (outcome.verdict, outcome.reason) == ("equal", "")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
+@pytest.mark.parametrize("rounding", ["floor", "trunc"])
+@pytest.mark.parametrize("divisor", [3, -2])
+def test_torch_divides_by_a_number_and_rounds(dtype: str, rounding: Any, divisor: int) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch_model(
+        lambda x: torch.div(x, divisor, rounding_mode=rounding), [Input(shape=(2, 9), dtype=dtype, scale=9.0)]
+    )
+    outcome = examined_model(model, f"{dtype} {rounding}")
+    assert (outcome.verdict, outcome.reason) == ("equal", "")
+
+
+def test_transposed_convolutions_over_three_axes_are_refused_by_name() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch_model(torch.nn.ConvTranspose3d(2, 2, 2), [Input(shape=(1, 2, 3, 3, 3))])
+    outcome = examined_model(model, "transposed")
+    assert outcome.verdict == "refused" and "over three axes, transposed" in outcome.reason
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@pytest.mark.parametrize("kind", ["add", "sub", "rsub"])
+@pytest.mark.parametrize("other", [2, None])
+def test_torch_scales_what_it_adds(dtype: str, kind: str, other: int | None) -> None:
+    torch = pytest.importorskip("torch")
+    call = getattr(torch, kind)
+    inputs = [Input(shape=(2, 9), dtype=dtype)] * (1 if other else 2)
+    model = torch_model((lambda x: call(x, other, alpha=3)) if other else (lambda x, y: call(x, y, alpha=3)), inputs)
+    outcome = examined_model(model, f"{dtype} {kind}")
+    assert (outcome.verdict, outcome.reason) == ("equal", "")
+
+
+def test_torch_refuses_a_fraction_of_integers() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch_model(lambda x: torch.add(x, x, alpha=0.5), [Input(shape=(3,))])
+    assert examined_model(model, "fraction").verdict == "equal"
+    mixed = torch_model(lambda x: torch.add(x, 1.5, alpha=2), [Input(shape=(3,), dtype="int32")])
+    outcome = examined_model(mixed, "mixed")
+    assert outcome.verdict == "refused" and "give all one type" in outcome.reason

@@ -23,7 +23,7 @@ from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
-_CONVERTERS = {
+CONVERTERS = {
     **activations.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS, **resizes.CONVERTERS,
     **truth_values.CONVERTERS,
 }  # fmt: skip
@@ -85,6 +85,8 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         def _check_unsupported_func_type(self, nodes: Any) -> None:
             called = [node.target.__name__ for node in nodes if node.op == "call_function"]
             missing = Counter(name for name in called if name not in self.convert_map)
+            missing["convolution.default over three axes, transposed"] = sum(map(_is_transposed_3d, nodes))
+            missing = +missing
             if missing:
                 listed = "\n".join(f"  {name}, {count} times" for name, count in sorted(missing.items()))
                 raise UnsupportedModel(
@@ -101,7 +103,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
         decomposed, buffers = with_buffers_opened(_decomposed(path, program))
         importer = NamingImporter()
         try:
-            mod = importer.from_exported_program(decomposed, False, False, False, _CONVERTERS)
+            mod = importer.from_exported_program(decomposed, False, False, False, CONVERTERS)
         except UnsupportedModel:
             raise
         except Refused as refused:
@@ -114,6 +116,13 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
     names = [*(f"{buffer.name}.next" for buffer in sorted(buffers, key=lambda buffer: buffer.result)), *names]
     _check_outputs(path, mod, decomposed, names)
     return ImportedProgram(mod=_named(mod, importer.labels, names), buffers=buffers, output_names=tuple(names))
+
+
+def _is_transposed_3d(node: Any) -> bool:
+    """Return True for a convolution that TVM's importer lacks: transposed, of [N, C, D, H, W]."""
+    if node.op != "call_function" or node.target.__name__ != "convolution.default":
+        return False
+    return bool(node.args[6]) and len(node.args[3]) == 3
 
 
 def _decomposed(path: Path, program: Any) -> Any:

@@ -1,14 +1,17 @@
-"""Average pools as PyTorch computes them: sizes rounded up, padding that counts or not, a divisor of the user's.
+"""Pools as PyTorch computes them: averages of sizes rounded up, padding that counts or not, a divisor of the user's;
+adaptive pools, whose number of windows is given; the least and the largest over whole axes.
 
-Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp of PyTorch. Where Relax's own pools give the same, they are used.
+Sources: aten/src/ATen/native/cpu/AvgPoolKernel.cpp and aten/src/ATen/native/AdaptivePooling.h of PyTorch. Where
+Relax's own pools give the same, they are used.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.pytorch.node_arguments import arguments_of
@@ -16,6 +19,8 @@ from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.windows import Windows, averaged, count_of_windows
 
 Converter = Callable[[Any, Any], relax.Expr]
+
+_ADAPTIVE = {1: relax.op.nn.adaptive_avg_pool1d, 2: relax.op.nn.adaptive_avg_pool2d, 3: relax.op.nn.adaptive_avg_pool3d}
 
 _POOLS = {1: relax.op.nn.avg_pool1d, 2: relax.op.nn.avg_pool2d, 3: relax.op.nn.avg_pool3d}
 
@@ -72,5 +77,100 @@ def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
     return numbers * rank if len(numbers) == 1 else numbers
 
 
-CONVERTERS: dict[str, Converter] = {f"avg_pool{rank}d.default": _average(rank) for rank in _POOLS}
+def _adaptive_average(rank: int) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> the averages of as many windows over the last `rank` axes as are wanted."""
+        given, emit = arguments_of(node), importer.block_builder.emit
+        x = importer.env[given["self"]]
+        batched = x if x.ty.ndim == rank + 2 else emit(relax.op.expand_dims(x, 0))
+        result = emit(_ADAPTIVE[rank](batched, list(_each(given["output_size"], rank))))
+        return result if batched is x else emit(relax.op.squeeze(result, [0]))
+
+    return convert
+
+
+def _adaptive_maximum(rank: int) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> maxima of as many windows as are wanted, and their flat indices."""
+        given, builder = arguments_of(node), importer.block_builder
+        x = importer.env[given["self"]]
+        if not str(x.ty.dtype).startswith("float"):
+            raise Refused(f"adaptive_max_pool{rank}d of {x.ty.dtype}")
+        shape, output = static_shape(x), _each(given["output_size"], rank)
+        largest = builder.emit_te(
+            lambda source: _adaptive_largest(source, shape, output), x, primfunc_name_hint="adaptive_max_pool"
+        )
+        indices = builder.emit_te(
+            lambda source, found: _adaptive_indices(source, found, shape, output),
+            x, largest, primfunc_name_hint="adaptive_max_pool_indices",
+        )  # fmt: skip
+        return builder.emit(relax.Tuple([largest, indices]))
+
+    return convert
+
+
+def _adaptive_largest(source: te.Tensor, shape: Sequence[int], output: Sequence[int]) -> te.Tensor:
+    least = tirx.const(-math.inf, str(source.dtype))
+    return _adaptive(shape, output, lambda at, place, inside: tirx.if_then_else(inside, source(*place), least), te.max)
+
+
+def _adaptive_indices(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], output: Sequence[int]) -> te.Tensor:
+    """Return the index of the first maximum of each window within its image."""
+    rank, beyond = len(output), tirx.max_value("int64")
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape) - rank, len(shape))]
+
+    def element(at: list[tirx.Expr], place: list[tirx.Expr], inside: tirx.Expr) -> tirx.Expr:
+        flat = sum(tirx.Cast("int64", i) * stride for i, stride in zip(place[-rank:], strides, strict=True))
+        value, most = source(*place), largest(*at)
+        equal = tirx.Or(value == most, tirx.And(tirx.isnan(value), tirx.isnan(most)))
+        return tirx.if_then_else(tirx.if_then_else(inside, equal, tirx.const(False, "bool")), flat, beyond)
+
+    return _adaptive(shape, output, element, te.min)
+
+
+def _adaptive(
+    shape: Sequence[int], output: Sequence[int],
+    element: Callable[[list[tirx.Expr], list[tirx.Expr], tirx.Expr], tirx.Expr], reduce: Callable[..., tirx.Expr],
+) -> te.Tensor:  # fmt: skip
+    """Return a reduction for each window; window i of n over e elements is that of i * e / n to (i + 1) * e / n.
+
+    element(output index, input index, True where that belongs to the window).
+    """
+    lead = len(shape) - len(output)
+    longest = [
+        max(-(-(i + 1) * e // n) - i * e // n for i in range(n)) for e, n in zip(shape[lead:], output, strict=True)
+    ]
+    taps = [te.reduce_axis((0, extent), f"k{axis}") for axis, extent in enumerate(longest)]
+
+    def compute(*at: tirx.Var) -> tirx.Expr:
+        place, inside = [], []
+        for i, tap, e, n in zip(at[lead:], taps, shape[lead:], output, strict=True):
+            place.append(tirx.floordiv(i * e, n) + tap)
+            inside.append(place[-1] < tirx.floordiv((i + 1) * e + n - 1, n))
+        return reduce(element(list(at), [*at[:lead], *place], tirx.all(*inside)), axis=taps)
+
+    return te.compute([*shape[:lead], *output], compute, "adaptive_pool")
+
+
+def _over_axes(reduce: Callable[..., relax.Expr]) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> a reduction over the axes that it names, or over all of them."""
+        given = arguments_of(node)
+        x, axes = importer.env[given["self"]], list(given.get("dim") or ()) or None
+        return importer.block_builder.emit(reduce(x, axes, bool(given.get("keepdim", False))))
+
+    return convert
+
+
+CONVERTERS: dict[str, Converter] = {
+    **{f"avg_pool{rank}d.default": _average(rank) for rank in _POOLS},
+    **{
+        f"{name}{rank}d.default": _adaptive_average(rank)
+        for rank in _ADAPTIVE
+        for name in ("adaptive_avg_pool", "_adaptive_avg_pool")
+    },
+    "amin.default": _over_axes(relax.op.min),
+    "amax.default": _over_axes(relax.op.max),
+    **{f"adaptive_max_pool{rank}d.default": _adaptive_maximum(rank) for rank in _ADAPTIVE},
+}
 """Converters for TVM's importer by operator; each raises Refused for element types that it cannot average."""

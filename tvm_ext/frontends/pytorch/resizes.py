@@ -81,7 +81,23 @@ def _sizes(node: Any, given: dict[str, Any], x: relax.Expr) -> dict[int, tuple[i
     return {axis: (shape[axis], int(wanted[axis]), factor) for axis, factor in enumerate(factors, _FIRST_AXIS)}
 
 
+_METHODS, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+def _grid_sample(node: Any, importer: Any) -> relax.Expr:
+    """torch's node, TVM's importer -> elements at the coordinates of a grid, whose last axis TVM has as its second."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    grid = emit(relax.op.permute_dims(importer.env[given["grid"]], [0, 3, 1, 2]))
+    return emit(
+        relax.op.image.grid_sample(
+            importer.env[given["input"]], grid, method=_METHODS[given["interpolation_mode"]], layout="NCHW",
+            padding_mode=_PADDINGS[given["padding_mode"]], align_corners=bool(given["align_corners"]),
+        )
+    )  # fmt: skip
+
+
 CONVERTERS: dict[str, Converter] = {
+    "grid_sampler_2d.default": _grid_sample,
     "upsample_bilinear2d.vec": _resizes("linear"),
     "upsample_bicubic2d.vec": _resizes("cubic"),
     "_upsample_bilinear2d_aa.default": _resizes("linear", antialias=True),
