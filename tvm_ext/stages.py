@@ -137,7 +137,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         FormComposites(backend),
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
-        ConvertLayout(),
+        ConvertLayout(moves_crops=options.io != "stream"),
         FlattenChannelsLast(),
         *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
         *(

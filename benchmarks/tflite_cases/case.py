@@ -100,9 +100,13 @@ def _scales(net: Network, index: int, kind: str) -> Quantized | None:
 
 
 def distance_from_real(
-    real: Callable[..., np.ndarray], data: bytes, arrays: Sequence[np.ndarray], found: np.ndarray
-) -> float:
-    """Steps between integers and the rounded result of real numbers at most, where that is a number."""
+    real: Callable[..., np.ndarray], data: bytes, arrays: Sequence[np.ndarray], found: np.ndarray, *,
+    among: np.ndarray | bool = True,
+) -> float:  # fmt: skip
+    """Steps between integers and the rounded result of real numbers at most, where that is a number.
+
+    among: True for each element that is compared.
+    """
     with NamedTemporaryFile(suffix=".tflite") as file:
         file.write(data)
         file.flush()
@@ -114,7 +118,7 @@ def distance_from_real(
     with np.errstate(all="ignore"):
         steps = real(*inputs) / scales.scale[0] + scales.zero_point[0]
     limits = np.iinfo(found.dtype)
-    known = np.isfinite(steps)
+    known = np.isfinite(steps) & among
     expected = np.clip(np.rint(steps[known]), limits.min, limits.max)
     return float(np.abs(found[known] - expected).max(initial=0))
 

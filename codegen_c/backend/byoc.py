@@ -10,13 +10,13 @@ from tvm import relax
 
 from codegen_c.arena.bound import shared_bytes
 from codegen_c.backend.columns import COLUMNS, ROWS, columns_of
-from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
+from codegen_c.composites.lower_operator import Lower, Lowered, has_kernel, lower_operator
 from codegen_c.composites.scalar_calls import ELEMENTWISE
 from codegen_c.costs.learned_cost import LearnedCost
 from codegen_c.costs.predict import constants_read, input_read, scratch_accessed
 from codegen_c.costs.step_features import modelled
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
-from codegen_c.operators.kinds import Generic, TensorType
+from codegen_c.operators.kinds import TensorType
 from codegen_c.program.sequences import in_sequence, row_reader
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import aligned
@@ -52,10 +52,7 @@ class CodegenBackend:
 
     def has_kernel(self, composite: relax.Function) -> bool:
         """True where a kernel of its own computes a composite, not plain C that is lowered from it."""
-        lowered = self.lower(composite, self.target)
-        if isinstance(lowered, Refusal) or lowered.implementation is None:
-            return False
-        return not isinstance(lowered.operator, Generic)
+        return has_kernel(composite, self.target)
 
     def footprint(self, composite: relax.Function) -> Footprint:
         """Cost and scratch of a composite, and per parameter the bytes that the output shares if it dies there."""

@@ -49,6 +49,23 @@ Lower = Callable[[relax.Function, Target], Lowered | Refusal]
 def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusal:
     """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none."""
     composite = Composite.read(function)
+    found = _by_kernel(composite, target)
+    if isinstance(found, Lowered):
+        return found
+    if target.is_offload:
+        reasons = [other.reason for other in found if other.reason] or ["its driver takes no such operator"]
+        return Refusal(kernel=target.processor.name, reason="; ".join(reasons))
+    return _generic(composite, target, found)
+
+
+def has_kernel(function: relax.Function, target: Target) -> bool:
+    """True where a kernel of its own computes a composite; no plain C is made to find that out."""
+    found = _by_kernel(Composite.read(function), target)
+    return isinstance(found, Lowered) and found.implementation is not None
+
+
+def _by_kernel(composite: Composite, target: Target) -> Lowered | tuple[Alternative, ...]:
+    """The composite as a kernel takes it, or the kernels that were asked, and why they do not take it."""
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
     for match in (custom_operator_of, _movement, quantized_operator, real_layer, half_operator, float_operator):
@@ -66,10 +83,7 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
             chosen = replace(chosen, alternatives=(*passed, *chosen.alternatives)) if passed else chosen
             return Lowered(operator=operator, arguments=arguments, implementation=chosen)
         passed += [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in chosen]
-    if target.is_offload:
-        reasons = [other.reason for other in passed if other.reason] or ["its driver takes no such operator"]
-        return Refusal(kernel=target.processor.name, reason="; ".join(reasons))
-    return _generic(composite, target, tuple(passed))
+    return tuple(passed)
 
 
 def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:

@@ -36,7 +36,7 @@ def _model(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
         "name": interface.model,
         "source": markdown_code(report["model"]["source"]),
         "sha256": report["model"]["sha256"],
-        "verified": verified(report["verify"]),
+        "verified": verified(report["verify"], report.get("comparisons", ())),
         "usage": usage(interface),
         "instructions": board["instructions"] if board else None,
     }

@@ -2,6 +2,7 @@
 
 Rewrite: for a composite over NCHW tensors of rank 4
     y = conv(x)   ->   y = conv'(permute_dims(x, [0, 2, 3, 1])), permute_dims(y, [0, 3, 1, 2]) where NCHW is asked for
+    y = crop(x); z = conv(y)   ->   z = conv'(crop'(permute_dims(x, [0, 2, 3, 1]))), both in one composite
     Every permutation that meets its inverse is gone, one that moves only extents of 1 is a reshape. Composites
     without a window follow their inputs where they can. Weights become [K, R, S, C], those of models that are
     NHWC already too.
@@ -20,7 +21,18 @@ import tvm
 from tvm import relax
 
 from relay_passes.composites import attributes, call_new, composite_of, is_composite
-from relay_passes.dataflow import bindings, build, infer, is_dataflow, live, op_name, outputs, rebuild, static_shape
+from relay_passes.dataflow import (
+    bindings,
+    build,
+    infer,
+    is_dataflow,
+    live,
+    op_name,
+    outputs,
+    rebuild,
+    static_shape,
+    substitute,
+)
 from relay_passes.layout.channels_last import (
     NCHW_TO_NHWC,
     NHWC_TO_NCHW,
@@ -37,16 +49,24 @@ from tvm_ext.core.names import identifier, unique
 
 @tvm.transform.module_pass(opt_level=0, name="ConvertLayout")
 class ConvertLayout:
-    """Keeps channels last inside the model, and its own layout at its borders."""
+    """Keeps channels last inside the model, and its own layout at its borders.
+
+    moves_crops: a part of an image is taken in the permutation that follows it. StreamPorts needs the two apart: it
+    turns the crop and reads the rows of the input with their channels last.
+    """
+
+    def __init__(self, *, moves_crops: bool = True) -> None:
+        self.moves_crops = moves_crops
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
-        return _Rewriter(mod).run() if is_dataflow(mod["main"]) else mod
+        return _Rewriter(mod, self.moves_crops).run() if is_dataflow(mod["main"]) else mod
 
 
 class _Rewriter:
     """Walks the schedule once; of each value it knows the model's form (`plain`), the NHWC form (`last`), or both."""
 
-    def __init__(self, mod: tvm.IRModule) -> None:
+    def __init__(self, mod: tvm.IRModule, moves_crops: bool) -> None:
+        self.moves_crops = moves_crops
         self.mod, self.func = mod, mod["main"]
         others = {var: func for var, func in mod.functions_items() if not is_composite(func)}
         self.module = tvm.IRModule(others, attrs=mod.attrs)
@@ -58,6 +78,8 @@ class _Rewriter:
             param: param for param in self.func.params if param not in self.states
         }
         self.last: dict[relax.Var, relax.Var] = dict(self.states)
+        self.crops: dict[relax.Var, tuple[relax.Expr, relax.Function]] = {}
+        """Of a part of an image in the model's layout: the image, and the composite that takes the part."""
 
     def run(self) -> tvm.IRModule:
         for binding in bindings(self.func):
@@ -122,6 +144,8 @@ class _Rewriter:
         else:
             value = self._as_plain(value)
         self.plain[binding.var] = self._bind(binding.var.name, value)
+        if self.moves_crops and composite is not None and _is_crop(composite):
+            self.crops[binding.var] = (value.args[0], composite)
         if (source := self._channels_last_source(binding)) is not None:
             self.last[binding.var] = source
 
@@ -145,11 +169,33 @@ class _Rewriter:
 
     def _as_last(self, var: relax.Var) -> relax.Var:
         """The image with its channels last."""
-        if var not in self.last:
+        if var in self.last:
+            return self.last[var]
+        if var in self.crops:
+            self.last[var] = self._cropped(var, *self.crops[var])
+        else:
             self.last[var] = self._permute(
                 self.plain[var], NCHW_TO_NHWC, f"{var.name}.nhwc", tensor=var.name, layout=NCHW_TO_NHWC
             )
         return self.last[var]
+
+    def _cropped(self, var: relax.Var, source: relax.Expr, composite: relax.Function) -> relax.Var:
+        """A part of an image with its channels last, in one composite: the part is never kept in the model's layout.
+
+        Rows of the part are computed as they are read, where a convolution runs by rows.
+        """
+        name, param = f"{var.name}.nhwc", relax.Var(source.name, source.ty)
+        image = infer(relax.op.permute_dims(param, list(NCHW_TO_NHWC)))
+        moved = relax.DataflowVar(f"{source.name}.nhwc", image.ty)
+        (crop,) = bindings(channels_last(composite))
+        part = infer(substitute(crop.value, {crop.value.args[0]: moved}))
+        result = relax.Var(name, part.ty)
+        sequence = [relax.VarBinding(moved, image), relax.VarBinding(result, part)]
+        told = (StorageLayout(axes=NCHW_TO_NHWC), ModelTensor(name=var.name))
+        attrs = attributes("permute_dims", SourceNodes.read(composite).nodes, *told)
+        function = build([param], sequence, [result], attrs=attrs)
+        kind = unique(identifier(f"permute_dims_{name}"), self.taken)
+        return self._bind(name, call_new(self.module, kind, function, [source]))
 
     def _permute(
         self,
@@ -184,6 +230,16 @@ class _Rewriter:
         var = relax.DataflowVar(name, typed.ty)
         self.sequence.append(relax.VarBinding(var, typed))
         return var
+
+
+def _is_crop(composite: relax.Function) -> bool:
+    """True for a composite that takes a run of places along each axis of an image, and nothing else."""
+    sequence = bindings(composite)
+    if len(sequence) != 1 or op_name(sequence[0].value) != "relax.strided_slice":
+        return False
+    strides = sequence[0].value.args[4:]
+    is_run = all(int(step.value) == 1 for steps in strides for step in steps.fields)
+    return is_run and channels_last(composite) is not None and is_image(sequence[0].var)
 
 
 def _permutation(composite: relax.Function) -> tuple[int, ...] | None:

@@ -20,6 +20,7 @@ from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, BundlePackage, Package
 from tvm_ext.cli import app
 from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
+from tvm_ext.report.bundle_tables import bundle_tables
 
 STATES = {"before": "before.next"}
 MODELS = {"plain": plain.float_network(), "frames": state_models.frames()}
@@ -175,6 +176,26 @@ def test_two_copies_of_a_model_add_no_weights(tmp_path: Path) -> None:
         np.testing.assert_allclose(board[key], value, atol=1e-5)
     with pytest.raises(BadInput, match=r"no samples to run"):
         bundle.models["first"].run_board([])
+
+
+def test_a_model_that_is_quantized_here_reports_its_comparisons(tmp_path: Path) -> None:
+    """The same comparisons as in a package of its own: float with the file's runtime, int8 with float, C with int8."""
+    samples = np.random.default_rng(3).normal(size=(12, 1, 2, 6, 6)).astype(np.float32)
+    np.savez(tmp_path / "calibration.npz", **{"image:0": samples})
+    entries = {
+        "here": {"file": "plain.onnx", "calibration": "calibration.npz", "options": {"quantize": "int8"}},
+        "floats": {"file": "plain.onnx"},
+    }
+    bundle = tvm_ext.bundle(written(tmp_path, MODELS, entries), "host", tmp_path / "package", verify=("host",))
+    compared = bundle.models["here"].report["comparisons"]
+    assert [one["against"] for one in compared] == [
+        "onnxruntime", "the float model in onnxruntime", "the quantized model in TVM",
+    ]  # fmt: skip
+    assert compared[0]["of_tolerance"] < 0.5 and compared[1]["snr_db"] > 10
+    assert bundle.models["floats"].report["comparisons"] == []
+    assert "the float model in onnxruntime" in (bundle.folder / "README.md").read_text(encoding="utf-8")
+    without = {**bundle.report["models"], "here": {**bundle.report["models"]["here"], "comparisons": []}}
+    assert len(bundle_tables(bundle.report)) == len(bundle_tables({**bundle.report, "models": without})) + 1
 
 
 @pytest.mark.board

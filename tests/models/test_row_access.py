@@ -10,7 +10,7 @@ import pytest
 
 import tvm_ext
 from tests.support.onnx_models import saved
-from tests.support.row_networks import cropped, halved, samples_of
+from tests.support.row_networks import cropped, cropped_input, halved, samples_of
 from tvm_ext import BuildOptions
 
 Quantized = Literal["none", "int8"]
@@ -21,6 +21,7 @@ Quantized = Literal["none", "int8"]
     [
         pytest.param(cropped(), "none", 20_000, id="cropped"),
         pytest.param(cropped(), "int8", 5_000, id="cropped int8"),
+        pytest.param(cropped_input(), "none", 4_000, id="cropped input"),
         pytest.param(halved("nearest"), "none", 30_000, id="halved"),
         pytest.param(halved("linear"), "int8", 7_000, id="halved int8"),
     ],

@@ -181,3 +181,20 @@ def test_names_and_spans_are_kept() -> None:
     assert by_name["conv"].span.source_name.name == "Conv_0"
     assert list(composite_of(mod, by_name["conv"]).attrs["source_nodes"]) == ["Conv_0"]
     assert "conv.nchw" in by_name
+
+
+def test_a_part_of_an_image_is_taken_with_its_channels_last() -> None:
+    """The part is one composite with the permutation; one in steps of two, which is no run, is left alone."""
+    x = image()
+
+    def cropped(step: int) -> list[object]:
+        def make(builder: relax.BlockBuilder) -> relax.Expr:
+            part = builder.emit(relax.op.strided_slice(x, [2, 3], [1, 0], [6, 5], [step, step]))
+            return relax.op.nn.conv2d(part, relax.const(WEIGHTS), padding=1)
+
+        after = convert(formed(module_of([x], make)))
+        composites = [composite_of(after, b.value) for b in bindings(after["main"])]
+        return [[op_name(b.value) for b in bindings(one)] for one in composites if one is not None]
+
+    assert cropped(1)[0] == ["relax.permute_dims", "relax.strided_slice"]
+    assert cropped(2)[:2] == [["relax.strided_slice"], ["relax.permute_dims"]]

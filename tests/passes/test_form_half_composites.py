@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 import tvm
 from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from codegen_c.backend.byoc import CodegenBackend
+from codegen_c.composites import lower_operator
+from codegen_c.targets.registry import target_of
 from relay_passes.composites import is_composite
 from relay_passes.dataflow import bindings, op_name
 from tests.passes.forming import WEIGHTS, check, form
 from tests.passes.stub_backend import StubBackend
+from tvm_ext.core.platform import Platform
 
 
 def test_an_operator_takes_its_casts_and_what_follows_it() -> None:
@@ -108,6 +113,21 @@ def test_casts_stay_apart_where_no_kernel_takes_float16() -> None:
     kernels = type("NoHalves", (_Kernels,), {"has_kernel": lambda self, composite: False})()
     found = members(form(Rounded, kernels))
     assert found == [["astype"], ["nn.conv2d"], ["astype"], ["astype"], ["sigmoid"], ["astype"]]
+
+
+def test_plain_c_is_made_only_of_composites_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search asks about each chain and each layout of it; lowering every one made 200 layers take a minute."""
+    asked: list[relax.Function] = []
+    lower = lower_operator.lower_composite
+
+    def counted(function: relax.Function, module: tvm.IRModule | None = None) -> object:
+        asked.append(function)
+        return lower(function, module)
+
+    monkeypatch.setattr(lower_operator, "lower_composite", counted)
+    backend = CodegenBackend(target=target_of(Platform.load("cortex_m4").processor))
+    found = members(form(Rounded, backend))
+    assert ["sigmoid"] in found and 0 < len(asked) <= len(found)
 
 
 def test_a_result_that_is_read_elsewhere_ends_a_chain() -> None:

@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 from tests.report.reports import PASSED, Document, parsed, report_of, words
 from tvm_ext.cli import app
 from tvm_ext.core.errors import BadPackage
+from tvm_ext.report.page.axes import count_text
 from tvm_ext.report.page.page import report_page
+from tvm_ext.report.summary import summary_line
 
 NAUGHTY = "</title></script><img src=x onerror=alert(1)>\"'&\x00\ud800{{ 7 * 7 }}[bold]"
 SHOWN = NAUGHTY.replace("\x00", r"\x00").replace("\ud800", r"\ud800")
@@ -191,3 +193,36 @@ def test_the_command_writes_the_page_beside_the_package_or_where_it_is_told(tmp_
     assert status == 2 and "only --html writes a file" in output
     status, output = invoked(folder, tmp_path / "nowhere" / "page.html", "--html")
     assert status == 1 and "cannot be written" in output
+
+
+def test_a_shared_run_is_compared_with_one_processor_alone_and_sums_are_called_sums() -> None:
+    """Elapsed instructions beside those of one processor; what all processors execute is never their peer."""
+    report = report_of("integer_network", "dual_m33_equal")
+    assert len(report["processors"]) == 2
+    modelled = sum(step["modelled_instructions"] for step in report["steps"])
+    (tile,) = instruction_tiles(report)
+    text = count_text(modelled)
+    assert tile == f"instructions, sum {text} modelled {text}, summed over all 2 processors"
+    for processor, count in zip(report["processors"], (1_700, 2_400), strict=True):
+        processor["instructions"] = count
+    report |= {"makespan_instructions": 2_500, "single_processor_instructions": 4_000}
+    report["verify"]["qemu"] = {**PASSED, "instructions": 2_500}
+    (tile,) = instruction_tiles(report)
+    assert tile == (
+        f"elapsed instructions {count_text(2_500)} elapsed in QEMU, waits included; one processor alone "
+        f"{count_text(4_000)}; sum of all, waits left out, {count_text(4_100)}; modelled {text}, "
+        "summed over all 2 processors"
+    )
+    assert "elapsed instructions 2,500" in summary_line(report)
+    totals = words(parsed(report_page(report)))
+    assert "elapsed instructions (QEMU; not cycles) 2,500" in totals
+    assert "elapsed instructions, one processor alone 4,000" in totals
+    alone = report_of("integer_network")
+    alone["verify"]["qemu"] = {**PASSED, "instructions": 4_000}
+    assert "elapsed" not in summary_line(alone) + words(parsed(report_page(alone)))
+
+
+def instruction_tiles(report: dict[str, Any]) -> list[str]:
+    """Text of the cards at the top of a page that are about instructions."""
+    tiles = parsed(report_page(report)).iterfind(".//div[@class='tile']")
+    return [text for tile in tiles if "instructions" in (text := words(tile))]

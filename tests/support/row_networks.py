@@ -112,6 +112,21 @@ def cropped() -> onnx.ModelProto:
     )
 
 
+def cropped_input() -> onnx.ModelProto:
+    """A part of the input, rows and columns, that two convolutions read."""
+    nodes = [
+        NODE("Slice", ["x", "begins", "ends", "axes"], ["s1"]),
+        NODE("Conv", ["s1", "w1"], ["c1"], pads=[1, 1, 1, 1]),
+        NODE("Relu", ["c1"], ["r1"]),
+        NODE("Conv", ["r1", "w2"], ["c2"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        NODE("GlobalAveragePool", ["c2"], ["y"]),
+    ]
+    places = {"begins": np.array([4, 3]), "ends": np.array([30, 29]), "axes": np.array([2, 3])}
+    return model_of(
+        nodes, {"x": (1, 3, 32, 32)}, ["y"], {"w1": weights(8, 3, 3, 3), "w2": weights(4, 8, 3, 3), **places}
+    )
+
+
 def halved(mode: str) -> onnx.ModelProto:
     """A convolution, half of its rows and columns, and another one."""
     nodes = [

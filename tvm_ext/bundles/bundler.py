@@ -170,6 +170,7 @@ def _report_of(
         subject.compiled, subject.options, ModelOrigin.read(subject.mod), measured,
         code_bytes=built.code_bytes[subject.model], stack_bytes=board.stack_bytes if board else None,
         artifacts=artifacts_of(folder, built), verify=verified,
+        comparisons=[form.to_json() for form in subject.forms],
         assurance={
             **measured_assurance(folder, subject.compiled, built.elf, targets, say, in_bundle=True),
             "selftest": selftest.to_json(subject.compiled.interface),

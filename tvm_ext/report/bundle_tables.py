@@ -6,7 +6,13 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from tvm_ext.report.cells import escape, number
-from tvm_ext.report.model_tables import coverage, memories_table, totals_table, verification_table
+from tvm_ext.report.model_tables import (
+    comparisons_table,
+    coverage,
+    memories_table,
+    totals_table,
+    verification_table,
+)
 from tvm_ext.report.read_report import Report
 
 
@@ -35,5 +41,11 @@ def bundle_tables(report: Report) -> list[RenderableType]:
     table.add_row("weights", "", number(report["weights_bytes"]), "-")
     table.add_row("code", "", number(report["code_bytes"]), "-")
     table.add_row("statements the self-test covers", "", coverage(report.get("selftest_coverage") or {}), "")
-    each = [part for own in report["models"].values() for part in (totals_table(own), verification_table(own))]
+    each = [part for own in report["models"].values() for part in _of_model(own)]
     return [table, memories_table(report), *each]
+
+
+def _of_model(report: Report) -> list[RenderableType]:
+    """Totals and verification of a model, and the comparisons that lead from its file to the C."""
+    compared = [comparisons_table(report["comparisons"])] if report.get("comparisons") else []
+    return [totals_table(report), verification_table(report), *compared]

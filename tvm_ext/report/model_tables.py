@@ -9,6 +9,7 @@ from rich.text import Text
 
 from tvm_ext.report.cells import escape, number, percent, small_number
 from tvm_ext.report.read_report import Report
+from tvm_ext.report.summary import elapsed_label
 
 _CHANGES = {
     "ring": "pushes {rows} rows into a ring",
@@ -54,7 +55,10 @@ def totals_table(report: Report) -> Table:
     if report.get("image"):
         table.add_row("image", escape(_image(report["image"])))
     qemu: Report = report["verify"].get("qemu") or {}
-    table.add_row("instructions (QEMU; not cycles)", number(qemu.get("instructions")))
+    label, alone = elapsed_label(report), report.get("single_processor_instructions")
+    table.add_row(f"{label} (QEMU; not cycles)", number(qemu.get("instructions")))
+    if alone is not None:
+        table.add_row(f"{label}, one processor alone", number(alone))
     prediction: Report = report.get("prediction", {})
     if prediction.get("moved"):
         table.add_row("cycles (predicted)", number(prediction["cycles"]))

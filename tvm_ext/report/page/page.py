@@ -28,6 +28,7 @@ from tvm_ext.report.page.overlays import overlays_of
 from tvm_ext.report.page.placed_things import WORDS, arenas_of, things_of
 from tvm_ext.report.page.rich_grids import grids_of
 from tvm_ext.report.read_report import Report
+from tvm_ext.report.summary import elapsed_label
 from tvm_ext.report.tables import other_tables
 
 
@@ -107,12 +108,8 @@ def _verified(report: Report) -> tuple[str, str]:
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
     """The figures that are asked for first."""
-    qemu: Report = report["verify"].get("qemu") or {}
     weights, code = report["weights_bytes"], report["code_bytes"]
     flash = weights + (code or 0)
-    steps = [step.get("modelled_instructions") for step in report["steps"]]
-    executed = qemu.get("instructions")
-    modelled = sum(count or 0 for count in steps)
     states = report.get("state_bytes") or 0
     return [
         ("RAM", bytes_text(report["arena_bytes"]), f"{states:,} B of it states" if states else "all arenas"),
@@ -120,10 +117,32 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
          f"weights {weights:,} B, code {'not measured' if code is None else f'{code:,} B'}"),
         ("stack", "-" if report["stack_bytes"] is None else bytes_text(report["stack_bytes"]),
          "not measured" if report["stack_bytes"] is None else "measured in QEMU"),
-        ("instructions", count_text(modelled if executed is None else executed),
-         "modelled" if executed is None else f"executed in QEMU; modelled {count_text(modelled)}"),
-        ("multiply-adds", count_text(report["macs"]), f"in {len(steps):,} steps"),
+        _instructions_tile(report),
+        ("multiply-adds", count_text(report["macs"]), f"in {len(report['steps']):,} steps"),
     ]  # fmt: skip
+
+
+def _instructions_tile(report: Report) -> tuple[str, str, str]:
+    """Instructions of a run, beside figures that mean the same.
+
+    A run that processors share is shown by the time that it takes, beside the time of one processor alone. What all
+    processors execute, as measured and as modelled, is a sum and is called one.
+    """
+    qemu: Report = report["verify"].get("qemu") or {}
+    executed = qemu.get("instructions")
+    modelled = count_text(sum(step.get("modelled_instructions") or 0 for step in report["steps"]))
+    processors = report.get("processors") or []
+    if not processors:
+        return ("instructions", modelled if executed is None else count_text(executed),
+                "modelled" if executed is None else f"executed in QEMU; modelled {modelled}")  # fmt: skip
+    of_all = f"modelled {modelled}, summed over all {len(processors)} processors"
+    if executed is None or report.get("makespan_instructions") is None:
+        return "instructions, sum", modelled, of_all
+    alone = report.get("single_processor_instructions")
+    beside = [f"one processor alone {count_text(alone)}"] if alone is not None else []
+    summed = sum(processor["instructions"] or 0 for processor in processors)
+    facts = ["elapsed in QEMU, waits included", *beside, f"sum of all, waits left out, {count_text(summed)}", of_all]
+    return elapsed_label(report), count_text(executed), "; ".join(facts)
 
 
 def _visible(value: Any) -> Any:
