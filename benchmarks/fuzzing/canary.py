@@ -30,6 +30,8 @@ _TOOLS = re.compile(
 _TOOL_FOLDERS = (
     "/usr/bin/", "/usr/lib/", "/usr/libexec/", "/usr/local/", "/bin/", f"{sys.prefix}/", f"{sys.base_prefix}/",
 )  # fmt: skip
+_FILTERS = ("/usr/bin/grep", "/bin/grep")
+"""What our own readers start to drop warnings of TVM's C++ (`tvm_ext/core/processes/native_warnings.py`)."""
 _DEVICES = ("/dev/null", "/dev/tty", "/dev/shm/")
 # Folders that libraries keep for themselves, whatever the case: onnxruntime's telemetry, compiled code of PyTorch's.
 _LIBRARIES = (
@@ -57,7 +59,7 @@ class Policy:
             return None if is_own else f"writes {call.name}"
         if call.kind == "connect":
             return None if call.name == _NAME_SERVICES else f"connects to {call.name}"
-        if not os.path.exists(call.name):  # a search along PATH
+        if not os.path.exists(call.name) or call.name in _FILTERS:  # a search along PATH
             return None
         if self.may_build and (self._is_inside(call.name) or _is_tool(call.name)):
             return None
