@@ -24,7 +24,7 @@ from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Placing
 from tvm_ext.core.decisions.processors import OperatorProcessor
 from tvm_ext.core.platform import Link, Memory
-from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
 
 NODE = helper.make_node
@@ -33,7 +33,7 @@ EVEN = 1e9
 
 def inputs_of(mod: tvm.IRModule, seed: int = 3) -> dict[str, np.ndarray]:
     specs = {p.name: (tuple(int(d) for d in p.ty.shape.values), str(p.ty.dtype)) for p in mod["main"].params}
-    return random_inputs(specs, seed=seed)
+    return random_inputs(specs, seed=seed, ranges=input_ranges(mod))
 
 
 def checked(placed: tvm_ext.PlacedModule, model: Any, inputs: dict[str, np.ndarray]) -> list[str]:
