@@ -148,7 +148,7 @@ def test_with_verify_none_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
         raise AssertionError
 
     monkeypatch.setattr("tvm_ext.subject.ask", nobody)
-    monkeypatch.setattr("tvm_ext.subject.reference", None)
+    monkeypatch.setattr("tvm_ext.selftest.reference", None)
     mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
     package = tvm_ext.build(mod, "host", tmp_path / "out", tvm_ext.BuildOptions(verify=()))
     name = package.report["model"]["name"]
