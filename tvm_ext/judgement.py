@@ -148,7 +148,7 @@ def _against_reference(
             if name in known[0]:
                 if index >= len(known) and not verdicts[name][0].passed:
                     continue  # what evaluated samples show says more
-                verdict = _judged_output(known, index, name, sample[name], wanted)
+                verdict = _judged_output(known, index, name, sample[name], wanted, tolerance_of(compiled.program))
                 if name not in verdicts or verdict.of_tolerance > verdicts[name][0].of_tolerance:
                     verdicts[name] = verdict, index
             elif not expected.stressed[index] and (text := _other_than(sample[name], wanted, compiled)):
@@ -167,12 +167,17 @@ def _against_reference(
 
 
 def _judged_output(
-    known: Sequence[Mapping[str, KnownTensor]], index: int, name: str, got: np.ndarray, said: np.ndarray
+    known: Sequence[Mapping[str, KnownTensor]],
+    index: int,
+    name: str,
+    got: np.ndarray,
+    said: np.ndarray,
+    tolerance: float,
 ) -> Verdict:
     """The verdict on an output; known: of the samples that were evaluated, the first ones."""
     if index < len(known):
         return judged(got, known[index][name])
-    return judged_unevaluated(got, said, [one[name] for one in known])
+    return judged_unevaluated(got, said, [one[name] for one in known], tolerance)
 
 
 def _other_than(got: np.ndarray, wanted: np.ndarray, compiled: Compiled) -> str:
@@ -196,17 +201,18 @@ def _against_host(compiled: Compiled, expected: Expected, answers: Outputs, host
     """What is wrong where firmware differs from the host: integers at all, floats beyond 1e-5 and beyond rounding."""
     host = host[: len(answers)]
     same = compare(answers, host, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
-    if same.passed or (expected.evaluation is not None and _within_rounding(expected, answers, host)):
+    if same.passed or (expected.evaluation is not None and _within_rounding(compiled, expected, answers, host)):
         return []
     return [Problem(text=f"{where}: outputs differ from the host's by {same.max_abs_error:g}", cause="run")]
 
 
-def _within_rounding(expected: Expected, answers: Outputs, host: Outputs) -> bool:
+def _within_rounding(compiled: Compiled, expected: Expected, answers: Outputs, host: Outputs) -> bool:
     """True where the integers of both are equal and each float is within its tolerance."""
     assert expected.evaluation is not None, "asked by the caller"
     known = known_outputs(expected.testimony.outputs, expected.evaluation, expected.stressed)
+    tolerance = tolerance_of(compiled.program)
     return all(
-        _judged_output(known, index, name, sample[name], array).passed
+        _judged_output(known, index, name, sample[name], array, tolerance).passed
         if name in known[0]
         else not is_float(array) and np.array_equal(sample[name], array)
         for index, (sample, beside) in enumerate(zip(answers, host, strict=True))

@@ -110,16 +110,18 @@ def judged(got: Array, known: KnownTensor) -> Verdict:
     return _worst(from_said, otherwise, from_exact, reference, "reading" if (from_exact <= limits).all() else "c")
 
 
-def judged_unevaluated(got: Array, said: Array, known: Sequence[KnownTensor]) -> Verdict:
+def judged_unevaluated(got: Array, said: Array, known: Sequence[KnownTensor], tolerance: float) -> Verdict:
     """The verdict on an output in a sample that was not evaluated.
 
-    known: the same output in those that were. Their largest tolerances, `SPREAD` times, stand for its own, or 1e-4 of
-    the output's largest value where that is more.
+    known: the same output in those that were. Their largest tolerances, `SPREAD` times, stand for its own, or
+    `tolerance`, a share of the output's largest value, where that is more.
     """
     assert known, "the first samples are evaluated"
     shape = known[0].exact.shape
     of_others = np.max([one.limits + one.said_limits for one in known if not one.is_stressed], axis=0)
-    limits = np.maximum(SPREAD * of_others, float_tolerance(str(said.dtype)) * known[0].scale)
+    # Results of 16-bit floats differ in whole steps of theirs, of which the evaluated samples may have shown none.
+    least = tolerance if tolerance <= float_tolerance("float32") else SPREAD * tolerance
+    limits = np.maximum(SPREAD * of_others, least * known[0].scale)
     errors = gaps(got.astype(np.float64).reshape(shape), said.astype(np.float64).reshape(shape))
     return _worst(errors, limits, errors, np.zeros(shape), "c")
 
