@@ -83,6 +83,7 @@ def test_the_command_says_nothing(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=X["x"][np.newaxis])
     command = [sys.executable, "-m", "tvm_ext", "compile", str(saved(pooled(), tmp_path)), "--platform", "host"]
     command += ["-o", str(tmp_path / "out"), "--quantize", "int8", "--calibration", str(tmp_path / "x.npz")]
+    command += ["--verify", "none"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "/project/" not in done.stderr
