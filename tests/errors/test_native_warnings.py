@@ -95,3 +95,11 @@ def test_build_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     options = tvm_ext.BuildOptions(quantize="int8", verify=())
     tvm_ext.build(tvm_ext.load(saved(pooled(), tmp_path)), "host", tmp_path / "out", options, calibration=[X])
     assert "/project/" not in capfd.readouterr().err
+
+
+@pytest.mark.xfail(strict=True, reason="the mean of a step's errors counts drawn samples, which hold many exact halves")
+def test_the_pooled_network_is_verified(tmp_path: Path) -> None:
+    import tvm_ext
+
+    options = tvm_ext.BuildOptions(quantize="int8", verify=("host",))
+    tvm_ext.build(tvm_ext.load(saved(pooled(), tmp_path)), "host", tmp_path / "out", options, calibration=[X])
