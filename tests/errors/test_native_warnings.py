@@ -83,7 +83,6 @@ def test_the_command_says_nothing(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=X["x"][np.newaxis])
     command = [sys.executable, "-m", "tvm_ext", "compile", str(saved(pooled(), tmp_path)), "--platform", "host"]
     command += ["-o", str(tmp_path / "out"), "--quantize", "int8", "--calibration", str(tmp_path / "x.npz")]
-    command += ["--verify", "none"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "/project/" not in done.stderr
@@ -92,14 +91,6 @@ def test_the_command_says_nothing(tmp_path: Path) -> None:
 def test_build_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import tvm_ext
 
-    options = tvm_ext.BuildOptions(quantize="int8", verify=())
-    tvm_ext.build(tvm_ext.load(saved(pooled(), tmp_path)), "host", tmp_path / "out", options, calibration=[X])
-    assert "/project/" not in capfd.readouterr().err
-
-
-@pytest.mark.xfail(strict=True, reason="the mean of a step's errors counts drawn samples, which hold many exact halves")
-def test_the_pooled_network_is_verified(tmp_path: Path) -> None:
-    import tvm_ext
-
     options = tvm_ext.BuildOptions(quantize="int8", verify=("host",))
     tvm_ext.build(tvm_ext.load(saved(pooled(), tmp_path)), "host", tmp_path / "out", options, calibration=[X])
+    assert "/project/" not in capfd.readouterr().err

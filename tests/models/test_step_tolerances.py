@@ -57,11 +57,13 @@ def chain(dtype: str, *computed: Callable[[Array], Array], size: int = SIZE) -> 
     return compiled_of(Program(name="p", inputs=("x",), outputs=("y",), tensors=tensors, steps=steps))
 
 
-def errors(compiled: Compiled, x: Sequence[Array] | Array, *said: dict[str, Array]) -> tuple[str, ...]:
-    """Errors found against a witness. said: per sample, its tensors by name."""
+def errors(
+    compiled: Compiled, x: Sequence[Array] | Array, *said: dict[str, Array], ties: Sequence[dict[str, Array]] = ()
+) -> tuple[str, ...]:
+    """Errors found against a reference runtime. said: per sample, its tensors by name; ties: halves among them."""
     given = [x] if isinstance(x, np.ndarray) else list(x)
     outputs = [{name: a for name, a in sample.items() if name in compiled.program.outputs} for sample in said]
-    testimony = Testimony(witness="somebody", own_reading="", outputs=outputs, inner=list(said))
+    testimony = Testimony(witness="somebody", own_reading="", outputs=outputs, inner=list(said), ties=list(ties))
     return account_for(compiled, [{"x": array} for array in given], testimony).errors
 
 
@@ -103,6 +105,14 @@ def test_a_quarter_on_average_is_rounding_and_more_is_not(way: int) -> None:
     assert errors(chain("int8", plain), x, {"y": off(x, way, 25)}) == ()
     (error,) = errors(chain("int8", plain), x, {"y": off(x, way, 26)})
     assert error == f"y is off somebody's by {-way * 0.26:.2f} LSB on average"
+
+
+def test_halves_that_go_one_way_are_rounding() -> None:
+    x = np.zeros(SIZE, np.int8)
+    said = {"y": off(x, 1, 50)}
+    halves = np.arange(SIZE) < 40
+    assert errors(chain("int8", plain), x, said, ties=[{"y": halves}]) == ()
+    assert len(errors(chain("int8", plain), x, said, ties=[{"y": np.arange(SIZE) < 20}])) == 1
 
 
 def test_the_average_is_of_both_ways_and_of_all_samples() -> None:

@@ -1,8 +1,9 @@
 """Accounts for a quantized model's outputs by its steps: each step's reference, fed what a witness computed.
 
 A step whose inputs the witness has is judged alone: integers of a scale within 1 of the witness's, and no more than a
-quarter off on average (a zero point that is wrong by 1 is, rounding is not); floats within 1e-4 of the largest
-magnitude; other integers equal. Where the witness lacks a tensor (a part of an operator, a step of ours), the reference
+quarter off on average (a zero point that is wrong by 1 is, rounding is not; halves, which either neighbor is right for,
+do not count, for they may be many and all go one way); floats within 1e-4 of the largest magnitude; other integers
+equal. Where the witness lacks a tensor (a part of an operator, a step of ours), the reference
 goes on with its own value, and what comes next is judged together with the steps that made it: it may differ by what
 comes of moving each of those values by 1 (floats by 1e-4). Every output is judged, so every step is.
 """
@@ -45,15 +46,19 @@ def account_for(compiled: Compiled, samples: Sequence[Sample], testimony: Testim
     means: dict[str, list[float]] = {}
     judged: set[str] = set()
     states = reference.first_states(compiled.program)
-    for sample, outputs, inner in zip(samples, testimony.outputs, testimony.inner, strict=True):
+    ties = testimony.ties or [{}] * len(samples)
+    for sample, outputs, inner, halves in zip(samples, testimony.outputs, testimony.inner, ties, strict=True):
         chain = _Chain(compiled=compiled, known=_known(compiled, {**outputs, **inner}, outputs), who=testimony.witness)
         states = chain.run({port.name: sample[port.source] for port in compiled.interface.inputs}, states)
         errors += chain.errors
         judged |= chain.judged
         for name, signed in chain.signed.items():
+            tensor = compiled.program.tensors[name]
+            tied = laid_out(halves.get(source_of(tensor)), tensor)
+            counted = signed if tied is None else signed[~tied.reshape(signed.shape)]
             total = means.setdefault(name, [0.0, 0.0])
-            total[0] += float(signed.sum())
-            total[1] += signed.size
+            total[0] += float(counted.sum())
+            total[1] += counted.size
     for name, (total_lsb, count) in means.items():
         if count >= LEAST_ELEMENTS and abs(total_lsb / count) > MEAN_LSB:
             source = compiled.program.tensors[name].source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,9 @@ class Testimony:
     """Outputs, and tensors inside the model, for each sample, under the model's own names.
 
     witness: who said so. own_reading: why this is our own reading of the model and nobody else's; empty where it is
-    somebody else's. refusals: of those asked before.
+    somebody else's. refusals: of those asked before. ties: for each sample, bool tensors that mark the elements of
+    quantized tensors whose real value lies half way between two integers; empty where the runtime does not show real
+    values.
     """
 
     __test__ = False  # not a test, whatever pytest makes of the name
@@ -40,6 +42,7 @@ class Testimony:
     own_reading: str
     outputs: list[dict[str, Array]]
     inner: list[dict[str, Array]]
+    ties: list[dict[str, Array]] = field(default_factory=list["dict[str, Array]"])
     refusals: tuple[WitnessRefusal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

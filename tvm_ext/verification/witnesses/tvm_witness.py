@@ -14,12 +14,15 @@ import tvm
 from tvm import relax
 
 from codegen_c.tir.llvm import compiled_with_llvm
-from relay_passes.dataflow import bindings, outputs, rebuild
+from relay_passes.dataflow import array_of, bindings, op_name, outputs, rebuild
 from tvm_ext.custom_references import Running, register_references
 from tvm_ext.verification.witnesses.testimony import Carried
 
 Array = np.ndarray
 Sample = Mapping[str, Array]
+
+NEAR_HALF = 1e-3
+"""Distance from a half up to which float32 arithmetic may round to either neighbor: values up to 127 have 7 digits."""
 
 
 def testify(
@@ -31,7 +34,7 @@ def testify(
     *,
     ask: Running | None = None,
 ) -> dict[str, Any]:
-    """Outputs and inner tensors per sample; module: JSON of a module as `load` makes it, states last.
+    """Outputs, inner tensors and ties per sample; module: JSON of a module as `load` makes it, states last.
 
     ask: results of a custom operator's reference, from its name, its call as text, and its operands' arrays.
     """
@@ -39,20 +42,51 @@ def testify(
     if ask is not None:
         register_references(mod, ask)
     main, wanted = mod["main"], set(inner)
-    seen = [b.var for b in bindings(main) if isinstance(b.var.ty, relax.TensorType) and b.var.name in wanted]
+    watched_bindings = [b for b in bindings(main) if isinstance(b.var.ty, relax.TensorType) and b.var.name in wanted]
+    seen = [binding.var for binding in watched_bindings]
+    rounded = {b.var.name: b.value for b in watched_bindings if _is_plain_quantize(b.value)}
     watched = mod.clone()
     watched.update_func(
-        mod.get_global_var("main"), rebuild(main, bindings(main), [*outputs(main), *seen], as_tuple=True)
+        mod.get_global_var("main"),
+        rebuild(
+            main,
+            bindings(main),
+            [*outputs(main), *seen, *(call.args[0] for call in rounded.values())],
+            as_tuple=True,
+        ),
     )
     run, count = compiled_with_llvm(watched), len(output_names)
     names = [param.name for param in main.params]
     ported, carried = names[: len(names) - len(states)], names[len(names) - len(states) :]
     given = [np.asarray(state["initial"]) for state in states]
-    told: dict[str, list[dict[str, Array]]] = {"outputs": [], "inner": []}
+    told: dict[str, list[dict[str, Array]]] = {"outputs": [], "inner": [], "ties": []}
     for sample in samples:
         values = run([*(sample[name] for name in ported), *given])
         told["outputs"].append(dict(zip(output_names, values[:count], strict=True)))
-        inside = {var.name: array for var, array in zip(seen, values[count + len(states) :], strict=True)}
+        first = count + len(states)
+        inside = {var.name: array for var, array in zip(seen, values[first : first + len(seen)], strict=True)}
         told["inner"].append({**dict(zip(carried, given, strict=True)), **inside})
+        real = zip(rounded.items(), values[first + len(seen) :], strict=True)
+        told["ties"].append({name: _ties(array, call) for (name, call), array in real})
         given = values[count : count + len(states)]
     return told
+
+
+def _is_plain_quantize(value: relax.Expr) -> bool:
+    """True for a quantize operator of a computed tensor with a constant scale."""
+    return (
+        op_name(value) == "relax.quantize"
+        and isinstance(value.args[0], relax.Var)
+        and array_of(value.args[1]) is not None
+    )
+
+
+def _ties(real: Array, quantize: relax.Call) -> Array:
+    """bool of the shape of `real`: elements that float32 arithmetic may round to either neighbor."""
+    scale = array_of(quantize.args[1])
+    assert scale is not None, "asked by the caller"
+    if scale.ndim:
+        axis = int(quantize.attrs.axis) % real.ndim
+        scale = scale.reshape([-1 if index == axis else 1 for index in range(real.ndim)])
+    fraction = np.modf(np.abs(real.astype(np.float64) / scale.astype(np.float64)))[0]
+    return np.abs(fraction - 0.5) < NEAR_HALF
