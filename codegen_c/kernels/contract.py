@@ -171,6 +171,8 @@ class Implementation:
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     integers_only: of one that is not exact, whether its C computes in integers anyway, as plain C may.
+    correctly_rounded: of one that computes floats, whether each result is rounded once, so that every processor
+        computes the bytes of the reference.
     alternatives: what else there was to choose from, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
     in_rows: of one that computes all at once, the same operator by rows of its output, where there is such a kernel.
@@ -198,6 +200,7 @@ class Implementation:
     in_place: tuple[int, ...] = ()
     exact: bool = False
     integers_only: bool = False
+    correctly_rounded: bool = False
     alternatives: tuple[Alternative, ...] = ()
     keeping: Callable[[StoredRows], Implementation] | None = None
     in_rows: Callable[[StoredRows], Implementation] | None = None
@@ -220,6 +223,11 @@ class Implementation:
     def computes_floats(self) -> bool:
         """True where an FPU, or a library in place of one, is needed."""
         return not (self.exact or self.integers_only)
+
+    @property
+    def is_reproducible(self) -> bool:
+        """True where every processor computes the bytes of the reference."""
+        return self.correctly_rounded or not self.computes_floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ def implement(operator: Generic, target: Target, stored: StoredRows) -> Implemen
         accumulation="as TVM defines the operator",
         in_place=plain.in_place,
         integers_only=plain.integers_only,
+        correctly_rounded=plain.correctly_rounded,
     )
 
 

@@ -24,6 +24,9 @@ from codegen_c.tir.storage import place_buffers
 from codegen_c.tir.tabulate import tabulate
 from tvm_ext.core.memory_exhausted import check_memory
 
+_ROUNDED_ONCE = frozenset({"quantize", "dequantize"})
+"""Operators with one division and one rounding, or one product, which every processor computes alike."""
+
 
 def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | NoPlainC:
     """One C function that computes what the composite `function` computes.
@@ -36,7 +39,8 @@ def lower_composite(function: relax.Function, module: tvm.IRModule | None = None
     element types that C11 lacks, or an operator that TVM cannot legalise.
     """
     try:
-        return _printed(_lowered(function, module))
+        printed = _printed(_lowered(function, module))
+        return replace(printed, correctly_rounded=_ROUNDED_ONCE.issuperset(operator_names(function)))
     except CannotLowerError as error:
         return _refusal(function, f"it needs {error}")
 

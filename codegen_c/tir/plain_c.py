@@ -38,6 +38,7 @@ class PlainC:
         is read for the last time before the output element of the same position is written. It does not hold
         for a call that passes that memory as a second input too.
     integers_only: no parameter, variable or intermediate value is a float.
+    correctly_rounded: every processor computes the same bytes, for each result is rounded once.
     """
 
     function: CFunction
@@ -49,6 +50,7 @@ class PlainC:
     small: LoopForm | None = None
     in_place: tuple[int, ...] = ()
     integers_only: bool = False
+    correctly_rounded: bool = False
 
     def form(self, *, has_vectors: bool, is_small: bool) -> LoopForm:
         """The function for a processor."""

@@ -61,7 +61,7 @@ def draw_samples(interface: Interface, ranges: Mapping[str, Range], program: Pro
 
 def is_exact(program: Program) -> bool:
     """True where every processor computes the same bytes, those of the kernels' references."""
-    return not any(call.implementation.computes_floats for call in program.kernel_calls())
+    return all(call.implementation.is_reproducible for call in program.kernel_calls())
 
 
 def drawn_vectors(

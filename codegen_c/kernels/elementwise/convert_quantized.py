@@ -62,6 +62,7 @@ def implement(operator: Convert, target: Target, stored: StoredRows) -> Implemen
         reference=lambda inputs: reference(operator, inputs),
         instructions=output.num_elements * (6 if output.dtype == "float32" else 12),
         spatial=row_by_row(output.shape[1]) if by_rows else None,
+        correctly_rounded=True,  # one division, one rounding; or one product
     )  # fmt: skip
 
 
