@@ -16,12 +16,16 @@ from codegen_c.tir.starts import with_true_starts
 Array = np.ndarray
 
 
-def compiled_with_llvm(mod: tvm.IRModule) -> Callable[[Sequence[Array]], list[Array]]:
-    """`main` as a function of its parameters' arrays, in order; a tuple's fields in order."""
+def compiled_with_llvm(mod: tvm.IRModule, *, optimized: bool = True) -> Callable[[Sequence[Array]], list[Array]]:
+    """`main` as a function of its parameters' arrays, in order; a tuple's fields in order.
+
+    optimized: False for modules that run for less time than LLVM needs to optimize them.
+    """
     legal = relax.transform.LegalizeOps(_LEGALIZE)(mod)
     defined = _with_safe_indices(with_true_starts(legal))
     # The module itself: an executable would hand the empty C file of a model without loops to the compiler.
-    machine = relax.VirtualMachine(tvm.compile(defined, target="llvm").mod, tvm.cpu())
+    target = tvm.target.Target("llvm" if optimized else {"kind": "llvm", "opt-level": 0})
+    machine = relax.VirtualMachine(tvm.compile(defined, target=target).mod, tvm.cpu())
 
     def run(arrays: Sequence[Array]) -> list[Array]:
         # Not ascontiguousarray, which makes vectors of scalars.

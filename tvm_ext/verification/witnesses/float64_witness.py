@@ -28,6 +28,8 @@ _MOST_REPEATS, _LEAST_REPEATS = 8, 2
 _OTHERS_REPEATS = 2
 _LEAST_CHANGES = 8
 _KINDS = ("", "noise_", "others_noise_")
+_MOST_MACS_AS_WRITTEN = 10_000_000
+"""Multiply-accumulates of all runs together up to which LLVM's optimizer takes longer than it saves."""
 _MOST_MACS, _MOST_STOPS = 1_000_000_000, 60_000
 """Multiply-accumulates and stops of all runs together up to which a sample has the most repeats: seconds, each."""
 
@@ -56,8 +58,10 @@ def testify(
     try:
         for stop in stops:
             tvm_ffi.register_global_func(stop.symbol, partial(recorder.stop, stop), override=True)
-        run = compiled_with_llvm(rounded)
-        return _told(recorder, run, rounded, output_names, samples, states, _num_repeats(mod, len(stops), len(samples)))
+        repeats = _num_repeats(mod, len(stops), len(samples))
+        num_macs = multiply_accumulates(mod) * len(samples) * (1 + repeats + _OTHERS_REPEATS)
+        run = compiled_with_llvm(rounded, optimized=num_macs > _MOST_MACS_AS_WRITTEN)
+        return _told(recorder, run, rounded, output_names, samples, states, repeats)
     finally:
         for stop in stops:
             remove_global_func(stop.symbol)
