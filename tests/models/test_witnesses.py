@@ -139,6 +139,7 @@ def test_a_witness_beyond_its_limits_refuses(
 ) -> None:
     mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
     monkeypatch.setattr(asking, "LIMITS", limits)
+    monkeypatch.setattr(asking, "_MOST_MACS_HERE", -1)
     with pytest.raises(VerificationFailed, match=f"nothing runs the model.*onnxruntime: .*{reason}"):
         ask(mod, samples(mod), [], quantized_here=False)
 

@@ -74,6 +74,10 @@ def in_float64(mod: tvm.IRModule, wanted: Sequence[str], prefix: str) -> tuple[t
     return with_main(mod, writer.run(mod["main"])), writer.stops
 
 
+MOST_MACS_AS_WRITTEN = 10_000_000
+"""Multiply-accumulates of all runs together up to which LLVM's optimizer takes longer than it saves."""
+
+
 def multiply_accumulates(mod: tvm.IRModule) -> int:
     """Products that a run of `main` adds up in convolutions and matrix products, roughly."""
     total = 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import tvm
+from tvm.relax import TensorType
 
 from codegen_c.custom.registry import run_reference
 from relay_passes.custom_uses import custom_use
-from relay_passes.dataflow import bindings
+from relay_passes.dataflow import bindings, static_shape
 from tvm_ext.core.decisions.models import (
     BoundInputs,
     FilledRows,
@@ -24,11 +27,11 @@ from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.verification.float64_module import multiply_accumulates
 from tvm_ext.verification.judge_floats import Evaluation
-from tvm_ext.verification.witnesses import float64_witness
+from tvm_ext.verification.witnesses import float64_witness, tvm_witness
 from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony, WitnessRefusal
 
-_MOST_MACS_HERE = 200_000_000
-"""Multiply-accumulates of all samples up to which a model is evaluated in this process."""
+_MOST_MACS_HERE, _MOST_ELEMENTS_HERE = 200_000_000, 20_000_000
+"""Multiply-accumulates of all samples, and elements of all tensors, up to which TVM runs a module in this process."""
 LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
 
 
@@ -107,7 +110,7 @@ def run_module(mod: tvm.IRModule, samples: Sequence[Sample]) -> list[dict[str, A
 def _run_here(
     mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
 ) -> dict[str, list[dict[str, Array]]] | str:
-    return _testified("tvm_witness", "tvm", "apache-tvm", _as_module(mod, samples, inner), run_reference)
+    return _by_tvm(tvm_witness, mod, samples, inner)
 
 
 def ask_others(
@@ -152,20 +155,30 @@ def ask_modes(mod: tvm.IRModule, samples: Sequence[Sample]) -> OtherMode | None:
 
 def evaluate(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]) -> Evaluation | str:
     """The module in float64 and the noise of rounding, of outputs and inner tensors; or why there is none."""
-    values = _as_module(mod, samples, inner)
-    if multiply_accumulates(mod) * len(samples) > _MOST_MACS_HERE:
-        found = _testified("float64_witness", "tvm", "apache-tvm", values, run_reference)
-    else:  # TVM is imported here already, which takes longer than such a model
-        try:
-            found = float64_witness.testify(*values, ask=run_reference)
-        except Exception as error:
-            found = _one_line(f"{type(error).__name__}: {error}")
+    found = _by_tvm(float64_witness, mod, samples, inner)
     return found if isinstance(found, str) else Evaluation(**found)
 
 
-def _as_module(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]) -> tuple[object, ...]:
-    """Arguments of a witness that runs the module."""
-    return str(tvm.ir.save_json(mod)), list(PortNames.read(mod).outputs), samples, inner, _carried(mod)
+def _by_tvm(
+    runtime: ModuleType, mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
+) -> dict[str, list[dict[str, Array]]] | str:
+    """What a reference runtime that needs TVM makes of a module, or why it gives nothing.
+
+    A child process imports TVM first, which takes two seconds; small modules are run in this process instead.
+    """
+    values = (str(tvm.ir.save_json(mod)), list(PortNames.read(mod).outputs), samples, inner, _carried(mod))
+    if _is_small(mod, len(samples)):
+        try:
+            return runtime.testify(*values, ask=run_reference)
+        except Exception as error:
+            return _one_line(f"raised {type(error).__name__}: {error}")
+    return _testified(runtime.__name__.rpartition(".")[2], "tvm", "apache-tvm", values, run_reference)
+
+
+def _is_small(mod: tvm.IRModule, num_samples: int) -> bool:
+    """True for modules that run within seconds and megabytes."""
+    elements = sum(math.prod(static_shape(b.var)) for b in bindings(mod["main"]) if isinstance(b.var.ty, TensorType))
+    return multiply_accumulates(mod) * num_samples <= _MOST_MACS_HERE and elements <= _MOST_ELEMENTS_HERE
 
 
 def _carried(mod: tvm.IRModule) -> list[dict[str, object]]:

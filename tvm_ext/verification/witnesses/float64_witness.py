@@ -20,7 +20,7 @@ from tvm_ffi.registry import remove_global_func
 
 from codegen_c.tir.llvm import compiled_with_llvm
 from tvm_ext.custom_references import Running, register_references
-from tvm_ext.verification.float64_module import Stop, in_float64, multiply_accumulates
+from tvm_ext.verification.float64_module import MOST_MACS_AS_WRITTEN, Stop, in_float64, multiply_accumulates
 from tvm_ext.verification.witnesses.testimony import Array, Carried, Sample
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -28,8 +28,6 @@ _MOST_REPEATS, _LEAST_REPEATS = 8, 2
 _OTHERS_REPEATS = 2
 _LEAST_CHANGES = 8
 _KINDS = ("", "noise_", "others_noise_")
-_MOST_MACS_AS_WRITTEN = 10_000_000
-"""Multiply-accumulates of all runs together up to which LLVM's optimizer takes longer than it saves."""
 _MOST_MACS, _MOST_STOPS = 1_000_000_000, 60_000
 """Multiply-accumulates and stops of all runs together up to which a sample has the most repeats: seconds, each."""
 
@@ -60,7 +58,7 @@ def testify(
             tvm_ffi.register_global_func(stop.symbol, partial(recorder.stop, stop), override=True)
         repeats = _num_repeats(mod, len(stops), len(samples))
         num_macs = multiply_accumulates(mod) * len(samples) * (1 + repeats + _OTHERS_REPEATS)
-        run = compiled_with_llvm(rounded, optimized=num_macs > _MOST_MACS_AS_WRITTEN)
+        run = compiled_with_llvm(rounded, optimized=num_macs > MOST_MACS_AS_WRITTEN)
         return _told(recorder, run, rounded, output_names, samples, states, repeats)
     finally:
         for stop in stops:
