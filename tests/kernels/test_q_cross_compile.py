@@ -77,13 +77,19 @@ WIDE = tuple(
     and not isinstance(operator, PackedQConv2d | PackedQDense)
 )
 """The same on 16 bits, where there is a kernel for them; sums of these have 32 bits, but of the last layer 64."""
+NINE_BITS = tuple(
+    replace(operator, weight=np.full(operator.weight.shape, 200, np.int16), rounding="tflite")
+    for operator in OPERATORS
+    if type(operator) in (QConv2d, QDense, QConv2dTranspose) and getattr(operator, "groups", 1) == 1
+)
+"""Layers whose weights need 9 bits."""
 FAR = replace(widened(CONV), bias=np.full(CONV.bias.shape, 1 << 40), weight_scale=np.full(CONV.bias.shape, 1e-9, "f4"))
 
 
 def implementations() -> list[Implementation]:
     """Every kernel, with all rows stored and with as few as it needs."""
     found: list[Implementation] = []
-    layers = (*OPERATORS, *WIDE, FAR, unary(*map(widened_type, (IMAGE, IMAGE)), slope=0.2))
+    layers = (*OPERATORS, *WIDE, *NINE_BITS, FAR, unary(*map(widened_type, (IMAGE, IMAGE)), slope=0.2))
     for operator, target in (*((layer, PORTABLE) for layer in layers), (CONV, replace(PORTABLE, optimize="size"))):
         plain = select(operator, target, StoredRows())
         assert isinstance(plain, Implementation), plain
@@ -98,7 +104,7 @@ def implementations() -> list[Implementation]:
 def test_every_integer_kernel_is_here() -> None:
     kernels = {implementation.kernel for implementation in implementations()}
     stems = {path.stem for path in Path(str(files("codegen_c.kernels"))).rglob("q*.py")}
-    others = {stem for stem in stems if stem.endswith(("_i16", "_packed"))}
+    others = {stem for stem in stems if stem.endswith(("_i16", "_packed", "_nine_bits"))}
     narrow = {f"{stem}_i8" for stem in stems - others if not stem.endswith("_tflite")}  # a rounding with its own tests
     assert kernels == narrow | others
 
