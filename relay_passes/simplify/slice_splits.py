@@ -49,6 +49,8 @@ def _slice(func: relax.Function) -> relax.Function:
 
 def _only_parts(var: relax.Var, readers: list[relax.VarBinding]) -> bool:
     """True where a split is read through its parts alone, each of which has elements."""
+    if not isinstance(var.ty, tvm.ir.TupleType):
+        return False  # of a single part TVM makes no tuple
     shapes = [tuple(int(dim) for dim in part.shape.values) for part in var.ty.fields]
     return bool(readers) and all(isinstance(b.value, relax.TupleGetItem) for b in readers) and 0 not in np.ravel(shapes)
 

@@ -145,6 +145,26 @@ def test_torch(name: str) -> None:
     assert (outcome.verdict, outcome.reason, outcome.quantized_reason) == ("equal", "", "")
 
 
+def test_torch_indices_count_from_the_end() -> None:
+    torch = pytest.importorskip("torch")
+    rows, columns = torch.tensor([-1, 0, 1]), torch.tensor([2, -3, 0])
+
+    def call(x: Any, index: Any) -> tuple[Any, ...]:
+        apart = x[rows, :, columns]  # axes of index tensors that stand apart come first
+        return x[..., -1], x[:, -2], x[:, [-1, 1]], x[:, rows, columns], apart, x[:, index], x[:, rows[:, None], columns]
+
+    inputs = [Input(shape=(2, 3, 4, 5)), Input(shape=(3,), dtype="int64", low=-3, high=2)]
+    outcome = examined_model(torch_model(call, inputs), "indices", quantized=False)
+    assert (outcome.verdict, outcome.reason) == ("equal", "")
+
+
+def test_a_torch_split_into_one_part() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch_model(lambda x: torch.split(x, 3, 1)[0] + 1, [Input(shape=(2, 3, 4))])
+    outcome = examined_model(model, "split", quantized=False)
+    assert (outcome.verdict, outcome.reason) == ("equal", "")
+
+
 @pytest.mark.parametrize("kind", ["Avg", "Max"])
 @pytest.mark.parametrize(("rank", "shape"), [(1, (4, 9)), (2, (3, 9, 8)), (3, (2, 3, 7, 4)), (2, (1, 3, 9, 8))])
 def test_adaptive_pools_of_one_image_and_of_a_batch(kind: str, rank: int, shape: tuple[int, ...]) -> None:

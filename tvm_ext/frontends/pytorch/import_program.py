@@ -16,7 +16,7 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.frontends.pytorch import activations, pools, quantized_operators, resizes, truth_values
+from tvm_ext.frontends.pytorch import activations, indexing, pools, quantized_operators, resizes, truth_values
 from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
 from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened_archive
@@ -24,8 +24,8 @@ from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
 CONVERTERS = {
-    **activations.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS, **resizes.CONVERTERS,
-    **truth_values.CONVERTERS,
+    **activations.CONVERTERS, **indexing.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS,
+    **resizes.CONVERTERS, **truth_values.CONVERTERS,
 }  # fmt: skip
 
 
