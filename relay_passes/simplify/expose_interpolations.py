@@ -63,14 +63,17 @@ def interpolated_axis(mod: tvm.IRModule, call: relax.Expr) -> int | None:
         return None
     if places.min() < 0 or places.max() >= shape[changed[0]]:
         return None
-    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     function = tvm.compile(Symbol(name="probe").write(mod[call.args[0]]), target="llvm")["probe"]
-    arrays = [tvm.runtime.tensor(array) for array in (x, places, weights, np.empty(target, "float32"))]
-    function(*arrays)
-    along = np.moveaxis(x, changed[0], 0)[places].astype(np.float64)
-    expected = (along * weights.reshape(*weights.shape, *[1] * (x.ndim - 1))).sum(1)
-    close = np.allclose(np.moveaxis(arrays[-1].numpy(), changed[0], 0), expected, rtol=1e-4, atol=1e-5)
-    return changed[0] if close else None
+
+    def interpolates(x: np.ndarray) -> bool:
+        arrays = [tvm.runtime.tensor(array) for array in (x, places, weights, np.empty(target, "float32"))]
+        function(*arrays)
+        along = np.moveaxis(x, changed[0], 0)[places].astype(np.float64)
+        expected = (along * weights.reshape(*weights.shape, *[1] * (x.ndim - 1))).sum(1)
+        return np.allclose(np.moveaxis(arrays[-1].numpy(), changed[0], 0), expected, rtol=1e-4, atol=1e-5)
+
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    return changed[0] if all(interpolates(x * np.float32(factor)) for factor in (1, -1, 1e4)) else None
 
 
 def _weighted(binding: relax.VarBinding, axis: int, taken: set[str]) -> list[relax.VarBinding]:

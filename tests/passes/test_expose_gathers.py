@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import NodeProto, helper
-from tvm import relax
+from tvm import relax, te, tirx
 
 import tvm_ext
 from relay_passes.dataflow import bindings, op_name
@@ -47,3 +48,27 @@ def test_nearest_neighbours_are_taken(tmp_path: Path) -> None:
 def test_what_computes_stays(node: NodeProto, constants: dict[str, np.ndarray], tmp_path: Path) -> None:
     found = operators(node, constants, tmp_path)
     assert "relax.take" not in found and "relax.call_tir" in found
+
+
+COMPUTED: dict[str, Callable[[tirx.Expr], tirx.Expr]] = {
+    "of those above 0": lambda x: tirx.max(tirx.const(0, "float32"), x),
+    "within limits": lambda x: tirx.max(tirx.min(x, tirx.const(5000, "float32")), tirx.const(-5000, "float32")),
+    "magnitudes": tirx.abs,
+    "rounded": lambda x: tirx.if_then_else(x > 100, tirx.round(x), x),
+}
+
+
+@pytest.mark.parametrize("compute", COMPUTED.values(), ids=COMPUTED)
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (3, 1)])
+def test_what_computes_stays_however_few_elements_there_are(
+    compute: Callable[[tirx.Expr], tirx.Expr], shape: tuple[int, ...]
+) -> None:
+    """A probe whose numbers all happen to be positive passed for a relu of one element."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType(shape, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_te(lambda x: te.compute(x.shape, lambda *i: compute(x(*i)), "y"), x)
+            output = builder.emit_output(y)
+        builder.emit_func_output(output)
+    after = ExposeGathers()(builder.get())
+    assert [op_name(binding.value) for binding in bindings(after["main"])][:1] == ["relax.call_tir"]
