@@ -163,7 +163,7 @@ def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -
     if (
         rows == 0
         or spatial.accumulates
-        or (source.shape[0], output.shape[0]) != (1, 1)
+        or (source.shape[:1], output.shape[:1]) != ((1,), (1,))
         or source.num_bytes % rows
         or output.num_bytes % spatial.output_rows
     ):

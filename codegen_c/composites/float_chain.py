@@ -26,6 +26,8 @@ def after_anchor(
     num_operands: how many of the anchor's first operands are activations; they are the first inputs.
     """
     output, rest = anchor.type or composite.outputs[0], composite.calls[1:]
+    if not output.shape:
+        return NoMatch("gives a single number")
     channels = output.shape[-1]
     builder = ProgramBuilder()
     builder.inputs += [operand.parameter or 0 for operand in anchor.operands[:num_operands]]
@@ -33,7 +35,7 @@ def after_anchor(
     bias = np.zeros(channels, dtype=np.float32)
     if takes_bias and rest and rest[0].name == "add":
         arrays = [value.array for value in rest[0].operands if value.array is not None]
-        if len(arrays) == 1 and arrays[0].size == channels == arrays[0].shape[-1]:
+        if len(arrays) == 1 and arrays[0].shape[-1:] == (channels,) and arrays[0].size == channels:
             bias = np.ascontiguousarray(arrays[0].reshape(-1))
             builder.element(rest[0].var)
             rest = rest[1:]

@@ -61,7 +61,7 @@ class ProgramBuilder:
             return NoMatch("an operand is not float32")
         if value.array.size == 1:
             return Operand(kind="number", number=float(value.array.reshape(-1)[0]))
-        if value.array.shape[-1] == num_channels == value.array.size:
+        if value.array.shape[-1:] == (num_channels,) and value.array.size == num_channels:
             self.channels.append(value.array.reshape(-1))
             return Operand(kind="channel", index=len(self.channels) - 1)
         return NoMatch("a constant is neither a number nor one number a channel")

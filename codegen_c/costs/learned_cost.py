@@ -6,6 +6,7 @@ from the numbers of `step_features`; of a processor on which nothing was measure
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,8 +52,9 @@ def vector(
 ) -> list[float]:
     """Features for the trees: logarithms of the numbers, instructions modelled per element, remainders, names."""
     named = dict(zip(FEATURES, numbers, strict=True))
-    logarithms = [float(np.log2(1 + number)) for number in numbers]
-    density = float(np.log2((1 + named["modelled"]) / (1 + named["output_elements"])))
+    # math's logarithm takes whole numbers beyond 64 bits, which the work of long loops comes to.
+    logarithms = [math.log2(1 + number) for number in numbers]
+    density = math.log2((1 + named["modelled"]) / (1 + named["output_elements"]))
     remainders = [float(named[name] % modulus) for name, modulus in _MODULI]
     return [
         *logarithms, density, *remainders, *(float(kernel == name) for name in kernels),

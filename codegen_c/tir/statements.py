@@ -9,7 +9,7 @@ from tvm.ir import Call, Expr, Range, TensorLoad, Var
 from codegen_c.c_text.literals import number
 from codegen_c.c_text.text import block
 from codegen_c.tir.edges import narrow_helper, truncate_helper
-from codegen_c.tir.expressions import ExpressionPrinter
+from codegen_c.tir.expressions import RELATION, ExpressionPrinter
 from codegen_c.tir.helpers import running_helper
 from codegen_c.tir.narrow_blocks import NarrowBlock, narrow_block
 from codegen_c.tir.plain_c import CannotLowerError
@@ -140,7 +140,8 @@ class StatementPrinter:
         return lines
 
     def _end(self, loop: tirx.For) -> str:
-        return self.printer.operand(self.printer.analyzer.simplify(tirx.Add(loop.min, loop.extent)))
+        end = self.printer.analyzer.simplify(tirx.Add(loop.min, loop.extent))
+        return self.printer.operand(end, at_least=RELATION + 1)
 
     def _branch(self, branch: tirx.IfThenElse) -> list[str]:
         lines = [f"if ({self.printer.text(branch.condition)}) {{", *self._indented(branch.then_case)]

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tvm_ext
 from benchmarks.pairing.examine import examined_model
 from benchmarks.pairing.onnx_form import onnx_model
 from benchmarks.pairing.operator_case import Input
 from benchmarks.pairing.torch_form import torch_model
+from tvm_ext.core.errors import UnsupportedModel
 
 IMAGE = {"x": Input(shape=(1, 2, 9, 8))}
 
@@ -42,6 +45,11 @@ ONNX: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "average of padding in one dimension": (
         "AveragePool", {"x": Input(shape=(1, 2, 9))},
         {"kernel_shape": [3], "auto_pad": "SAME_LOWER", "count_include_pad": 1},
+    ),
+    "product of two vectors": ("MatMul", {"a": Input(shape=(4,)), "b": Input(shape=(4,))}, {}),
+    "product with a bias of one number": (
+        "Gemm", {"A": Input(shape=(1, 5)), "B": np.ones((1, 1), np.float32), "C": np.array(0.5, np.float32)},
+        {"transA": 1, "alpha": 0.5},
     ),
     "average of padding": ("AveragePool", IMAGE, _pads(count_include_pad=1)),
     "average of padding in three dimensions": (
@@ -128,6 +136,11 @@ def _torch_calls() -> dict[str, Any]:
         "logaddexp": lambda image: torch.logaddexp(image, image * 0.5),
         "nearest to a size": lambda image: interpolate(image, size=(7, 5), mode="nearest"),
         "nearest by factors": lambda image: interpolate(image, scale_factor=(1.7, 0.6), mode="nearest"),
+        "group norm without weights": nn.GroupNorm(2, 2, affine=False),
+        "a product of all": lambda image: torch.einsum("nchw,nchw->", image, image),
+        "antialiased from the corners": lambda image: interpolate(
+            image, size=(3, 11), mode="bilinear", align_corners=True, antialias=True
+        ),
         "nearest, exact": lambda image: interpolate(image, size=(4, 13), mode="nearest-exact"),
     }
 
@@ -136,7 +149,8 @@ def _torch_calls() -> dict[str, Any]:
     "name",
     ["window of padding alone", "logaddexp", "SELU", "CELU", "divisor", "divisor of rounded-up sizes",
      "padding of rounded-up sizes", "places of adaptive maxima", "least and largest",
-     "nearest to a size", "nearest by factors", "nearest, exact"],
+     "nearest to a size", "nearest by factors", "nearest, exact", "group norm without weights", "a product of all",
+     "antialiased from the corners"],
 )  # fmt: skip
 def test_torch(name: str) -> None:
     pytest.importorskip("torch")
@@ -151,11 +165,31 @@ def test_torch_indices_count_from_the_end() -> None:
 
     def call(x: Any, index: Any) -> tuple[Any, ...]:
         apart = x[rows, :, columns]  # axes of index tensors that stand apart come first
-        return x[..., -1], x[:, -2], x[:, [-1, 1]], x[:, rows, columns], apart, x[:, index], x[:, rows[:, None], columns]
+        return (
+            x[..., -1],
+            x[:, -2],
+            x[:, [-1, 1]],
+            x[:, rows, columns],
+            apart,
+            x[:, index],
+            x[:, rows[:, None], columns],
+        )
 
     inputs = [Input(shape=(2, 3, 4, 5)), Input(shape=(3,), dtype="int64", low=-3, high=2)]
     outcome = examined_model(torch_model(call, inputs), "indices", quantized=False)
     assert (outcome.verdict, outcome.reason) == ("equal", "")
+
+
+def test_output_padding_beyond_the_strides_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from torch import nn
+
+    from tests.support.torch_models import export
+
+    layer = nn.ConvTranspose2d(2, 3, 3, padding=1, output_padding=1, dilation=2).eval()
+    path = export(layer, (1, 2, 9, 8), tmp_path / "model.pt2")
+    with pytest.raises(UnsupportedModel, match="transposed, with output_padding of a stride or more, 1 times"):
+        tvm_ext.load(path)
 
 
 def test_a_torch_split_into_one_part() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,15 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.frontends.pytorch import activations, indexing, pools, quantized_operators, resizes, truth_values
+from tvm_ext.frontends.pytorch import (
+    activations,
+    indexing,
+    normalizations,
+    pools,
+    quantized_operators,
+    resizes,
+    truth_values,
+)
 from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals
 from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
 from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened_archive
@@ -24,8 +33,8 @@ from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
 
 CONVERTERS = {
-    **activations.CONVERTERS, **indexing.CONVERTERS, **pools.CONVERTERS, **quantized_operators.CONVERTERS,
-    **resizes.CONVERTERS, **truth_values.CONVERTERS,
+    **activations.CONVERTERS, **indexing.CONVERTERS, **normalizations.CONVERTERS, **pools.CONVERTERS,
+    **quantized_operators.CONVERTERS, **resizes.CONVERTERS, **truth_values.CONVERTERS,
 }  # fmt: skip
 
 
@@ -86,6 +95,9 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
             called = [node.target.__name__ for node in nodes if node.op == "call_function"]
             missing = Counter(name for name in called if name not in self.convert_map)
             missing["convolution.default over three axes, transposed"] = sum(map(_is_transposed_3d, nodes))
+            missing["convolution.default, transposed, with output_padding of a stride or more"] = sum(
+                map(_is_padded_beyond_strides, nodes)
+            )
             missing = +missing
             if missing:
                 listed = "\n".join(f"  {name}, {count} times" for name, count in sorted(missing.items()))
@@ -120,9 +132,17 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
 
 def _is_transposed_3d(node: Any) -> bool:
     """Return True for a convolution that TVM's importer lacks: transposed, of [N, C, D, H, W]."""
-    if node.op != "call_function" or node.target.__name__ != "convolution.default":
-        return False
-    return bool(node.args[6]) and len(node.args[3]) == 3
+    return _is_transposed(node) and len(node.args[3]) == 3
+
+
+def _is_padded_beyond_strides(node: Any) -> bool:
+    """Return True for a transposed convolution with rows of output that TVM's lacks, which no product reaches."""
+    return _is_transposed(node) and any(map(operator.ge, node.args[7], node.args[3]))
+
+
+def _is_transposed(node: Any) -> bool:
+    is_convolution = node.op == "call_function" and node.target.__name__ == "convolution.default"
+    return is_convolution and bool(node.args[6])
 
 
 def _decomposed(path: Path, program: Any) -> Any:

@@ -31,11 +31,14 @@ def _resizes(mode: str, *, antialias: bool = False) -> Converter:
         x = importer.env[given["input"] if "input" in given else given["self"]]
         if str(x.ty.dtype) not in ("float32", "float64"):
             raise Refused(f"interpolation of {x.ty.dtype}")
+        aligned = bool(given["align_corners"])
         axes = {
-            axis: Axis(source=source, target=target, scale=float(factor or target / source))
+            axis: Axis(source=source, target=target, scale=_aligned(source, target) if aligned and antialias else scale)
             for axis, (source, target, factor) in _sizes(node, given, x).items()
+            for scale in [float(factor or target / source)]
         }
-        coordinates = "align_corners" if given["align_corners"] else "half_pixel"
+        # With antialiasing torch takes the scale from the corners, and coordinates from the centers of elements.
+        coordinates = "align_corners" if aligned and not antialias else "half_pixel"
         how = Interpolation(
             mode=mode, coordinates=coordinates, cubic_coeff_a=-0.5 if antialias else -0.75, antialias=antialias,
             exclude_outside=antialias,
@@ -45,6 +48,13 @@ def _resizes(mode: str, *, antialias: bool = False) -> Converter:
         return importer.block_builder.emit(interpolated(importer.block_builder, x, axes, changed))
 
     return convert
+
+
+def _aligned(source: int, target: int) -> float:
+    """Return the scale by which the first and the last elements lie on each other."""
+    if source == 1 or target == 1:
+        raise Refused(f"antialiasing with align_corners from {source} elements to {target}")
+    return (target - 1) / (source - 1)
 
 
 def _nearest(*, exact: bool = False) -> Converter:
