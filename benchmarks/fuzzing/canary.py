@@ -1,7 +1,7 @@
 """A canary: notices that a case runs a program, writes outside of its folder, connects, imports or unpickles.
 
 Two watch at once: an audit hook in the interpreter, and seccomp for code below it and for child processes. Each alarm
-is a line on standard error that begins with `ALARM`; whoever reads what a child said finds it, however the child ended.
+is a line on standard error that begins with `ALARM`, which remains however the child ended.
 """
 
 from __future__ import annotations

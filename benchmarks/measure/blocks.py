@@ -31,9 +31,7 @@ from benchmarks.measure.cycle_blocks import (
 )  # fmt: skip
 from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
-from benchmarks.measure.mutation_blocks import package_mutations
 from benchmarks.measure.order_blocks import free_orders, reached_orders
-from benchmarks.measure.pair_blocks import attribute_pairs
 from benchmarks.measure.processor_blocks import pipelines, sweep, two_cores
 from benchmarks.measure.published import read_published
 from benchmarks.measure.quantizer_blocks import quantizers
@@ -44,6 +42,7 @@ from benchmarks.measure.tables import table
 from benchmarks.measure.tflite_table import files_table, operators_table
 from benchmarks.measure.tflm_blocks import tflm, tflm_streams, tflm_tiny
 from benchmarks.measure.transformer_blocks import transformers
+from benchmarks.measure.verification_blocks import attribute_pairs, package_mutations
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODELS = ("kws_fp32", "resnet_fp32", "kws_int8", "resnet_int8")

@@ -134,7 +134,7 @@ class PackageTrials:
         return stored_bytes(self.subject.compiled.interface, self.selftest.drawn)
 
     def trial(self, change: CChange) -> Trial:
-        """Make a change, and see what comes of it."""
+        """Make a change and run the package."""
         with TemporaryDirectory(dir=self._root) as name:
             folder = Path(name) / "package"
             folder.mkdir()

@@ -80,7 +80,7 @@ def test_single_floats(operators: list[Matmul], seed: int) -> None:
 
 @pytest.mark.parametrize(("at_once", "shift"), [(8, 0), (8, 3), (5, 2), (3, 1)])
 def test_blocks_stay_together_in_rings(at_once: int, shift: int) -> None:
-    """Blocks of vectors where a ring does not begin anew inside of one, single vectors elsewhere: the same bits."""
+    """Blocks of vectors where no ring starts over inside a block, single vectors elsewhere: the same bits."""
     operator = Matmul(
         inputs=(floats(1, 21, 2, 7), floats(1, 1, 2, 6, 7)), outputs=(floats(1, 21, 2, 6),), finish=ScalarProgram(),
         shape=MatmulShape(rows=21, heads=2, depth=7, columns=6, heads_inside=True, steps=(42, 7, 1)),

@@ -126,7 +126,7 @@ def test_integers_that_arithmetic_reads_stay_small() -> None:
 
 
 def test_indices_that_are_computed_stay_0_or_1() -> None:
-    """Where an index comes of an input by arithmetic, other values may lie outside of its axis."""
+    """Where an index is computed from an input, other values may lie outside of its axis."""
 
     @I.ir_module
     class Module:

@@ -226,7 +226,7 @@ def test_arguments_are_a_tuple_and_named_ones(archive: Path, tmp_path: Path) -> 
         ("GreaterThan(Symbol('u0', integer=True), Integer(0))", "GreaterThan(Symbol('u0', integer=True), Integer(0))"),
     ],
 )  # fmt: skip
-def test_sizes_are_written_anew(text: str, expected: str) -> None:
+def test_sizes_are_rebuilt(text: str, expected: str) -> None:
     assert read_expression(text, "size") == expected
     assert read_expression(expected, "size") == expected
 

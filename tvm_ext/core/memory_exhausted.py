@@ -31,7 +31,7 @@ def check_memory(error: BaseException) -> None:
 def memory_message(error: BaseException) -> str | None:
     """Message for an exception that nobody expected, where lack of memory explains it; None where it does not.
 
-    Under a limit that leaves no room for another library any exception may come of it: a function is missing because
+    Under a limit that leaves no room for another library any exception may follow: a function is missing because
     the library that has it could not be mapped.
     """
     said = _said_by(error)

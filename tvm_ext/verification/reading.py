@@ -61,7 +61,7 @@ class CheckedReading:
 
 
 def samples_to_read(data: Calibration) -> list[Sample]:
-    """The first calibration samples; of a model with states, up to where they begin anew."""
+    """The first calibration samples; of a model with states, up to where the states are reset."""
     end = min([NUM_SAMPLES, *(index for index in data.resets if index > 0)])
     return list(data.samples[:end])
 

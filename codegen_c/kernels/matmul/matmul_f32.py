@@ -164,7 +164,7 @@ def _pixels(operator: Matmul, blocking: Blocking, stored: StoredRows) -> int:
 
 
 def _blocks_in_rings(rings: Sequence[Kept], pixels: int, vector: Callable[[int], list[str]]) -> list[str]:
-    """Tiles of vectors that lie one behind the other in each ring, and single ones where a ring begins anew."""
+    """Tiles of vectors that lie one behind the other in each ring, and single ones where a ring starts over."""
     together = [f"{slot('m', ring)} + {pixels} <= {ring.stored_text}" for ring in rings]
     return [
         "int32_t m = row_begin;",

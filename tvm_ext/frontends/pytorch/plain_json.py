@@ -1,4 +1,4 @@
-"""Strict JSON of a file that is not trusted, and readers that build values anew from what they allow.
+"""Strict JSON of a file that is not trusted, and readers that rebuild values from an allow-list.
 
 A reader takes a value and its location in the file, and returns a new value that holds nothing but what the reader
 names: keys that it does not know are left out, everything else that differs raises Damaged. So what stands in a file

@@ -1,4 +1,4 @@
-"""A .pt2 archive written anew: its JSON rebuilt from what is allowed, tensors as bytes, and nothing else of the file.
+"""A .pt2 archive rebuilt: its JSON from an allow-list, its tensors as bytes, and nothing else of the file.
 
 torch.export.load unpickles sample inputs and custom objects, evaluates symbolic sizes as Python, imports what
 specifications of containers name, and looks up operators by any name below `torch`. A model file is not trusted that
@@ -40,7 +40,7 @@ class ScreenedArchive:
 
 
 def screened_archive(path: Path, data: memoryview, limits: Limits) -> ScreenedArchive:
-    """Read an archive and write it anew. Raises BadModel, and UnsupportedModel for pickles and other classes."""
+    """Read an archive and rebuild it. Raises BadModel, and UnsupportedModel for pickles and other classes."""
     check_directory(path, data, limits)
     entries = _entries(path, data)
     if _MODEL not in entries:

@@ -1,4 +1,4 @@
-"""Symbolic sizes of exported programs: arithmetic on symbols, parsed here and written anew.
+"""Symbolic sizes of exported programs: arithmetic on symbols, parsed and printed again.
 
 torch hands the text of a size to sympy.sympify, which is Python's eval: what reaches it is only what this file writes.
 The text may be in sympy's constructor form, which torch writes (`Mul(Integer(2), Symbol('s0', integer=True))`), or in

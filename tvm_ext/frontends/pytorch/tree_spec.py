@@ -1,4 +1,4 @@
-"""Specifications of nested inputs and outputs (torch.utils._pytree), read from JSON and written anew.
+"""Specifications of nested inputs and outputs (torch.utils._pytree), read from JSON and printed again.
 
 torch looks up the class that a specification names, and parses the context of a container with a hook that imports any
 module and takes any attribute of it. Only builtin containers are taken here, whose contexts are null or lists of

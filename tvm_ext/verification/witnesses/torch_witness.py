@@ -1,6 +1,6 @@
 """PyTorch on the exported program of a .pt2 file. Runs in a child process.
 
-The archive is screened as it is for reading: torch loads a copy that `screen_archive` wrote anew.
+The archive is screened as it is for reading: torch loads a copy that `screen_archive` rebuilt.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ TVM_EXT_INLINE void tvm_ext_helium_squares(const tvm_ext_helium_squares_layer *l
     work.down = tile.down;
     work.upper_tables = weights;
 #ifndef TVM_EXT_HAS_HELIUM
-    /* The first tile sets these anew. Compilers that see all of the loops in plain C, but not that a tile has rows,
+    /* The first tile resets these. Compilers that see all of the loops in plain C, but not that a tile has rows,
      * would warn of variables without a value. */
     work.across_end = work.across;
     work.down_end = work.down;

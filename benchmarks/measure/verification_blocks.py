@@ -1,4 +1,4 @@
-"""Block of docs/verification.md: faults that were planted in the C of packages, and who noticed them."""
+"""Blocks on what verification finds: faults planted in the C of packages, and pairs of operators' attributes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ _HEADS = (
     "flash of drawn vectors, bytes",
 )  # fmt: skip
 _COUNTED = ("changed", "by_selftest", "by_build")
+
+
+_FORMS = {"onnx": "ONNX", "torch": "PyTorch", "tflite": "TensorFlow Lite"}
+_RIGHT, _LEFT_OUT = ("equal", "standard"), ("not taken", "stays float")
 
 
 def package_mutations() -> str:
@@ -34,3 +38,17 @@ def _row(runs: list[Mapping[str, Any]]) -> tuple[str, ...]:
 def _sums(runs: Iterable[Mapping[str, Any]]) -> list[int]:
     counts = list(runs)
     return [sum(one[name] for one in counts) for name in _COUNTED]
+
+
+def attribute_pairs() -> str:
+    """Cases of each format, in floats and quantized here, as far as the runtime takes them."""
+    rows = []
+    for form, found in result("attribute_pairs")["forms"].items():
+        for mode, title in (("float", "as it is"), ("int8", "quantized here")):
+            counts = {verdict: count for verdict, count in found[mode].items() if verdict not in _LEFT_OUT}
+            if not any(counts.values()):
+                continue
+            right = sum(counts[verdict] for verdict in _RIGHT)
+            cells = (sum(counts.values()), right, counts["refused"], counts["wrong"], counts["foreign"])
+            rows.append((f"{_FORMS[form]}, {title}", *map(grouped, cells)))
+    return table(("operators", "cases", "equal", "refused, with the reason", "wrong", "other errors"), rows)
