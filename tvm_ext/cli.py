@@ -80,7 +80,7 @@ def options_of_all(_: Version = False) -> None:
     """Takes options that stand before a command."""
 
 
-app.command("compile")(compile_command)
+app.command("compile", cls=Command)(compile_command)
 
 
 @app.command("bundle")

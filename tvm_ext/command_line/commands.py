@@ -6,12 +6,28 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from tvm_ext.core.option_table import GROUPS
+
 
 class Command(TyperCommand):
     """A command whose options are flags."""
 
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options under the headings of their groups, those without a group last."""
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS, "Other options")}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                kind = "Arguments" if param.param_type_name == "argument" else "Other options"
+                sections[getattr(param, "rich_help_panel", None) or kind].append(record)
+        shown = {name: records for name, records in sections.items() if records}
+        for name, records in shown.items():
+            is_plain = name == "Other options" and not shown.keys() & {*GROUPS}
+            with formatter.section("Options" if is_plain else name):
+                formatter.write_dl(records)
 
 
 class Commands(TyperGroup):

@@ -8,22 +8,16 @@ from typing import Annotated
 
 import typer
 
-from tvm_ext.core.options import Activations
-
-ActivationBits = Annotated[
-    Activations,
-    typer.Option(help="With --quantize: 16 bits where 8 leave outputs below --min-snr, or wherever there are kernels."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
-Keep = Annotated[
-    list[str] | None,
-    typer.Option(metavar="all|NAME|GLOB", help="Values that stay readable behind a run. May be repeated."),
-]
 Limit = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Allow larger models, as in tensor_bytes=1GiB. May be repeated."),
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="Allow larger models, as in tensor_bytes=1GiB. May be repeated.",
+        rich_help_panel="Model",
+    ),
 ]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes that work at once.")]
 BuildJobs = Annotated[
@@ -43,6 +37,7 @@ Bind = Annotated[
     typer.Option(
         metavar="IN=16000",
         help="Give an input of an .onnx file its value for good, such as one that only selects. May be repeated.",
+        rich_help_panel="Model",
     ),
 ]
 State = Annotated[
@@ -51,10 +46,16 @@ State = Annotated[
         metavar="IN=OUT",
         help="Keep an output for the next run, which finds it in this input; `none`: nothing, whatever names say. May "
         "be repeated.",
+        rich_help_panel="Model",
     ),
 ]
-OnPlatform = Annotated[str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.")]
+OnPlatform = Annotated[
+    str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.", rich_help_panel="Model")
+]
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.", rich_help_panel="Output"),
+]
 
 
 def _print_version(asked: bool) -> None:
@@ -68,12 +69,15 @@ Verify = Annotated[
     typer.Option(
         metavar="host,qemu|host|none",
         help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+        rich_help_panel="Verification",
     ),
 ]
 VerifyOn = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.npz", help="Compare on these: an array per input, of one sample or of N along a first axis."
+        metavar="FILE.npz",
+        help="Compare on these: an array per input, of one sample or of N along a first axis.",
+        rich_help_panel="Verification",
     ),
 ]
 RunnerCommand = Annotated[
@@ -82,11 +86,16 @@ RunnerCommand = Annotated[
         "--runner",
         metavar="'COMMAND {elf}'",
         help="Run firmware on a device by this command, which serves semihosting, in place of QEMU; no shell reads it.",
+        rich_help_panel="Verification",
     ),
 ]
 Initial = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.npz", help="With --state: values that they begin with, by input; else zeros."),
+    typer.Option(
+        metavar="FILE.npz",
+        help="With --state: values that they begin with, by input; else zeros.",
+        rich_help_panel="Model",
+    ),
 ]
 Version = Annotated[
     bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import field, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -14,18 +14,8 @@ from pydantic.dataclasses import dataclass
 from tvm_ext.core.errors import BadBundle, BadOptions
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.names import hides_header, is_device
-from tvm_ext.core.options import (
-    Activations,
-    BuildOptions,
-    Context,
-    Guide,
-    Io,
-    IoType,
-    Memories,
-    Optimize,
-    Quantize,
-    Weights,
-)
+from tvm_ext.core.option_table import AXES, FRAMES, NUMBER, OFFSETS, SIZE, SIZES, TENSORS, TRUTH, OptionEntry
+from tvm_ext.core.options import OPTIONS, BuildOptions
 from tvm_ext.core.sizes import read_size
 
 MOST_MODELS = 32
@@ -43,30 +33,37 @@ Values = Annotated[tuple[Value, ...], Field(max_length=1 << 16, strict=False)]
 Names = Annotated[tuple[Tensor, ...], Field(max_length=256, strict=False)]
 
 
-@dataclass(frozen=True, kw_only=True, config=_CONFIG)
-class BundledOptions:
-    """Options of one model, as `BuildOptions` has them; its name and what is verified are the bundle's to say."""
+_FILE_TYPES: Mapping[str, Any] = {
+    TRUTH.wanted: bool,
+    NUMBER.wanted: Annotated[float, Field(strict=False)],
+    SIZE.wanted: Size,
+    SIZES.wanted: Size | dict[str, Size],
+    TENSORS.wanted: Names,
+    OFFSETS.wanted: dict[str, Count],
+    FRAMES.wanted: dict[str, Count],
+    AXES.wanted: dict[str, int],
+}
+"""Types of the keys of a model's options, by kind."""
 
-    optimize: Optimize = "speed"
-    io: Io = "arena"
-    reread: bool = False
-    context: Context = "static"
-    quantize: Quantize = "none"
-    io_type: IoType = "int8"
-    min_snr_db: Annotated[float, Field(strict=False)] = 10.0
-    activations: Activations = "int8"
-    weights: Weights = "int8"
-    flash: Size | None = None
-    ram: Size | dict[str, Size] | None = None
-    least_scratch: bool = False
-    least_flash: bool = False
-    hooks: bool = False
-    guide: Guide = "learned"
-    memories: Memories = "all"
-    pin: dict[str, Count] | None = None
-    keep: Names = ()
-    hop: dict[str, Count] | None = None
-    hop_axis: dict[str, int] | None = None
+
+def options_in_files(entries: Iterable[OptionEntry]) -> Any:
+    """The class of a model's options in BUNDLE.toml and SWEEP.toml, as strict as the file itself."""
+    fields: list[tuple[str, Any, Any]] = []
+    for entry in entries:
+        if entry.option.in_files:
+            declared: Any = Literal[entry.words] if entry.words else _FILE_TYPES[entry.kind.wanted]
+            fields.append(
+                (entry.name, declared | None if entry.is_optional else declared, field(default=entry.default))
+            )
+    made = make_dataclass("BundledOptions", fields, frozen=True, kw_only=True)
+    return dataclass(frozen=True, kw_only=True, config=_CONFIG)(made)
+
+
+if TYPE_CHECKING:
+    BundledOptions = BuildOptions
+else:
+    BundledOptions = options_in_files(OPTIONS.values())
+    """Options of one model, as `BuildOptions` has them; its name and what is verified are the bundle's to say."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tvm_ext.core.errors import BadOptions
@@ -37,13 +37,6 @@ def shown(value: object) -> str:
     return text if len(text) < 100 else f"{text[:100]} ..."
 
 
-def check_types(options: Mapping[str, object]) -> None:
-    """Raises BadOptions for a value of another type than its option's: who calls from Python may pass anything."""
-    for key, (is_good, wanted) in _TYPES.items():
-        if not is_good(options[key]):
-            raise BadOptions(f"{key} = {shown(options[key])}: {wanted} is needed.")
-
-
 def with_sizes(key: str, value: object) -> object:
     """The value of an option, with texts of sizes as bytes, also those of each memory. Raises BadOptions."""
     if isinstance(value, Mapping):
@@ -55,36 +48,16 @@ def with_sizes(key: str, value: object) -> object:
         raise BadOptions(f"{key} = {shown(value)} {error}") from None
 
 
-def _or_none(is_good: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_good(value)
+def is_size(value: object) -> bool:
+    """True of an integer; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_size(value: object) -> bool:
-    return maps_names_to_integers({"": value})
-
-
-def _is_truth(value: object) -> bool:
+def is_truth(value: object) -> bool:
+    """True of what equals True or False."""
     return value in (True, False)
 
 
-_TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
-    "ram": (
-        _or_none(lambda value: maps_names_to_integers(value) or _is_size(value)),
-        'bytes as a number or a text like "64KiB", or {memory: bytes}',
-    ),
-    "flash": (_or_none(_is_size), 'bytes as a number or a text like "64KiB"'),
-    "pin": (_or_none(maps_names_to_integers), "{tensor: offset in bytes}"),
-    "keep": (are_names, "a tuple of names of tensors"),
-    "processors": (_or_none(are_names), "a tuple of names of processors"),
-    "hop": (_or_none(maps_names_to_integers), "{input: frames}"),
-    "hop_axis": (_or_none(maps_names_to_integers), "{input: axis}"),
-    "verify": (_or_none(are_names), "a tuple of host and qemu"),
-    "name": (_or_none(lambda value: isinstance(value, str)), "a string"),
-    "min_snr_db": (is_number, "a number"),
-    "reread": (_is_truth, "True or False"),
-    "least_scratch": (_is_truth, "True or False"),
-    "least_flash": (_is_truth, "True or False"),
-    "hooks": (_is_truth, "True or False"),
-    "image": (_is_truth, "True or False"),
-    "tune": (_is_truth, "True or False"),
-}
+def is_text(value: object) -> bool:
+    """True of a string."""
+    return isinstance(value, str)

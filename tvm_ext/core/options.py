@@ -5,12 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.objectives import GROUPINGS, OBJECTIVES, Grouping, Objective
+from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.option_checks import check_bytes, check_decibels, check_forms, check_hop, check_name, check_targets
-from tvm_ext.core.option_values import check_types, with_sizes
+from tvm_ext.core.option_table import (
+    AXES,
+    FRAMES,
+    NUMBER,
+    OFFSETS,
+    PROCESSORS,
+    SIZE,
+    SIZES,
+    TARGETS,
+    TENSORS,
+    TEXT,
+    Option,
+    entries_of,
+)
+from tvm_ext.core.option_values import shown, with_sizes
 from tvm_ext.core.quantization_options import quantization_problem
 
 if TYPE_CHECKING:
@@ -29,21 +43,6 @@ Activations = Literal["int8", "mixed", "int16"]
 IoType = Literal["int8", "float32"]
 Guide = Literal["none", "learned"]
 Memories = Literal["all", "default"]
-
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "optimize": get_args(Optimize),
-    "io": get_args(Io),
-    "context": get_args(Context),
-    "quantize": get_args(Quantize),
-    "io_type": get_args(IoType),
-    "activations": get_args(Activations),
-    "weights": get_args(Weights),
-    "guide": get_args(Guide),
-    "memories": get_args(Memories),
-    "objective": OBJECTIVES,
-    "group": GROUPINGS,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,41 +102,196 @@ class BuildOptions:
         calibration data; operators that lose too much stay float until it does.
     """
 
-    optimize: Optimize = "speed"
-    io: Io = "arena"
-    reread: bool = False
-    context: Context = "static"
-    image: bool = False
-    verify: tuple[Target, ...] | None = None
-    name: str | None = None
-    quantize: Quantize = "none"
-    io_type: IoType = "int8"
-    min_snr_db: float = 10.0
-    activations: Activations = "int8"
-    weights: Weights = "int8"
-    flash: int | str | None = None
-    ram: int | str | Mapping[str, int | str] | None = None
-    least_scratch: bool = False
-    least_flash: bool = False
-    guide: Guide = "learned"
-    memories: Memories = "all"
-    pin: Mapping[str, int] | None = None
-    keep: tuple[str, ...] = ()
-    hop: Mapping[str, int] | None = None
-    hop_axis: Mapping[str, int] | None = None
-    objective: Objective = "makespan"
-    group: Grouping = "none"
-    processors: tuple[str, ...] | None = None
-    hooks: bool = False
-    tune: bool = False
+    optimize: Annotated[Optimize, Option(group="Speed", help="What to compile for.")] = "speed"
+    io: Annotated[
+        Io, Option(group="Output", help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
+    ] = "arena"
+    reread: Annotated[
+        bool, Option(group="Output", help="With --io stream: rows of inputs may be asked for more than once, to fit.")
+    ] = False
+    context: Annotated[
+        Context,
+        Option(group="Output", help="Arenas and state as variables of the package, or in a block that callers hold."),
+    ] = "static"
+    image: Annotated[
+        bool,
+        Option(
+            group="Output",
+            in_files=False,
+            help="Also an image that a main program loads from anywhere in memory; needs --context caller.",
+        ),
+    ] = False
+    verify: Annotated[
+        tuple[Target, ...] | None,
+        Option(
+            group="Verification",
+            kind=TARGETS,
+            metavar="host,qemu|host|none",
+            in_files=False,
+            help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        Option(
+            group="Output",
+            kind=TEXT,
+            in_files=False,
+            help="C prefix of what is generated. Default: the file's name.",
+        ),
+    ] = None
+    quantize: Annotated[
+        Quantize,
+        Option(
+            group="Quantization",
+            help="Turn a float model into int8; auto: only where float does not fit. Needs --calibration.",
+        ),
+    ] = "none"
+    io_type: Annotated[
+        IoType,
+        Option(
+            group="Quantization",
+            help="With --quantize: type of inputs and outputs that are float in the model.",
+        ),
+    ] = "int8"
+    min_snr_db: Annotated[
+        float,
+        Option(
+            group="Quantization",
+            kind=NUMBER,
+            flag="--min-snr",
+            metavar="DB",
+            help="With --quantize: operators stay float until outputs reach this.",
+        ),
+    ] = 10.0
+    activations: Annotated[
+        Activations,
+        Option(
+            group="Quantization",
+            help="With --quantize: 16 bits where 8 leave outputs below --min-snr, or wherever there are kernels.",
+        ),
+    ] = "int8"
+    weights: Annotated[
+        Weights,
+        Option(
+            group="Quantization",
+            help="Of quantized layers: mixed, int4: 4 bits, where they do or all; with --quantize made so.",
+        ),
+    ] = "int8"
+    flash: Annotated[
+        int | str | None,
+        Option(
+            group="Memory",
+            kind=SIZE,
+            metavar="32KiB",
+            help="Bytes that weights and tables may take, without code; with --quantize made so.",
+        ),
+    ] = None
+    ram: Annotated[
+        int | str | Mapping[str, int | str] | None,
+        Option(
+            group="Memory",
+            kind=SIZES,
+            metavar="64KiB",
+            help="Bytes tensors may take; of another memory: dtcm=16KiB. May be repeated.",
+        ),
+    ] = None
+    least_scratch: Annotated[bool, Option(group="Memory")] = False
+    least_flash: Annotated[bool, Option(group="Memory")] = False
+    guide: Annotated[
+        Guide,
+        Option(
+            group="Memory",
+            help="Rank what could be computed again by learned costs, or by the kernels' estimates.",
+        ),
+    ] = "learned"
+    memories: Annotated[
+        Memories,
+        Option(group="Memory", help="Where tensors live: in all memories, moved meanwhile, or in the default one."),
+    ] = "all"
+    pin: Annotated[
+        Mapping[str, int] | None,
+        Option(
+            group="Memory",
+            kind=OFFSETS,
+            metavar="NAME=OFFSET",
+            help="Place a tensor at these bytes of its arena. May be repeated.",
+        ),
+    ] = None
+    keep: Annotated[
+        tuple[str, ...],
+        Option(
+            group="Memory",
+            kind=TENSORS,
+            metavar="all|NAME|GLOB",
+            help="Values that stay readable behind a run. May be repeated.",
+        ),
+    ] = ()
+    hop: Annotated[
+        Mapping[str, int] | None,
+        Option(
+            group="Model",
+            kind=FRAMES,
+            metavar="INPUT=FRAMES[@AXIS]",
+            help="Take only so many new frames of a window over time in each run, and answer as the whole window.",
+        ),
+    ] = None
+    hop_axis: Annotated[Mapping[str, int] | None, Option(group="Model", kind=AXES)] = None
+    objective: Annotated[
+        Objective,
+        Option(
+            group="Processors",
+            in_files=False,
+            help="Where a platform has several processors: what placing operators on them is for.",
+        ),
+    ] = "makespan"
+    group: Annotated[
+        Grouping,
+        Option(
+            group="Processors",
+            in_files=False,
+            help="Operators that stay on one processor together, where there are several.",
+        ),
+    ] = "none"
+    processors: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            group="Processors",
+            kind=PROCESSORS,
+            metavar="NAME,NAME",
+            in_files=False,
+            help="Processors that may be used. Default: all.",
+        ),
+    ] = None
+    hooks: Annotated[
+        bool,
+        Option(
+            group="Output",
+            help="Hooks around each layer, nothing until <MODEL>_PROFILE is defined: cycles on the device.",
+        ),
+    ] = False
+    tune: Annotated[
+        bool,
+        Option(
+            group="Speed",
+            in_files=False,
+            help="Choose kernels by what they measure on the platform's board in QEMU, layer by layer.",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
-        for key in ("ram", "flash"):
-            object.__setattr__(self, key, with_sizes(key, getattr(self, key)))
-        for key, allowed in _CHOICES.items():
-            if getattr(self, key) not in allowed:
-                raise BadOptions(f"{key} = {getattr(self, key)!r}: allowed are {', '.join(allowed)}.")
-        check_types(vars(self))
+        entries = entries_of(type(self)).values()
+        for entry in entries:
+            if entry.kind in (SIZE, SIZES):
+                object.__setattr__(self, entry.name, with_sizes(entry.name, getattr(self, entry.name)))
+        for entry in entries:
+            value = getattr(self, entry.name)
+            if entry.words and value not in entry.words:
+                raise BadOptions(f"{entry.name} = {value!r}: allowed are {', '.join(entry.words)}.")
+        for entry in entries:
+            value = getattr(self, entry.name)
+            if not ((value is None and entry.is_optional) or entry.kind.is_good(value)):
+                raise BadOptions(f"{entry.name} = {shown(value)}: {entry.kind.wanted} is needed.")
         check_bytes(self.ram_bytes, self.flash_bytes, self.pin)
         check_forms(io=self.io, reread=self.reread, is_pinned=bool(self.pin), context=self.context, image=self.image)
         check_hop(self.hop, self.hop_axis)
@@ -276,3 +430,7 @@ class BuildOptions:
             most = max(0, memory.capacity_bytes - reserved)
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
+
+
+OPTIONS = entries_of(BuildOptions)
+"""The table of options, by name, in the order of the fields."""

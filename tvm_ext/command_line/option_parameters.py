@@ -1,0 +1,96 @@
+"""Parameters of a command for each option of a build, from the table (`tvm_ext/core/option_table.py`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tvm_ext.command_line.option_texts import parse_bytes, parse_hop, parse_pins, parse_ram, parse_verify
+from tvm_ext.core.option_table import (
+    FRAMES,
+    NUMBER,
+    OFFSETS,
+    PROCESSORS,
+    SIZE,
+    SIZES,
+    TARGETS,
+    TENSORS,
+    TEXT,
+    TRUTH,
+    OptionEntry,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spoken:
+    """A kind of value on the command line. declared: its type for typer. read: the value that was meant."""
+
+    declared: Any
+    read: Callable[[Any], Any]
+
+
+def _split(text: str | None) -> tuple[str, ...] | None:
+    return tuple(text.split(",")) if text else None
+
+
+def _spoken(entry: OptionEntry) -> _Spoken:
+    """The kind of an option on the command line."""
+    texts, text = list[str] | None, str | None
+    if entry.words:
+        return _Spoken(declared=Literal[entry.words], read=lambda word: word)
+    return {
+        TRUTH.wanted: _Spoken(declared=bool, read=bool),
+        NUMBER.wanted: _Spoken(declared=float, read=float),
+        TEXT.wanted: _Spoken(declared=text, read=lambda value: value),
+        SIZE.wanted: _Spoken(declared=text, read=partial(parse_bytes, option=entry.flag)),
+        SIZES.wanted: _Spoken(declared=texts, read=lambda values: parse_ram(values or [])),
+        TENSORS.wanted: _Spoken(declared=texts, read=lambda values: tuple(values or ())),
+        PROCESSORS.wanted: _Spoken(declared=text, read=_split),
+        TARGETS.wanted: _Spoken(declared=text, read=parse_verify),
+        OFFSETS.wanted: _Spoken(declared=texts, read=lambda values: parse_pins(values or [])),
+        FRAMES.wanted: _Spoken(declared=text, read=parse_hop),
+    }[entry.kind.wanted]
+
+
+def with_options(entries: Iterable[OptionEntry]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator: the command gets a parameter for each option, and all of their values as `options`, by name.
+
+    Values are those of `BuildOptions`, but for two that depend on more than one option: limits of memories are by
+    name, "" for the default one, and `hop` is a pair of frames and axes.
+    """
+    spoken = {entry.name: (entry, _spoken(entry)) for entry in entries if entry.option.help}
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
+        parameters = [*own, *(_parameter(*one) for one in spoken.values())]
+        required = [parameter for parameter in parameters if parameter.default is parameter.empty]
+        optional = [parameter for parameter in parameters if parameter.default is not parameter.empty]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            options: Mapping[str, Any] = {name: kind.read(given.pop(name)) for name, (_, kind) in spoken.items()}
+            command(**given, options=options)
+
+        ordered = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*required, *optional)]
+        run.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+        return run
+
+    return decorated
+
+
+def _parameter(entry: OptionEntry, kind: _Spoken) -> inspect.Parameter:
+    option = entry.option
+    declared = typer.Option(entry.flag, metavar=option.metavar, help=option.help, rich_help_panel=option.group)
+    if kind.declared is bool:
+        declared = typer.Option(f"{entry.flag}/--no-{entry.flag[2:]}", help=option.help, rich_help_panel=option.group)
+    default = entry.default if entry.words or kind.declared in (bool, float) else None
+    return inspect.Parameter(
+        entry.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind.declared, declared]
+    )
