@@ -1,4 +1,4 @@
-"""The command line: `tvm-ext compile | bundle | run | compare | profile | pareto | sweep | report | platforms`.
+"""The command line, `tvm-ext COMMAND`: each command is a function in a file of `tvm_ext/command_line/`, or here.
 
 Results go to stdout, as tables or with `--json` as one JSON value; progress and errors go to stderr. A command imports
 what it needs: `--help` and `platforms` wait for no tvm, numpy or pydantic.
@@ -20,7 +20,10 @@ import tvm_ext
 from tvm_ext.command_line.commands import Command, Commands
 from tvm_ext.command_line.compare_command import compare_command
 from tvm_ext.command_line.compile_command import compile_command
+from tvm_ext.command_line.doctor_command import doctor_command
+from tvm_ext.command_line.estimate_command import estimate_command
 from tvm_ext.command_line.import_tvm import import_tvm_for
+from tvm_ext.command_line.inspect_command import inspect_command
 from tvm_ext.command_line.option_texts import parse_verify
 from tvm_ext.command_line.option_types import (
     AsJson,
@@ -81,6 +84,10 @@ def options_of_all(_: Version = False) -> None:
 
 
 app.command("compile", cls=Command)(compile_command)
+
+
+app.command("inspect", cls=Command)(inspect_command)
+app.command("estimate", cls=Command)(estimate_command)
 
 
 @app.command("bundle")
@@ -144,6 +151,7 @@ app.command("profile")(profile_command)
 app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
 app.command("report")(report_command)
+app.command("doctor", cls=Command)(doctor_command)
 
 
 @app.command("platforms", cls=Command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,12 +11,13 @@ import typer
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
-from tvm_ext.command_line.option_parameters import with_options
+from tvm_ext.command_line.option_parameters import build_options, with_options
 from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes, parse_states
 from tvm_ext.command_line.option_types import (
     AsJson,
     Bind,
     BuildJobs,
+    Calibration,
     Debug,
     Initial,
     Limit,
@@ -23,13 +25,14 @@ from tvm_ext.command_line.option_types import (
     Output,
     RunnerCommand,
     Scheduler,
+    Shape,
     State,
     VerifyOn,
 )
-from tvm_ext.command_line.show import errors_shown, show_report, stderr
+from tvm_ext.command_line.show import errors_shown, show_end, show_report, stderr
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
-from tvm_ext.core.options import OPTIONS, BuildOptions
+from tvm_ext.core.options import OPTIONS
 from tvm_ext.report.cells import escape
 
 
@@ -39,34 +42,28 @@ def compile_command(
     platform: OnPlatform,
     output: Output,
     options: Mapping[str, Any],
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.", rich_help_panel="Model"),
-    ] = None,
+    shape: Shape = None,
     bind: Bind = None,
     verify_inputs: VerifyOn = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.npz",
-            rich_help_panel="Quantization",
-            help="Samples: an array [N, ...] per input, and labels [N] if there are any.",
-        ),
-    ] = None,
+    calibration: Calibration = None,
     state: State = None,
     initial: Initial = None,
     runner: RunnerCommand = None,
     jobs: BuildJobs = None,
     scheduler: Scheduler = None,
     limit: Limit = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Leave the tables out: where the package is, and what it takes.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
     shapes, states, bound = parse_shapes(shape or []), parse_states(state), parse_bindings(bind or [])
+    begin = time.monotonic()
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
-        chosen = _build_options(options, board.activations)
+        chosen = build_options(options, board.activations)
         check_output(output)
         from tvm_ext.core.files.arrays import read_arrays
 
@@ -80,12 +77,7 @@ def compile_command(
                 module, board, output, chosen, calibration=calibration, verify_inputs=verify_inputs, jobs=jobs,
                 scheduler=scheduler, runner=runner, progress=lambda stage: status.update(escape(stage)),
             )  # fmt: skip
-        show_report(package.report, as_json)
-
-
-def _build_options(options: Mapping[str, Any], default_memory: str) -> BuildOptions:
-    """Options as a build takes them. Raises BadOptions."""
-    frames, axes = options["hop"]
-    ram = {name or default_memory: size for name, size in options["ram"].items()}
-    values: dict[str, Any] = {**options, "ram": ram or None, "hop": frames, "hop_axis": axes}
-    return BuildOptions(**values)
+        if as_json or not quiet:
+            show_report(package.report, as_json)
+        if not as_json:
+            show_end(output, package.report, time.monotonic() - begin)

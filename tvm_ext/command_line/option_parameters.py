@@ -24,6 +24,7 @@ from tvm_ext.core.option_table import (
     TRUTH,
     OptionEntry,
 )
+from tvm_ext.core.options import BuildOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,3 +95,11 @@ def _parameter(entry: OptionEntry, kind: _Spoken) -> inspect.Parameter:
     return inspect.Parameter(
         entry.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind.declared, declared]
     )
+
+
+def build_options(options: Mapping[str, Any], default_memory: str) -> BuildOptions:
+    """Options as a build takes them. Raises BadOptions."""
+    frames, axes = options["hop"]
+    ram = {name or default_memory: size for name, size in options["ram"].items()}
+    values: dict[str, Any] = {**options, "ram": ram or None, "hop": frames, "hop_axis": axes}
+    return BuildOptions(**values)

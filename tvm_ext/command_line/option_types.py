@@ -40,6 +40,18 @@ Bind = Annotated[
         rich_help_panel="Model",
     ),
 ]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.", rich_help_panel="Model"),
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npz",
+        rich_help_panel="Quantization",
+        help="Samples: an array [N, ...] per input, and labels [N] if there are any.",
+    ),
+]
 State = Annotated[
     list[str] | None,
     typer.Option(

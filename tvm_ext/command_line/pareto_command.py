@@ -11,7 +11,7 @@ import typer
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import parse_bindings, parse_bytes, parse_shapes
-from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Jobs, Limit, OnPlatform, Scheduler
+from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Jobs, Limit, OnPlatform, Scheduler, Shape
 from tvm_ext.command_line.show import errors_shown, stderr, stdout
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
@@ -23,9 +23,7 @@ def pareto_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
     platform: OnPlatform,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
-    shape: Annotated[
-        list[str] | None, typer.Option(metavar="IN=1,3,96,96", help="Fix an input's shape; may be repeated.")
-    ] = None,
+    shape: Shape = None,
     bind: Bind = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
     budget: Annotated[

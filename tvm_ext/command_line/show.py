@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -28,8 +30,8 @@ class SafeConsole(Console):
             yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
 
 
-# Files and pipes get lines long enough for the table of steps.
-stdout = SafeConsole(width=None if sys.stdout.isatty() else 140)
+# Files and pipes get lines long enough for the table of steps, or as COLUMNS says.
+stdout = SafeConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
 stderr = SafeConsole(stderr=True)
 
 
@@ -42,6 +44,20 @@ def show_report(report: dict[str, Any], as_json: bool) -> None:
 
     for table in report_tables(report):
         stdout.print(table)
+
+
+def show_end(folder: Path, report: dict[str, Any], seconds: float) -> None:
+    """Lines that end a build: where the package is, its bytes, what verified it, and commands that come next."""
+    from tvm_ext.report.summary import summary_line
+
+    lines = [
+        summary_line(report),
+        f"Package: {folder}, in {seconds:.1f} s. Read {folder}/README.md, or go on with",
+        f"  tvm-ext report {folder} --html     a page with pictures",
+        f"  make -C {folder} run               the self-test",
+    ]
+    for line in lines:
+        stdout.print(printable_lines(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

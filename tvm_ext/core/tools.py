@@ -40,10 +40,16 @@ def find_program(name: str) -> str:
     path = installed(name)
     if path:
         return path
+    command = install_hint(name)
+    hint = f"install it (Debian, Ubuntu: {command})" if command else "install it"
+    raise MissingTool(f"{name} is not on PATH; {hint} or add its folder to PATH.")
+
+
+def install_hint(name: str) -> str:
+    """The command that installs a program on Debian and Ubuntu; empty for unknown ones."""
     known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
     package = name if re.fullmatch(r"clang-[0-9]+", name) else _PACKAGES.get(known)
-    hint = f"install it (Debian, Ubuntu: apt install {package.replace(' and ', ' ')})" if package else "install it"
-    raise MissingTool(f"{name} is not on PATH; {hint} or add its folder to PATH.")
+    return f"apt install {package.replace(' and ', ' ')}" if package else ""
 
 
 def made_by(target: Path, tool: str) -> Path:
