@@ -12,6 +12,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
+# What users need, without tools of development; in .venv of developers it is there already.
+USER_READY := .venv/.ready_for_users
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
 export OMP_NUM_THREADS ?= 1
@@ -23,8 +25,9 @@ C_FILES = $(wildcard codegen_c/arena/*.[ch] relay_passes/solvers/recompute/*.[ch
 
 .PHONY: demo test sweep check docs release-check format boards arm-boards analyzers clean
 
-demo: $(READY) arm-boards
+demo: $(USER_READY) arm-boards
 	@$(BIN)/python tutorials/demo.py
+	@echo "To go on: . .venv/bin/activate; tvm-ext doctor; tvm-ext compile MODEL -p cortex_m4 -o out/model"
 
 # Tests call make themselves, and are not to take this one for their caller.
 test: $(READY) boards analyzers
@@ -63,7 +66,11 @@ analyzers:
 	@.ci/analyzers
 
 $(READY): pyproject.toml constraints.txt
-	@.ci/venv "$(PYTHON)"
+	@.ci/venv "$(PYTHON)" developer
+	@touch $@ $(USER_READY)
+
+$(USER_READY): pyproject.toml constraints.txt
+	@.ci/venv "$(PYTHON)" user
 	@touch $@
 
 clean:
