@@ -9,7 +9,8 @@ from codegen_c.c_text.text import block, comment, float_literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.quantize_functions import quantize_functions
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
-from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
+from codegen_c.program.interface import Interface, Port
+from codegen_c.program.statuses import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET
 
 
 def emit_header(interface: Interface, origin: Origin, kept_api: str = "") -> str:

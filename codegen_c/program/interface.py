@@ -99,14 +99,6 @@ class KeptValue:
     pitch: int | None = None
 
 
-NOT_RESET, NOT_READY = -1, -2
-MISALIGNED = -3
-"""Answers of a run whose states nobody has set, and of one whose window is not full."""
-
-FULL, EMPTY = -3, -4
-"""Answers of a pipeline that takes no input before outputs are taken, and of one that has none under way."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Interface:
     """The public API of a package. `model` prefixes every name of it.
