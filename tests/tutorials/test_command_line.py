@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 def tvm_ext(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tvm_ext", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    wide = {**os.environ, "COLUMNS": "140"}  # pytest has tables of 80
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=wide)
 
 
 @pytest.fixture(scope="module")
