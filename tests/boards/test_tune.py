@@ -20,6 +20,7 @@ from codegen_c.operators.kinds import QConv2d
 from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Package, Platform
 from tvm_ext.cli import app
+from tvm_ext.command_line.show import stdout
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.report.tables import report_tables
@@ -199,7 +200,10 @@ def test_instructions_are_compared_where_no_table_has_the_core(loaded: tvm.IRMod
         assert figure(layer, layer["chosen"], "instructions") == min(one["instructions"] for one in measured)
 
 
-def test_the_command_shows_what_was_measured(network: Path, tuned: Package, tmp_path: Path) -> None:
+def test_the_command_shows_what_was_measured(
+    network: Path, tuned: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdout, "_width", 140)  # pytest has tables of 80, in which long names are folded
     np.savez(tmp_path / "x.npz", **SAMPLES)
     arguments = ["compile", str(network), "-p", "cortex_m4", "-o", str(tmp_path / "m"), "--tune", "--verify", "none"]
     with warnings.catch_warnings():
