@@ -88,7 +88,8 @@ def _core(binding: relax.VarBinding, values: Mapping[relax.Var, relax.Expr]) -> 
         ]  # fmt: skip
     for value, root in pairs:
         found = _length(value, root, values)
-        if found is not None and str(found.source.ty.dtype) == "float32":
+        # TVM's own loops of both operators need an axis beside the normalized one.
+        if found is not None and str(found.source.ty.dtype) == "float32" and found.source.ty.ndim > 1:
             return found
     return None
 

@@ -88,6 +88,13 @@ def test_onnx(name: str) -> None:
     assert (outcome.verdict, outcome.reason) == ("equal", "")
 
 
+def test_the_norm_of_a_single_vector_is_quantized() -> None:
+    inputs = {"x": Input(shape=(9,), offset=20.0), "scale": np.ones(9, np.float32)}
+    model = onnx_model("RMSNormalization", inputs, opset=23, attributes={"epsilon": 0.01})
+    outcome = examined_model(model, "vector", quantized=True)
+    assert (outcome.verdict, outcome.quantized, outcome.quantized_reason) == ("equal", "equal", "")
+
+
 @pytest.mark.parametrize("column_major", [0, 1])
 def test_the_first_by_rows_of_equal_elements_counts(column_major: int) -> None:
     x = np.array([[[[0, 1, 0], [1, 0, 1]]]], np.int8)
