@@ -32,6 +32,7 @@ from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.progress import Progress, stage
 from tvm_ext.core.tools import installed
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
@@ -50,7 +51,6 @@ from tvm_ext.services.choose import opened_services
 from tvm_ext.subject import RUNNER, Subject, host_outputs, make_subject
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
-Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 
 
@@ -73,7 +73,8 @@ def build(
 
     source: as `load` takes it; a module that `load` made with more than defaults is handed over as that.
 
-    An existing package there is replaced whole, or, if anything fails, not at all. progress is told what begins.
+    An existing package there is replaced whole, or, if anything fails, not at all.
+    progress: is told of stages, as `core.progress.Progress` says.
     calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
     verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
     that the model's operators can take.
@@ -93,7 +94,6 @@ def build(
     if progress is not None and not callable(progress):
         raise BadOptions(f"progress is of type {type(progress).__name__}; a function of one text is needed.")
     check_kind(jobs, "jobs", int, "a number of processes, 1 or more,")
-    say = progress or (lambda _: None)
     check_processors(platform)
     device = None if runner is None else Runner.parse(runner)
     targets = targets_of(platform, options.verify, device, options.tune)
@@ -104,7 +104,7 @@ def build(
         with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
             subject = make_subject(
                 mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
-                say=say, services=services, jobs=jobs, runner=device,
+                progress=progress, services=services, jobs=jobs, runner=device,
             )  # fmt: skip
         mod, compiled = subject.mod, subject.compiled
         say_pipeline(compiled, options)
@@ -113,18 +113,24 @@ def build(
         selftest = selftest_of(subject)
         write_texts(new, compiled, options, selftest.stored, selftest.drawn)
         (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
-        say(f"compiling the C for {platform.name}")
         objects = new / "build"
+
+        def compile_c() -> Artifacts:
+            with stage(progress, f"compiling the C for {platform.name}"):
+                return compile_package(new, compiled, options, objects)
+
         with at_once(jobs) as threads:
-            compiling = threads.submit(compile_package, new, compiled, options, objects)
-            verifying = _verifying(threads, new, subject, selftest, compiling, targets, say, device)
-            assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
+            compiling = threads.submit(compile_c)
+            verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
+            assuring = threads.submit(
+                lambda: measured_assurance(new, compiled, compiling.result().elf, targets, progress)
+            )
             artifacts = compiling.result()
             image = make_image(new, compiled, options, objects) if options.image else None
             verified, board = verifying()
             assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
         shutil.rmtree(objects)
-        runs = _run_image(image, subject, board, say) if image and board else None
+        runs = _run_image(image, subject, board, progress) if image and board else None
         report = make_report(
             compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
             code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
@@ -133,7 +139,7 @@ def build(
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
             },
             image=image.to_json(runs) if image else None,
-            shared_run=_shared_run(subject, options, board, say), verify=verified,
+            shared_run=_shared_run(subject, options, board, progress), verify=verified,
             comparisons=[form.to_json() for form in subject.forms],
             flash=_flash(new, compiled, artifacts), assurance=assurance,
             tuning=subject.tuning.to_json() if subject.tuning else None,
@@ -183,7 +189,7 @@ Verified = tuple[dict[str, Any], QemuResult | None]
 
 def _verifying(
     threads: Executor, folder: Path, subject: Subject, selftest: SelfTest, compiling: Future[Artifacts],
-    targets: Sequence[str], say: Progress, runner: Runner | None = None,
+    targets: Sequence[str], progress: Progress | None, runner: Runner | None = None,
 ) -> Callable[[], Verified]:  # fmt: skip
     """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
     compiled, expected = subject.compiled, subject.expected
@@ -191,10 +197,12 @@ def _verifying(
         return lambda: ({"host": None, "qemu": None}, None)
 
     def on_host() -> tuple[list[dict[str, np.ndarray]], list[str]]:
-        say("running on the host")
         is_host = not compiled.platform.toolchain_of(compiled.platform.processor).prefix
         objects = compiling.result().on_host if is_host else ()
-        with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model:
+        with (
+            stage(progress, "running on the host"),
+            HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model,
+        ):
             host = host_outputs(model, subject.samples)
             wrong = drawn_faults(subject, model, selftest)
         return host, [*wrong, *(_drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else [])]
@@ -203,19 +211,19 @@ def _verifying(
         elf = compiling.result().elf
         if "qemu" not in targets or not elf:
             return None
-        say("running on the board in QEMU")
-        return run_qemu(
-            elf, compiled.platform, compiled.interface, subject.board_samples,
-            time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),
-            parallel=compiled.parallel,
-        )  # fmt: skip
+        with stage(progress, "running on the board in QEMU"):
+            return run_qemu(
+                elf, compiled.platform, compiled.interface, subject.board_samples,
+                time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),
+                parallel=compiled.parallel,
+            )  # fmt: skip
 
     def on_device() -> RunnerResult | None:
         elf = compiling.result().elf
         if RUNNER not in targets or runner is None or elf is None:
             return None
-        say("running on the device")
-        return run_by(runner, elf, compiled.platform, compiled.interface, subject.board_samples)
+        with stage(progress, "running on the device"):
+            return run_by(runner, elf, compiled.platform, compiled.interface, subject.board_samples)
 
     hosts, boards, devices = threads.submit(on_host), threads.submit(on_board), threads.submit(on_device)
     steps = threads.submit(steps_of, subject, expected)
@@ -254,18 +262,20 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.tobytes() == other.tobytes()
 
 
-def _shared_run(subject: Subject, options: BuildOptions, board: QemuResult | None, say: Progress) -> SharedRun | None:
+def _shared_run(
+    subject: Subject, options: BuildOptions, board: QemuResult | None, progress: Progress | None
+) -> SharedRun | None:
     """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
     if board is None or board.shared is None or drivers_of(subject.compiled.program):
         return None  # what stands in for an accelerator takes none of its time
-    say("measuring one processor alone")
-    return replace(board.shared, single=instructions_alone(subject, options))
+    with stage(progress, "measuring one processor alone"):
+        return replace(board.shared, single=instructions_alone(subject, options))
 
 
-def _run_image(image: Image, subject: Subject, board: QemuResult, say: Progress) -> list[dict[str, Any]]:
+def _run_image(image: Image, subject: Subject, board: QemuResult, progress: Progress | None) -> list[dict[str, Any]]:
     """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
-    say("running the image from two addresses")
-    runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
+    with stage(progress, "running the image from two addresses"):
+        runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
     if problems:
         raise not_the_model(subject.model, problems)
     return runs

@@ -22,6 +22,7 @@ from tvm_ext.command_line.compare_command import compare_command
 from tvm_ext.command_line.compile_command import compile_command
 from tvm_ext.command_line.doctor_command import doctor_command
 from tvm_ext.command_line.estimate_command import estimate_command
+from tvm_ext.command_line.explain_command import explain_command
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.inspect_command import inspect_command
 from tvm_ext.command_line.option_texts import parse_verify
@@ -40,13 +41,15 @@ from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
 from tvm_ext.command_line.profile_command import profile_command
 from tvm_ext.command_line.report_command import report_command
-from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
+from tvm_ext.command_line.show import errors_shown, print_json, show_report, stdout
+from tvm_ext.command_line.stages_shown import stages_shown, waiting
 from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.printable import printable_lines
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.shipped import shipped_names
 from tvm_ext.report.cells import escape
 
 app = typer.Typer(
@@ -54,7 +57,7 @@ app = typer.Typer(
     cls=Commands,
     help="Compile neural networks to self-contained C11 for microcontrollers.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -73,9 +76,17 @@ def run() -> None:
         if show is None:
             raise
         show(text := io.StringIO())
-        sys.stderr.write(printable_lines(text.getvalue()))
+        sys.stderr.write(printable_lines(text.getvalue()) + _choices(error))
         sys.exit(getattr(error, "exit_code", 2))
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _choices(error: Exception) -> str:
+    """What may be given for a platform that was left out."""
+    missing = getattr(error, "param", None)
+    if missing is None or missing.name != "platform" or getattr(error, "message", ""):
+        return ""
+    return f"Choose one of: {', '.join(shipped_names())}; or a .toml file of your own.\n"
 
 
 @app.callback()
@@ -100,16 +111,16 @@ def bundle_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile several models to one package: arenas over each other, equal kernels and weights once."""
+    """Compile several models to one package. Arenas lie over each other, equal kernels and weights stand once."""
     targets = parse_verify(verify)
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         check_output(output)
-        with stderr.status(f"Loading {escape(file.name)}") as status:
+        with stages_shown(as_json) as show_stage:
             import_tvm_for(file)
             package = tvm_ext.bundle(
                 file, board, output, verify=targets, limits=Limits().changed(limit or []),
-                progress=lambda stage: status.update(escape(stage)),
+                progress=show_stage,
             )  # fmt: skip
         show_report(package.report, as_json)
 
@@ -134,7 +145,7 @@ def run_command(
         check_result_file(outputs)
         arrays = read_arrays(inputs)
         place = on or ("runner" if runner is not None else "host")
-        with stderr.status(f"Running on {place}"):
+        with waiting(f"Running on {place}"):
             results = package.run(arrays, on=on, runner=runner)
         write_result_file(outputs, results)
         if as_json:
@@ -152,6 +163,7 @@ app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
 app.command("report")(report_command)
 app.command("doctor", cls=Command)(doctor_command)
+app.command("explain", cls=Command)(explain_command)
 
 
 @app.command("platforms", cls=Command)

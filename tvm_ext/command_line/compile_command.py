@@ -29,11 +29,11 @@ from tvm_ext.command_line.option_types import (
     State,
     VerifyOn,
 )
-from tvm_ext.command_line.show import errors_shown, show_end, show_report, stderr
+from tvm_ext.command_line.show import errors_shown, show_end, show_report
+from tvm_ext.command_line.stages_shown import stages_shown
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import OPTIONS
-from tvm_ext.report.cells import escape
 
 
 @with_options(OPTIONS.values())
@@ -58,7 +58,7 @@ def compile_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
+    """Compile a model to a package of C, and verify it. It holds sources, build files, tests and a report."""
     shapes, states, bound = parse_shapes(shape or []), parse_states(state), parse_bindings(bind or [])
     begin = time.monotonic()
     with errors_shown(as_json, debug):
@@ -67,15 +67,16 @@ def compile_command(
         check_output(output)
         from tvm_ext.core.files.arrays import read_arrays
 
-        with stderr.status(f"Loading {escape(model.name)}") as status:
-            import_tvm_for(model)
-            module = tvm_ext.load(
-                model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
-                initial=read_arrays(initial) if initial else None, bind=bound,
-            )  # fmt: skip
+        with stages_shown(quiet or as_json) as show_stage:
+            with show_stage(f"loading {model.name}"):
+                import_tvm_for(model)
+                module = tvm_ext.load(
+                    model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
+                    initial=read_arrays(initial) if initial else None, bind=bound,
+                )  # fmt: skip
             package = tvm_ext.build(
                 module, board, output, chosen, calibration=calibration, verify_inputs=verify_inputs, jobs=jobs,
-                scheduler=scheduler, runner=runner, progress=lambda stage: status.update(escape(stage)),
+                scheduler=scheduler, runner=runner, progress=show_stage,
             )  # fmt: skip
         if as_json or not quiet:
             show_report(package.report, as_json)

@@ -51,7 +51,7 @@ _LIBRARIES = (
 
 
 def doctor_command(as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show which compilers, emulators and reference runtimes are here, and how to install the others.
+    """Show which tools are here, and how to install others. Tools: compilers, emulators, reference runtimes.
 
     Exit status 1 where something is missing that every build needs.
     """

@@ -15,7 +15,8 @@ from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_parameters import build_options, with_options
 from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes
 from tvm_ext.command_line.option_types import AsJson, Bind, Calibration, Debug, Limit, OnPlatform, Shape
-from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
+from tvm_ext.command_line.show import errors_shown, print_json, stdout
+from tvm_ext.command_line.stages_shown import waiting
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import OPTIONS
 from tvm_ext.report.cells import binary, escape, number
@@ -36,12 +37,12 @@ def estimate_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show the RAM, flash and time that a model needs, in seconds and without writing anything."""
+    """Show the RAM, flash and time that a model needs. Takes seconds, and writes nothing."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         chosen = build_options(options, board.activations)
-        with stderr.status(f"Estimating {escape(model.name)}"):
+        with waiting(f"Estimating {model.name}"):
             import_tvm_for(model)
             module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
             found = tvm_ext.estimate(module, board, chosen, calibration=calibration)

@@ -14,7 +14,8 @@ import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes
 from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Limit, Shape
-from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
+from tvm_ext.command_line.show import errors_shown, print_json, stdout
+from tvm_ext.command_line.stages_shown import waiting
 from tvm_ext.core.limits import Limits
 from tvm_ext.report.cells import escape
 
@@ -30,7 +31,7 @@ def inspect_command(
     """Show a model's inputs, outputs, operators and size. An error names every operator that cannot be compiled."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     with errors_shown(as_json, debug):
-        with stderr.status(f"Reading {escape(model.name)}"):
+        with waiting(f"Reading {model.name}"):
             import_tvm_for(model)
             from tvm_ext.contents import contents_of
 

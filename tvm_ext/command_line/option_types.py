@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tvm_ext.core.shipped import shipped_names
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
@@ -62,7 +64,14 @@ State = Annotated[
     ),
 ]
 OnPlatform = Annotated[
-    str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.", rich_help_panel="Model")
+    str,
+    typer.Option(
+        "--platform",
+        "-p",
+        help="A shipped platform's name, or a .toml file.",
+        rich_help_panel="Model",
+        autocompletion=shipped_names,
+    ),
 ]
 Output = Annotated[
     Path,

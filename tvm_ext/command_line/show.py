@@ -34,6 +34,9 @@ class SafeConsole(Console):
 stdout = SafeConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
 stderr = SafeConsole(stderr=True)
 
+_INTERNAL = "InternalError"
+"""Kind of an error that nobody raised on purpose."""
+
 
 def show_report(report: dict[str, Any], as_json: bool) -> None:
     """A package's report, as its tables or as it is."""
@@ -89,7 +92,7 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
         status = 2 if isinstance(error, BadOptions) else 1
     except Exception as error:
         trace, status, exhausted = traceback.format_exc(), 1, memory_message(error)
-        kind = "InternalError" if exhausted is None else OutOfMemory.__name__
+        kind = _INTERNAL if exhausted is None else OutOfMemory.__name__
         defect = printable_lines(f"{type(error).__name__}: {error}") + " (a defect of tvm-ext; --debug shows where)"
         message = exhausted or defect
     else:
@@ -97,6 +100,8 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
     if debug:
         stderr.print(trace, highlight=False, markup=False, soft_wrap=True)
     stderr.print(f"{kind}: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if kind != _INTERNAL:
+        stderr.print(f"More: tvm-ext explain {kind}", style="dim", highlight=False, markup=False)
     if as_json:
         print_json({"error": {"kind": kind, "message": message}})
     raise typer.Exit(status)
