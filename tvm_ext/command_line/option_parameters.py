@@ -97,6 +97,12 @@ def _parameter(entry: OptionEntry, kind: _Spoken) -> inspect.Parameter:
     )
 
 
+def typed_options(context: typer.Context, options: Iterable[str]) -> set[str]:
+    """Names of options that were typed, beside those that have their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in options}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
 def build_options(options: Mapping[str, Any], default_memory: str) -> BuildOptions:
     """Options as a build takes them. Raises BadOptions."""
     frames, axes = options["hop"]

@@ -63,20 +63,21 @@ State = Annotated[
         rich_help_panel="Model",
     ),
 ]
-OnPlatform = Annotated[
-    str,
-    typer.Option(
-        "--platform",
-        "-p",
-        help="A shipped platform's name, or a .toml file.",
-        rich_help_panel="Model",
-        autocompletion=shipped_names,
-    ),
-]
-Output = Annotated[
-    Path,
-    typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.", rich_help_panel="Output"),
-]
+_platform = typer.Option(
+    "--platform",
+    "-p",
+    help="A shipped platform's name, or a .toml file.",
+    rich_help_panel="Model",
+    autocompletion=shipped_names,
+)
+_output = typer.Option(
+    "--output", "-o", metavar="DIR", help="Folder of the package; replaced.", rich_help_panel="Output"
+)
+OnPlatform = Annotated[str, _platform]
+OnPlatformOrProject = Annotated[str | None, _platform]
+"""None: as the project's file says."""
+Output = Annotated[Path, _output]
+OutputOrProject = Annotated[Path | None, _output]
 
 
 def _print_version(asked: bool) -> None:
