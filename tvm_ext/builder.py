@@ -33,9 +33,11 @@ from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.core.progress import Progress, stage
+from tvm_ext.core.toolchain import find_program
 from tvm_ext.core.tools import installed
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
+from tvm_ext.execution.qemu_start import keeps_firmware_in
 from tvm_ext.execution.runner import Runner, RunnerResult, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.judgement import Problem, failed_verification, judged_device, judged_runs, not_the_model, steps_of
@@ -176,8 +178,9 @@ def targets_of(
     if verify is None:
         if platform.board is None:
             return ("host",)
-        tools = (startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc")
-        return ("host", "qemu") if all(map(installed, tools)) else ("host",)
+        emulator, compiler = startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc"
+        has_board = installed(emulator) and installed(compiler) and keeps_firmware_in(find_program(emulator))
+        return ("host", "qemu") if has_board else ("host",)
     if "qemu" in verify and not platform.board:
         raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
     return verify

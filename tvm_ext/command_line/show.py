@@ -15,7 +15,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, TvmExtError
+from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, SystemNotice, TvmExtError
 from tvm_ext.core.memory_exhausted import memory_message
 from tvm_ext.core.printable import json_text, printable_lines
 from tvm_ext.core.processes.standard_streams import OutputLost
@@ -81,7 +81,7 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default" if debug else "ignore")
-            for category in (ModelNotice, DefectNotice):
+            for category in (ModelNotice, DefectNotice, SystemNotice):
                 warnings.simplefilter("always", category)
             warnings.showwarning = _show_notice
             yield

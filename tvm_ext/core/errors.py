@@ -96,6 +96,10 @@ class DefectNotice(UserWarning):
     """A defect of the compiler that it works around; says what to report."""
 
 
+class SystemNotice(UserWarning):
+    """What this system has no means for, and what that means for its user."""
+
+
 class MissingTool(TvmExtError):
     """A program outside Python is needed and not there: a C compiler, QEMU."""
 
