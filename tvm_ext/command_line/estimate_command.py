@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
@@ -20,6 +19,7 @@ from tvm_ext.command_line.stages_shown import waiting
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import OPTIONS
 from tvm_ext.report.cells import binary, escape, number
+from tvm_ext.report.folding_table import FoldingTable
 
 _OF_PACKAGES = ("verify", "name", "image", "hooks", "tune")
 """Options that change nothing before there is a package."""
@@ -49,7 +49,7 @@ def estimate_command(
         if as_json:
             print_json(asdict(found) | {"predicted_ms": found.predicted_ms})
             return
-        table = Table("", title=f"{found.model} on {found.platform}, estimated", title_justify="left")
+        table = FoldingTable("", title=f"{found.model} on {found.platform}, estimated", title_justify="left")
         table.add_column("", justify="right")
         held = {memory.name: memory.capacity_bytes for memory in board.memories}
         for name, num_bytes in found.memories.items():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
@@ -18,6 +17,7 @@ from tvm_ext.command_line.show import errors_shown, print_json, stdout
 from tvm_ext.command_line.stages_shown import waiting
 from tvm_ext.core.limits import Limits
 from tvm_ext.report.cells import escape
+from tvm_ext.report.folding_table import FoldingTable
 
 
 def inspect_command(
@@ -50,8 +50,8 @@ def inspect_command(
         )
 
 
-def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title, "type", "shape", "scale", "zero point")
+def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> FoldingTable:
+    table = FoldingTable(title, "type", "shape", "scale", "zero point")
     for port in ports:
         shape = ", ".join(map(str, port["shape"]))
         cells = ("", "") if port["scale"] is None else (f"{port['scale']:.6g}", str(port["zero_point"]))
@@ -59,8 +59,8 @@ def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _operators(operators: Mapping[str, int]) -> Table:
-    table = Table("operator")
+def _operators(operators: Mapping[str, int]) -> FoldingTable:
+    table = FoldingTable("operator")
     table.add_column("times", justify="right")
     for name, count in Counter(operators).most_common():
         table.add_row(escape(name), str(count))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rich.table import Table
-
 from tvm_ext.report.cells import binary, escape, number
+from tvm_ext.report.folding_table import FoldingTable
 
 
-def platform_table(platforms: Iterable[Mapping[str, Any]]) -> Table:
+def platform_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
     """Name, processors, memories and QEMU machine of each platform. platforms: tables as their files have them."""
-    table = Table("platform", "processors", "memories", "QEMU machine", title="Platforms", title_justify="left")
+    table = FoldingTable("platform", "processors", "memories", "QEMU machine", title="Platforms", title_justify="left")
     for platform in platforms:
         processors = "\n".join(_processor(processor) for processor in platform["processors"])
         memories = "\n".join(f"{memory['name']} {binary(memory['capacity_bytes'])}" for memory in platform["memories"])
@@ -38,9 +37,9 @@ class ParetoPoint(Protocol):
     def method(self) -> str: ...
 
 
-def pareto_table(points: Sequence[ParetoPoint]) -> Table:
+def pareto_table(points: Sequence[ParetoPoint]) -> FoldingTable:
     """Bytes, modelled instructions and how it was reached, one row per point."""
-    table = Table(title="RAM against instructions (modelled)", title_justify="left")
+    table = FoldingTable(title="RAM against instructions (modelled)", title_justify="left")
     for heading in ("arena B", "instructions", "times the fewest"):
         table.add_column(heading, justify="right")
     table.add_column("by")
@@ -51,12 +50,12 @@ def pareto_table(points: Sequence[ParetoPoint]) -> Table:
     return table
 
 
-def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Table:
+def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: str, y: str) -> FoldingTable:
     """Rows of a sweep that no other beats in two columns; how many there are in all, and how many came to nothing."""
     columns = [column.removeprefix("-") for column in (x, y)]
     failed = sum(1 for row in rows if row.get("error"))
     title = f"Best of {len(rows)} candidates{f', {failed} of which came to nothing' if failed else ''}"
-    table = Table("model", "platform", "options", title=title, title_justify="left")
+    table = FoldingTable("model", "platform", "options", title=title, title_justify="left")
     for column in columns:
         table.add_column(escape(column), justify="right")
     for row in front:
