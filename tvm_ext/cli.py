@@ -174,7 +174,7 @@ def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
             shipped = tvm_ext.Platform.shipped()
             print_json([json.loads(tvm_ext.Platform.load(name).to_json()) for name in shipped])
             return
-        from tvm_ext.core.shipped import shipped_tables
+        from tvm_ext.core.shipped import core_tables
         from tvm_ext.report.listings import platform_table
 
-        stdout.print(platform_table(shipped_tables()))
+        stdout.print(platform_table(core_tables()))

@@ -186,7 +186,7 @@ def compile_region(
     program, plan, parallel = _planned(program, platform, options, used, held, {*kept, *program.linked})
     servers = tuple(steps.processor for steps in parallel.lists[1:]) if parallel else ()
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
-    if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
+    if all(arena.num_bytes <= platform.memory(arena.inside).usable_bytes for arena in plan.arenas):
         check_reach(program, plan, platform, parallel)
         if parallel:
             validate_order(parallel, plan)

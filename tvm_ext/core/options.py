@@ -349,11 +349,11 @@ class BuildOptions:
                 f"context = 'caller': an instance is one block of memory, and memories = 'all' spreads tensors over "
                 f"{', '.join(reached)} of {platform.name}. Choose memories = 'default', or context = 'static'."
             )
-        most = max(other.capacity_bytes for other in platform.memories if other.kind == "ram")
+        most = max(other.usable_bytes for other in platform.memories if other.kind == "ram")
         for name, offset in (self.pin or {}).items():
             if offset >= most:
                 raise BadOptions(f"pin {name}={offset}: {platform.name} has no memory for tensors above {most} B.")
-        return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))
+        return min(memory.usable_bytes, asked.get(memory.name, memory.usable_bytes))
 
     def processors_of(self, platform: Platform) -> tuple[Processor, ...]:
         """Processors that may be used, the first one of the platform before others.
@@ -414,7 +414,8 @@ class BuildOptions:
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
         """Bytes that tensors may take in each memory that a core in use reaches, the default one first.
 
-        Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
+        What the platform reserves for the application is left out, and where a board keeps the stacks of its
+        processors, at least those are. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram_bytes if isinstance(self.ram_bytes, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
@@ -426,8 +427,8 @@ class BuildOptions:
             if memory.kind != "ram" or not any(platform.reached_by(core.name, memory.name) for core in cores):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
-            reserved = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
-            most = max(0, memory.capacity_bytes - reserved)
+            stacks = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
+            most = max(0, memory.capacity_bytes - max(stacks, memory.reserved_bytes))
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
 

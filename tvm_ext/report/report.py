@@ -84,6 +84,7 @@ def make_report(
                 "name": memory.name,
                 "kind": memory.kind,
                 "capacity_bytes": memory.capacity_bytes,
+                "reserved_bytes": memory.reserved_bytes,
                 "alignment_bytes": memory.alignment_bytes,
                 "used_bytes": used.get(memory.name, 0),
             }
