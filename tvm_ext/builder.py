@@ -15,6 +15,7 @@ import tvm
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.image import check_image
+from codegen_c.emit.linker_sections import SECTIONS_FILE
 from codegen_c.emit.readme import emit_readme
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import drivers_of
@@ -139,6 +140,7 @@ def build(
             artifacts={
                 "library": artifacts.library.relative_to(new).as_posix(),
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
+                "sections": SECTIONS_FILE if (new / SECTIONS_FILE).is_file() else None,
             },
             image=image.to_json(runs) if image else None,
             shared_run=_shared_run(subject, options, board, progress), verify=verified,

@@ -33,7 +33,9 @@ def emit_readme(
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=markdown_code(report["model"]["source"]),
         sha256=report["model"]["sha256"], platform=report["platform"],
-        verified=verified(verify, report.get("comparisons", ())),
+        verified=verified(verify, report.get("comparisons", ()), report["machine"]),
+        sections=report["artifacts"].get("sections"), stands_in=stands_in(report["machine"]),
+        reserved=[(one["name"], one["reserved_bytes"]) for one in report["memories"] if one["reserved_bytes"]],
         usage=usage(interface), conversions=_conversions(interface),
         state=_state(interface, report) if report["states"] else None,
         shared=_shared(interface, report) if interface.servers else None,
@@ -48,12 +50,26 @@ def emit_readme(
     )  # fmt: skip
 
 
-def verified(verify: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]] = ()) -> str:
+def stands_in(machine: Mapping[str, Any] | None) -> str:
+    """Sentence on a QEMU machine that has the platform's core and memories of its own; empty for others."""
+    if not machine or not machine["memories"]:
+        return ""
+    sizes = ", ".join(f"{one['name']} {one['capacity_bytes']} B" for one in machine["memories"])
+    return (
+        f"QEMU's machine `{machine['name']}` has the core and not the chip: firmware for it is linked for memories of "
+        f"that machine ({sizes}), and has none of the chip's peripherals."
+    )
+
+
+def verified(
+    verify: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]] = (), machine: Mapping[str, Any] | None = None
+) -> str:
     """One sentence for each place where the package was run, or nothing; and whose reading it was compared with.
 
-    comparisons: of the forms that a model was derived from, the C last.
+    comparisons: of the forms that a model was derived from, the C last. machine: as `machine_of` has it.
     """
-    places = {"host": "the host", "qemu": "the board in QEMU", "runner": "a device"}
+    core = f"the same core in QEMU (`{machine['name']}`)" if machine and machine["memories"] else "the board in QEMU"
+    places = {"host": "the host", "qemu": core, "runner": "a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [
         f"Verified on {places[target]} against {result['reference']}: largest difference {result['max_abs_error']:g} "

@@ -39,7 +39,7 @@ from tvm_ext.core.platform_parts import (
     Toolchain,
     TvmBackend,
 )
-from tvm_ext.core.shipped import board_names, core_names, shipped_path
+from tvm_ext.core.shipped import board_names, core_names, platform_path
 
 __all__ = [
     "HOST_TOOLCHAIN",
@@ -69,8 +69,7 @@ class Platform(PlatformTables):
 
         Of names, neither case nor `-` and `_` matter: `"nucleo-h743zi"`, `"STM32H743ZI"`, `"pico"`.
         """
-        text = str(name_or_path)
-        return cls._read(Path(text) if text.endswith(".toml") or "/" in text else shipped_path(text))
+        return cls._read(platform_path(str(name_or_path)))
 
     @staticmethod
     def shipped() -> list[str]:

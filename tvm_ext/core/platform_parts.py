@@ -123,7 +123,8 @@ class Processor:
     `fpu`: `none`, `single`, `double`; whether float arithmetic is done in hardware. `kind`: a `core` runs C; an
     `offload` is an accelerator behind the driver that `offload` describes; `tvm` is whatever runs the code that TVM
     makes as `tvm` describes, for `tvm.compile` alone. `flags` follow those of the toolchain for
-    the C of this processor. `watts`: its power while it computes; 0 where it is not known.
+    the C of this processor. `watts`: its power while it computes; 0 where it is not known. `core`: its name in lists,
+    such as `cortex-m85`, where flags compile for another one.
     """
 
     name: Name
@@ -134,6 +135,7 @@ class Processor:
     kind: Literal["core", "offload", "tvm"] = "core"
     flags: Flags = ()
     watts: Cost = 0.0
+    core: Architecture | None = None
     offload: Offload | None = None
     tvm: TvmBackend | None = None
 

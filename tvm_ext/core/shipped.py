@@ -34,12 +34,18 @@ def board_names() -> list[str]:
 
 def core_tables() -> list[dict[str, Any]]:
     """Tables of the cores' files, sorted by name; tests load each with all checks. Raises BadPlatform."""
-    return [_table(_CORES / f"{name}.toml") for name in core_names()]
+    return [read_platform_table(_CORES / f"{name}.toml") for name in core_names()]
 
 
 def board_tables() -> list[dict[str, Any]]:
     """Tables of the files of chips and boards, sorted by name; tests load each with all checks. Raises BadPlatform."""
-    return [_table(_BOARDS / f"{name}.toml") for name in board_names()]
+    return [read_platform_table(_BOARDS / f"{name}.toml") for name in board_names()]
+
+
+def platform_path(name_or_path: str) -> Path:
+    """The file that a name, an alias or a path says. Raises BadPlatform."""
+    is_path = name_or_path.endswith(".toml") or "/" in name_or_path
+    return Path(name_or_path) if is_path else shipped_path(name_or_path)
 
 
 def shipped_path(name: str) -> Path:
@@ -87,8 +93,8 @@ def _near(name: str, found: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(found[known] for known in [*spelt, *parts]))[:_MOST_NEAR]
 
 
-def _table(path: Path) -> dict[str, Any]:
-    """The table of a file, sizes as numbers."""
+def read_platform_table(path: Path) -> dict[str, Any]:
+    """The table of a file, sizes as numbers. Raises BadPlatform for what is not TOML; other checks are not made."""
     table = cast("dict[str, Any]", read_table(path, "platform", BadPlatform))
     for memory in table["memories"]:
         memory.update({key: read_size(memory[key]) for key in _SIZES if key in memory})
