@@ -1,4 +1,4 @@
-"""`tvm-ext platforms`: the cores and boards that come with tvm-ext; with a name, one of them as tables or as its file."""
+"""`tvm-ext platforms`: the cores and boards that come with tvm-ext; with a name, one of them, or its file."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _list(as_json: bool) -> None:
     stdout.print(platform_table(core_tables()))
     stdout.print(board_table(board_tables()))
     stdout.print(
-        "tvm-ext platforms NAME shows one of them, > my.toml keeps its file to edit. Names of chips and boards find it, "
-        "too: stm32h743zi, nucleo-h743zi2, pico.",
+        "tvm-ext platforms NAME shows one of them, tvm-ext platforms NAME > my.toml gives its file to edit. Names of "
+        "chips and boards find it, too: stm32h743zi, nucleo-h743zi2, pico.",
         highlight=False,
     )
 

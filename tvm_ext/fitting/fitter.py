@@ -118,8 +118,10 @@ class Fitter:
         limits = options.limits_bytes(self.platform)
         allowed = None
         if options.memories == "all" and len(limits) > 1 and not one.is_alone:
-            less = dict(one.less_bytes)
-            allowed = {memory: max(0, most - less.get(memory, 0)) for memory, most in limits.items()}
+            less, ports = dict(one.less_bytes), self._searched(method.options).placed_bytes
+            allowed = {
+                memory: max(0, most - less.get(memory, 0) - ports.get(memory, 0)) for memory, most in limits.items()
+            }
         module = self._once(("module", method.name, one.index), lambda: self._changed(method, one.index))
         if module is None:
             return None
