@@ -51,6 +51,7 @@ from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
 from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
 from tvm_ext.services.choose import opened_services
+from tvm_ext.small_machine import without_small_machine
 from tvm_ext.subject import RUNNER, Subject, host_outputs, make_subject
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
@@ -109,6 +110,7 @@ def build(
                 mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
                 progress=progress, services=services, jobs=jobs, runner=device,
             )  # fmt: skip
+        subject, targets = without_small_machine(subject, targets, options.verify, device)
         mod, compiled = subject.mod, subject.compiled
         say_pipeline(compiled, options)
         say_weights(compiled, options)

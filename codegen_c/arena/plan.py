@@ -253,6 +253,6 @@ def check_capacity(
         if num_bytes > memory.usable_bytes:
             raise DoesNotFit(
                 f"{program.name}: its weights are {num_bytes} B; {name} of {platform.name} "
-                f"{'may give' if memory.reserved_bytes else 'holds'} {memory.usable_bytes} B. Try a larger memory or an "
-                "int8 model."
+                f"{'may give' if memory.reserved_bytes else 'holds'} {memory.usable_bytes} B. "
+                "Try a larger memory or an int8 model."
             )

@@ -1,8 +1,8 @@
 """`board/`: files that turn a package into firmware for a QEMU board. Startup, linker script, main, timer.
 
-Regions of the linker script are the platform's memories, where the QEMU machine has them. A memory's own section goes to that memory:
-ram is zeroed at start, but for what the first processor does not reach; constants of rom are loaded in place, constants
-in ram are copied at start.
+Regions of the linker script are the platform's memories, where the QEMU machine has them. A memory's own section goes
+to that memory: ram is zeroed at start, but for what the first processor does not reach; constants of rom are loaded in
+place, constants in ram are copied at start.
 """
 
 from __future__ import annotations
