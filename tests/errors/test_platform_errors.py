@@ -133,7 +133,7 @@ def test_memories_of_machines(tmp_path: Path, more: str, message: str) -> None:
 def test_what_is_reserved_is_not_given_to_models(tmp_path: Path) -> None:
     """Of the ram, and of the rom; the error has the bytes that are left."""
     mod = tvm_ext.load(saved(image_in_and_out(), tmp_path))
-    most = '= 1_000_000\nreserved_bytes = 999_900\nread'
+    most = "= 1_000_000\nreserved_bytes = 999_900\nread"
     ram = Platform.load(platform_file(tmp_path, "= 1_000_000\nread", most))
     assert ram.memory("ram").usable_bytes == 100 == BuildOptions().limits_bytes(ram)["ram"]
     with pytest.raises(DoesNotFit, match=r"ram of mine (may give|holds) 100 B"):
