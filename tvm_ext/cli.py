@@ -49,7 +49,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.printable import printable_lines
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
-from tvm_ext.core.shipped import shipped_names
+from tvm_ext.core.shipped import choices
 from tvm_ext.report.cells import escape
 
 app = typer.Typer(
@@ -86,7 +86,7 @@ def _choices(error: Exception) -> str:
     missing = getattr(error, "param", None)
     if missing is None or missing.name != "platform" or getattr(error, "message", ""):
         return ""
-    return f"Choose one of: {', '.join(shipped_names())}; or a .toml file of your own.\n"
+    return f"Choose one of: {choices()}.\n"
 
 
 @app.callback()

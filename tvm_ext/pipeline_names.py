@@ -13,7 +13,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from tvm_ext.core.shipped import board_names, core_names
+from tvm_ext.core.shipped import shipped_names
 
 _TABLE = "tvm.relax.pipeline"
 
@@ -28,7 +28,7 @@ def register_pipelines() -> None:
 
 
 def _register(table: ModuleType) -> None:
-    for name in (*core_names(), *board_names()):
+    for name in shipped_names():
         table.PIPELINE_MAP.setdefault(f"tvm_ext.{name}", _pipeline_of(name))
 
 

@@ -53,10 +53,10 @@ def _list(as_json: bool) -> None:
 
 
 def _show(name: str, *, as_json: bool, as_toml: bool) -> None:
-    from tvm_ext.core.shipped import board_names, core_names, platform_path, read_platform_table
+    from tvm_ext.core.shipped import platform_path, read_platform_table, shipped_names
 
     path = platform_path(name)
-    is_checked = path.stem in (*core_names(), *board_names()) and not name.endswith(".toml")
+    is_checked = path.stem in shipped_names() and not name.endswith(".toml")
     if is_checked and not as_json:
         table = read_platform_table(path)
     else:

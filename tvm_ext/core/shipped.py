@@ -32,6 +32,17 @@ def board_names() -> list[str]:
     return sorted(path.stem for path in _BOARDS.glob("*.toml"))
 
 
+def shipped_names() -> list[str]:
+    """Names of all of them, cores first."""
+    return [*core_names(), *board_names()]
+
+
+def choices() -> str:
+    """What a platform may be, as messages list it."""
+    cores, boards = ", ".join(core_names()), len(board_names())
+    return f"{cores}; one of {boards} boards, which tvm-ext platforms lists; or a .toml file of your own"
+
+
 def core_tables() -> list[dict[str, Any]]:
     """Tables of the cores' files, sorted by name; tests load each with all checks. Raises BadPlatform."""
     return [read_platform_table(_CORES / f"{name}.toml") for name in core_names()]
@@ -58,10 +69,7 @@ def shipped_path(name: str) -> Path:
         return exact[found[plain(name)]]
     near = _near(plain(name), found)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise BadPlatform(
-        f"unknown platform {name!r}.{hint} Shipped: {', '.join(core_names())}; {len(board_names())} boards, which "
-        "tvm-ext platforms lists; or give the path of a .toml file of your own."
-    )
+    raise BadPlatform(f"unknown platform {name!r}.{hint} Shipped: {choices()}, by its path.")
 
 
 def names_of_files(names: Iterable[str], aliases: Mapping[str, Iterable[str]]) -> dict[str, str]:
