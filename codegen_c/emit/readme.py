@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,8 @@ from codegen_c.emit.stream import callback_signature, describe_rows, describe_st
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.printable import markdown_code
+
+_COLUMNS = 118
 
 
 def emit_readme(
@@ -55,10 +58,11 @@ def stands_in(machine: Mapping[str, Any] | None) -> str:
     if not machine or not machine["memories"]:
         return ""
     sizes = ", ".join(f"{one['name']} {one['capacity_bytes']} B" for one in machine["memories"])
-    return (
+    return fill(
         f"QEMU's machine `{machine['name']}` has the core and not the chip: firmware for it is linked for memories of "
-        f"that machine ({sizes}), and has none of the chip's peripherals."
-    )
+        f"that machine ({sizes}), and has none of the chip's peripherals.",
+        _COLUMNS, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def verified(

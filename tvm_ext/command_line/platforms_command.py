@@ -25,7 +25,10 @@ def platforms_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """List the cores and boards that come with tvm-ext, or show one of them: its table, and where figures are from."""
+    """List the platforms that ship, or show one of them.
+
+    With NAME: its processors and memories, and where each figure is from.
+    """
     with errors_shown(as_json, debug):
         if name is None:
             _list(as_json)
