@@ -39,7 +39,7 @@ from tvm_ext.core.tools import installed
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.qemu_start import keeps_firmware_in
-from tvm_ext.execution.runner import Runner, RunnerResult, run_by
+from tvm_ext.execution.runner import Runner, RunnerResult, check_device, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.judgement import Problem, failed_verification, judged_device, judged_runs, not_the_model, steps_of
 from tvm_ext.load import ModelSource, load
@@ -176,6 +176,7 @@ def targets_of(
     if runner is not None:
         if platform.board is None:
             raise BadOptions(f"runner: {platform.name} has no board, so there is no firmware for a device.")
+        check_device(platform)
         if verify == () and not tune:
             raise BadOptions("runner: nothing is verified and no kernel measured, so nothing runs on it; leave it out.")
         return () if verify == () else (*(verify or ("host",)), RUNNER)

@@ -163,6 +163,21 @@ def test_sections_go_where_a_users_linker_script_has_them(build: Callable[..., P
 
 
 @pytest.mark.board
+def test_firmware_of_a_machine_runs_on_no_device(
+    build: Callable[..., Package], network: tvm.IRModule, tmp_path: Path
+) -> None:
+    """Its addresses are those of the machine."""
+    message = r"runner: firmware for nucleo_f446re lies in memories of QEMU's mps2-an386"
+    with pytest.raises(BadOptions, match=message):
+        tvm_ext.build(network, "nucleo_f446re", tmp_path / "out", runner="true {elf}")
+    package = build("nucleo_f446re", hooks=True, verify=("host",))
+    with pytest.raises(BadOptions, match=message):
+        package.run_device([], "true {elf}")
+    with pytest.raises(BadOptions, match=message):
+        package.profile(runner="true {elf}")
+
+
+@pytest.mark.board
 def test_a_machine_that_is_too_small_leaves_the_host(build: Callable[..., Package], network: tvm.IRModule) -> None:
     board = Platform.load("nucleo_f446re")
     assert board.board
