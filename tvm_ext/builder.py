@@ -15,6 +15,7 @@ import tvm
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.image import check_image
+from codegen_c.emit.linker_sections import SECTIONS_FILE
 from codegen_c.emit.readme import emit_readme
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import drivers_of
@@ -38,7 +39,7 @@ from tvm_ext.core.tools import installed
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.qemu_start import keeps_firmware_in
-from tvm_ext.execution.runner import Runner, RunnerResult, run_by
+from tvm_ext.execution.runner import Runner, RunnerResult, check_device, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.judgement import Problem, failed_verification, judged_device, judged_runs, not_the_model, steps_of
 from tvm_ext.load import ModelSource, load
@@ -50,6 +51,7 @@ from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
 from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
 from tvm_ext.services.choose import opened_services
+from tvm_ext.small_machine import without_small_machine
 from tvm_ext.subject import RUNNER, Subject, host_outputs, make_subject
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
@@ -108,6 +110,7 @@ def build(
                 mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
                 progress=progress, services=services, jobs=jobs, runner=device,
             )  # fmt: skip
+        subject, targets = without_small_machine(subject, targets, options.verify, device)
         mod, compiled = subject.mod, subject.compiled
         say_pipeline(compiled, options)
         say_weights(compiled, options)
@@ -139,6 +142,7 @@ def build(
             artifacts={
                 "library": artifacts.library.relative_to(new).as_posix(),
                 "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
+                "sections": SECTIONS_FILE if (new / SECTIONS_FILE).is_file() else None,
             },
             image=image.to_json(runs) if image else None,
             shared_run=_shared_run(subject, options, board, progress), verify=verified,
@@ -172,6 +176,7 @@ def targets_of(
     if runner is not None:
         if platform.board is None:
             raise BadOptions(f"runner: {platform.name} has no board, so there is no firmware for a device.")
+        check_device(platform)
         if verify == () and not tune:
             raise BadOptions("runner: nothing is verified and no kernel measured, so nothing runs on it; leave it out.")
         return () if verify == () else (*(verify or ("host",)), RUNNER)

@@ -9,7 +9,6 @@ Exit status: 0 done and verified as asked, 1 the model or platform cannot be don
 from __future__ import annotations
 
 import io
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +38,7 @@ from tvm_ext.command_line.option_types import (
 )
 from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
+from tvm_ext.command_line.platforms_command import platforms_command
 from tvm_ext.command_line.profile_command import profile_command
 from tvm_ext.command_line.report_command import report_command
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stdout
@@ -49,7 +49,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.printable import printable_lines
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
-from tvm_ext.core.shipped import shipped_names
+from tvm_ext.core.shipped import choices
 from tvm_ext.report.cells import escape
 
 app = typer.Typer(
@@ -86,7 +86,7 @@ def _choices(error: Exception) -> str:
     missing = getattr(error, "param", None)
     if missing is None or missing.name != "platform" or getattr(error, "message", ""):
         return ""
-    return f"Choose one of: {', '.join(shipped_names())}; or a .toml file of your own.\n"
+    return f"Choose one of: {choices()}.\n"
 
 
 @app.callback()
@@ -165,16 +165,4 @@ app.command("report")(report_command)
 app.command("doctor", cls=Command)(doctor_command)
 app.command("explain", cls=Command)(explain_command)
 
-
-@app.command("platforms", cls=Command)
-def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
-    """List the platforms that come with tvm-ext."""
-    with errors_shown(as_json, debug):
-        if as_json:
-            shipped = tvm_ext.Platform.shipped()
-            print_json([json.loads(tvm_ext.Platform.load(name).to_json()) for name in shipped])
-            return
-        from tvm_ext.core.shipped import shipped_tables
-        from tvm_ext.report.listings import platform_table
-
-        stdout.print(platform_table(shipped_tables()))
+app.command("platforms", cls=Command)(platforms_command)

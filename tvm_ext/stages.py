@@ -21,6 +21,7 @@ from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.cut_for_memories import CutForMemories
 from relay_passes.memory.leave_ports import LeavePorts
+from relay_passes.memory.place_ports import PlacePorts
 from relay_passes.memory.schedule_operators import ScheduleOperators
 from relay_passes.processors.place_processors import PlaceProcessors
 from relay_passes.processors.reach_accelerators import ReachAccelerators
@@ -147,6 +148,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
             if options.io == "caller"
             else []
         ),
+        *([PlacePorts(options.place_port)] if options.place_port else []),
     ]
 
 

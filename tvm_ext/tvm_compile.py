@@ -133,9 +133,9 @@ def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration
 def _refuse_options(chosen: BuildOptions) -> None:
     """Raises BadOptions for what only a package can be built with."""
     refuse_tune(chosen, "tvm.compile")
-    if chosen.pin or chosen.keep:
+    if chosen.pin or chosen.keep or chosen.place_port:
         raise BadOptions(
-            "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
+            "pin, keep and place_port: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
     if chosen.context == "caller":
         raise BadOptions(

@@ -176,6 +176,7 @@ def compile_region(
         staged=options.objective == "throughput",
     )  # fmt: skip
     program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
+    program = _with_placed(program, input_names, output_names, options.place_port or {})
     if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
         program = replace(program, state_home=platform.activations)
     used = processors_of(program, platform)
@@ -186,7 +187,7 @@ def compile_region(
     program, plan, parallel = _planned(program, platform, options, used, held, {*kept, *program.linked})
     servers = tuple(steps.processor for steps in parallel.lists[1:]) if parallel else ()
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
-    if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
+    if all(arena.num_bytes <= platform.memory(arena.inside).usable_bytes for arena in plan.arenas):
         check_reach(program, plan, platform, parallel)
         if parallel:
             validate_order(parallel, plan)
@@ -257,6 +258,21 @@ def _planned(
 
 def _bytes(planned: tuple[Program, MemoryPlan]) -> int:
     return planned[1].arena_bytes
+
+
+def _with_placed(
+    program: Program, input_names: Sequence[str], output_names: Sequence[str], memories: Mapping[str, str]
+) -> Program:
+    """The program with some inputs and outputs in memories of their own, parts of them too. memories: by own names."""
+    named = [*zip(program.inputs, input_names, strict=False), *zip(program.outputs, output_names, strict=False)]
+    placed = {tensor: memories[name] for tensor, name in named if name in memories}
+    if not placed:
+        return program
+    parts = {
+        name: placed[one.part.tensor] for name, one in program.tensors.items() if one.part and one.part.tensor in placed
+    }
+    moved = {name: replace(program.tensors[name], memory=memory) for name, memory in {**parts, **placed}.items()}
+    return replace(program, tensors={**program.tensors, **moved})
 
 
 def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[str]) -> Program:

@@ -139,7 +139,7 @@ def test_forced_choices(forced: dict[str, str], message: str, mod: tvm.IRModule)
         ({"objective": "throughput"}, r"objective = 'throughput' and group: .* in turn"),
         ({"group": "branches"}, r"objective = 'throughput' and group"),
         ({"objective": "energy"}, r"objective = 'energy': mixed does not say the power of cpu, llvm"),
-        ({"keep": ("x",)}, r"pin and keep: inside tvm\.compile"),
+        ({"keep": ("x",)}, r"pin, keep and place_port: inside tvm\.compile"),
     ],
 )
 def test_options_that_a_mix_has_no_place_for(options: dict[str, Any], message: str) -> None:

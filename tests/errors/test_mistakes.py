@@ -45,7 +45,7 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "missing file": (lambda d: tvm_ext.load(d.folder / "no.onnx"), r"no\.onnx: no such file"),
     "directory": (lambda d: tvm_ext.load(d.folder / "folder.onnx"), r"is a directory; give the path of a \.onnx"),
     "empty file": (lambda d: tvm_ext.load(d.folder / "empty.onnx"), r"is empty \(0 B\)"),
-    "near platform": (lambda d: tvm_ext.estimate(d.mod, "cortex-m4"), "Did you mean 'cortex_m4'"),
+    "near platform": (lambda d: tvm_ext.estimate(d.mod, "cortex-m44"), "Did you mean 'cortex_m4'"),
     "short platform": (lambda d: tvm_ext.estimate(d.mod, "M4"), "Did you mean 'cortex_m4'"),
     "platform 5": (lambda d: tvm_ext.estimate(d.mod, 5), "unknown platform '5'.*Shipped: "),  # type: ignore[arg-type]
     "NaN": (lambda d: d.calibrated({"x": SAMPLES * np.nan}), "'x' holds NaN or infinity, first in sample 0"),

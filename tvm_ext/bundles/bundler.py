@@ -162,7 +162,7 @@ def _check(common: Bundle, file: BundleFile, platform: Platform) -> None:
     if faults:
         raise PlanRejected(f"{common.name}: {'; '.join(faults)}. This is a defect of tvm-ext; please report it.")
     for name, needed in used_bytes(common, platform).items():
-        capacity = platform.memory(name).capacity_bytes
+        capacity = platform.memory(name).usable_bytes
         if needed > capacity:
             largest = max(common.members, key=lambda member: sum(member.overlaid.values()))
             raise DoesNotFit(

@@ -11,7 +11,7 @@ import tvm_ext
 from tvm_ext.command_line.option_parameters import build_options
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.core.shipped import shipped_names
+from tvm_ext.core.shipped import choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,5 +85,5 @@ def _of_project(
 
 def _platform(name: str | None) -> tvm_ext.Platform:
     if name is None:
-        raise BadOptions(f"-p is missing: choose one of {', '.join(shipped_names())}; or a .toml file of your own.")
+        raise BadOptions(f"-p is missing: choose one of {choices()}.")
     return tvm_ext.Platform.load(name)

@@ -51,9 +51,10 @@ def estimate_command(
             return
         table = FoldingTable("", title=f"{found.model} on {found.platform}, estimated", title_justify="left")
         table.add_column("", justify="right")
-        held = {memory.name: memory.capacity_bytes for memory in board.memories}
         for name, num_bytes in found.memories.items():
-            table.add_row(f"{escape(name)}, of {binary(held[name])}", number(num_bytes, " B"))
+            memory = board.memory(name)
+            kept = f" less {binary(memory.reserved_bytes)} of the application" if memory.reserved_bytes else ""
+            table.add_row(f"{escape(name)}, of {binary(memory.capacity_bytes)}{kept}", number(num_bytes, " B"))
         for title, value in (
             ("weights and tables", number(found.weights_bytes, " B")),
             ("multiply-accumulates", number(found.macs)),

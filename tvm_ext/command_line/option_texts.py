@@ -111,6 +111,19 @@ def parse_pins(texts: list[str]) -> dict[str, int]:
     return pins
 
 
+def parse_places(texts: list[str]) -> dict[str, str]:
+    """`["image=dtcm"]` to `{"image": "dtcm"}`; the last `=` divides."""
+    places: dict[str, str] = {}
+    for text in texts:
+        name, _, memory = text.rpartition("=")
+        if not name or not memory:
+            raise typer.BadParameter(f"{text!r} is not of the form input=dtcm.", param_hint="--place-port")
+        if name in places:
+            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--place-port")
+        places[name] = memory
+    return places
+
+
 def parse_verify(text: str | None) -> tuple[Target, ...] | None:
     """`"host,qemu"` to both, `"none"` to neither; None where nothing is said."""
     if text is None:

@@ -66,7 +66,7 @@ State = Annotated[
 _platform = typer.Option(
     "--platform",
     "-p",
-    help="A shipped platform's name, or a .toml file.",
+    help="A shipped platform's, board's or chip's name, or a .toml file.",
     rich_help_panel="Model",
     autocompletion=shipped_names,
 )

@@ -20,6 +20,7 @@ from tvm_ext.core.option_table import (
     FRAMES,
     NUMBER,
     OFFSETS,
+    PLACES,
     PROCESSORS,
     SIZE,
     SIZES,
@@ -57,6 +58,7 @@ _FILE_TYPES: Mapping[str, Any] = {
     PROCESSORS.wanted: Names,
     TARGETS.wanted: Annotated[tuple[Target, ...], Field(strict=False)],
     OFFSETS.wanted: dict[str, Count],
+    PLACES.wanted: dict[str, Tensor],
     FRAMES.wanted: dict[str, Count],
     AXES.wanted: dict[str, int],
 }

@@ -48,6 +48,20 @@ def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, image: 
         )
 
 
+def check_placed(place_port: Mapping[str, str] | None, *, io: str, context: str) -> None:
+    """Refuses memories of inputs and outputs that the application holds."""
+    if place_port and io != "arena":
+        raise BadOptions(
+            f"place_port: with io = {io!r} inputs and outputs lie where the application has them. Choose io = 'arena', "
+            "or leave place_port out."
+        )
+    if place_port and context == "caller":
+        raise BadOptions(
+            "place_port: with context = 'caller' an instance is one block of memory, inputs and outputs in it. Choose "
+            "context = 'static', or leave place_port out."
+        )
+
+
 def check_hop(hop: Mapping[str, int] | None, hop_axis: Mapping[str, int] | None) -> None:
     """Refuses more than one window over time, and the axis of another input."""
     if len(hop or {}) > 1 or set(hop_axis or {}) - set(hop or {}):

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.objectives import Grouping, Objective
-from tvm_ext.core.option_checks import check_bytes, check_decibels, check_forms, check_hop, check_name, check_targets
+from tvm_ext.core.option_checks import (
+    check_bytes,
+    check_decibels,
+    check_forms,
+    check_hop,
+    check_name,
+    check_placed,
+    check_targets,
+)
 from tvm_ext.core.option_table import (
     AXES,
     FRAMES,
     NUMBER,
     OFFSETS,
+    PLACES,
     PROCESSORS,
     SIZE,
     SIZES,
@@ -76,6 +85,8 @@ class BuildOptions:
         it at what the memory holds. A model that needs more is split, or computes results again, to fit. Here and as
         `flash`, bytes may be written as a text, "64KiB"; it becomes the number.
     pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
+    place_port: input or output -> memory of the platform that it lies in, under the model's own name; others lie in the
+        default memory.
     keep: tensors over whose bytes nothing else is ever put: names, patterns with `*`, `?` or `[...]`, or `all`. An
         input may be filled, an output read while the model runs; values inside stay readable after a run, where the
         header says.
@@ -218,6 +229,15 @@ class BuildOptions:
             help="Place a tensor at these bytes of its arena. May be repeated.",
         ),
     ] = None
+    place_port: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            group="Memory",
+            kind=PLACES,
+            metavar="PORT=MEMORY",
+            help="Memory of an input or output, such as input=dtcm. May be repeated.",
+        ),
+    ] = None
     keep: Annotated[
         tuple[str, ...],
         Option(
@@ -294,6 +314,7 @@ class BuildOptions:
                 raise BadOptions(f"{entry.name} = {shown(value)}: {entry.kind.wanted} is needed.")
         check_bytes(self.ram_bytes, self.flash_bytes, self.pin)
         check_forms(io=self.io, reread=self.reread, is_pinned=bool(self.pin), context=self.context, image=self.image)
+        check_placed(self.place_port, io=self.io, context=self.context)
         check_hop(self.hop, self.hop_axis)
         problem = quantization_problem(
             quantize=self.quantize, io_type=self.io_type, activations=self.activations, weights=self.weights
@@ -349,11 +370,28 @@ class BuildOptions:
                 f"context = 'caller': an instance is one block of memory, and memories = 'all' spreads tensors over "
                 f"{', '.join(reached)} of {platform.name}. Choose memories = 'default', or context = 'static'."
             )
-        most = max(other.capacity_bytes for other in platform.memories if other.kind == "ram")
+        self._check_places(platform)
+        most = max(other.usable_bytes for other in platform.memories if other.kind == "ram")
         for name, offset in (self.pin or {}).items():
             if offset >= most:
                 raise BadOptions(f"pin {name}={offset}: {platform.name} has no memory for tensors above {most} B.")
-        return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))
+        return min(memory.usable_bytes, asked.get(memory.name, memory.usable_bytes))
+
+    def _check_places(self, platform: Platform) -> None:
+        """Raises BadOptions for ports in a memory that is not there, holds no tensors, or that a core in use misses."""
+        known = [other.name for other in platform.memories if other.kind == "ram"]
+        for name, memory in (self.place_port or {}).items():
+            if memory not in known:
+                raise BadOptions(
+                    f"place_port {name}={memory}: {platform.name} has no memory {memory!r} for tensors; it has "
+                    f"{', '.join(known)}."
+                )
+            far = [core.name for core in self.cores_of(platform) if not platform.reached_by(core.name, memory)]
+            if far:
+                raise BadOptions(
+                    f"place_port {name}={memory}: {far[0]} of {platform.name} does not reach {memory}; choose another "
+                    "memory, or leave that processor out of processors."
+                )
 
     def processors_of(self, platform: Platform) -> tuple[Processor, ...]:
         """Processors that may be used, the first one of the platform before others.
@@ -414,7 +452,8 @@ class BuildOptions:
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
         """Bytes that tensors may take in each memory that a core in use reaches, the default one first.
 
-        Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
+        What the platform reserves for the application is left out, and where a board keeps the stacks of its
+        processors, at least those are. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram_bytes if isinstance(self.ram_bytes, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
@@ -426,8 +465,8 @@ class BuildOptions:
             if memory.kind != "ram" or not any(platform.reached_by(core.name, memory.name) for core in cores):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
-            reserved = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
-            most = max(0, memory.capacity_bytes - reserved)
+            stacks = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
+            most = max(0, memory.capacity_bytes - max(stacks, memory.reserved_bytes))
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
 

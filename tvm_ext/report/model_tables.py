@@ -108,14 +108,16 @@ def _arena(used: int, bound: int | None, proved: bool) -> str:
 
 
 def memories_table(report: Report) -> FoldingTable:
-    """Bytes used of each memory."""
+    """Bytes used of each memory, and what of it is the application's where the platform says so."""
     table = FoldingTable("memory", "kind", title="Memories: tensors and weights, without code", title_justify="left")
-    for heading in ("used B", "capacity B", "used"):
+    reserves = any(memory.get("reserved_bytes") for memory in report["memories"])
+    for heading in ("used B", "capacity B", *(["reserved B"] if reserves else []), "used"):
         table.add_column(heading, justify="right")
     for memory in report["memories"]:
         used, capacity = memory["used_bytes"], memory["capacity_bytes"]
         share = "-" if used is None else f"{used / capacity:.1%}"
-        table.add_row(escape(memory["name"]), escape(memory["kind"]), number(used), number(capacity), share)
+        kept = [number(memory.get("reserved_bytes", 0))] if reserves else []
+        table.add_row(escape(memory["name"]), escape(memory["kind"]), number(used), number(capacity), *kept, share)
     return table
 
 

@@ -18,6 +18,7 @@ from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.report.flash import FlashByLayer
+from tvm_ext.report.machine import machine_of
 from tvm_ext.report.placed import arenas_of, placed_tensors
 from tvm_ext.report.processors import shared_processors
 from tvm_ext.report.steps import described_step
@@ -78,12 +79,14 @@ def make_report(
             "format": origin.source_format,
         },
         "platform": platform.name,
+        "machine": machine_of(platform),
         "options": json.loads(options.to_json()),
         "memories": [
             {
                 "name": memory.name,
                 "kind": memory.kind,
                 "capacity_bytes": memory.capacity_bytes,
+                "reserved_bytes": memory.reserved_bytes,
                 "alignment_bytes": memory.alignment_bytes,
                 "used_bytes": used.get(memory.name, 0),
             }
