@@ -17,6 +17,7 @@ from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_reach import check_reach
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.backend.named_tensors import kept_tensors, kept_values, tensor_named
+from codegen_c.backend.port_names import port_names
 from codegen_c.backend.ports import ports_of
 from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
@@ -171,9 +172,10 @@ def compile_region(
     reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     reserved |= driver_names(platform, model)
+    names = port_names(input_names, output_names, options.rename, reserved)
     program = lower_region(
         region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs,
-        staged=options.objective == "throughput",
+        names=names, staged=options.objective == "throughput",
     )  # fmt: skip
     program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
     if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance

@@ -91,11 +91,12 @@ def signature(interface: Interface, function: str = "") -> str:
     return f"int32_t {name}(\n" + block(_parameters(interface, *arguments).replace(", ", ",\n")) + ")"
 
 
-def accessor_signature(interface: Interface, port: Port) -> str:
-    """`float *<model>_<input>(void)`; outputs are const."""
+def accessor_signature(interface: Interface, port: Port, function: str = "") -> str:
+    """`float *<model>_<input>(void)`; outputs are const. function: another one of the same type."""
+    name = function or interface.accessor(port)
     if port in interface.outputs:
-        return f"const {port.c_type} *{interface.accessor(port)}({_parameters(interface, const=True)})"
-    return f"{port.c_type} *{interface.accessor(port)}({_parameters(interface)})"
+        return f"const {port.c_type} *{name}({_parameters(interface, const=True)})"
+    return f"{port.c_type} *{name}({_parameters(interface)})"
 
 
 def reset_signature(interface: Interface) -> str:
@@ -133,7 +134,19 @@ def _arena_api(interface: Interface) -> str:
         "/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the\n"
         f"   next run. {_reentrancy(interface)} */\n"
     )
-    return "\n".join([*accessors, f"{run}{signature(interface)};\n"])
+    return "\n".join([*accessors, *_plain_accessors(interface), f"{run}{signature(interface)};\n"])
+
+
+def _plain_accessors(interface: Interface) -> list[str]:
+    """`<model>_input` and `<model>_output`: names that stay when the model calls its tensors otherwise."""
+    found = interface.plain_accessors()
+    note = ["/* The same places under names that hold whatever the model calls its tensors. */"]
+    handed = "context" if interface.holds_context else ""
+    return (note if found else []) + [
+        f"static inline {accessor_signature(interface, port, name)}\n"
+        f"{{\n{block([f'return {interface.accessor(port)}({handed});'])}\n}}\n"
+        for name, port in found.items()
+    ]
 
 
 def _caller_api(interface: Interface) -> str:

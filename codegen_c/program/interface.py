@@ -103,7 +103,8 @@ class KeptValue:
 class Interface:
     """The public API of a package. `model` prefixes every name of it.
 
-    io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `int32_t <model>_run(void)`.
+    io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `int32_t <model>_run(void)`. A single
+    input has the name `<model>_input` beside its own, a single output `<model>_output`.
     io `caller`: `int32_t <model>_run(const T *input, ..., T *output, ...)`, inputs first.
     io `stream`: `int32_t <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`, `write_<output>`.
     A function `read_<input>` of an input in strips is given the columns, too, that are asked for.
@@ -167,6 +168,18 @@ class Interface:
     def accessor(self, port: Port) -> str:
         """Name of the C function that gives a port's place in the arena."""
         return f"{self.model}_{port.name}"
+
+    def plain_accessors(self) -> dict[str, Port]:
+        """The port of `<model>_input`, where there is one input, and of `<model>_output`, where there is one output.
+
+        A name that a port has itself is left to it, and so is that of a value that is kept.
+        """
+        if self.io != "arena":
+            return {}
+        sides = {"input": self.inputs, "output": self.outputs}
+        taken = {*map(self.accessor, (*self.inputs, *self.outputs)), *map(self.kept_accessor, self.kept)}
+        named = {f"{self.model}_{side}": ports[0] for side, ports in sides.items() if len(ports) == 1}
+        return {name: port for name, port in named.items() if name not in taken}
 
     def quantize(self, port: Port) -> str:
         """Name of the C function that makes an integer of a quantized port of a real number."""

@@ -111,6 +111,19 @@ def parse_pins(texts: list[str]) -> dict[str, int]:
     return pins
 
 
+def parse_renames(texts: list[str]) -> dict[str, str]:
+    """`["serving_default_x:0=image"]` to `{"serving_default_x:0": "image"}`; the last `=` divides."""
+    renames: dict[str, str] = {}
+    for text in texts:
+        old, _, new = text.rpartition("=")
+        if not old or not new:
+            raise typer.BadParameter(f"{text!r} is not of the form OLD=NEW.", param_hint="--rename")
+        if old in renames:
+            raise typer.BadParameter(f"{old!r} is given twice.", param_hint="--rename")
+        renames[old] = new
+    return renames
+
+
 def parse_verify(text: str | None) -> tuple[Target, ...] | None:
     """`"host,qemu"` to both, `"none"` to neither; None where nothing is said."""
     if text is None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.names import hides_header, is_device
+from tvm_ext.core.names import hides_header, identifier, is_device
 from tvm_ext.core.option_values import shown
 
 _MOST_BYTES = 1 << 48
@@ -52,6 +52,20 @@ def check_hop(hop: Mapping[str, int] | None, hop_axis: Mapping[str, int] | None)
     """Refuses more than one window over time, and the axis of another input."""
     if len(hop or {}) > 1 or set(hop_axis or {}) - set(hop or {}):
         raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
+
+
+def check_renames(rename: Mapping[str, str] | None) -> None:
+    """Refuses names that generated C does not have as they are, and two inputs or outputs of one name."""
+    given: dict[str, str] = {}
+    for old, new in (rename or {}).items():
+        if (legal := identifier(new)) != new:
+            raise BadOptions(
+                f"rename {old}={shown(new)}: it becomes a part of C identifiers, which are lower case letters, digits "
+                f"and underscores, a letter first, at most 40 characters; {legal} is one."
+            )
+        if new in given:
+            raise BadOptions(f"rename {old}={new}: {given[new]} is renamed to {new}, too; choose another name.")
+        given[new] = old
 
 
 def check_decibels(min_snr_db: float) -> None:

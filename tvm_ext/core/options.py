@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.objectives import Grouping, Objective
-from tvm_ext.core.option_checks import check_bytes, check_decibels, check_forms, check_hop, check_name, check_targets
+from tvm_ext.core.option_checks import (
+    check_bytes,
+    check_decibels,
+    check_forms,
+    check_hop,
+    check_name,
+    check_renames,
+    check_targets,
+)
 from tvm_ext.core.option_table import (
     AXES,
     FRAMES,
     NUMBER,
     OFFSETS,
     PROCESSORS,
+    RENAMES,
     SIZE,
     SIZES,
     TARGETS,
@@ -61,6 +70,7 @@ class BuildOptions:
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
+    rename: input or output, by the model's own name -> its name in the C: of its accessor, macros and arguments.
     quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside; `auto`
         does so only where the float model cannot be made to fit.
     io_type: of a model quantized here, whether its float inputs and outputs become `int8`, or int16 where what reads
@@ -138,6 +148,15 @@ class BuildOptions:
             kind=TEXT,
             in_files=False,
             help="C prefix of what is generated. Default: the file's name.",
+        ),
+    ] = None
+    rename: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            group="Output",
+            kind=RENAMES,
+            metavar="OLD=NEW",
+            help="Call an input or output NEW in the C. May be repeated.",
         ),
     ] = None
     quantize: Annotated[
@@ -303,6 +322,7 @@ class BuildOptions:
         check_decibels(self.min_snr_db)
         check_targets(self.verify)
         check_name(self.name)
+        check_renames(self.rename)
 
     @property
     def ram_bytes(self) -> int | Mapping[str, int] | None:

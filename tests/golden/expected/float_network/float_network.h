@@ -32,6 +32,17 @@ float *float_network_image_0(void);
 /* Read the output here after a run: float32[1, 3], in the model probabilities. */
 const float *float_network_probabilities(void);
 
+/* The same places under names that hold whatever the model calls its tensors. */
+static inline float *float_network_input(void)
+{
+    return float_network_image_0();
+}
+
+static inline const float *float_network_output(void)
+{
+    return float_network_probabilities();
+}
+
 /* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the
    next run. Not reentrant: the arenas are static. */
 int32_t float_network_run(void);

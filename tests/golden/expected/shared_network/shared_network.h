@@ -32,6 +32,17 @@ float *shared_network_x(void);
 /* Read the output here after a run: float32[1, 3, 5, 5], in the model y. */
 const float *shared_network_y(void);
 
+/* The same places under names that hold whatever the model calls its tensors. */
+static inline float *shared_network_input(void)
+{
+    return shared_network_x();
+}
+
+static inline const float *shared_network_output(void)
+{
+    return shared_network_y();
+}
+
 /* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the
    next run. Not reentrant: the arenas are static. */
 int32_t shared_network_run(void);
