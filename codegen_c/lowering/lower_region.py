@@ -217,7 +217,7 @@ class _Lowering:
         split, placement = RowSplit.read(composite), OperatorMemories.read(composite)
         if split.sequence:
             implementation = in_sequence(implementation, split.input_rows)
-        name = self._name(call.op.name, ColumnStrip.read(composite).columns, fallback="x")
+        name = unique(identifier(call.op.name), self.taken)
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = SourceNodes.read(composite).nodes
@@ -268,7 +268,7 @@ class _Lowering:
         """
         if 0 in kind.shape:
             raise UnsupportedModel(f"{text}: is {kind}, a tensor without elements; there is nothing to compute.")
-        name, whole = given or self._name(text, columns, fallback="t"), source or text
+        name, whole = given or unique(identifier(text, fallback="t"), self.taken), source or text
         source = f"{whole}.{strip_ending(columns)}" if columns else whole
         self.tensors[name] = Tensor(
             name=name, source=source, shape=kind.shape, dtype=kind.dtype,
@@ -276,11 +276,6 @@ class _Lowering:
             strip=Strip(source=whole, begin=columns[0], end=columns[1]) if columns else None,
         )  # fmt: skip
         return name
-
-    def _name(self, text: str, columns: tuple[int, int] | None, *, fallback: str) -> str:
-        """A free C identifier; shortened, that of a strip still says which columns it is."""
-        keep = strip_ending(columns) if columns else ""
-        return unique(identifier(text, fallback=fallback, keep=keep), self.taken)
 
     def _quantize(self, name: str, kind: TensorType) -> None:
         """An input's scale is what its first reader takes it for."""
