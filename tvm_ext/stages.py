@@ -41,6 +41,7 @@ from relay_passes.simplify.fold_permutes import FoldPermutes
 from relay_passes.simplify.merge_reshapes import MergeReshapes
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.narrow_quantize import NarrowQuantize
+from relay_passes.simplify.note_port_layouts import NotePortLayouts
 from relay_passes.simplify.note_port_scales import NotePortScales
 from relay_passes.simplify.recognize_dynamic_layers import RecognizeDynamicLayers
 from relay_passes.simplify.recognize_leaks import RecognizeLeaks
@@ -120,6 +121,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
         NotePortScales(),
+        NotePortLayouts(),
         FoldBatchNorm(),
         FoldPads(),
         WidenConvolutions(),

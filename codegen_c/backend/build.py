@@ -41,14 +41,14 @@ from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program, drivers_of
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.core.decisions.models import PortScales
+from tvm_ext.core.decisions.models import PortLayouts, PortScales
 from tvm_ext.core.decisions.outcomes import Recomputed
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 
-_UNSCALED = PortScales()
+_UNSCALED, _NO_LAYOUTS = PortScales(), PortLayouts()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +148,7 @@ def compile_region(
     warm_up_runs: int = 0,
     linked: Sequence[str] = (),
     scales: PortScales = _UNSCALED,
+    layouts: PortLayouts = _NO_LAYOUTS,
     rounding: Rounding = "onnx",
     lower: Lower = lower_operator,
     figures: KernelFigures = UNMEASURED,
@@ -156,8 +157,8 @@ def compile_region(
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
     parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
-    linked: inputs, by the model's own names, that other models of a bundle write to. scales: of inputs and outputs,
-    by these names. rounding: of halves in their quantize functions. lower: as in `CodegenBackend`.
+    linked: inputs, by the model's own names, that other models of a bundle write to. scales, layouts: of inputs and
+    outputs, by these names. rounding: of halves in their quantize functions. lower: as in `CodegenBackend`.
     figures: measured, of the platform's first processor.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
@@ -198,8 +199,8 @@ def compile_region(
     interface = Interface(
         model=model,
         io=options.io,
-        inputs=ports_of(program, program.inputs, input_names, scales.inputs or {}),
-        outputs=ports_of(program, program.outputs, output_names, scales.outputs or {}),
+        inputs=ports_of(program, program.inputs, input_names, scales.inputs or {}, layouts.inputs or {}),
+        outputs=ports_of(program, program.outputs, output_names, scales.outputs or {}, layouts.outputs or {}),
         state_bytes=plan.state_bytes,
         warm_up_runs=warm_up_runs,
         context=options.context,
@@ -211,7 +212,7 @@ def compile_region(
         rounding=rounding,
         kept=kept_values(program, plan, kept, in_flight=parallel.in_flight if parallel else 1),
     )
-    used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
+    used_bytes = plan.memories_bytes
     used_bytes[platform.weights] = used_bytes.get(platform.weights, 0) + program.weights_bytes
     origin = replace(origin, memories=tuple(used_bytes.items()))
     return Compiled(

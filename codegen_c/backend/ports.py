@@ -20,10 +20,12 @@ def ports_of(
     names: Sequence[str],
     sources: Sequence[str],
     scales: Mapping[str, tuple[float, int]] = MappingProxyType({}),
+    layouts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Port, ...]:
     """The ports of tensors. sources: the model's own names; by default those of the tensors.
 
     scales: scale and zero point by such a name, which hold where operators of the program imply none or others.
+    layouts: letters of the axes, by these names.
     """
     tensors = [program.tensors[name] for name in names]
     own = sources or [tensor.source for tensor in tensors]
@@ -35,6 +37,7 @@ def ports_of(
     return tuple(
         Port(
             name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=_quantization(t, source, scales),
+            layout=layouts.get(source, ""),
             stream=_together([_stream(program, *one) for one in calls[t.name]]) if t.name in calls else None,
         )
         for t, source in zip(tensors, own, strict=True)

@@ -60,7 +60,9 @@ def emit_sources(
     }
     layers = layer_pieces(program, plan, interface, origin, platform, sharing, parallel, after_step=after_step)
     generated = {
-        f"{model}.h": emit_header(interface, origin, kept_api(interface) if interface.kept else ""),
+        f"{model}.h": emit_header(
+            interface, origin, kept_api(interface) if interface.kept else "", plan.memories_bytes
+        ),
         **{file: joined(pieces) for file, pieces in layers.items()},
         **(emit_signals(parallel, plan, interface, origin, platform) if parallel else {}),
         **emit_push(interface),

@@ -85,6 +85,14 @@ class PortScales(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PortLayouts(Decision):
+    """Letters of the axes of inputs and outputs that are images or sequences, as NHWC, by the model's own names."""
+
+    inputs: Mapping[str, str] | None = json_attribute("tvm_ext.input_layouts", None, read=_as_is)
+    outputs: Mapping[str, str] | None = json_attribute("tvm_ext.output_layouts", None, read=_as_is)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadLimits(Decision):
     """Sizes beyond which a model is refused, as it was loaded with."""
 
