@@ -54,6 +54,8 @@ class GivenNames:
 
 
 _OWN_NAMES = GivenNames()
+PLAIN_PORTS = frozenset({"input", "output"})
+"""Names of a package's functions for a single input and a single output, which no function of a layer may have."""
 
 
 def lower_region(
@@ -217,7 +219,8 @@ class _Lowering:
         split, placement = RowSplit.read(composite), OperatorMemories.read(composite)
         if split.sequence:
             implementation = in_sequence(implementation, split.input_rows)
-        name = unique(identifier(call.op.name), self.taken)
+        word = identifier(call.op.name)
+        name = unique(f"{word}_layer" if word in PLAIN_PORTS else word, self.taken)
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = SourceNodes.read(composite).nodes

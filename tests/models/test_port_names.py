@@ -128,6 +128,15 @@ def test_a_single_port_has_a_plain_name_beside_its_own(tmp_path: Path) -> None:
     assert "static inline const float *net_output(void)\n{\n    return net_y();\n}" in header
 
 
+def test_a_layer_that_is_called_as_a_plain_accessor(tmp_path: Path) -> None:
+    model = model_of(
+        [NODE("Relu", ["x"], ["r"], name="input"), NODE("Abs", ["r"], ["y"], name="output")], {"x": (1, 4)}, ["y"]
+    )
+    package = tvm_ext.build(load(saved(model, tmp_path)), "host", tmp_path / "out", replace(HOST_ONLY, name="net"))
+    assert package.report["verify"]["host"]["passed"]
+    assert {step["name"] for step in package.report["steps"]} <= {"input_layer", "output_layer"}
+
+
 def test_names_that_ports_have_themselves_are_theirs(tmp_path: Path) -> None:
     """An output that is called `input` keeps its accessor; of two outputs none is the output."""
     model = model_of([NODE("Relu", ["x"], ["input"]), NODE("Abs", ["x"], ["y"])], {"x": (1, 4)}, ["input", "y"])
