@@ -15,8 +15,10 @@ from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.macs import macs_of_function
 from relay_passes.analysis.choose_bits import WeightBits
 from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.layout.change_inputs import ChangeInputs
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
+from relay_passes.layout.index_outputs import IndexOutputs
 from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.cut_for_memories import CutForMemories
@@ -53,6 +55,7 @@ from relay_passes.simplify.widen_convolutions import WidenConvolutions
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration
+from tvm_ext.core.input_forms import InputForm
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
 from tvm_ext.fitting.fitter import Spread
@@ -87,6 +90,15 @@ def attention() -> list[tvm.transform.Pass]:
     return [
         ShareMatrices(), RecognizeLeaks(), SliceSplits(), MergeReshapes(), SimplifySoftmax(), RecognizeNormalizations(),
     ]  # fmt: skip
+
+
+def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
+    """Passes over a loaded or quantized module: its inputs and outputs in the form that firmware has them in."""
+    forms = {name: InputForm.parse(text) for name, text in (options.input or {}).items()}
+    return [
+        *([NotePortScales(), NotePortLayouts(), ChangeInputs(forms)] if forms else []),
+        *([IndexOutputs(options.argmax)] if options.argmax else []),
+    ]
 
 
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment, float_literal
 from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.labels import labels_api
 from codegen_c.emit.quantize_functions import quantize_functions
 from codegen_c.emit.statuses import emit_statuses
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
@@ -46,6 +47,7 @@ def emit_header(
             "",
             *_facts(interface, origin, arenas),
             emit_statuses(interface),
+            *([labels_api(interface)] if interface.labels else []),
             *([functions] if (functions := quantize_functions(interface)) else []),
             *([_context_api(interface)] if interface.holds_context else []),
             api(interface),
@@ -84,8 +86,9 @@ def _facts(interface: Interface, origin: Origin, arenas: Mapping[str, int]) -> l
 
 
 def describe(port: Port) -> str:
-    """`describe_type`, then the model's own name of it."""
-    return f"{describe_type(port)}, in the model {comment(port.source)}"
+    """`describe_type`, then the model's own name of it, and what the model takes of a value."""
+    taken_as = f", which takes {port.taken_as}" if port.taken_as else ""
+    return f"{describe_type(port)}, in the model {comment(port.source)}{taken_as}"
 
 
 def describe_type(port: Port) -> str:

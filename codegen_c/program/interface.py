@@ -39,7 +39,8 @@ class Port:
 
     name: C identifier. source: the model's own name. dtype: numpy's name of it, a key of C_TYPES. layout: of an image
     or sequence, a letter for each axis, as NHWC; empty where the model says nothing about its axes. stream: where it is
-    streamed; None also for an input that nothing reads.
+    streamed; None also for an input that nothing reads. taken_as: of an input in another form than the model's, what
+    the model takes of a `value`; empty where that is the value.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Port:
     quantization: Quantization | None = None
     layout: str = ""
     stream: StreamedPort | None = None
+    taken_as: str = ""
 
     @property
     def num_elements(self) -> int:
@@ -121,6 +123,7 @@ class Interface:
     has_hooks: whether `<model>_profile.h` has hooks around its layers.
     rounding: of halves where real numbers become integers, to even numbers ("onnx") or away from zero ("tflite").
     kept: values inside the model, whose places `const T *<model>_kept_<value>(void)` gives.
+    labels: names of the classes, which `const char *const <model>_labels[]` holds.
     """
 
     model: str
@@ -137,6 +140,7 @@ class Interface:
     has_hooks: bool = False
     kept: tuple[KeptValue, ...] = ()
     rounding: Rounding = "onnx"
+    labels: tuple[str, ...] = ()
 
     @property
     def is_pipeline(self) -> bool:
@@ -220,6 +224,16 @@ class Interface:
     def arena_bytes_macro(self, memory: str = "") -> str:
         """Name of the C macro that holds bytes of arenas and states, of one memory or of all."""
         return f"{self.model}_arena_bytes{f'_{memory}' if memory else ''}".upper()
+
+    @property
+    def labels_name(self) -> str:
+        """Name of the C table of names of classes."""
+        return f"{self.model}_labels"
+
+    @property
+    def num_labels_macro(self) -> str:
+        """Name of the C macro that holds how many there are."""
+        return f"{self.model}_num_labels".upper()
 
     @property
     def sha256_macro(self) -> str:

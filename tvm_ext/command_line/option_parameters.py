@@ -10,9 +10,20 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tvm_ext.command_line.option_texts import parse_bytes, parse_hop, parse_pins, parse_ram, parse_renames, parse_verify
+from tvm_ext.command_line.option_texts import (
+    parse_bytes,
+    parse_hop,
+    parse_inputs,
+    parse_pins,
+    parse_ram,
+    parse_renames,
+    parse_verify,
+    read_labels,
+)
 from tvm_ext.core.option_table import (
+    FORMS,
     FRAMES,
+    LABELS,
     NUMBER,
     OFFSETS,
     PROCESSORS,
@@ -55,6 +66,8 @@ def _spoken(entry: OptionEntry) -> _Spoken:
         PROCESSORS.wanted: _Spoken(declared=text, read=_split),
         TARGETS.wanted: _Spoken(declared=text, read=parse_verify),
         OFFSETS.wanted: _Spoken(declared=texts, read=lambda values: parse_pins(values or [])),
+        FORMS.wanted: _Spoken(declared=texts, read=lambda values: parse_inputs(values or []) or None),
+        LABELS.wanted: _Spoken(declared=text, read=read_labels),
         RENAMES.wanted: _Spoken(declared=texts, read=lambda values: parse_renames(values or []) or None),
         FRAMES.wanted: _Spoken(declared=text, read=parse_hop),
     }[entry.kind.wanted]

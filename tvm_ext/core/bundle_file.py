@@ -14,7 +14,20 @@ from pydantic.dataclasses import dataclass
 from tvm_ext.core.errors import BadBundle, BadOptions
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.names import hides_header, is_device
-from tvm_ext.core.option_table import AXES, FRAMES, NUMBER, OFFSETS, RENAMES, SIZE, SIZES, TENSORS, TRUTH, OptionEntry
+from tvm_ext.core.option_table import (
+    AXES,
+    FORMS,
+    FRAMES,
+    LABELS,
+    NUMBER,
+    OFFSETS,
+    RENAMES,
+    SIZE,
+    SIZES,
+    TENSORS,
+    TRUTH,
+    OptionEntry,
+)
 from tvm_ext.core.options import OPTIONS, BuildOptions
 from tvm_ext.core.sizes import read_size
 
@@ -40,6 +53,8 @@ _FILE_TYPES: Mapping[str, Any] = {
     SIZES.wanted: Size | dict[str, Size],
     TENSORS.wanted: Names,
     OFFSETS.wanted: dict[str, Count],
+    FORMS.wanted: dict[Tensor, Tensor],
+    LABELS.wanted: Annotated[tuple[str, ...], Field(max_length=1 << 16, strict=False)],
     RENAMES.wanted: dict[Tensor, Name],
     FRAMES.wanted: dict[str, Count],
     AXES.wanted: dict[str, int],
