@@ -25,6 +25,7 @@ from tvm_ext.core.input_forms import ChangedInput, InputForm
 
 _TO_FIRST, _TO_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 _QUANTIZED = ("int8", "uint8")
+_MOST_PIXEL = 255
 
 
 @tvm.transform.module_pass(opt_level=0, name="ChangeInputs")
@@ -33,7 +34,7 @@ class ChangeInputs:
 
     Rewrite:
         main(x: float32[1, 3, H, W])   ->   main(x: float32[1, H, W, 3]): x.1 = permute_dims(x, [0, 3, 1, 2])
-        main(x: float32)               ->   main(x: uint8): x.1 = (astype(x) - mean) * (1 / std)
+        main(x: float32)               ->   main(x: uint8): x.1 = (dequantize(x) - mean) * (1 / std)
         main(x: int8)                  ->   main(x: uint8): x.1 = quantize(dequantize(x)), one table of 256 integers
         main(x: float32): q = quantize(x)
             ->   main(x: uint8): q = quantize((dequantize(x) - mean) * (1 / std)), a table: nothing is kept in float32
@@ -150,7 +151,7 @@ class _Writer:
     def _quantized(self, given: relax.Var, change: ChangedInput, reader: relax.VarBinding) -> list[relax.VarBinding]:
         """The reader on the input as it is given, and the permutation behind it."""
         written: list[relax.VarBinding] = []
-        value = self._scaled(_dequantize(given, 1.0, 0), given, change, written) if change.pixels else given
+        value = self._real(given, change, written, is_moved=False) if change.pixels else given
         call = reader.value
         quantized = relax.op.quantize(self._bind(value, given, written), call.args[1], call.args[2], call.attrs.axis,
             str(reader.var.ty.dtype),
@@ -164,7 +165,7 @@ class _Writer:
         """The input as the model has it."""
         value: relax.Expr = given
         if change.pixels and change.dtype == "float32":
-            value = self._scaled(relax.op.astype(given, "float32"), given, change, self.first)
+            value = self._real(given, change, self.first, is_moved=change.moved)
         elif change.pixels and change.scale is not None and change.zero_point is not None:
             value = self._integers(given, change, change.scale, change.zero_point)
         elif change.pixels:
@@ -185,10 +186,18 @@ class _Writer:
             value = self._bind(_dequantize(given, scale, zero_point + change.lifted), given, self.first)
         return relax.op.quantize(value, _number(scale), relax.const(zero_point, change.dtype), -1, change.dtype)
 
-    def _scaled(
-        self, value: relax.Expr, given: relax.Var, change: ChangedInput, written: list[relax.VarBinding]
+    def _real(
+        self, given: relax.Var, change: ChangedInput, written: list[relax.VarBinding], *, is_moved: bool
     ) -> relax.Expr:
-        """Pixels as real numbers."""
+        """Pixels as real numbers, in one step where the mean is a pixel.
+
+        is_moved: a permutation follows. It is not to stand next to a dequantize, which it would be moved ahead of.
+        """
+        if not is_moved and float(change.offset).is_integer() and 0 <= change.offset <= _MOST_PIXEL:
+            return _dequantize(given, float(change.factor), int(change.offset))
+        if not change.offset and change.factor == 1:
+            return relax.op.astype(given, "float32")
+        value = _dequantize(given, 1.0, 0)
         if change.offset:
             value = relax.op.subtract(self._bind(value, given, written), _number(change.offset))
         if change.factor != 1:
