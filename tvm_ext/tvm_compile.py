@@ -148,6 +148,11 @@ def _refuse_options(chosen: BuildOptions) -> None:
         )
     if chosen.hop:
         raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
+    if chosen.input or chosen.argmax or chosen.labels or chosen.rename:
+        raise BadOptions(
+            "input, argmax, labels and rename: inside tvm.compile inputs and outputs are those of the module; build a "
+            "package instead."
+        )
     if chosen.io == "stream":
         raise BadOptions(
             "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "

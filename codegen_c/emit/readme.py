@@ -104,7 +104,7 @@ def _calls(interface: Interface) -> str:
             f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)
         ]
         arguments = ", ".join([*context, *(p.name for p in (*interface.inputs, *interface.outputs))])
-        return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
+        return "\n".join([*buffers, "", _run_line(interface, arguments)])
     if interface.io == "stream":
         return _stream_usage(interface)
 
@@ -112,7 +112,7 @@ def _calls(interface: Interface) -> str:
         return f"{interface.accessor(port)}({''.join(context)})"
 
     lines = [f"{p.c_type} *{p.name} = {accessor(p)};  /* fill before each run */" for p in interface.inputs]
-    lines.append(f"int32_t status = {interface.run}({''.join(context)});  /* 0: done */")
+    lines.append(_run_line(interface, "".join(context)))
     lines += [f"const {p.c_type} *{p.name} = {accessor(p)};" for p in interface.outputs]
     return "\n".join(lines)
 
@@ -221,7 +221,11 @@ def _stream_usage(interface: Interface) -> str:
     members = [f".{direction}_{port.name} = {direction}_{port.name}," for direction, port in streamed(interface)]
     struct = f"const {interface.io_struct} io = {{\n{block(members)}\n}};"
     arguments = "&context, &io" if interface.holds_context else "&io"
-    return "\n".join([*texts, struct, f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
+    return "\n".join([*texts, struct, _run_line(interface, arguments)])
+
+
+def _run_line(interface: Interface, arguments: str) -> str:
+    return f"{interface.status_type} status = {interface.run}({arguments});  /* {interface.ok}: done */"
 
 
 def _describe(port: Port) -> str:

@@ -10,13 +10,26 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tvm_ext.command_line.option_texts import parse_bytes, parse_hop, parse_pins, parse_places, parse_ram, parse_verify
+from tvm_ext.command_line.option_texts import (
+    parse_bytes,
+    parse_hop,
+    parse_inputs,
+    parse_pins,
+    parse_places,
+    parse_ram,
+    parse_renames,
+    parse_verify,
+    read_labels,
+)
 from tvm_ext.core.option_table import (
+    FORMS,
     FRAMES,
+    LABELS,
     NUMBER,
     OFFSETS,
     PLACES,
     PROCESSORS,
+    RENAMES,
     SIZE,
     SIZES,
     TARGETS,
@@ -56,6 +69,9 @@ def _spoken(entry: OptionEntry) -> _Spoken:
         TARGETS.wanted: _Spoken(declared=text, read=parse_verify),
         OFFSETS.wanted: _Spoken(declared=texts, read=lambda values: parse_pins(values or [])),
         PLACES.wanted: _Spoken(declared=texts, read=lambda values: parse_places(values or [])),
+        FORMS.wanted: _Spoken(declared=texts, read=lambda values: parse_inputs(values or []) or None),
+        LABELS.wanted: _Spoken(declared=text, read=read_labels),
+        RENAMES.wanted: _Spoken(declared=texts, read=lambda values: parse_renames(values or []) or None),
         FRAMES.wanted: _Spoken(declared=text, read=parse_hop),
     }[entry.kind.wanted]
 

@@ -17,11 +17,14 @@ from tvm_ext.core.files.user_tables import Location, explained, read_table, shor
 from tvm_ext.core.names import hides_header, is_device
 from tvm_ext.core.option_table import (
     AXES,
+    FORMS,
     FRAMES,
+    LABELS,
     NUMBER,
     OFFSETS,
     PLACES,
     PROCESSORS,
+    RENAMES,
     SIZE,
     SIZES,
     TARGETS,
@@ -59,6 +62,9 @@ _FILE_TYPES: Mapping[str, Any] = {
     TARGETS.wanted: Annotated[tuple[Target, ...], Field(strict=False)],
     OFFSETS.wanted: dict[str, Count],
     PLACES.wanted: dict[str, Tensor],
+    FORMS.wanted: dict[Tensor, Tensor],
+    LABELS.wanted: Annotated[tuple[str, ...], Field(max_length=1 << 16, strict=False)],
+    RENAMES.wanted: dict[Tensor, Name],
     FRAMES.wanted: dict[str, Count],
     AXES.wanted: dict[str, int],
 }

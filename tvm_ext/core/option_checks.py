@@ -6,14 +6,16 @@ Each raises BadOptions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.names import hides_header, is_device
+from tvm_ext.core.input_forms import InputForm
+from tvm_ext.core.names import hides_header, identifier, is_device
 from tvm_ext.core.option_values import shown
 
 _MOST_BYTES = 1 << 48
+_MOST_LABEL_CHARACTERS = 200
 _MOST_DECIBELS = 1000
 
 
@@ -66,6 +68,41 @@ def check_hop(hop: Mapping[str, int] | None, hop_axis: Mapping[str, int] | None)
     """Refuses more than one window over time, and the axis of another input."""
     if len(hop or {}) > 1 or set(hop_axis or {}) - set(hop or {}):
         raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
+
+
+def check_renames(rename: Mapping[str, str] | None) -> None:
+    """Refuses names that generated C does not have as they are, and two inputs or outputs of one name."""
+    given: dict[str, str] = {}
+    for old, new in (rename or {}).items():
+        if (legal := identifier(new)) != new:
+            raise BadOptions(
+                f"rename {old}={shown(new)}: it becomes a part of C identifiers, which are lower case letters, digits "
+                f"and underscores, a letter first, at most 40 characters; {legal} is one."
+            )
+        if new in given:
+            raise BadOptions(f"rename {old}={new}: {given[new]} is renamed to {new}, too; choose another name.")
+        given[new] = old
+
+
+def check_inputs(forms: Mapping[str, str] | None) -> None:
+    """Refuses forms of inputs that there are not."""
+    for name, text in (forms or {}).items():
+        try:
+            InputForm.parse(text)
+        except ValueError as error:
+            raise BadOptions(f"input {name}={shown(text)}: {error}.") from None
+
+
+def check_labels(labels: Sequence[str], *, image: bool) -> None:
+    """Refuses labels that a table in C cannot have, and those of a model that is loaded."""
+    for number, label in enumerate(labels, start=1):
+        if not label or len(label) > _MOST_LABEL_CHARACTERS or not label.isprintable():
+            raise BadOptions(
+                f"labels: number {number} is {shown(label)}; 1 to {_MOST_LABEL_CHARACTERS} printable characters are "
+                "needed."
+            )
+    if labels and image:
+        raise BadOptions("labels: an image is loaded without tables; leave labels out, or image.")
 
 
 def check_decibels(min_snr_db: float) -> None:

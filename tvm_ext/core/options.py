@@ -14,17 +14,23 @@ from tvm_ext.core.option_checks import (
     check_decibels,
     check_forms,
     check_hop,
+    check_inputs,
+    check_labels,
     check_name,
     check_placed,
+    check_renames,
     check_targets,
 )
 from tvm_ext.core.option_table import (
     AXES,
+    FORMS,
     FRAMES,
+    LABELS,
     NUMBER,
     OFFSETS,
     PLACES,
     PROCESSORS,
+    RENAMES,
     SIZE,
     SIZES,
     TARGETS,
@@ -70,6 +76,12 @@ class BuildOptions:
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
+    rename: input or output, by the model's own name -> its name in the C: of its accessor, macros and arguments.
+    input: input -> the form in which firmware hands it over: `nhwc`, an image with its channels last where the model
+        has them first; `uint8`, pixels of 0 to 255, of which `mean=127.5,std=127.5` makes (value - mean) / std. Without
+        these, pixels stand for themselves, or for the integers of a quantized input, which begin with 0 then.
+    argmax: outputs that become the index of their largest element, int32.
+    labels: names of the classes, for a table in the header; as many as the output has, or the one of argmax had.
     quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside; `auto`
         does so only where the float model cannot be made to fit.
     io_type: of a model quantized here, whether its float inputs and outputs become `int8`, or int16 where what reads
@@ -151,6 +163,37 @@ class BuildOptions:
             help="C prefix of what is generated. Default: the file's name.",
         ),
     ] = None
+    rename: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            group="Output",
+            kind=RENAMES,
+            metavar="OLD=NEW",
+            help="Call an input or output NEW in the C. May be repeated.",
+        ),
+    ] = None
+    input: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            group="Output",
+            kind=FORMS,
+            metavar="NAME=nhwc,uint8",
+            help="Take an image with channels last, or pixels of 8 bits with mean=127.5,std=127.5. May be repeated.",
+        ),
+    ] = None
+    argmax: Annotated[
+        tuple[str, ...],
+        Option(
+            group="Output",
+            kind=TENSORS,
+            metavar="OUTPUT",
+            help="Give the index of the largest element of an output. May be repeated.",
+        ),
+    ] = ()
+    labels: Annotated[
+        tuple[str, ...],
+        Option(group="Output", kind=LABELS, metavar="FILE.txt", help="Names of classes, a line each, for the header."),
+    ] = ()
     quantize: Annotated[
         Quantize,
         Option(
@@ -324,6 +367,9 @@ class BuildOptions:
         check_decibels(self.min_snr_db)
         check_targets(self.verify)
         check_name(self.name)
+        check_renames(self.rename)
+        check_inputs(self.input)
+        check_labels(self.labels, image=self.image)
 
     @property
     def ram_bytes(self) -> int | Mapping[str, int] | None:

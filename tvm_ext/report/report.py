@@ -149,13 +149,15 @@ def _port(port: Port) -> dict[str, Any]:
         "dtype": port.dtype,
         "scale": quantization.scale if quantization else None,
         "zero_point": quantization.zero_point if quantization else None,
+        "layout": port.layout or None,
+        "taken_as": port.taken_as or None,
         "stream": asdict(port.stream) if port.stream else None,
     }
 
 
 def _kept(value: KeptValue) -> dict[str, Any]:
     """A value that stays readable: as an input is described, its place, and which of its rows stay."""
-    described = {key: entry for key, entry in _port(value.port).items() if key != "stream"}
+    described = {key: entry for key, entry in _port(value.port).items() if key not in ("stream", "layout", "taken_as")}
     place = {key: entry for key, entry in asdict(value).items() if key != "port"}
     return {**described, **place, "layout": list(value.layout)}
 
