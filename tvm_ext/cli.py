@@ -23,6 +23,7 @@ from tvm_ext.command_line.doctor_command import doctor_command
 from tvm_ext.command_line.estimate_command import estimate_command
 from tvm_ext.command_line.explain_command import explain_command
 from tvm_ext.command_line.import_tvm import import_tvm_for
+from tvm_ext.command_line.init_command import init_command
 from tvm_ext.command_line.inspect_command import inspect_command
 from tvm_ext.command_line.option_texts import parse_verify
 from tvm_ext.command_line.option_types import (
@@ -97,6 +98,7 @@ def options_of_all(_: Version = False) -> None:
 app.command("compile", cls=Command)(compile_command)
 
 
+app.command("init", cls=Command)(init_command)
 app.command("inspect", cls=Command)(inspect_command)
 app.command("estimate", cls=Command)(estimate_command)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
@@ -67,6 +69,30 @@ class ProjectFile:
         """Path of a file that the model names under `key`, None where it names none. Raises BadOptions."""
         name = cast("str | None", getattr(self.model, key))
         return None if name is None else path_below(self.folder, name, f"model.{key}", BadOptions)
+
+
+def beginning(platform: str, name: str, file: str) -> str:
+    """Text of a new project's file. platform, file: names of files in its folder; name: as `project_name` gives it."""
+    return f"""# `tvm-ext compile` reads this in its folder; docs/command_line.md has all keys.
+platform = {json.dumps(platform)}
+output = "package"
+
+[model]
+name = {json.dumps(name)}
+file = {json.dumps(file)}
+# calibration = "samples.npz"
+
+[options]
+# quantize = "int8"
+# ram = "64KiB"
+"""
+
+
+def project_name(file: Path) -> str:
+    """A model's C prefix, as a project's file may have it."""
+    name = re.sub(r"[^a-z0-9_]+", "_", file.stem.lower()).strip("_")
+    name = name if name[:1].isalpha() else f"model_{name}"
+    return name[:32].strip("_")
 
 
 _TABLES: Mapping[str, type] = {"model": ModelTable, "options": ProjectOptions}
