@@ -30,7 +30,7 @@ from tvm_ext.report.page.placed_things import WORDS, arenas_of, things_of
 from tvm_ext.report.page.rich_grids import grids_of
 from tvm_ext.report.page.timeline_picture import TimelinePicture, timeline_picture
 from tvm_ext.report.read_report import Report
-from tvm_ext.report.summary import elapsed_label
+from tvm_ext.report.summary import elapsed_label, stand_in
 from tvm_ext.report.tables import other_tables
 
 
@@ -104,7 +104,9 @@ def _verified(report: Report) -> tuple[str, str]:
         return "Not verified", "bad"
     if not all(one["passed"] for one in results.values()):
         return "Verification failed", "bad"
-    places = " and ".join({"host": "the host", "qemu": "the board in QEMU"}.get(place, place) for place in results)
+    machine = stand_in(report)
+    board = f"the same core in QEMU ({machine})" if machine else "the board in QEMU"
+    places = " and ".join({"host": "the host", "qemu": board}.get(place, place) for place in results)
     against = next((one["reference"] for one in results.values() if one.get("reference")), "a reference not named")
     own = any(one.get("own_reading") for one in results.values())
     verdict = f"Verified on {places} against {against}"
