@@ -11,8 +11,8 @@ from codegen_c.program.interface import Port, StreamedPort
 from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall, RowSteps
 from codegen_c.program.tensors import Tensor
+from tvm_ext.core.changed_inputs import ChangedInput
 from tvm_ext.core.columns import Columns
-from tvm_ext.core.input_forms import ChangedInput
 from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 

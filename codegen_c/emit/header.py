@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from codegen_c.c_text.lines import comment_block
+from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
 from codegen_c.c_text.text import block, comment, float_literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.labels import labels_api
@@ -80,9 +80,15 @@ def _facts(interface: Interface, origin: Origin, arenas: Mapping[str, int]) -> l
     return [
         "/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */",
         *macros,
-        f'#define {interface.sha256_macro} "{origin.sha256}"',
+        _defined(interface.sha256_macro, f'"{origin.sha256}"'),
         "",
     ]
+
+
+def _defined(macro: str, value: str) -> str:
+    """A definition, in two lines where one is too long."""
+    line = f"#define {macro} {value}"
+    return line if len(line) <= MOST_COLUMNS else f"#define {macro} \\\n    {value}"
 
 
 def describe(port: Port) -> str:

@@ -19,9 +19,10 @@ from relay_passes.dataflow import (
     users,
     with_main,
 )
+from tvm_ext.core.changed_inputs import ChangedInput
 from tvm_ext.core.decisions.models import ChangedPorts, InputDemands, PortLayouts, PortNames, PortScales
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.input_forms import ChangedInput, InputForm
+from tvm_ext.core.input_forms import InputForm
 
 _TO_FIRST, _TO_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 _QUANTIZED = ("int8", "uint8")

@@ -9,9 +9,10 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from relay_passes.layout.change_inputs import ChangeInputs
+from tvm_ext.core.changed_inputs import ChangedInput
 from tvm_ext.core.decisions.models import ChangedPorts, PortLayouts, PortNames, PortScales
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.input_forms import ChangedInput, InputForm
+from tvm_ext.core.input_forms import InputForm
 
 
 @I.ir_module

@@ -15,6 +15,9 @@ class Command(TyperCommand):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [_lazily_coerced(param) for param in super().get_params(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options under the headings of their groups, those without a group last."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS, "Other options")}
@@ -36,9 +39,27 @@ class Commands(TyperGroup):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [_lazily_coerced(param) for param in super().get_params(ctx)]
+
 
 def _never_coerced(option: TyperOption | None) -> TyperOption | None:
     """The option with a default of its type: what is no value of its type goes through pydantic, None too."""
     if option is not None:
         option.default = False
     return option
+
+
+def _lazily_coerced(param: Any) -> Any:
+    """The parameter; where it is not given it is None, which needs no pydantic to be of its type."""
+    if hasattr(param, "coerced"):
+        return param
+    param.coerced = param.process_value
+
+    def process_value(context: Any, value: Any) -> Any:
+        if value is not None or param.required:
+            return param.coerced(context, value)
+        return param.callback(context, param, None) if param.callback else None
+
+    param.process_value = process_value
+    return param

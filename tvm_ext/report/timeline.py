@@ -17,7 +17,7 @@ Doing = Literal["computes", "moves", "waits"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slice:
+class TimeSlice:
     """Cycles [begin, end) that a lane, a processor or the DMA, spends on a step. kernel: empty while it waits."""
 
     lane: str
@@ -40,7 +40,7 @@ class _Bytes:
         return self.memory == other.memory and self.begin < other.end and other.begin < self.end
 
 
-def timeline_of(report: Report) -> list[Slice]:
+def timeline_of(report: Report) -> list[TimeSlice]:
     """Slices of a run in the order of its steps.
 
     A step begins when its processor is free and the bytes that it reads are written; a transfer when its processor
@@ -49,7 +49,7 @@ def timeline_of(report: Report) -> list[Slice]:
     places = _places(report)
     free: dict[str, int] = {}
     written: list[tuple[_Bytes, int]] = []
-    slices: list[Slice] = []
+    slices: list[TimeSlice] = []
     for step in report["steps"]:
         processor, cycles = step.get("processor", "cpu"), int(step.get("predicted_cycles") or 0)
         writes = [places[out["c_name"]] for out in step["outputs"] if out["c_name"] in places]
@@ -60,13 +60,13 @@ def timeline_of(report: Report) -> list[Slice]:
         lane = DMA if step["kernel"] == "dma" else processor
         begin = max(now, ready, free.get(lane, 0))
         if lane != DMA and begin > now:
-            slices.append(Slice(lane=lane, step=step["name"], kernel="", doing="waits", begin=now, end=begin))
+            slices.append(TimeSlice(lane=lane, step=step["name"], kernel="", doing="waits", begin=now, end=begin))
         if step["kernel"] == "wait":
             free[processor] = begin
             continue
         end = free[lane] = begin + cycles
         doing: Doing = "moves" if step["kernel"] in ("dma", "copy") else "computes"
-        slices.append(Slice(lane=lane, step=step["name"], kernel=step["kernel"], doing=doing, begin=begin, end=end))
+        slices.append(TimeSlice(lane=lane, step=step["name"], kernel=step["kernel"], doing=doing, begin=begin, end=end))
         written += [(span, end) for span in writes]
     return slices
 
@@ -79,13 +79,13 @@ def _places(report: Report) -> dict[str, _Bytes]:
     }
 
 
-def lanes_of(slices: Sequence[Slice]) -> list[str]:
+def lanes_of(slices: Sequence[TimeSlice]) -> list[str]:
     """Lanes in the order in which they first have something to do, the DMA last."""
     found = list(dict.fromkeys(one.lane for one in slices))
     return sorted(found, key=lambda lane: (lane == DMA, found.index(lane)))
 
 
-def trace_of(name: str, slices: Sequence[Slice], clock_hz: int) -> dict[str, Any]:
+def trace_of(name: str, slices: Sequence[TimeSlice], clock_hz: int) -> dict[str, Any]:
     """The timeline as a trace: a thread for each lane, times in microseconds at the platform's clock."""
     lanes = {lane: number for number, lane in enumerate(lanes_of(slices), 1)}
     names = [

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from tvm_ext.core.input_forms import ChangedInput
+from tvm_ext.core.changed_inputs import ChangedInput
 
 Array = np.ndarray
 Sample = Mapping[str, Array]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tvm_ext.core.changed_inputs import ChangedInput
 from tvm_ext.core.decisions.decision import Decision, attribute, json_attribute
-from tvm_ext.core.input_forms import ChangedInput
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode, nodes_from_json, nodes_to_json
 from tvm_ext.core.model_states import ModelState, states_from_json, states_to_json
