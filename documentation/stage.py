@@ -3,9 +3,8 @@
     python documentation/stage.py [FOLDER]
 
 `pages` there (default: build/) gets the pages of docs/, tutorials, and documents of the project, with links as the site
-has them; `mkdocs.yml` there is mkdocs.yml with its folders written out. A page directly in docs/ that
-mkdocs.yml does not name stands where that says `topics`. No hook or plugin is needed for it: what builds the site can be
-replaced.
+has them; `mkdocs.yml` there is mkdocs.yml with its folders written out. A page directly in docs/ that mkdocs.yml does
+not name stands where that says `topics`. No hook or plugin is needed for it: what builds the site can be replaced.
 """
 
 from __future__ import annotations
