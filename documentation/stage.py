@@ -3,9 +3,8 @@
     python documentation/stage.py [FOLDER]
 
 `pages` there (default: build/) gets the pages of docs/, tutorials, and documents of the project, with links as the site
-has them; `mkdocs.yml` there is mkdocs.yml with its folders written out. A page directly in docs/ that
-mkdocs.yml does not name stands among the topics. No hook or plugin is needed for it: what builds the site can be
-replaced.
+has them; `mkdocs.yml` there is mkdocs.yml with its folders written out. A page directly in docs/ that mkdocs.yml does
+not name stands where that says `topics`. No hook or plugin is needed for it: what builds the site can be replaced.
 """
 
 from __future__ import annotations
@@ -50,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     for name in beside:
         if (ROOT / name).is_file():
             _write(pages / "source" / name, (ROOT / name).read_bytes())
-    _write(pages / "style.css", (ROOT / "docs" / "style.css").read_bytes())
+    for path in (ROOT / "docs" / "style.css", *(ROOT / "docs").glob("pictures/*.png")):
+        _write(pages / path.relative_to(ROOT / "docs"), path.read_bytes())
     configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     _write(folder / "mkdocs.yml", yaml.safe_dump(_filled(configuration), sort_keys=False))
     return 0
@@ -116,13 +116,21 @@ def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
         **configuration,
         "docs_dir": "pages",
         "site_dir": "site",
-        "nav": [
-            {title: lists.get(value, value) if isinstance(value, str) else value for title, value in entry.items()}
-            if isinstance(entry, dict)
-            else entry
-            for entry in nav
-        ],
+        "nav": _written_out(nav, lists),
     }
+
+
+def _written_out(entry: Any, lists: Mapping[str, Sequence[str]]) -> Any:
+    """A part of the navigation with the pages of a folder in place of its name."""
+    if isinstance(entry, dict):
+        return {title: _written_out(value, lists) for title, value in entry.items()}
+    if not isinstance(entry, list):
+        return lists.get(entry, entry)
+    return [
+        one
+        for value in entry
+        for one in (lists[value] if isinstance(value, str) and value in lists else [_written_out(value, lists)])
+    ]
 
 
 def _pages(entry: Any) -> list[str]:
