@@ -67,11 +67,13 @@ def _functions(interface: Interface, port: Port) -> list[str]:
     least, most = (str(int(bound) - quantization.zero_point) for bound in (limits.min, limits.max))
     if limits.bits == 32:
         least, most = "INT32_MIN", "INT32_MAX"
-    shifted = [
-        f"int32_t value = {interface.nearest}(real / {scale}, {least}, {most});", f"value += {zero_point};",
-        f"return ({port.c_type})value;",
-    ]  # fmt: skip
-    stands_for = [f"const int32_t steps = (int32_t)value - {zero_point};", f"return {scale} * (float)steps;"]
+    # A zero point of 0 is not added: an operation without an effect is one too many for MISRA (2.2).
+    nearest = f"{interface.nearest}(real / {scale}, {least}, {most})"
+    shifted = [f"int32_t value = {nearest};", f"value += {zero_point};", f"return ({port.c_type})value;"]
+    shift = f" - {zero_point}" if quantization.zero_point else ""
+    if not shift:
+        shifted = [f"return ({port.c_type}){nearest};"]
+    stands_for = [f"const int32_t steps = (int32_t)value{shift};", f"return {scale} * (float)steps;"]
     return [
         f"static inline {port.c_type} {interface.quantize(port)}(float real)\n{{\n{block(shifted)}\n}}\n",
         f"static inline float {interface.dequantize(port)}({port.c_type} value)\n{{\n{block(stands_for)}\n}}\n",
