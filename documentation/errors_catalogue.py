@@ -21,6 +21,7 @@ WAYS_OUT = {
     "[your own board](../howto/board.md).",
     "BadOptions": "Take one of the two options back, or a value that the message allows: "
     "[commands and options](commands.md).",
+    "UnknownOption": "Write the option that the message names: [commands and options](commands.md).",
     "BadBundle": "Mend the key that is named: [bundles](../bundles.md).",
     "BadModel": "Write the file again by the tool that made it; the message says where reading stopped.",
     "UnsupportedModel": "[My model is refused](../howto/refused.md); [supported operators](supported_operators.md).",

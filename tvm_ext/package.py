@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, overload
 
@@ -12,6 +14,7 @@ import numpy as np
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.arguments import path_of
 from tvm_ext.core.errors import BadOptions, BadPackage, BadPlatform, RunFailed
+from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import facts_html
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
@@ -70,6 +73,16 @@ class Package:
             )
         check_header(package.folder, package.interface)
         return package
+
+    def save(self, folder: str | PathLike[str]) -> Self:
+        """Copy the package to a folder, which is replaced whole or not at all, and return the copy.
+
+        A package that was built without a folder lies in a temporary one. Raises BadPackage, BadOptions.
+        """
+        place = path_of(folder, "folder")
+        with replaced_folder(place) as new:
+            shutil.copytree(self.folder, new, dirs_exist_ok=True)
+        return type(self).load(place)
 
     @property
     def inputs(self) -> dict[str, TensorSpec]:

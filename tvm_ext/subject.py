@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -22,6 +22,7 @@ from tvm_ext.execution.runner import Runner
 from tvm_ext.load import load
 from tvm_ext.model_forms import calibration_of
 from tvm_ext.pipeline import compiler_of
+from tvm_ext.progress import Progress
 from tvm_ext.services.job import OpenServices
 from tvm_ext.tuning.record import Tuning
 from tvm_ext.tuning.tune import compile_tuned
@@ -35,7 +36,6 @@ from tvm_ext.verification.windows import inner_of, windows_of
 from tvm_ext.verification.witnesses.ask import QUANTIZED_HERE, ask, evaluate
 from tvm_ext.verification.witnesses.testimony import Testimony
 
-Progress = Callable[[str], None]
 Sample = Mapping[str, np.ndarray]
 Samples = list[dict[str, np.ndarray]]
 RUNNER = "runner"

@@ -25,6 +25,10 @@ class BadOptions(TvmExtError):
     """Build options that contradict each other, the model, or the platform."""
 
 
+class UnknownOption(BadOptions, TypeError):
+    """A keyword that is no option of a build; names the one that was meant. Also a TypeError, as Python raises it."""
+
+
 class BadBundle(TvmExtError):
     """A bundle's file that cannot be used: unknown key, impossible value, names or paths that cannot be."""
 

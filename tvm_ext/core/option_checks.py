@@ -6,15 +6,26 @@ Each raises BadOptions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.errors import BadOptions, UnknownOption
 from tvm_ext.core.names import hides_header, is_device
 from tvm_ext.core.option_values import shown
 
 _MOST_BYTES = 1 << 48
 _MOST_DECIBELS = 1000
+
+
+def check_keywords(choices: Iterable[str], options: Iterable[str], taker: str, *, beside: Iterable[str] = ()) -> None:
+    """Refuses keywords that are no options, with the nearest one. beside: arguments that `taker` has of its own."""
+    known = [*options]
+    for name in choices:
+        if name not in known:
+            near = get_close_matches(name, [*known, *beside], 1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Options: {', '.join(known)}."
+            raise UnknownOption(f"{taker} has no option {name!r}. {hint}")
 
 
 def check_bytes(ram: int | Mapping[str, int] | None, flash: int | None, pin: Mapping[str, int] | None) -> None:

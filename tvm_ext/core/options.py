@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.objectives import Grouping, Objective
-from tvm_ext.core.option_checks import check_bytes, check_decibels, check_forms, check_hop, check_name, check_targets
+from tvm_ext.core.option_checks import (
+    check_bytes,
+    check_decibels,
+    check_forms,
+    check_hop,
+    check_keywords,
+    check_name,
+    check_targets,
+)
 from tvm_ext.core.option_table import (
     AXES,
     FRAMES,
@@ -278,6 +286,11 @@ class BuildOptions:
             help="Choose kernels by what they measure on the platform's board in QEMU, layer by layer.",
         ),
     ] = False
+
+    def __new__(cls, *_: object, **choices: object) -> Self:
+        """Refuse unknown keywords before `__init__` does, whose TypeError names no other option."""
+        check_keywords(choices, entries_of(cls), cls.__name__)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         entries = entries_of(type(self)).values()
