@@ -17,6 +17,7 @@ from tvm_ext.core.errors import BadOptions, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import facts_html
+from tvm_ext.execution.batches import Inputs, run_batch
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.host_model import HostModel, run_host
@@ -115,9 +116,21 @@ class Package:
         return f"{self.interface.model}_{TRACE_FILE}" if bundle_names(self.report) else TRACE_FILE
 
     def run(
-        self, inputs: Sample, on: Literal["host", "qemu"] | None = None, *, runner: str | Runner | None = None
+        self,
+        inputs: Inputs,
+        on: Literal["host", "qemu"] | None = None,
+        *,
+        runner: str | Runner | None = None,
+        quantize: bool = True,
     ) -> dict[str, np.ndarray]:
-        """One inference; arrays under the model's own names. A model with states begins each time as if reset.
+        """Outputs under the model's own names, of one inference or of a batch.
+
+        inputs: arrays by name; a single array, where the model has one input; or a list or tuple of arrays in the order
+        of the inputs. Where the model reads T[1, ...], T[N, ...] is a batch, and outputs T[1, ...] come as T[N, ...];
+        otherwise arrays with one axis more, in front, are one, T[N, *shape], and so is a list of dicts. Its samples run
+        one after another: a model with states begins reset, and carries them from sample to sample.
+        quantize: floats for a port of integers that has a scale are quantized by it, as `NAME_quantize_PORT` of the
+        header does; outputs that have scales are then real numbers, float32. False refuses floats there.
 
         The package's C is compiled and run: on the host, which is the default, in a process of its own, with limits of
         time and memory. runner: a command that runs the firmware on a device, in place of both; see `run_device`.
@@ -125,13 +138,17 @@ class Package:
         """
         if on not in (None, "host", "qemu"):
             raise BadOptions(f"on = {on!r}: a package runs on 'host' or 'qemu', or by a runner.")
-        if runner is not None:
-            if on is not None:
-                raise BadOptions(f"on = {on!r}: a runner is given, which is another place; leave one out.")
-            return dict(self.run_device([inputs], runner).outputs[0])
-        if on == "qemu":
-            return dict(self.run_board([inputs]).outputs[0])
-        return run_host(self.folder, self.interface, inputs, beside=self._beside)
+        if runner is not None and on is not None:
+            raise BadOptions(f"on = {on!r}: a runner is given, which is another place; leave one out.")
+
+        def run(samples: Sequence[Sample]) -> Sequence[Mapping[str, np.ndarray]]:
+            if runner is not None:
+                return self.run_device(samples, runner).outputs
+            if on == "qemu":
+                return self.run_board(samples).outputs
+            return run_host(self.folder, self.interface, samples, beside=self._beside)
+
+        return run_batch(self.interface, inputs, run, quantize=quantize)
 
     def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunnerResult:
         """Several inferences in one run of the firmware on a device, by a command such as "probe-rs run {elf}".

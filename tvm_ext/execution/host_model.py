@@ -24,6 +24,7 @@ from tvm_ext.core.processes.wire import Value
 from tvm_ext.core.toolchain import compile_objects, shared_library
 from tvm_ext.execution.samples import Sample, check_inputs
 
+_MANY_SAMPLES = 16
 HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
 
 
@@ -234,12 +235,15 @@ def host_library(
 
 
 def run_host(
-    folder: Path, interface: Interface, inputs: Sample, *, beside: Sequence[str] = ()
-) -> dict[str, np.ndarray]:
-    """Build the package for the host, run one sample, clean up. Raises as HostModel does."""
-    check_inputs(interface, inputs)
-    with HostModel(folder, interface, beside=beside, toolchain=QUICK_TOOLCHAIN) as model:
-        return model.run(inputs)
+    folder: Path, interface: Interface, samples: Sequence[Sample], *, beside: Sequence[str] = ()
+) -> list[dict[str, np.ndarray]]:
+    """Build the package for the host, run samples in order, clean up. Raises as HostModel does.
+
+    Of a few samples compiling takes longer than running them, and is done without optimization.
+    """
+    toolchain = QUICK_TOOLCHAIN if len(samples) < _MANY_SAMPLES else HOST_TOOLCHAIN
+    with HostModel(folder, interface, beside=beside, toolchain=toolchain) as model:
+        return [model.run(one) for one in samples]
 
 
 def library_sources(folder: Path, *models: str) -> list[Path]:

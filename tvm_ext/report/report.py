@@ -76,6 +76,7 @@ def make_report(
             "source": compiled.origin.model,
             "sha256": origin.sha256,
             "format": origin.source_format,
+            "rounding": compiled.interface.rounding,
         },
         "platform": platform.name,
         "options": json.loads(options.to_json()),
