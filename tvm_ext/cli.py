@@ -22,6 +22,7 @@ from tvm_ext.command_line.compare_command import compare_command
 from tvm_ext.command_line.compile_command import compile_command
 from tvm_ext.command_line.doctor_command import doctor_command
 from tvm_ext.command_line.estimate_command import estimate_command
+from tvm_ext.command_line.evaluate_command import evaluate_command
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.inspect_command import inspect_command
 from tvm_ext.command_line.option_texts import parse_verify
@@ -146,6 +147,7 @@ def run_command(
         stdout.print(f"written to {outputs}", highlight=False, markup=False)
 
 
+app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("profile")(profile_command)
 app.command("pareto")(pareto_command)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.arguments import path_of
@@ -17,6 +18,9 @@ from tvm_ext.core.errors import BadOptions, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import facts_html
+from tvm_ext.evaluation.evaluate import evaluated
+from tvm_ext.evaluation.evaluation import PackageEvaluation
+from tvm_ext.evaluation.scores import Task
 from tvm_ext.execution.batches import Inputs, run_batch
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
@@ -149,6 +153,33 @@ class Package:
             return run_host(self.folder, self.interface, samples, beside=self._beside)
 
         return run_batch(self.interface, inputs, run, quantize=quantize)
+
+    def evaluate(
+        self,
+        x: Inputs,
+        y: ArrayLike,
+        on: Literal["host", "qemu"] | None = None,
+        *,
+        runner: str | Runner | None = None,
+        output: str | None = None,
+        task: Task | None = None,
+        class_names: Sequence[str] | None = None,
+        reference: str | Path | bool | None = None,
+    ) -> PackageEvaluation:
+        """Scores of the package on data, and of the model's file on the same.
+
+        x, on, runner: as `run` takes them. y: one integer per sample, the index of its class, which the largest element
+        of the output has to be; or numbers, as many as the output has for each sample. task: "classification" or
+        "regression" where y could be both. output: that is judged; None is the first. class_names: in order.
+        reference: the model's file, run by a runtime of its own format, float where the package was quantized; None
+        looks for it in the working folder, beside the package, and among models of this process; False leaves it out.
+        Raises BadInput, BadOptions, and what `run` raises.
+        """
+        place = "runner" if runner is not None else on or "host"
+        return evaluated(
+            self.folder, self.report, self.interface, x, y, lambda arrays: self.run(arrays, on, runner=runner),
+            on=place, output=output, task=task, class_names=class_names, reference=reference,
+        )  # fmt: skip
 
     def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunnerResult:
         """Several inferences in one run of the firmware on a device, by a command such as "probe-rs run {elf}".

@@ -57,13 +57,7 @@ def batch_of(interface: Interface, inputs: Inputs, *, quantize: bool = True) -> 
     An array is a batch where it has one axis more than the model's input, in front, or where its first extent is larger
     than the model's, which is 1.
     """
-    if isinstance(inputs, list | tuple) and inputs and all(isinstance(one, Mapping) for one in inputs):
-        each = [batch_of(interface, one, quantize=quantize) for one in cast("Sequence[Sample]", inputs)]
-        if any(one.is_batch for one in each):
-            raise BadInput("inputs: a sequence of dicts holds one sample each, and one of them is a batch of its own.")
-        samples = tuple(sample for one in each for sample in one.samples)
-        return Batch(samples=samples, is_batch=True, is_leading=False, is_real=any(one.is_real for one in each))
-    arrays = _by_name(interface, inputs)
+    arrays = arrays_of(interface, inputs)
     check_names(interface, arrays)
     ports = {port.source: port for port in interface.inputs}
     real = {n for n, one in arrays.items() if quantize and ports[n].quantization and one.dtype.kind == "f"}
@@ -93,7 +87,10 @@ def _split(interface: Interface, arrays: Sample, counts: Mapping[str, int], *, i
     return Batch(samples=samples, is_batch=True, is_leading=is_leading, is_real=is_real)
 
 
-def _by_name(interface: Interface, inputs: Inputs) -> dict[str, np.ndarray]:
+def arrays_of(interface: Interface, inputs: Inputs) -> dict[str, np.ndarray]:
+    """The arrays of an argument of `run` by name; those of a list of dicts with one axis more. Raises BadInput."""
+    if isinstance(inputs, list | tuple) and inputs and all(isinstance(one, Mapping) for one in inputs):
+        return _stacked(interface, cast("Sequence[Mapping[str, object]]", inputs))
     names = [port.source for port in interface.inputs]
     reads = f"{interface.model} reads {', '.join(names)}"
     if isinstance(inputs, Mapping):
@@ -111,6 +108,17 @@ def _by_name(interface: Interface, inputs: Inputs) -> dict[str, np.ndarray]:
     if len(names) != 1:
         raise BadInput(f"inputs: one array is given; {reads}. Give a dict, or a sequence in this order.")
     return {names[0]: array_of(names[0], inputs)}
+
+
+def _stacked(interface: Interface, samples: Sequence[Mapping[str, object]]) -> dict[str, np.ndarray]:
+    for sample in samples:
+        check_names(interface, [*sample])
+    try:
+        return {port.source: np.stack([np.asarray(one[port.source]) for one in samples]) for port in interface.inputs}
+    except ValueError:
+        raise BadInput(
+            "inputs: the samples of a list differ in shape; give arrays of one shape for each input."
+        ) from None
 
 
 def _count(port: Port, array: np.ndarray) -> int | None:

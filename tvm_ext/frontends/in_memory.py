@@ -64,6 +64,12 @@ def file_in_memory(source: object, example_inputs: Sequence[object] | object | N
     raise BadModel(f"a model is {_told(source)}; {TAKEN} is needed.")
 
 
+def kept_file(sha256: str) -> Path | None:
+    """The file of a model that was handed over in memory, while this process runs."""
+    folder = Path(_FOLDER.name) / sha256
+    return next(iter(sorted(folder.glob("model.*"))), None) if sha256.isalnum() else None
+
+
 def _file(data: bytes, suffix: str, said: str) -> ModelFile:
     folder = Path(_FOLDER.name) / hashlib.sha256(data).hexdigest()
     path = folder / f"model{suffix}"
