@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tvm_ext.pipeline_names import register_pipelines
 
 if TYPE_CHECKING:
+    __version__: str
     from codegen_c.custom.contract import CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
     from codegen_c.custom.registry import register_operator
     from tvm_ext.builder import build
@@ -116,6 +117,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("tvm-ext")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "errors":

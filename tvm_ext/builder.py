@@ -33,6 +33,7 @@ from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.core.tools import installed
 from tvm_ext.example_inputs import Examples, calibration_by_examples, opened_model
 from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
@@ -57,6 +58,7 @@ Sample = Mapping[str, np.ndarray]
 
 
 @takes_options
+@short_tracebacks
 @native_warnings_dropped()
 def build(
     source: ModelSource,

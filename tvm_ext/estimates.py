@@ -13,6 +13,7 @@ from tvm_ext.core.option_keywords import chosen_options, takes_options
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import facts_html
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.example_inputs import Examples, calibration_by_examples
 from tvm_ext.load import ModelSource, load
 from tvm_ext.pipeline import compile_model, refuse_tune
@@ -66,6 +67,7 @@ class Estimate:
 
 
 @takes_options
+@short_tracebacks
 def estimate(
     source: ModelSource,
     platform: Platform | str,

@@ -28,6 +28,7 @@ from tvm_ext.core.files.read_file import address_of, check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.frontends.in_memory import file_in_memory
 from tvm_ext.frontends.loaded import Loaded, with_distinct_outputs
 from tvm_ext.frontends.model_name import model_name
@@ -54,6 +55,7 @@ ModelSource = object
 """A model as `load` takes it: a path, its file's bytes, or an object of ONNX, PyTorch or TVM."""
 
 
+@short_tracebacks
 @native_warnings_dropped()
 def load(
     source: ModelSource,

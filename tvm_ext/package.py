@@ -18,6 +18,7 @@ from tvm_ext.core.errors import BadOptions, BadPackage, BadPlatform, RunFailed
 from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import facts_html
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.evaluation.evaluate import evaluated
 from tvm_ext.evaluation.evaluation import PackageEvaluation
 from tvm_ext.evaluation.scores import Task
@@ -33,6 +34,7 @@ from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.profiling.profile import Profile
 from tvm_ext.profiling.profile_package import ProfiledModel, noise, profile_model
 from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
+from tvm_ext.report.page.inline_map import inline_maps
 from tvm_ext.report.read_report import read_report
 from tvm_ext.report.summary import summary_facts, summary_line, title
 
@@ -64,7 +66,7 @@ class Package:
 
     def _repr_html_(self) -> str:
         facts = [*summary_facts(self.report), ("folder", str(self.folder))]
-        return facts_html(title(self.report), facts)
+        return facts_html(title(self.report), facts) + inline_maps(self.report)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -79,6 +81,7 @@ class Package:
         check_header(package.folder, package.interface)
         return package
 
+    @short_tracebacks
     def save(self, folder: str | PathLike[str]) -> Self:
         """Copy the package to a folder, which is replaced whole or not at all, and return the copy.
 
@@ -119,6 +122,7 @@ class Package:
         """Name of the file that maps operators of the model to lines of C. Raises BadPackage."""
         return f"{self.interface.model}_{TRACE_FILE}" if bundle_names(self.report) else TRACE_FILE
 
+    @short_tracebacks
     def run(
         self,
         inputs: Inputs,
@@ -154,6 +158,7 @@ class Package:
 
         return run_batch(self.interface, inputs, run, quantize=quantize)
 
+    @short_tracebacks
     def evaluate(
         self,
         x: Inputs,
@@ -181,6 +186,7 @@ class Package:
             on=place, output=output, task=task, class_names=class_names, reference=reference,
         )  # fmt: skip
 
+    @short_tracebacks
     def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunnerResult:
         """Several inferences in one run of the firmware on a device, by a command such as "probe-rs run {elf}".
 
@@ -216,6 +222,7 @@ class Package:
         limit = board_seconds(modelled_instructions(self.report), 1)
         return QemuSession(self._firmware(), self.platform, self.interface, seconds=limit)
 
+    @short_tracebacks
     def run_board(self, samples: Sequence[Sample]) -> QemuResult:
         """Several inferences in one run of the board in QEMU, with executed instructions and stack.
 

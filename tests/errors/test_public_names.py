@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,11 @@ def test_names_have_their_homes_and_nothing_else_is_public() -> None:
                       "register_pipelines"}, others  # fmt: skip
     for package in ("tvm_ext", "relay_passes", "codegen_c"):
         assert (Path(__file__).parents[2] / package / "py.typed").is_file()
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    result = python("import sys, tvm_ext; print(tvm_ext.__version__, 'tvm' in sys.modules)")
+    assert result.stdout.split() == [version("tvm-ext"), "False"], result.stderr
 
 
 def test_submodules_do_not_hide_functions() -> None:

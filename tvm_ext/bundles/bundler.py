@@ -31,6 +31,7 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.board import QemuResult
 from tvm_ext.load import load
 from tvm_ext.package import check_finished
@@ -42,6 +43,7 @@ from tvm_ext.selftest import SelfTest, selftest_of
 from tvm_ext.subject import Subject, make_subject
 
 
+@short_tracebacks
 def bundle(
     source: str | Path | BundleFile,
     platform: Platform | str,

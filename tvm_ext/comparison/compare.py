@@ -20,6 +20,7 @@ from tvm_ext.comparison.runs import two_runs
 from tvm_ext.core.errors import BadPackage, RunFailed
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.samples import Sample, check_inputs
 from tvm_ext.frontends.pair_states import Pairs
 from tvm_ext.load import load
@@ -32,6 +33,7 @@ from tvm_ext.verification.witnesses.ask import ask
 Array = np.ndarray
 
 
+@short_tracebacks
 def compare(
     package: Package | str | Path,
     inputs: Sample,
