@@ -36,9 +36,10 @@ from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.core.tools import installed
 from tvm_ext.example_inputs import Examples, calibration_by_examples, opened_model
-from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
+from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.execution.runner import Runner, RunnerResult, run_by
+from tvm_ext.execution.run_result import RunResult
+from tvm_ext.execution.runner import Runner, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.judgement import Problem, failed_verification, judged_device, judged_runs, not_the_model, steps_of
 from tvm_ext.load import ModelSource
@@ -198,7 +199,7 @@ def targets_of(
     return verify
 
 
-Verified = tuple[dict[str, Any], QemuResult | None]
+Verified = tuple[dict[str, Any], RunResult | None]
 """Results per target, None where not run, and the board's figures."""
 
 
@@ -220,7 +221,7 @@ def _verifying(
             wrong = drawn_faults(subject, model, selftest)
         return host, [*wrong, *(_drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else [])]
 
-    def on_board() -> QemuResult | None:
+    def on_board() -> RunResult | None:
         elf = compiling.result().elf
         if "qemu" not in targets or not elf:
             return None
@@ -231,7 +232,7 @@ def _verifying(
             parallel=compiled.parallel,
         )  # fmt: skip
 
-    def on_device() -> RunnerResult | None:
+    def on_device() -> RunResult | None:
         elf = compiling.result().elf
         if RUNNER not in targets or runner is None or elf is None:
             return None
@@ -275,7 +276,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.tobytes() == other.tobytes()
 
 
-def _shared_run(subject: Subject, options: BuildOptions, board: QemuResult | None, say: Progress) -> SharedRun | None:
+def _shared_run(subject: Subject, options: BuildOptions, board: RunResult | None, say: Progress) -> SharedRun | None:
     """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
     if board is None or board.shared is None or drivers_of(subject.compiled.program):
         return None  # what stands in for an accelerator takes none of its time
@@ -283,7 +284,7 @@ def _shared_run(subject: Subject, options: BuildOptions, board: QemuResult | Non
     return replace(board.shared, single=instructions_alone(subject, options))
 
 
-def _run_image(image: Image, subject: Subject, board: QemuResult, say: Progress) -> list[dict[str, Any]]:
+def _run_image(image: Image, subject: Subject, board: RunResult, say: Progress) -> list[dict[str, Any]]:
     """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
     say("running the image from two addresses")
     runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)

@@ -23,12 +23,14 @@ from tvm_ext.evaluation.evaluate import evaluated
 from tvm_ext.evaluation.evaluation import PackageEvaluation
 from tvm_ext.evaluation.scores import Task
 from tvm_ext.execution.batches import Inputs, run_batch
-from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
+from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.host_model import HostModel, run_host
 from tvm_ext.execution.qemu_session import QemuSession
-from tvm_ext.execution.runner import Runner, RunnerResult, run_by
+from tvm_ext.execution.run_result import RunResult
+from tvm_ext.execution.runner import Runner, run_by
 from tvm_ext.execution.samples import Sample
+from tvm_ext.execution.session import Session
 from tvm_ext.profiling.device_profile import DeviceProfile, ProfiledPackage, profile_on_device
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.profiling.profile import Profile
@@ -187,7 +189,7 @@ class Package:
         )  # fmt: skip
 
     @short_tracebacks
-    def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunnerResult:
+    def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunResult:
         """Several inferences in one run of the firmware on a device, by a command such as "probe-rs run {elf}".
 
         The command is divided into words as a shell does it, `{elf}` is the firmware's path, and no shell runs it. It
@@ -199,15 +201,10 @@ class Package:
         self._refuse_bundle()
         return run_by(Runner.parse(runner), self._firmware(), self.platform, self.interface, samples)
 
-    @overload
-    def session(self, on: Literal["host"] = "host") -> HostModel: ...
-    @overload
-    def session(self, on: Literal["qemu"]) -> QemuSession: ...
-    def session(self, on: Literal["host", "qemu"] = "host") -> HostModel | QemuSession:
+    def session(self, on: Literal["host", "qemu"] = "host") -> Session:
         """The package kept ready for many runs, in one process; states carry over. Use it as a context manager.
 
-        on: the host, where its C is compiled once, or its board in QEMU, which starts once and counts nothing. Both
-        have `run(inputs)`, `reset()` and `close()`; on the host there are `state()` and `restore(state)`, too.
+        on: the host, where its C is compiled once, or its board in QEMU, which starts once and counts nothing.
         Raises as `run` does; BadOptions for another place, RunFailed for a bundle's model in QEMU.
         """
         if on == "host":
@@ -223,7 +220,7 @@ class Package:
         return QemuSession(self._firmware(), self.platform, self.interface, seconds=limit)
 
     @short_tracebacks
-    def run_board(self, samples: Sequence[Sample]) -> QemuResult:
+    def run_board(self, samples: Sequence[Sample]) -> RunResult:
         """Several inferences in one run of the board in QEMU, with executed instructions and stack.
 
         A model with states begins reset, and carries them from sample to sample.

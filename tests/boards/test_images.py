@@ -28,7 +28,8 @@ from tvm_ext.core.errors import (
     VerificationFailed,
 )
 from tvm_ext.core.toolchain import compile_objects, link_elf
-from tvm_ext.execution.board import Placed, QemuResult, run_qemu
+from tvm_ext.execution.board import Placed, run_qemu
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.image import Image, places
 
 pytestmark = pytest.mark.board
@@ -190,7 +191,7 @@ def test_what_cannot_lie_anywhere_is_not_linked(text: str, complaint: str, first
 
 
 def test_an_image_that_differs_from_the_library_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def off_by_one(*given: Any, **options: Any) -> QemuResult:
+    def off_by_one(*given: Any, **options: Any) -> RunResult:
         ran = run_qemu(*given, **options)
         return replace(ran, outputs=tuple({name: array + 1 for name, array in one.items()} for one in ran.outputs))
 

@@ -32,7 +32,7 @@ from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.short_tracebacks import short_tracebacks
-from tvm_ext.execution.board import QemuResult
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.load import load
 from tvm_ext.package import check_finished
 from tvm_ext.progress import Progress, told
@@ -162,7 +162,7 @@ def _report_of(
     selftest: SelfTest,
     built: Built,
     verified: Mapping[str, Any],
-    board: QemuResult | None,
+    board: RunResult | None,
     targets: Sequence[str],
     say: Progress,
 ) -> dict[str, Any]:
