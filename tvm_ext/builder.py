@@ -105,7 +105,7 @@ def build(
     check_processors(platform)
     device = None if runner is None else Runner.parse(runner)
     targets = targets_of(platform, options.verify, device, options.tune)
-    if options.image:
+    if options.relocatable_image:
         check_image(platform)
     with told(progress) as say:
         mod = opened_model(source, example_inputs)
@@ -143,7 +143,7 @@ def _fill(
         verifying = _verifying(threads, new, subject, selftest, compiling, targets, say, device)
         assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
         artifacts = compiling.result()
-        image = make_image(new, compiled, options, objects) if options.image else None
+        image = make_image(new, compiled, options, objects) if options.relocatable_image else None
         verified, board = verifying()
         assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
     shutil.rmtree(objects)

@@ -173,7 +173,9 @@ def sharing(
     if len(costs) < 2:
         return []
     tight_bytes = spread if isinstance(spread, int) else None
-    placing = PlaceProcessors(platform, costs, options.objective, options.group, tight_bytes=tight_bytes)
+    placing = PlaceProcessors(
+        platform, costs, options.placement_objective, options.placement_granularity, tight_bytes=tight_bytes
+    )
     return [placing, *([ReachAccelerators(platform)] if any(cost.is_offload for cost in costs) else [])]
 
 
@@ -241,6 +243,6 @@ def backend_of(
             least_flash=options.least_flash,
             figures=figures if chosen.name == platform.processor.name else UNMEASURED,
         ),
-        cost=guide.learned_cost() if options.guide == "learned" else None,
+        cost=guide.learned_cost() if options.cost_model == "learned" else None,
         lower=lower,
     )

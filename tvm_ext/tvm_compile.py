@@ -149,8 +149,8 @@ def _refuse_options(chosen: BuildOptions) -> None:
         raise BadOptions(
             "flash: inside tvm.compile no try follows another; choose weights = 'int4', or build a package."
         )
-    if chosen.hop:
-        raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
+    if chosen.new_frames:
+        raise BadOptions("new_frames: inside tvm.compile the caller holds what runs keep; build a package instead.")
     if chosen.io == "stream":
         raise BadOptions(
             "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "

@@ -34,7 +34,7 @@ from tvm_ext.image import Image, places
 
 pytestmark = pytest.mark.board
 PLACE = 0x20_0000
-IMAGE = BuildOptions(context="caller", image=True, memories="default", name="net", verify=())
+IMAGE = BuildOptions(context="caller", relocatable_image=True, memories="default", name="net", verify=())
 
 
 def network(seed: int, *, channels: int = 4, function: str = "Relu") -> onnx.ModelProto:
@@ -215,17 +215,17 @@ def test_functions_bound_to_addresses_are_named(tmp_path: Path) -> None:
 
 def test_images_need_instances_and_a_board(tmp_path: Path) -> None:
     with pytest.raises(BadOptions, match="needs context = 'caller'"):
-        BuildOptions(image=True)
-    with pytest.raises(BadOptions, match="image: host has no board"):
+        BuildOptions(relocatable_image=True)
+    with pytest.raises(BadOptions, match="relocatable_image: host has no board"):
         built(network(1), tmp_path / "host", "host")
     with pytest.raises(BadOptions, match="image = 3: True or False"):
-        BuildOptions(image=3, context="caller")  # type: ignore[arg-type]
+        BuildOptions(relocatable_image=3, context="caller")  # type: ignore[arg-type]
 
 
 def test_the_command_line_makes_one(tmp_path: Path) -> None:
     model = saved(network(1), tmp_path, "net")
     line = ["compile", str(model), "-p", "cortex_m4", "-o", str(tmp_path / "out"), "--verify", "host"]
-    done = CliRunner().invoke(app, [*line, "--context", "caller", "--image"])
+    done = CliRunner().invoke(app, [*line, "--context", "caller", "--relocatable-image"])
     assert done.exit_code == 0, done.output
     image = Package.load(tmp_path / "out").report["image"]
     assert image["file"] == "net.img" and image["runs"] is None

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from tvm_ext.core.option_table import GROUPS
+from tvm_ext.core.option_table import GROUPS, flag_of
+from tvm_ext.core.options import OPTIONS
+
+_RENAMED = {
+    flag_of(entry.option.formerly): entry.flag
+    for entry in OPTIONS.values()
+    if entry.option.formerly and entry.option.help
+}
+"""Options of before, as the command line spelt them, and what they are now."""
 
 
 class Command(TyperCommand):
@@ -14,6 +22,16 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an option that was renamed is refused by its present name."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # of an unknown option, whose class typer keeps to itself
+            now = _RENAMED.get(getattr(error, "option_name", ""))
+            if now is not None:
+                cast("Any", error).possibilities = [now]
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options under the headings of their groups, those without a group last."""

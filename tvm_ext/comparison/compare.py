@@ -99,7 +99,7 @@ def _check_comparable(package: Package, on: Target) -> None:
         )
     if interface.warm_up_runs:
         raise RunFailed(
-            f"{folder}: takes a window over time in parts (hop); compile it without hop to compare its layers."
+            f"{folder}: takes a window over time in parts; compile it without new_frames to compare its layers."
         )
     if package.report.get("quantization"):
         raise RunFailed(

@@ -14,7 +14,18 @@ from pydantic.dataclasses import dataclass
 from tvm_ext.core.errors import BadBundle, BadOptions
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.names import hides_header, is_device
-from tvm_ext.core.option_table import AXES, FRAMES, NUMBER, OFFSETS, SIZE, SIZES, TENSORS, TRUTH, OptionEntry
+from tvm_ext.core.option_table import (
+    AXES,
+    FRAMES,
+    NUMBER,
+    OFFSETS,
+    SIZE,
+    SIZES,
+    TENSORS,
+    TRUTH,
+    OptionEntry,
+    renamed_options,
+)
 from tvm_ext.core.options import OPTIONS, BuildOptions
 from tvm_ext.core.sizes import read_size
 
@@ -169,7 +180,7 @@ class BundleFile:
             found = TypeAdapter(cls).validate_json(json.dumps(table))
         except (TypeError, ValueError, RecursionError) as error:
             if isinstance(error, ValidationError):
-                raise BadBundle(f"{where}: {explained(error, _allowed)}") from None
+                raise BadBundle(f"{where}: {explained(error, _allowed, renamed_options(OPTIONS))}") from None
             raise BadBundle(f"{where}: holds what no key of a bundle is: {shortened(error)}.") from None
         problem = found.contradiction()
         if problem:

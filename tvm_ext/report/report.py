@@ -129,7 +129,7 @@ def make_report(
         "quantization": quantization,
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
-        **({"in_flight": compiled.interface.in_flight} if options.objective == "throughput" else {}),
+        **({"in_flight": compiled.interface.in_flight} if options.placement_objective == "throughput" else {}),
         **shared_processors(compiled, shared_run),
         "verify": dict(verify),
         "comparisons": [dict(one) for one in comparisons],
