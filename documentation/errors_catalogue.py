@@ -28,6 +28,7 @@ WAYS_OUT = {
     "BadInput": "Arrays under the model's own names, in the shape and type that the message gives.",
     "DoesNotFit": "[My model does not fit](../howto/does_not_fit.md).",
     "PlanRejected": "A defect of the compiler: report it with the model. Nothing wrong was written.",
+    "ExtensionFailed": "Mend or uninstall the distribution that is named: [extensions](../inside.md#extensions).",
     "MissingTool": "Install the program that is named; `make boards` does so on Debian and Ubuntu.",
     "OutOfMemory": "Raise the limit that is named, or end other programs.",
     "BuildFailed": "The compiler's own words follow: a flag or a section that it does not know, or memory that is too "

@@ -39,6 +39,7 @@ from tvm_ext.command_line.option_types import (
 )
 from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
+from tvm_ext.command_line.problems_command import problems_command
 from tvm_ext.command_line.profile_command import profile_command
 from tvm_ext.command_line.report_command import report_command
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
@@ -152,6 +153,7 @@ app.command("compare")(compare_command)
 app.command("profile")(profile_command)
 app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
+app.command("problems")(problems_command)
 app.command("report")(report_command)
 app.command("doctor", cls=Command)(doctor_command)
 

@@ -54,6 +54,7 @@ from tvm_ext import guide
 from tvm_ext.calibration import Calibration
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
+from tvm_ext.extension_passes import extension_passes
 from tvm_ext.fitting.fitter import Spread
 from tvm_ext.fitting.methods import MemoryPass
 
@@ -117,6 +118,8 @@ def passes(
 def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
     """Passes that are the same for all kernels, however a model is made to fit."""
     return [
+        # Phase 0. Passes of other distributions, on the module as it was loaded.
+        *extension_passes(),
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
         NotePortScales(),

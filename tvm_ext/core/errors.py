@@ -64,6 +64,10 @@ class PlanRejected(TvmExtError):
     """The independent validator found a memory plan wrong. A defect of the compiler, never of the model."""
 
 
+class ExtensionFailed(TvmExtError):
+    """Code of another distribution, which an entry point brings, failed or gave what cannot be used."""
+
+
 class DefectNotice(UserWarning):
     """A defect of the compiler that it works around; says what to report."""
 
