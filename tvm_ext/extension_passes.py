@@ -11,6 +11,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
+from tvm_ext.core.decisions.decision import carried_over
 from tvm_ext.core.errors import ExtensionFailed, TvmExtError
 from tvm_ext.core.extensions import PASSES, Extension, extensions
 
@@ -40,9 +41,7 @@ def _checked(extension: Extension) -> tvm.transform.Pass:
             raise ExtensionFailed(
                 f"{where}: main had {_signature(mod)}, and has {_signature(after)}; inputs and outputs have to stay."
             )
-        for key, fact in (mod.attrs or {}).items():  # what is known of the model, which a new module does not say
-            after = after if after.attrs and key in after.attrs else after.with_attr(key, fact)
-        return after
+        return carried_over(after, mod)
 
     return checked
 
