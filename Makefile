@@ -6,6 +6,7 @@
 #   make sweep   more parameters of some tests, which take long
 #   make check   lint, format (C too), types, layering, the site
 #   make docs    the site, build/site/index.html
+#   make install the command tvm-ext in ~/.local/bin, which runs from any folder
 #   make release-check  a wheel in an environment of its own compiles and verifies a model
 #   make format  apply the formatters
 
@@ -23,11 +24,17 @@ C_FILES = $(wildcard codegen_c/arena/*.[ch] relay_passes/solvers/recompute/*.[ch
     codegen_c/runtime/*.[ch] codegen_c/custom/*/runtime/*.h codegen_c/targets/*/*.[ch] \
     codegen_c/targets/*/runtime/*.[ch])
 
-.PHONY: demo test sweep check docs release-check format boards arm-boards analyzers clean
+.PHONY: demo install test sweep check docs release-check format boards arm-boards analyzers clean
 
 demo: $(USER_READY) arm-boards
 	@$(BIN)/python tutorials/demo.py
-	@echo "To go on: . .venv/bin/activate; tvm-ext doctor; tvm-ext compile MODEL -p cortex_m4 -o out/model"
+	@echo "To go on: make install; tvm-ext doctor; tvm-ext compile MODEL -p cortex_m4 -o out/model"
+
+BINDIR ?= $(HOME)/.local/bin
+install: $(USER_READY)
+	@mkdir -p "$(BINDIR)"
+	@ln -sf "$(CURDIR)/$(BIN)/tvm-ext" "$(BINDIR)/tvm-ext"
+	@echo "$(BINDIR)/tvm-ext is there; where the shell does not find it, add $(BINDIR) to PATH."
 
 # Tests call make themselves, and are not to take this one for their caller.
 test: $(READY) boards analyzers

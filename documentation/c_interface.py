@@ -11,8 +11,12 @@ EXPECTED = Path(__file__).resolve().parent.parent / "tests" / "golden" / "expect
 _FUNCTIONS = (
     ("<model>_<input>()", "place of an input; write it before each run", "`--io arena`"),
     ("<model>_<output>()", "place of an output; read it after a run", "`--io arena`"),
-    ("<model>_run(…)", "one inference; 0 when done", "always"),
-    ("<MODEL>_<NAME>_SIZE", "elements of an input or output", "always"),
+    ("<model>_input(), <model>_output()", "the same of a single input, a single output", "`--io arena`"),
+    ("<model>_run(…)", "one inference", "always"),
+    ("<model>_status, <model>_ok", "what functions answer, as wide as `int32_t`; 0 where they are done", "always"),
+    ("<MODEL>_<NAME>_SIZE, <MODEL>_<NAME>_BYTES", "elements and bytes of an input or output", "always"),
+    ("<MODEL>_ARENA_BYTES, <MODEL>_ARENA_BYTES_<MEMORY>", "bytes of arenas and states: all, of a memory", "always"),
+    ("<MODEL>_MODEL_SHA256", "digest of the model's file, as a string", "always"),
     ("<model>_quantize_<name>(…)", "element of a real number: rounded, within the type", "quantized inputs, outputs"),
     ("<model>_dequantize_<name>(…)", "real number that an element stands for", "quantized inputs, outputs"),
     ("<model>_io", "functions of yours that give and take rows", "`--io stream`"),
@@ -43,8 +47,8 @@ _HEADERS = (
 )
 _INTRO = """\
 A package has one public header, `<model>.h`: C11, `extern "C"` for C++, no types of ours but where a table says so.
-Nothing allocates, prints or blocks. Every function that can fail answers `int32_t`, 0 when done; other answers are
-named below. A package's own README shows the calls for its own inputs and outputs."""
+Nothing allocates, prints or blocks. Every function that can fail answers `<model>_status`, whose values the
+header lists. A package's own README shows the calls for its own inputs and outputs."""
 
 
 def c_interface_page() -> str:

@@ -16,41 +16,14 @@ from tvm_ext.core.errors import TvmExtError
 PATH = "docs/reference/errors.md"
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("tvm_ext", "relay_passes", "codegen_c")
-WAYS_OUT = {
-    "BadPlatform": "Mend the key that is named: [keys of a platform](platform_keys.md), "
-    "[your own board](../howto/board.md).",
-    "BadOptions": "Take one of the two options back, or a value that the message allows: "
-    "[commands and options](commands.md).",
-    "UnknownOption": "Write the option that the message names: [commands and options](commands.md).",
-    "BadBundle": "Mend the key that is named: [bundles](../bundles.md).",
-    "BadModel": "Write the file again by the tool that made it; the message says where reading stopped.",
-    "UnsupportedModel": "[My model is refused](../howto/refused.md); [supported operators](supported_operators.md).",
-    "BadInput": "Arrays under the model's own names, in the shape and type that the message gives.",
-    "DoesNotFit": "[My model does not fit](../howto/does_not_fit.md).",
-    "PlanRejected": "A defect of the compiler: report it with the model. Nothing wrong was written.",
-    "ExtensionFailed": "Mend or uninstall the distribution that is named: [extensions](../inside.md#extensions).",
-    "MissingTool": "Install the program that is named; `make boards` does so on Debian and Ubuntu.",
-    "OutOfMemory": "Raise the limit that is named, or end other programs.",
-    "BuildFailed": "The compiler's own words follow: a flag or a section that it does not know, or memory that is too "
-    "small for the code.",
-    "RunFailed": "The program's own words follow; on boards, look at the stack of the platform's file first.",
-    "NotReady": "Hand in more frames: [a window becomes a stream](../state.md#a-window-becomes-a-stream).",
-    "ChildFailed": "Raise the limit that is named, or report the crash with the model.",
-    "ChildExpired": "`TVM_EXT_PATIENCE=10` gives ten times as much time.",
-    "ChildLost": "Run it again; if it is lost again, report it with the model.",
-    "WorkerRefused": "Install the same tvm_ext and libraries where the named worker runs, and start it again.",
-    "VerificationFailed": "The outputs are not to be used. [Verification](../verification.md) says what is compared "
-    "with what.",
-    "BadPackage": "Compile the model again, or name another folder: nothing is written over what is not ours.",
-}
 
 
 def errors_page() -> str:
     """Raises ValueError for an error class without a way out."""
     classes = [entry for _, entry in inspect.getmembers(errors, inspect.isclass) if issubclass(entry, TvmExtError)]
     classes = sorted((entry for entry in classes if entry is not TvmExtError), key=_line)
-    if silent := [entry.__name__ for entry in classes if entry.__name__ not in WAYS_OUT]:
-        raise ValueError(f"{', '.join(silent)}: say in documentation/errors_catalogue.py what a user does about it.")
+    if silent := [entry.__name__ for entry in classes if not entry.way_out]:
+        raise ValueError(f"{', '.join(silent)}: say in `way_out` what a user does about it.")
     said = messages()
     intro = (
         "Every error raised on purpose is a `tvm_ext.errors.TvmExtError`; the command line prints its class and "
@@ -64,10 +37,15 @@ def _line(entry: type) -> int:
     return inspect.getsourcelines(entry)[1]
 
 
-def _class(entry: type, said: list[str]) -> str:
+def _class(entry: type[TvmExtError], said: list[str]) -> str:
     text = with_lists(documented(entry))
     listed = "\n".join(f"- {message}" for message in said)
-    return f"## {entry.__name__}\n\n{text}\n\n**Way out.** {WAYS_OUT[entry.__name__]}\n\n{listed}"
+    return f"## {entry.__name__}\n\n{text}\n\n**Way out.** {_from_here(entry.way_out)}\n\n{listed}"
+
+
+def _from_here(text: str) -> str:
+    """Markdown whose links lead to pages in docs/, as the page of errors has them."""
+    return text.replace("](", "](../").replace("](../reference/", "](")
 
 
 def messages() -> dict[str, list[str]]:

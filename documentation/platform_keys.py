@@ -21,6 +21,7 @@ _PLACES = {
     "Signal": "`[[signals]]`",
     "Toolchain": "`[toolchain]`",
     "Board": "`[board]`",
+    "MachineMemory": "`[board.memories]`",
     "Offload": "`[processors.offload]`",
     "OffloadOperator": "`[[processors.offload.operators]]`",
     "TvmBackend": "`[processors.tvm]`",

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from documentation import (  # noqa: E402
+    boards,
     c_interface,
     commands,
     errors_catalogue,
@@ -27,6 +28,7 @@ from documentation import (  # noqa: E402
 )
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    boards.PATH: boards.boards_page,
     c_interface.PATH: c_interface.c_interface_page,
     commands.PATH: commands.commands_page,
     errors_catalogue.PATH: errors_catalogue.errors_page,

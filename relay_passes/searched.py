@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,8 +20,9 @@ from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.patches import PatchedSegments
 from relay_passes.solvers.split.segments import RowFacts, Segments
+from tvm_ext.core.alignment import aligned
 from tvm_ext.core.columns import ColumnOperator
-from tvm_ext.core.decisions.execution import PortsOutside
+from tvm_ext.core.decisions.execution import PlacedPorts, PortsOutside
 from tvm_ext.core.decisions.models import KeptStates
 
 MOST_SEQUENCES = 32
@@ -42,14 +44,36 @@ class Searched:
 
     @cached_property
     def graph(self) -> Graph:
-        """Operators and values; inputs and outputs that lie with the application take no bytes."""
+        """Operators and values; inputs and outputs that lie elsewhere take no bytes."""
         graph, main = self.operators.graph(), self.mod["main"]
         if not PortsOutside.read(main).is_set:
-            return graph
+            return graph.without_bytes_of(self.placed.keys()) if self.placed else graph
         states = len(KeptStates.read(self.mod).states)
         given = [*main.params[: len(main.params) - states], *outputs(main)[: len(outputs(main)) - states]]
         held = {value for port in given for leaf in operands(port) for value in self.operators.values.get(leaf, ())}
         return graph.without_bytes_of(held)
+
+    @cached_property
+    def placed(self) -> dict[int, str]:
+        """Values of inputs and outputs that lie in another memory than the default one, and that memory."""
+        main = self.mod["main"]
+        said, results = PlacedPorts.read(main), outputs(main)
+        ports = [*zip(main.params, said.inputs, strict=False), *zip(results, said.outputs, strict=False)]
+        return {
+            value: memory
+            for port, memory in ports
+            for leaf in operands(port)
+            for value in self.operators.values.get(leaf, ())
+            if memory
+        }
+
+    @cached_property
+    def placed_bytes(self) -> dict[str, int]:
+        """Bytes of these in each memory."""
+        found: Counter[str] = Counter()
+        for value, memory in self.placed.items():
+            found[memory] += aligned(self.operators.sizes[value])
+        return dict(found)
 
     @cached_property
     def facts(self) -> RowFacts:

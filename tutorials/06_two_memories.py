@@ -113,7 +113,7 @@ if has_board:
 # board with a DMA defines its own, and `tvm_ext_dma.h` says what they have to do.
 
 # %%
-run = (folder / "both" / "unet.c").read_text().partition("int32_t unet_run(void)")[2]
+run = (folder / "both" / "unet.c").read_text().partition("unet_status unet_run(void)")[2]
 for line in run.splitlines():
     if re.match(r" +(tvm_ext_dma|unet_)", line):
         print(line.strip())

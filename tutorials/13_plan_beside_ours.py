@@ -2,8 +2,8 @@
 # # A planner and a pass of your own
 #
 # Where tensors lie in memory is a problem that people write papers about, and so is what a graph should look like
-# before code is made of it. Both can be brought from outside: a planner of offsets and a pass run beside ours, as entry points
-# of an installed distribution. What they give is checked before it is used.
+# before code is made of it. Both can be brought from outside: a planner of offsets and a pass run beside ours, as entry
+# points of an installed distribution. What they give is checked before it is used.
 
 # %%
 import csv

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+if hasattr(signal, "pthread_sigmask"):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
-from tvm_ext.core.processes.supervise import supervised  # noqa: E402
+from tvm_ext.core.processes.supervise import supervised
 
 
 def main() -> None:

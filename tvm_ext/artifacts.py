@@ -13,6 +13,7 @@ from codegen_c.emit.drawn_vectors import DrawnVectors
 from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.forms.form import PackageParts
 from codegen_c.emit.image import emit_image
+from codegen_c.emit.linker_sections import emit_linker_sections
 from codegen_c.emit.offload import reference_file
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.emit.selftest_constants import constants_check
@@ -88,6 +89,7 @@ def write_texts(
             else {}
         ),
         **(emit_image(interface, platform) if options.relocatable_image else {}),
+        **emit_linker_sections(platform, compiled.origin),
         PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
     }
     for name, text in texts.items():

@@ -14,6 +14,7 @@ import numpy as np
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.image import check_image
+from codegen_c.emit.linker_sections import SECTIONS_FILE
 from codegen_c.emit.readme import emit_readme
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.program import drivers_of
@@ -33,25 +34,29 @@ from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.progress import Progress, stage
 from tvm_ext.core.short_tracebacks import short_tracebacks
+from tvm_ext.core.toolchain import find_program
 from tvm_ext.core.tools import installed
 from tvm_ext.example_inputs import Examples, calibration_by_examples, opened_model
 from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
+from tvm_ext.execution.qemu_start import keeps_firmware_in
 from tvm_ext.execution.run_result import RunResult
-from tvm_ext.execution.runner import Runner, run_by
+from tvm_ext.execution.runner import Runner, check_device, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.judgement import Problem, failed_verification, judged_device, judged_runs, not_the_model, steps_of
 from tvm_ext.load import ModelSource
 from tvm_ext.notices import say_doubts, say_floats, say_pipeline, say_weights
 from tvm_ext.package import TRACE_FILE, Package, check_finished
 from tvm_ext.profiling.layer_names import steps_of_package
-from tvm_ext.progress import Progress, told
+from tvm_ext.progress import told
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
 from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
 from tvm_ext.services.choose import opened_services
+from tvm_ext.small_machine import without_small_machine
 from tvm_ext.subject import RUNNER, Subject, host_outputs, make_subject
 from tvm_ext.verification.verify_inputs import VerifyInputs
 
@@ -116,17 +121,18 @@ def build(
                 with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
                     subject = make_subject(
                         mod, platform, options, calibration=data, verify_inputs=verify_inputs, verifies=bool(targets),
-                        say=say, services=services, jobs=jobs, runner=device,
+                        progress=say, services=services, jobs=jobs, runner=device,
                     )  # fmt: skip
-                _fill(new, place, subject, options, targets, say, device, jobs)
+                subject, used = without_small_machine(subject, targets, options.verify, device)
+                _fill(new, place, subject, options, used, say, device, jobs)
             return Package.load(place)
 
         return made_in_temporary_folder(built) if folder is None else built(path_of(folder, "folder"))
 
 
 def _fill(
-    new: Path, destination: Path, subject: Subject, options: BuildOptions, targets: Sequence[str], say: Progress,
-    device: Runner | None, jobs: int | None,
+    new: Path, destination: Path, subject: Subject, options: BuildOptions, targets: Sequence[str],
+    progress: Progress | None, device: Runner | None, jobs: int | None,
 ) -> None:  # fmt: skip
     """Write, compile, run and judge the package of a compiled model in a new folder. Raises as `build` does."""
     mod, compiled = subject.mod, subject.compiled
@@ -136,27 +142,32 @@ def _fill(
     selftest = selftest_of(subject)
     write_texts(new, compiled, options, selftest.stored, selftest.drawn)
     (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
-    say(f"compiling the C for {compiled.platform.name}")
     objects = new / "build"
+
+    def compile_c() -> Artifacts:
+        with stage(progress, f"compiling the C for {compiled.platform.name}"):
+            return compile_package(new, compiled, options, objects)
+
     with at_once(jobs) as threads:
-        compiling = threads.submit(compile_package, new, compiled, options, objects)
-        verifying = _verifying(threads, new, subject, selftest, compiling, targets, say, device)
-        assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, say))
+        compiling = threads.submit(compile_c)
+        verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
+        assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, progress))
         artifacts = compiling.result()
         image = make_image(new, compiled, options, objects) if options.relocatable_image else None
         verified, board = verifying()
         assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
     shutil.rmtree(objects)
-    runs = _run_image(image, subject, board, say) if image and board else None
+    runs = _run_image(image, subject, board, progress) if image and board else None
     report = make_report(
         compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
         code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
         artifacts={
             "library": artifacts.library.relative_to(new).as_posix(),
             "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
+            "sections": SECTIONS_FILE if (new / SECTIONS_FILE).is_file() else None,
         },
         image=image.to_json(runs) if image else None,
-        shared_run=_shared_run(subject, options, board, say), verify=verified,
+        shared_run=_shared_run(subject, options, board, progress), verify=verified,
         comparisons=[form.to_json() for form in subject.forms],
         flash=_flash(new, compiled, artifacts), assurance=assurance,
         tuning=subject.tuning.to_json() if subject.tuning else None,
@@ -186,14 +197,16 @@ def targets_of(
     if runner is not None:
         if platform.board is None:
             raise BadOptions(f"runner: {platform.name} has no board, so there is no firmware for a device.")
+        check_device(platform)
         if verify == () and not tune:
             raise BadOptions("runner: nothing is verified and no kernel measured, so nothing runs on it; leave it out.")
         return () if verify == () else (*(verify or ("host",)), RUNNER)
     if verify is None:
         if platform.board is None:
             return ("host",)
-        tools = (startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc")
-        return ("host", "qemu") if all(map(installed, tools)) else ("host",)
+        emulator, compiler = startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc"
+        has_board = installed(emulator) and installed(compiler) and keeps_firmware_in(find_program(emulator))
+        return ("host", "qemu") if has_board else ("host",)
     if "qemu" in verify and not platform.board:
         raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
     return verify
@@ -205,7 +218,7 @@ Verified = tuple[dict[str, Any], RunResult | None]
 
 def _verifying(
     threads: Executor, folder: Path, subject: Subject, selftest: SelfTest, compiling: Future[Artifacts],
-    targets: Sequence[str], say: Progress, runner: Runner | None = None,
+    targets: Sequence[str], progress: Progress | None, runner: Runner | None = None,
 ) -> Callable[[], Verified]:  # fmt: skip
     """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
     compiled, expected = subject.compiled, subject.expected
@@ -213,10 +226,12 @@ def _verifying(
         return lambda: ({"host": None, "qemu": None}, None)
 
     def on_host() -> tuple[list[dict[str, np.ndarray]], list[str]]:
-        say("running on the host")
         is_host = not compiled.platform.toolchain_of(compiled.platform.processor).prefix
         objects = compiling.result().on_host if is_host else ()
-        with HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model:
+        with (
+            stage(progress, "running on the host"),
+            HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model,
+        ):
             host = host_outputs(model, subject.samples)
             wrong = drawn_faults(subject, model, selftest)
         return host, [*wrong, *(_drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else [])]
@@ -225,19 +240,19 @@ def _verifying(
         elf = compiling.result().elf
         if "qemu" not in targets or not elf:
             return None
-        say("running on the board in QEMU")
-        return run_qemu(
-            elf, compiled.platform, compiled.interface, subject.board_samples,
-            time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),
-            parallel=compiled.parallel,
-        )  # fmt: skip
+        with stage(progress, "running on the board in QEMU"):
+            return run_qemu(
+                elf, compiled.platform, compiled.interface, subject.board_samples,
+                time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),
+                parallel=compiled.parallel,
+            )  # fmt: skip
 
     def on_device() -> RunResult | None:
         elf = compiling.result().elf
         if RUNNER not in targets or runner is None or elf is None:
             return None
-        say("running on the device")
-        return run_by(runner, elf, compiled.platform, compiled.interface, subject.board_samples)
+        with stage(progress, "running on the device"):
+            return run_by(runner, elf, compiled.platform, compiled.interface, subject.board_samples)
 
     hosts, boards, devices = threads.submit(on_host), threads.submit(on_board), threads.submit(on_device)
     steps = threads.submit(steps_of, subject, expected)
@@ -276,18 +291,20 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.tobytes() == other.tobytes()
 
 
-def _shared_run(subject: Subject, options: BuildOptions, board: RunResult | None, say: Progress) -> SharedRun | None:
+def _shared_run(
+    subject: Subject, options: BuildOptions, board: RunResult | None, progress: Progress | None
+) -> SharedRun | None:
     """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
     if board is None or board.shared is None or drivers_of(subject.compiled.program):
         return None  # what stands in for an accelerator takes none of its time
-    say("measuring one processor alone")
-    return replace(board.shared, single=instructions_alone(subject, options))
+    with stage(progress, "measuring one processor alone"):
+        return replace(board.shared, single=instructions_alone(subject, options))
 
 
-def _run_image(image: Image, subject: Subject, board: RunResult, say: Progress) -> list[dict[str, Any]]:
+def _run_image(image: Image, subject: Subject, board: RunResult, progress: Progress | None) -> list[dict[str, Any]]:
     """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
-    say("running the image from two addresses")
-    runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
+    with stage(progress, "running the image from two addresses"):
+        runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
     if problems:
         raise not_the_model(subject.model, problems)
     return runs

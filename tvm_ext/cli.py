@@ -9,7 +9,6 @@ Exit status: 0 done and verified as asked, 1 the model or platform cannot be don
 from __future__ import annotations
 
 import io
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +22,9 @@ from tvm_ext.command_line.compile_command import compile_command
 from tvm_ext.command_line.doctor_command import doctor_command
 from tvm_ext.command_line.estimate_command import estimate_command
 from tvm_ext.command_line.evaluate_command import evaluate_command
+from tvm_ext.command_line.explain_command import explain_command
 from tvm_ext.command_line.import_tvm import import_tvm_for
+from tvm_ext.command_line.init_command import init_command
 from tvm_ext.command_line.inspect_command import inspect_command
 from tvm_ext.command_line.option_texts import parse_verify
 from tvm_ext.command_line.option_types import (
@@ -39,16 +40,19 @@ from tvm_ext.command_line.option_types import (
 )
 from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
+from tvm_ext.command_line.platforms_command import platforms_command
 from tvm_ext.command_line.problems_command import problems_command
 from tvm_ext.command_line.profile_command import profile_command
 from tvm_ext.command_line.report_command import report_command
-from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout
+from tvm_ext.command_line.show import errors_shown, print_json, show_report, stdout
+from tvm_ext.command_line.stages_shown import stages_shown, waiting
 from tvm_ext.command_line.sweep_command import sweep_command
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.printable import printable_lines
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.shipped import choices
 from tvm_ext.report.cells import escape
 
 app = typer.Typer(
@@ -56,7 +60,7 @@ app = typer.Typer(
     cls=Commands,
     help="Compile neural networks to self-contained C11 for microcontrollers.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -75,9 +79,17 @@ def run() -> None:
         if show is None:
             raise
         show(text := io.StringIO())
-        sys.stderr.write(printable_lines(text.getvalue()))
+        sys.stderr.write(printable_lines(text.getvalue()) + _choices(error))
         sys.exit(getattr(error, "exit_code", 2))
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _choices(error: Exception) -> str:
+    """What may be given for a platform that was left out."""
+    missing = getattr(error, "param", None)
+    if missing is None or missing.name != "platform" or getattr(error, "message", ""):
+        return ""
+    return f"Choose one of: {choices()}.\n"
 
 
 @app.callback()
@@ -88,6 +100,7 @@ def options_of_all(_: Version = False) -> None:
 app.command("compile", cls=Command)(compile_command)
 
 
+app.command("init", cls=Command)(init_command)
 app.command("inspect", cls=Command)(inspect_command)
 app.command("estimate", cls=Command)(estimate_command)
 
@@ -102,16 +115,16 @@ def bundle_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile several models to one package: arenas over each other, equal kernels and weights once."""
+    """Compile several models to one package. Arenas lie over each other, equal kernels and weights stand once."""
     targets = parse_verify(verify)
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
         check_output(output)
-        with stderr.status(f"Loading {escape(file.name)}") as status:
+        with stages_shown(as_json) as show_stage:
             import_tvm_for(file)
             package = tvm_ext.bundle(
                 file, board, output, verify=targets, limits=Limits().changed(limit or []),
-                progress=lambda stage: status.update(escape(stage)),
+                progress=show_stage,
             )  # fmt: skip
         show_report(package.report, as_json)
 
@@ -136,7 +149,7 @@ def run_command(
         check_result_file(outputs)
         arrays = read_arrays(inputs)
         place = on or ("runner" if runner is not None else "host")
-        with stderr.status(f"Running on {place}"):
+        with waiting(f"Running on {place}"):
             results = package.run(arrays, on=on, runner=runner)
         write_result_file(outputs, results)
         if as_json:
@@ -156,17 +169,6 @@ app.command("sweep")(sweep_command)
 app.command("problems")(problems_command)
 app.command("report")(report_command)
 app.command("doctor", cls=Command)(doctor_command)
+app.command("explain", cls=Command)(explain_command)
 
-
-@app.command("platforms", cls=Command)
-def platforms_command(as_json: AsJson = False, debug: Debug = False) -> None:
-    """List the platforms that come with tvm-ext."""
-    with errors_shown(as_json, debug):
-        if as_json:
-            shipped = tvm_ext.Platform.shipped()
-            print_json([json.loads(tvm_ext.Platform.load(name).to_json()) for name in shipped])
-            return
-        from tvm_ext.core.shipped import shipped_tables
-        from tvm_ext.report.listings import platform_table
-
-        stdout.print(platform_table(shipped_tables()))
+app.command("platforms", cls=Command)(platforms_command)

@@ -121,7 +121,7 @@ def places(image: Image, platform: Platform) -> list[tuple[Memory, int]]:
     taken = section_ranges(image.elf, platform.toolchain)
     low: list[tuple[Memory, int]] = []
     high: list[tuple[Memory, int]] = []
-    for memory in sorted(platform.memories, key=lambda memory: memory.name != platform.board.code_memory):
+    for memory in sorted(platform.on_machine.memories, key=lambda memory: memory.name != platform.board.code_memory):
         assert memory.address is not None, "a checked platform with a board has addresses"
         stack = platform.board.stack_bytes if memory.name == platform.board.data_memory else 0
         end = memory.address + memory.capacity_bytes - stack

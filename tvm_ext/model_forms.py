@@ -9,16 +9,16 @@ from functools import cache
 import tvm
 
 from codegen_c.custom.registry import run_reference
-from relay_passes.dataflow import static_shape
+from relay_passes.dataflow import outputs, static_shape
 from tvm_ext.calibration import Calibration, Source, read_calibration
-from tvm_ext.core.decisions.models import HopCost, KeptStates
+from tvm_ext.core.decisions.models import ChangedPorts, HopCost, KeptStates, PortNames
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.custom_references import register_references
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.stages import quantizing, streaming
+from tvm_ext.stages import changing, quantizing, streaming
 
 Forms = Callable[[Quantize], tvm.IRModule]
 """A loaded module, by the way it is quantized."""
@@ -27,20 +27,41 @@ Forms = Callable[[Quantize], tvm.IRModule]
 def forms_of(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, data: Calibration | None, *, saved_bytes: int = 0
 ) -> Forms:
-    """A loaded module as each way asks for it, float or quantized by the data of `calibration_of`.
+    """A loaded module as each way asks for it: float or quantized by the data of `calibration_of`, then its inputs and
+    outputs in the form that the options ask for.
 
     saved_bytes: those that weights of 4 bits have to save, beyond what the options ask for.
     """
 
     @cache
     def form(quantize: Quantize) -> tvm.IRModule:
-        if quantize == "none" or data is None:
-            return mod
-        register_references(mod, run_reference)  # quantizing runs the model
-        with native_warnings_dropped():
-            return tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
+        made = mod
+        if quantize != "none" and data is not None:
+            register_references(mod, run_reference)  # quantizing runs the model
+            with native_warnings_dropped():
+                made = tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
+        _check_labels(made, options)
+        return tvm.transform.Sequential(changing(options))(made)
 
     return form
+
+
+def _check_labels(mod: tvm.IRModule, options: BuildOptions) -> None:
+    """Raises BadOptions where labels are not as many as the classes of the output that they belong to."""
+    names, indexed = PortNames.read(mod).outputs, ChangedPorts.read(mod).indexed
+    if not options.labels or indexed:  # they were counted before
+        return
+    wanted = [name for name in names if name in options.argmax] or list(names)
+    if len(wanted) != 1:
+        raise BadOptions(
+            f"labels: {', '.join(wanted)} are several outputs; say by argmax which one has an element for each class."
+        )
+    shape = static_shape(dict(zip(names, outputs(mod["main"]), strict=False))[wanted[0]])
+    if not shape or shape[-1] != len(options.labels):
+        raise BadOptions(
+            f"labels: there are {len(options.labels)}; output {wanted[0]} of shape {list(shape)} has "
+            f"{shape[-1] if shape else 'no'} classes along its last axis."
+        )
 
 
 def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +14,7 @@ from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
+from tvm_ext.core.progress import Progress, stage
 from tvm_ext.pareto_picture import chosen, pareto_picture
 from tvm_ext.services.choose import opened_services
 
@@ -26,7 +27,7 @@ def pareto(
     jobs: int = 1,
     executor: Executor | None = None,
     scheduler: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Point, ...]:
     """Points of which none is beaten by another, from the most RAM to the least that can be had.
 
@@ -34,16 +35,16 @@ def pareto(
     address of a cluster of dask.distributed. The points are the same for any number of them.
     Raises DoesNotFit where not even the smallest one fits the platform, BadOptions, MissingTool.
     """
-    say = progress or (lambda _: None)
     with opened_services(jobs, executor, scheduler) as services:
         budgets = Budgets(mod, platform, options, services)
-        say("as it is")
-        points = [budgets.point(options.ram_bytes if isinstance(options.ram_bytes, int) else None)]
-        say("the least that can be had")
-        for budget in budgets_of(points[0].arena_bytes, budgets.least_bytes()):
+        with stage(progress, "compiling the model as it is"):
+            points = [budgets.point(options.ram_bytes if isinstance(options.ram_bytes, int) else None)]
+        with stage(progress, "searching the least memory that can be had"):
+            least = budgets.least_bytes()
+        for budget in budgets_of(points[0].arena_bytes, least):
             if budget < points[-1].arena_bytes:
-                say(f"within {budget} B")
-                points.append(budgets.point(budget))
+                with stage(progress, f"compiling the model within {budget} B"):
+                    points.append(budgets.point(budget))
     return tuple(
         point for point in points
         if not any(o.arena_bytes <= point.arena_bytes and o.modelled_instructions < point.modelled_instructions

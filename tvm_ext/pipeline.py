@@ -18,7 +18,16 @@ from codegen_c.emit.banner import Origin
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from tvm_ext import guide
 from tvm_ext.calibration import Source
-from tvm_ext.core.decisions.models import KeptStates, LinkedInputs, ModelOrigin, PortNames, PortScales, WarmUp
+from tvm_ext.core.decisions.models import (
+    ChangedPorts,
+    KeptStates,
+    LinkedInputs,
+    ModelOrigin,
+    PortLayouts,
+    PortNames,
+    PortScales,
+    WarmUp,
+)
 from tvm_ext.core.decisions.outcomes import PredictedTime, Recomputed, SchedulePeak, SplitCost
 from tvm_ext.core.decisions.processors import ProcessorPlacement
 from tvm_ext.core.errors import BadOptions
@@ -211,6 +220,7 @@ def _compiled(
         region, platform, options, origin(source, platform), model=model, input_names=names.inputs,
         output_names=names.outputs, states=states, warm_up_runs=warm_up.runs,
         linked=LinkedInputs.read(fitting).inputs, scales=PortScales.read(fitting),
+        layouts=PortLayouts.read(fitting), changed=ChangedPorts.read(fitting),
         rounding="tflite" if source.rounding == "tflite" else "onnx",
         lower=backend.lower, figures=backend.target.figures,
     )  # fmt: skip

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from tvm_ext.core.errors import BadOptions
-
-Progress = Callable[[str], None]
-"""A function that is told what begins."""
+from tvm_ext.core.progress import Progress
 
 
 @contextmanager

@@ -15,12 +15,15 @@ from codegen_c.targets.registry import instruction_set_of, target_of
 from codegen_c.tir.macs import macs_of_function
 from relay_passes.analysis.choose_bits import WeightBits
 from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.layout.change_inputs import ChangeInputs
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
+from relay_passes.layout.index_outputs import IndexOutputs
 from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.assign_memories import AssignMemories
 from relay_passes.memory.cut_for_memories import CutForMemories
 from relay_passes.memory.leave_ports import LeavePorts
+from relay_passes.memory.place_ports import PlacePorts
 from relay_passes.memory.schedule_operators import ScheduleOperators
 from relay_passes.processors.place_processors import PlaceProcessors
 from relay_passes.processors.reach_accelerators import ReachAccelerators
@@ -41,6 +44,7 @@ from relay_passes.simplify.fold_permutes import FoldPermutes
 from relay_passes.simplify.merge_reshapes import MergeReshapes
 from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.narrow_quantize import NarrowQuantize
+from relay_passes.simplify.note_port_layouts import NotePortLayouts
 from relay_passes.simplify.note_port_scales import NotePortScales
 from relay_passes.simplify.recognize_dynamic_layers import RecognizeDynamicLayers
 from relay_passes.simplify.recognize_leaks import RecognizeLeaks
@@ -52,6 +56,7 @@ from relay_passes.simplify.widen_convolutions import WidenConvolutions
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext import guide
 from tvm_ext.calibration import Calibration
+from tvm_ext.core.input_forms import InputForm
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
 from tvm_ext.extension_passes import extension_passes
@@ -89,6 +94,15 @@ def attention() -> list[tvm.transform.Pass]:
     ]  # fmt: skip
 
 
+def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
+    """Passes over a loaded or quantized module: its inputs and outputs in the form that firmware has them in."""
+    forms = {name: InputForm.parse(text) for name, text in (options.input or {}).items()}
+    return [
+        *([NotePortScales(), NotePortLayouts(), ChangeInputs(forms)] if forms else []),
+        *([IndexOutputs(options.argmax)] if options.argmax else []),
+    ]
+
+
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
     """Passes behind these: an input that is a window over time becomes a stream of hops."""
     streams = StreamWindows(name, hop, axis, macs_of_function)
@@ -123,6 +137,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
         NotePortScales(),
+        NotePortLayouts(),
         FoldBatchNorm(),
         FoldPads(),
         WidenConvolutions(),
@@ -150,6 +165,7 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
             if options.io == "caller"
             else []
         ),
+        *([PlacePorts(options.place_port)] if options.place_port else []),
     ]
 
 

@@ -17,12 +17,12 @@ from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import NotReady, VerificationFailed
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.runner import Runner
 from tvm_ext.load import load
 from tvm_ext.model_forms import calibration_of
 from tvm_ext.pipeline import compiler_of
-from tvm_ext.progress import Progress
 from tvm_ext.services.job import OpenServices
 from tvm_ext.tuning.record import Tuning
 from tvm_ext.tuning.tune import compile_tuned
@@ -132,7 +132,7 @@ def make_subject(
     calibration: Source | None,
     verify_inputs: VerifyInputs | None,
     verifies: bool,
-    say: Progress,
+    progress: Progress | None,
     services: OpenServices | None = None,
     jobs: int | None = None,
     runner: Runner | None = None,
@@ -149,18 +149,18 @@ def make_subject(
         loaded = load(mod)
         data = calibration_of(loaded, platform, options, calibration)
         assert data is not None, "the options ask for it"
-        say("comparing the float model with its own runtime")
-        reading = check_reading(loaded, samples_to_read(data), options.name or ModelOrigin.read(loaded).name)
-    say("compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C")
+        with stage(progress, "comparing the float model with its own runtime"):
+            reading = check_reading(loaded, samples_to_read(data), options.name or ModelOrigin.read(loaded).name)
+    compiling = "compiling the model to C" if options.quantize == "none" else "quantizing the model, compiling it to C"
     compiler, tuning = compiler_of(mod, platform, options, calibration, services), None
-    if options.tune:
-        mod, compiled, tuning = compile_tuned(compiler, platform, options, jobs, say, runner)
-    else:
+    with stage(progress, compiling):
         mod, compiled = compiler(UNMEASURED)
+    if options.tune:
+        mod, compiled, tuning = compile_tuned(compiler, (mod, compiled), platform, options, jobs, progress, runner)
     chosen, expected = _samples(mod, compiled, verify_inputs), None
     if verifies:
-        say("asking what the model means")
-        chosen, expected = _expect(mod, compiled, chosen, reading)
+        with stage(progress, "asking what the model means"):
+            chosen, expected = _expect(mod, compiled, chosen, reading)
     return Subject(
         mod=mod, options=options, compiled=compiled, chosen=chosen, expected=expected, tuning=tuning,
         forms=_forms(mod, compiled, options, expected, reading),

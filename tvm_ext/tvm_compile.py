@@ -136,9 +136,9 @@ def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration
 def _refuse_options(chosen: BuildOptions) -> None:
     """Raises BadOptions for what only a package can be built with."""
     refuse_tune(chosen, "tvm.compile")
-    if chosen.pin or chosen.keep:
+    if chosen.pin or chosen.keep or chosen.place_port:
         raise BadOptions(
-            "pin and keep: inside tvm.compile the caller holds inputs and outputs; build a package instead."
+            "pin, keep and place_port: inside tvm.compile the caller holds inputs and outputs; build a package instead."
         )
     if chosen.context == "caller":
         raise BadOptions(
@@ -151,6 +151,11 @@ def _refuse_options(chosen: BuildOptions) -> None:
         )
     if chosen.new_frames:
         raise BadOptions("new_frames: inside tvm.compile the caller holds what runs keep; build a package instead.")
+    if chosen.input or chosen.argmax or chosen.labels or chosen.rename:
+        raise BadOptions(
+            "input, argmax, labels and rename: inside tvm.compile inputs and outputs are those of the module; build a "
+            "package instead."
+        )
     if chosen.io == "stream":
         raise BadOptions(
             "io = 'stream': TVM hands whole tensors to compiled code; inside tvm.compile use io = 'arena' or 'caller', "

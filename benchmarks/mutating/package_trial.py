@@ -101,7 +101,7 @@ class PackageTrials:
             self._root = Path(held.enter_context(TemporaryDirectory(prefix="tvm_ext_bench_")))
             self.subject: Subject = make_subject(
                 load(model), Platform.load(platform), options, calibration=None, verify_inputs=None, verifies=True,
-                say=lambda _: None,
+                progress=None,
             )  # fmt: skip
             self.selftest: SelfTest = selftest_of(self.subject)
             self.folder = self._root / "package"

@@ -61,6 +61,11 @@ class MemoryPlan:
         return sum(arena.num_bytes for arena in self.arenas if arena.inside == memory)
 
     @property
+    def memories_bytes(self) -> dict[str, int]:
+        """Bytes of arenas and states in each memory of the platform that holds any."""
+        return {arena.inside: self.bytes_in(arena.inside) for arena in self.arenas}
+
+    @property
     def places(self) -> dict[str, tuple[str, int]]:
         """Memory and offset of everything that has a place."""
         return {name: (place.memory, place.offset) for name, place in self.placements.items()}

@@ -240,7 +240,7 @@ def check_capacity(
     """
     for arena in plan.arenas:
         memory = platform.memory(arena.inside)
-        limit = min(memory.capacity_bytes, (limits or {}).get(memory.name, memory.capacity_bytes))
+        limit = min(memory.usable_bytes, (limits or {}).get(memory.name, memory.usable_bytes))
         needed = plan.bytes_in(memory.name)
         if needed <= limit:
             continue
@@ -258,8 +258,10 @@ def check_capacity(
     for constant in program.constant_objects:
         by_memory[constant.memory] = by_memory.get(constant.memory, 0) + constant.data.nbytes
     for name, num_bytes in by_memory.items():
-        if num_bytes > platform.memory(name).capacity_bytes:
+        memory = platform.memory(name)
+        if num_bytes > memory.usable_bytes:
             raise DoesNotFit(
-                f"{program.name}: its weights are {num_bytes} B; {name} of {platform.name} holds "
-                f"{platform.memory(name).capacity_bytes} B. Try a larger memory or an int8 model."
+                f"{program.name}: its weights are {num_bytes} B; {name} of {platform.name} "
+                f"{'may give' if memory.reserved_bytes else 'holds'} {memory.usable_bytes} B. "
+                "Try a larger memory or an int8 model."
             )

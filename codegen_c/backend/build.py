@@ -17,6 +17,7 @@ from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_reach import check_reach
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.backend.named_tensors import kept_tensors, kept_values, tensor_named
+from codegen_c.backend.port_names import port_names
 from codegen_c.backend.ports import ports_of
 from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
@@ -40,14 +41,14 @@ from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program, drivers_of
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.core.decisions.models import PortScales
+from tvm_ext.core.decisions.models import ChangedPorts, PortLayouts, PortScales
 from tvm_ext.core.decisions.outcomes import Recomputed
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.model_states import ModelState
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 
-_UNSCALED = PortScales()
+_UNSCALED, _NO_LAYOUTS, _UNCHANGED = PortScales(), PortLayouts(), ChangedPorts()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +148,8 @@ def compile_region(
     warm_up_runs: int = 0,
     linked: Sequence[str] = (),
     scales: PortScales = _UNSCALED,
+    layouts: PortLayouts = _NO_LAYOUTS,
+    changed: ChangedPorts = _UNCHANGED,
     rounding: Rounding = "onnx",
     lower: Lower = lower_operator,
     figures: KernelFigures = UNMEASURED,
@@ -155,8 +158,9 @@ def compile_region(
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
     parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
-    linked: inputs, by the model's own names, that other models of a bundle write to. scales: of inputs and outputs,
-    by these names. rounding: of halves in their quantize functions. lower: as in `CodegenBackend`.
+    linked: inputs, by the model's own names, that other models of a bundle write to. scales, layouts: of inputs and
+    outputs, by these names; changed: which of them have another form than the file's. rounding: of halves in their
+    quantize functions. lower: as in `CodegenBackend`.
     figures: measured, of the platform's first processor.
     Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
@@ -171,11 +175,13 @@ def compile_region(
     reserved = {*RESERVED, STATE_MEMORY, LINKED_MEMORY, *(memory.name for memory in platform.memories)}
     reserved |= CONTEXT_NAMES if options.context == "caller" else set[str]()
     reserved |= driver_names(platform, model)
+    names = port_names(input_names, output_names, options.rename, reserved, changed.indexed)
     program = lower_region(
         region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs,
-        staged=options.placement_objective == "throughput",
+        names=names, staged=options.placement_objective == "throughput",
     )  # fmt: skip
     program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
+    program = _with_placed(program, input_names, output_names, options.place_port or {})
     if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
         program = replace(program, state_home=platform.activations)
     used = processors_of(program, platform)
@@ -186,7 +192,7 @@ def compile_region(
     program, plan, parallel = _planned(program, platform, options, used, held, {*kept, *program.linked})
     servers = tuple(steps.processor for steps in parallel.lists[1:]) if parallel else ()
     # A plan larger than the memory itself is not checked byte by byte: nothing is built from it.
-    if all(arena.num_bytes <= platform.memory(arena.inside).capacity_bytes for arena in plan.arenas):
+    if all(arena.num_bytes <= platform.memory(arena.inside).usable_bytes for arena in plan.arenas):
         check_reach(program, plan, platform, parallel)
         if parallel:
             validate_order(parallel, plan)
@@ -196,8 +202,10 @@ def compile_region(
     interface = Interface(
         model=model,
         io=options.io,
-        inputs=ports_of(program, program.inputs, input_names, scales.inputs or {}),
-        outputs=ports_of(program, program.outputs, output_names, scales.outputs or {}),
+        inputs=ports_of(
+            program, program.inputs, input_names, scales.inputs or {}, layouts.inputs or {}, changed.inputs or {}
+        ),
+        outputs=ports_of(program, program.outputs, output_names, scales.outputs or {}, layouts.outputs or {}),
         state_bytes=plan.state_bytes,
         warm_up_runs=warm_up_runs,
         context=options.context,
@@ -207,9 +215,10 @@ def compile_region(
         in_flight=parallel.in_flight if parallel else 1,
         has_hooks=options.hooks,
         rounding=rounding,
+        labels=options.labels,
         kept=kept_values(program, plan, kept, in_flight=parallel.in_flight if parallel else 1),
     )
-    used_bytes = {arena.inside: plan.bytes_in(arena.inside) for arena in plan.arenas}
+    used_bytes = plan.memories_bytes
     used_bytes[platform.weights] = used_bytes.get(platform.weights, 0) + program.weights_bytes
     origin = replace(origin, memories=tuple(used_bytes.items()))
     return Compiled(
@@ -257,6 +266,21 @@ def _planned(
 
 def _bytes(planned: tuple[Program, MemoryPlan]) -> int:
     return planned[1].arena_bytes
+
+
+def _with_placed(
+    program: Program, input_names: Sequence[str], output_names: Sequence[str], memories: Mapping[str, str]
+) -> Program:
+    """The program with some inputs and outputs in memories of their own, parts of them too. memories: by own names."""
+    named = [*zip(program.inputs, input_names, strict=False), *zip(program.outputs, output_names, strict=False)]
+    placed = {tensor: memories[name] for tensor, name in named if name in memories}
+    if not placed:
+        return program
+    parts = {
+        name: placed[one.part.tensor] for name, one in program.tensors.items() if one.part and one.part.tensor in placed
+    }
+    moved = {name: replace(program.tensors[name], memory=memory) for name, memory in {**parts, **placed}.items()}
+    return replace(program, tensors={**program.tensors, **moved})
 
 
 def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[str]) -> Program:

@@ -12,6 +12,7 @@ from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall, RowSteps
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.columns import Columns
+from tvm_ext.core.input_forms import ChangedInput
 from tvm_ext.core.row_schedule import RowLoop, Schedule
 
 
@@ -20,12 +21,16 @@ def ports_of(
     names: Sequence[str],
     sources: Sequence[str],
     scales: Mapping[str, tuple[float, int]] = MappingProxyType({}),
+    layouts: Mapping[str, str] = MappingProxyType({}),
+    changed: Mapping[str, ChangedInput] = MappingProxyType({}),
 ) -> tuple[Port, ...]:
     """The ports of tensors. sources: the model's own names; by default those of the tensors.
 
     scales: scale and zero point by such a name, which hold where operators of the program imply none or others.
+    layouts: letters of the axes, by these names. changed: inputs in another form than the model's, by these names.
     """
     tensors = [program.tensors[name] for name in names]
+    taken_as = {name: change.description for name, change in changed.items()}
     own = sources or [tensor.source for tensor in tensors]
     calls: dict[str, list[tuple[KernelCall, Callback]]] = {}
     for call in program.kernel_calls():
@@ -34,7 +39,10 @@ def ports_of(
             calls.setdefault(outside, []).append((call, callback))
     return tuple(
         Port(
-            name=t.name, source=source, shape=t.shape, dtype=t.dtype, quantization=_quantization(t, source, scales),
+            name=t.name, source=source, shape=t.shape, dtype=t.dtype,
+            quantization=None if taken_as.get(source) else _quantization(t, source, scales),
+            taken_as=taken_as.get(source, ""),
+            layout=layouts.get(source, ""),
             stream=_together([_stream(program, *one) for one in calls[t.name]]) if t.name in calls else None,
         )
         for t, source in zip(tensors, own, strict=True)

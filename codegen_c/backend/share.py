@@ -150,4 +150,4 @@ def _bytes(shared: Shared) -> int:
 
 
 def _fits(plan: MemoryPlan, platform: Platform) -> bool:
-    return all(plan.bytes_in(m.name) <= m.capacity_bytes for m in platform.memories)
+    return all(plan.bytes_in(m.name) <= m.usable_bytes for m in platform.memories)

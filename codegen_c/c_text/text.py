@@ -87,6 +87,12 @@ _BYTES = {
 """Literal of each element of a byte. Weights are millions of these."""
 
 
+def string_literal(text: str) -> str:
+    """A C string of the text's bytes in UTF-8: others than printable ASCII as octal escapes, no trigraphs."""
+    plain = {byte: chr(byte) for byte in range(32, 127) if chr(byte) not in '\\"?'}
+    return '"' + "".join(plain.get(byte, f"\\{byte:03o}") for byte in text.encode()) + '"'
+
+
 def literal(array: np.ndarray) -> list[str]:
     """Every element of a flat array as a C literal of its own type, for an initializer."""
     if array.dtype == np.float32:

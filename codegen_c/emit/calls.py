@@ -136,8 +136,9 @@ class Calls:
         rows = bounds or RowBounds(begin="0", end=str(callback.rows), count=callback.rows, first=0)
         tensor = self.program.tensors[inside]
         return callback_lines(
-            call, self.ports[outside], tensor, self._place(inside), rows, self.under_way, goes_on=self.always_ends
-        )
+            call, self.ports[outside], tensor, self._place(inside), rows, self.under_way, goes_on=self.always_ends,
+            failed=self.interface.as_status("status"),
+        )  # fmt: skip
 
     def _arguments(self, call: KernelCall, step_name: str, bounds: RowBounds | None) -> list[str]:
         inputs, outputs, constants = iter(call.inputs), iter(call.outputs), iter(call.constants)

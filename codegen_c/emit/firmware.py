@@ -1,8 +1,8 @@
 """`board/`: files that turn a package into firmware for a QEMU board. Startup, linker script, main, timer.
 
-Regions of the linker script are the platform's memories. A memory's own section goes to that memory:
-ram is zeroed at start, but for what the first processor does not reach; constants of rom are loaded in place, constants
-in ram are copied at start.
+Regions of the linker script are the platform's memories, where the QEMU machine has them. A memory's own section goes
+to that memory: ram is zeroed at start, but for what the first processor does not reach; constants of rom are loaded in
+place, constants in ram are copied at start.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tvm_ext.core.platform import Board, Memory, Platform
 
 _MAX_SHIFT = 10  # QEMU's own limit
 _NANOSECONDS = 1_000_000_000
+_VECTORS_BYTES = 4096
 STARTUP_FILES = (
     "startup.c", "program_start.h", "semihosting.h", "semihosting_call.h", "measure.h", "measure_known.h",
 )  # fmt: skip
@@ -60,6 +61,7 @@ def board_files(
 
     others: processors beside the first that firmware runs on.
     """
+    platform = platform.on_machine
     board, startup = _board(platform), startup_of(platform)
     copied = {name: startup_text(name, startup) for name in STARTUP_FILES}
     copied["timer.h"] = _timer(board, startup)
@@ -120,7 +122,7 @@ def stack_range(platform: Platform, number: int = 0) -> tuple[int, int]:
     The platform must have a board.
     """
     board = _board(platform)
-    data = platform.memory(board.data_memory)
+    data = platform.on_machine.memory(board.data_memory)
     assert data.address is not None, "a checked platform with a board has addresses"
     end = data.address + data.capacity_bytes - number * _stack_bytes(board)
     return end - _stack_bytes(board), end
@@ -167,6 +169,7 @@ def _linker_script(platform: Platform, board: Board, others: Sequence[str]) -> s
         platform=platform,
         regions=_regions(platform, board, others),
         others=others,
+        vectors=board.code_memory if board.vectors_address is None else "VECTORS",
         code=board.code_memory,
         data=board.data_memory,
         constants=[_part(memory) for memory in constants],
@@ -187,6 +190,8 @@ def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[di
             f"{f' {len(stacks)} times' if others else ''}."
         )
     regions: list[dict[str, object]] = []
+    if board.vectors_address is not None:
+        regions.append({"name": "VECTORS", "access": "rx", "address": board.vectors_address, "bytes": _VECTORS_BYTES})
     for memory in platform.memories:
         reserved = len(stacks) * stack_bytes if memory.name == data.name else 0
         regions.append(

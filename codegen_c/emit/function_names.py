@@ -15,7 +15,8 @@ RESERVED = frozenset(
     {
         "run", "after_step", "bytes", "i", "io", "row", "status", "reset", "not_reset", "not_ready", "profile",
         "profile_begin", "profile_end", "profile_layer", "profile_start", "profile_start_dwt", "state_bytes",
-        "state_place", "warm_up_runs",
+        "state_place", "warm_up_runs", "arena", "empty", "full", "labels", "misaligned", "ok", "put", "status_least",
+        "status_most", "take",
     }
 )  # fmt: skip
 """Names of the model's own that nothing else of it may have."""

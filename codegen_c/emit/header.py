@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from codegen_c.c_text.lines import comment_block
 from codegen_c.c_text.text import block, comment, float_literal
 from codegen_c.emit.banner import Origin, banner
+from codegen_c.emit.labels import labels_api
 from codegen_c.emit.quantize_functions import quantize_functions
+from codegen_c.emit.statuses import emit_statuses
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
 from codegen_c.program.interface import Interface, Port
-from codegen_c.program.statuses import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET
 
 
-def emit_header(interface: Interface, origin: Origin, kept_api: str = "") -> str:
-    """Text of `<model>.h`. kept_api: declarations of values that are kept (`codegen_c.emit.kept`)."""
+def emit_header(
+    interface: Interface, origin: Origin, kept_api: str = "", arenas: Mapping[str, int] = MappingProxyType({})
+) -> str:
+    """Text of `<model>.h`.
+
+    kept_api: declarations of values that are kept (`codegen_c.emit.kept`). arenas: bytes of arenas and states in each
+    memory that holds any.
+    """
     guard = f"{interface.model.upper()}_H"
     sizes = [line for port in (*interface.inputs, *interface.outputs) for line in _port_macros(interface, port)]
     sizes += [
@@ -37,6 +45,9 @@ def emit_header(interface: Interface, origin: Origin, kept_api: str = "") -> str
             "/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */",
             *sizes,
             "",
+            *_facts(interface, origin, arenas),
+            emit_statuses(interface),
+            *([labels_api(interface)] if interface.labels else []),
             *([functions] if (functions := quantize_functions(interface)) else []),
             *([_context_api(interface)] if interface.holds_context else []),
             api(interface),
@@ -53,7 +64,8 @@ def emit_header(interface: Interface, origin: Origin, kept_api: str = "") -> str
 def _port_macros(interface: Interface, port: Port) -> list[str]:
     """Macros of a tensor: what code around the model needs to fill or read it."""
     shape, quantization = ", ".join(map(str, port.shape)), port.quantization
-    values = {"SIZE": str(port.num_elements), "RANK": str(len(port.shape)), "TYPE": port.c_type}
+    values = {"SIZE": str(port.num_elements), "BYTES": str(port.num_bytes)}
+    values |= {"RANK": str(len(port.shape)), "TYPE": port.c_type}
     if shape:  # C has no empty initializer
         values["SHAPE"] = f"{{{shape}}}"
     if quantization:
@@ -61,14 +73,27 @@ def _port_macros(interface: Interface, port: Port) -> list[str]:
     return [f"#define {interface.port_macro(port, key)} {value}" for key, value in values.items()]
 
 
+def _facts(interface: Interface, origin: Origin, arenas: Mapping[str, int]) -> list[str]:
+    """Macros of the package: its memory, and the file that it was made from."""
+    macros = [f"#define {interface.arena_bytes_macro()} {sum(arenas.values())}u"]
+    macros += [f"#define {interface.arena_bytes_macro(memory)} {count}u" for memory, count in arenas.items()]
+    return [
+        "/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */",
+        *macros,
+        f'#define {interface.sha256_macro} "{origin.sha256}"',
+        "",
+    ]
+
+
 def describe(port: Port) -> str:
-    """`describe_type`, then the model's own name of it."""
-    return f"{describe_type(port)}, in the model {comment(port.source)}"
+    """`describe_type`, then the model's own name of it, and what the model takes of a value."""
+    taken_as = f", which takes {port.taken_as}" if port.taken_as else ""
+    return f"{describe_type(port)}, in the model {comment(port.source)}{taken_as}"
 
 
 def describe_type(port: Port) -> str:
-    """`float32[1, 49, 10, 1], real = 0.5847 * (value - 83)`."""
-    text = f"{port.dtype}[{', '.join(map(str, port.shape))}]"
+    """`float32[1, 49, 10, 1] NHWC, real = 0.5847 * (value - 83)`."""
+    text = f"{port.dtype}[{', '.join(map(str, port.shape))}]{f' {port.layout}' if port.layout else ''}"
     if port.quantization:
         zero_point = port.quantization.zero_point
         value = f"(value {'+' if zero_point < 0 else '-'} {abs(zero_point)})" if zero_point else "value"
@@ -77,7 +102,7 @@ def describe_type(port: Port) -> str:
 
 
 def signature(interface: Interface, function: str = "") -> str:
-    """`int32_t <model>_run(...)` without the semicolon. function: another one of the same arguments."""
+    """`<model>_status <model>_run(...)` without the semicolon. function: another one of the same arguments."""
     name = function or interface.run
     arguments: list[str] = []
     if interface.io == "stream":
@@ -85,17 +110,18 @@ def signature(interface: Interface, function: str = "") -> str:
     elif interface.io == "caller":
         arguments = [f"const {port.c_type} *{port.name}" for port in interface.inputs]
         arguments += [f"{port.c_type} *{port.name}" for port in interface.outputs]
-    one_line = f"int32_t {name}({_parameters(interface, *arguments)})"
+    one_line = f"{interface.status_type} {name}({_parameters(interface, *arguments)})"
     if len(one_line) <= 100:
         return one_line
-    return f"int32_t {name}(\n" + block(_parameters(interface, *arguments).replace(", ", ",\n")) + ")"
+    return f"{interface.status_type} {name}(\n" + block(_parameters(interface, *arguments).replace(", ", ",\n")) + ")"
 
 
-def accessor_signature(interface: Interface, port: Port) -> str:
-    """`float *<model>_<input>(void)`; outputs are const."""
+def accessor_signature(interface: Interface, port: Port, function: str = "") -> str:
+    """`float *<model>_<input>(void)`; outputs are const. function: another one of the same type."""
+    name = function or interface.accessor(port)
     if port in interface.outputs:
-        return f"const {port.c_type} *{interface.accessor(port)}({_parameters(interface, const=True)})"
-    return f"{port.c_type} *{interface.accessor(port)}({_parameters(interface)})"
+        return f"const {port.c_type} *{name}({_parameters(interface, const=True)})"
+    return f"{port.c_type} *{name}({_parameters(interface)})"
 
 
 def reset_signature(interface: Interface) -> str:
@@ -104,8 +130,8 @@ def reset_signature(interface: Interface) -> str:
 
 
 def take_signature(interface: Interface) -> str:
-    """`int32_t <model>_take(void)`."""
-    return f"int32_t {interface.take}(void)"
+    """`<model>_status <model>_take(void)`."""
+    return f"{interface.status_type} {interface.take}(void)"
 
 
 def serve_signature(interface: Interface, processor: str) -> str:
@@ -130,15 +156,27 @@ def _arena_api(interface: Interface) -> str:
     ports = zip((*interface.inputs, *interface.outputs), (*inputs, *outputs), strict=True)
     accessors = [f"{comment_block([note])}\n{accessor_signature(interface, port)};\n" for port, note in ports]
     run = (
-        "/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the\n"
+        "/* One inference. It uses the inputs' memory for its own values: write them again before the\n"
         f"   next run. {_reentrancy(interface)} */\n"
     )
-    return "\n".join([*accessors, f"{run}{signature(interface)};\n"])
+    return "\n".join([*accessors, *_plain_accessors(interface), f"{run}{signature(interface)};\n"])
+
+
+def _plain_accessors(interface: Interface) -> list[str]:
+    """`<model>_input` and `<model>_output`: names that stay when the model calls its tensors otherwise."""
+    found = interface.plain_accessors()
+    note = ["/* The same places under names that hold whatever the model calls its tensors. */"]
+    handed = "context" if interface.holds_context else ""
+    return (note if found else []) + [
+        f"static inline {accessor_signature(interface, port, name)}\n"
+        f"{{\n{block([f'return {interface.accessor(port)}({handed});'])}\n}}\n"
+        for name, port in found.items()
+    ]
 
 
 def _caller_api(interface: Interface) -> str:
     notes = [f"{port.name}: {describe(port)}." for port in (*interface.inputs, *interface.outputs)]
-    head = f"One inference, 0 when done. Inputs and outputs must not overlap. {_reentrancy(interface)}"
+    head = f"One inference. Inputs and outputs must not overlap. {_reentrancy(interface)}"
     return f"{comment_block([head, *notes])}\n{signature(interface)};\n"
 
 
@@ -163,7 +201,7 @@ def _stream_api(interface: Interface) -> str:
         )
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (
-        "/* One inference, 0 when done. It calls the functions of `io` as rows are needed or made.\n"
+        "/* One inference. It calls the functions of `io` as rows are needed or made.\n"
         f"   {_reentrancy(interface)} */\n"
     )
     return f"{struct}\n{run}{signature(interface)};\n"
@@ -204,8 +242,6 @@ def _pipeline_api(interface: Interface) -> str:
     return (
         f"{comment_block(notes)}\n"
         f"#define {interface.in_flight_name} {interface.in_flight}u\n"
-        f"#define {interface.full} ({FULL})\n"
-        f"#define {interface.empty} ({EMPTY})\n"
         f"{signature(interface, interface.put)};\n"
         f"{take_signature(interface)};\n"
     )
@@ -246,15 +282,7 @@ def _context_api(interface: Interface) -> str:
         f"    alignas({interface.context_alignment_name}) {member}\n#else\n"
         f"    _Alignas({interface.context_alignment_name}) {member}\n#endif\n"
         f"}} {interface.context_type};\n"
-        f"{_misaligned(interface)}"
     )
-
-
-def _misaligned(interface: Interface) -> str:
-    if not interface.checks_alignment:
-        return ""
-    note = "/* The answer of a run to an instance that does not lie at a multiple of that. */"
-    return f"{note}\n#define {interface.misaligned} ({MISALIGNED})\n"
 
 
 def _state_api(interface: Interface) -> str:
@@ -267,7 +295,6 @@ def _state_api(interface: Interface) -> str:
         f"   memcpy(saved, {interface.state_place}({instance}), {interface.state_bytes_name});\n"
         "   States fit the build that made them; a run refuses those of another layout. */\n"
         f"#define {interface.state_bytes_name} {interface.state_bytes}u\n"
-        f"#define {interface.not_reset} ({NOT_RESET})\n"
         f"{_warm_up(interface)}"
         f"{reset_signature(interface)};\n"
         f"{state_place_signature(interface)};\n"
@@ -281,5 +308,4 @@ def _warm_up(interface: Interface) -> str:
         f"/* The first {interface.warm_up_runs} runs behind a reset answer {interface.not_ready}:\n"
         "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window. */\n"
         f"#define {interface.warm_up_name} {interface.warm_up_runs}\n"
-        f"#define {interface.not_ready} ({NOT_READY})\n"
     )

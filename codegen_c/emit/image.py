@@ -60,9 +60,8 @@ def entries(interface: Interface) -> list[Entry]:
     ports = (*interface.inputs, *interface.outputs)
     extra = {"arena": [], "caller": [port.name for port in ports], "stream": ["io"]}[interface.io]
     run = ", ".join(["context", *extra])
-    found = [
-        Entry(declared=signature(interface), name=interface.run, handed=run, missing="TVM_EXT_IMAGE_NONE"),
-    ]
+    none = interface.as_status("TVM_EXT_IMAGE_NONE")
+    found = [Entry(declared=signature(interface), name=interface.run, handed=run, missing=none)]
     if interface.state_bytes:
         reset, place = reset_signature(interface), state_place_signature(interface)
         found += [Entry(declared=reset, name=interface.reset, handed="context", missing="")]

@@ -68,10 +68,11 @@ def emit_links(bundle: str, links: Sequence[ModelLink], origin: Origin) -> dict[
     for model in sources:
         notes = [f"   {link.description}." for link in links if link.source.model == model]
         head = f"/* {model}_run(), and behind a run that answers 0, what its outputs are linked to:"
-        declared.append("\n".join([head, *notes]) + f" */\nint32_t {run_symbol(bundle, model)}(void);\n")
+        declared.append("\n".join([head, *notes]) + f" */\n{model}_status {run_symbol(bundle, model)}(void);\n")
     header = [
         banner(origin, f"{bundle}: runs that hand their outputs on."),
-        f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n",
+        f"#ifndef {guard}\n#define {guard}\n",
+        "".join(f'#include "{model}.h"\n' for model in sources),
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         "/* A linked input keeps its value until the next one comes, whatever runs meanwhile; it begins with zeros. A\n"
         "   linked state is overwritten: reset its model before. */\n",
@@ -97,14 +98,15 @@ def _models(links: Sequence[ModelLink]) -> list[str]:
 
 
 def _run(bundle: str, model: str, links: Sequence[ModelLink]) -> str:
+    source = links[0].source
     body = [
-        f"const int32_t status = {links[0].source.run}();",
-        "if (status == 0) {",
+        f"const {source.status_type} status = {source.run}();",
+        f"if (status == {source.ok}) {{",
         block([f"{link.symbol}();" for link in links]),
         "}",
         "return status;",
     ]
-    return f"int32_t {run_symbol(bundle, model)}(void)\n{{\n{block(body)}\n}}\n"
+    return f"{source.status_type} {run_symbol(bundle, model)}(void)\n{{\n{block(body)}\n}}\n"
 
 
 def _function(link: ModelLink) -> str:

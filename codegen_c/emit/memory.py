@@ -38,6 +38,9 @@ END_FOR_CPLUSPLUS = """\
 }
 #endif
 """
+_ON_ANOTHER_MACHINE = (
+    "#if !(defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M') && !(defined(__riscv) && __riscv_xlen == 32)"
+)
 _MEMBER_COLUMNS = 4
 """Columns by which members of a union are indented."""
 
@@ -93,12 +96,17 @@ def define_section(model: str, memory: Memory, *, zeroed: bool) -> str:
         return f"#ifndef {macro}\n#define {macro}\n#endif\n"
     attribute = f'__attribute__((section("{memory.section}")))'
     lines = [f"/* Memory {memory.name}: a section of the board's; a build for another machine has none. */"]
-    lines += [f"#ifndef {macro}", "#if !defined(__ARM_ARCH_PROFILE) || __ARM_ARCH_PROFILE != 'M'"]
-    lines += [f"#define {macro}"]
+    lines += [f"#ifndef {macro}", _ON_ANOTHER_MACHINE, f"#define {macro}"]
     if zeroed and not zeroed_by_name(memory.section):
         lines += ["#elif defined(__clang__)", f'#define {macro} _Pragma("clang section bss=\\"{memory.section}\\"")']
-        attribute = f'__attribute__((section("{memory.section},\\"aw\\",%nobits @")))'
+        lines += ["#elif defined(__riscv)", f"#define {macro} {_zeroed_attribute(memory.section, '#')}"]
+        attribute = _zeroed_attribute(memory.section, "@")
     return "\n".join([*lines, "#else", f"#define {macro} {attribute}", "#endif", "#endif", ""])
+
+
+def _zeroed_attribute(section: str, begins_comment: str) -> str:
+    """The attribute of a section without bytes in the image. begins_comment: what does so in the assembler."""
+    return f'__attribute__((section("{section},\\"aw\\",%nobits {begins_comment}")))'
 
 
 def emit_memory(

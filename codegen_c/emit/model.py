@@ -161,8 +161,9 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
     if not one.ends:
         return [*pieces, Piece(text="\n".join([*([block(lines)] if lines else []), "}\n"]))]
     ends = run_ends(program, interface) if one.over else []
-    lines += ["if (status != 0) {", block("return status;"), "}"] if has_status and ends else []
-    lines += [*ends, "return status;" if has_status else "return 0;"]
+    status = interface.as_status("status")
+    lines += ["if (status != 0) {", block(f"return {status};"), "}"] if has_status and ends else []
+    lines += [*ends, f"return {status};" if has_status else f"return {interface.ok};"]
     return [*pieces, Piece(text=f"{block(lines)}\n}}\n")]
 
 

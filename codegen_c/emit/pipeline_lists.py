@@ -78,8 +78,8 @@ def _of_the_caller(
         processor=own.processor, signature=signature(interface), phases=((),),
         before=(
             _unless(f"{flow}.in_flight != 0u", interface.full),
-            f"const int32_t status = {interface.put}({arguments});",
-            f"return status == 0 ? {interface.take}() : status;",
+            f"const {interface.status_type} status = {interface.put}({arguments});",
+            f"return status == {interface.ok} ? {interface.take}() : status;",
         ),
     )  # fmt: skip
     return [put, take, run]

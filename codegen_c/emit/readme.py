@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,8 @@ from codegen_c.emit.stream import callback_signature, describe_rows, describe_st
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.printable import markdown_code
+
+_COLUMNS = 118
 
 
 def emit_readme(
@@ -33,7 +36,9 @@ def emit_readme(
     return render(
         "README.md.j2", model=model, generator=report["generator"], source=markdown_code(report["model"]["source"]),
         sha256=report["model"]["sha256"], platform=report["platform"],
-        verified=verified(verify, report.get("comparisons", ())),
+        verified=verified(verify, report.get("comparisons", ()), report["machine"]),
+        sections=report["artifacts"].get("sections"), stands_in=stands_in(report["machine"]),
+        reserved=[(one["name"], one["reserved_bytes"]) for one in report["memories"] if one["reserved_bytes"]],
         usage=usage(interface), conversions=_conversions(interface),
         state=_state(interface, report) if report["states"] else None,
         shared=_shared(interface, report) if interface.servers else None,
@@ -48,12 +53,27 @@ def emit_readme(
     )  # fmt: skip
 
 
-def verified(verify: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]] = ()) -> str:
+def stands_in(machine: Mapping[str, Any] | None) -> str:
+    """Sentence on a QEMU machine that has the platform's core and memories of its own; empty for others."""
+    if not machine or not machine["memories"]:
+        return ""
+    sizes = ", ".join(f"{one['name']} {one['capacity_bytes']} B" for one in machine["memories"])
+    return fill(
+        f"QEMU's machine `{machine['name']}` has the core and not the chip: firmware for it is linked for memories of "
+        f"that machine ({sizes}), and has none of the chip's peripherals.",
+        _COLUMNS, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def verified(
+    verify: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]] = (), machine: Mapping[str, Any] | None = None
+) -> str:
     """One sentence for each place where the package was run, or nothing; and whose reading it was compared with.
 
-    comparisons: of the forms that a model was derived from, the C last.
+    comparisons: of the forms that a model was derived from, the C last. machine: as `machine_of` has it.
     """
-    places = {"host": "the host", "qemu": "the board in QEMU", "runner": "a device"}
+    core = f"the same core in QEMU (`{machine['name']}`)" if machine and machine["memories"] else "the board in QEMU"
+    places = {"host": "the host", "qemu": core, "runner": "a device"}
     ran = {target: result for target, result in verify.items() if result}
     sentences = [
         f"Verified on {places[target]} against {result['reference']}: largest difference {result['max_abs_error']:g} "
@@ -84,7 +104,7 @@ def _calls(interface: Interface) -> str:
             f"static {p.c_type} {p.name}[{interface.size_macro(p)}];" for p in (*interface.inputs, *interface.outputs)
         ]
         arguments = ", ".join([*context, *(p.name for p in (*interface.inputs, *interface.outputs))])
-        return "\n".join([*buffers, "", f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
+        return "\n".join([*buffers, "", _run_line(interface, arguments)])
     if interface.io == "stream":
         return _stream_usage(interface)
 
@@ -92,7 +112,7 @@ def _calls(interface: Interface) -> str:
         return f"{interface.accessor(port)}({''.join(context)})"
 
     lines = [f"{p.c_type} *{p.name} = {accessor(p)};  /* fill before each run */" for p in interface.inputs]
-    lines.append(f"int32_t status = {interface.run}({''.join(context)});  /* 0: done */")
+    lines.append(_run_line(interface, "".join(context)))
     lines += [f"const {p.c_type} *{p.name} = {accessor(p)};" for p in interface.outputs]
     return "\n".join(lines)
 
@@ -201,7 +221,11 @@ def _stream_usage(interface: Interface) -> str:
     members = [f".{direction}_{port.name} = {direction}_{port.name}," for direction, port in streamed(interface)]
     struct = f"const {interface.io_struct} io = {{\n{block(members)}\n}};"
     arguments = "&context, &io" if interface.holds_context else "&io"
-    return "\n".join([*texts, struct, f"int32_t status = {interface.run}({arguments});  /* 0: done */"])
+    return "\n".join([*texts, struct, _run_line(interface, arguments)])
+
+
+def _run_line(interface: Interface, arguments: str) -> str:
+    return f"{interface.status_type} status = {interface.run}({arguments});  /* {interface.ok}: done */"
 
 
 def _describe(port: Port) -> str:

@@ -9,6 +9,7 @@ from codegen_c.c_text.lines import folded
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
 from codegen_c.emit.kept import kept_api
+from codegen_c.emit.labels import emit_labels
 from codegen_c.emit.layer_files import layer_pieces
 from codegen_c.emit.memory import emit_memory
 from codegen_c.emit.model import COPY_HEADER, DMA_HEADER, headers
@@ -60,7 +61,9 @@ def emit_sources(
     }
     layers = layer_pieces(program, plan, interface, origin, platform, sharing, parallel, after_step=after_step)
     generated = {
-        f"{model}.h": emit_header(interface, origin, kept_api(interface) if interface.kept else ""),
+        f"{model}.h": emit_header(
+            interface, origin, kept_api(interface) if interface.kept else "", plan.memories_bytes
+        ),
         **{file: joined(pieces) for file, pieces in layers.items()},
         **(emit_signals(parallel, plan, interface, origin, platform) if parallel else {}),
         **emit_push(interface),
@@ -77,6 +80,7 @@ def emit_sources(
             _copies(parallel),
             sharing.constants,
         ),
+        **emit_labels(interface, origin),
         **emit_state(program, plan, interface, origin, sharing.arenas, sharing.bundle),
     }
     own = {

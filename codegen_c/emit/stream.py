@@ -71,13 +71,14 @@ def callback_lines(
     under_way: int | None,
     *,
     goes_on: bool,
+    failed: str,
 ) -> list[str]:
     """Lines that hand over some rows.
 
     tensor: inside the program; where: C expression of its first element. under_way: number of the last transfer that
     a DMA may still be at, which has to end before a run that failed. goes_on: such a run goes on to its end, as other
     processors wait for its signals: it calls no function any more, and rows that do not come are zeros, which are valid
-    elements of any input, indices among them.
+    elements of any input, indices among them. failed: C expression of the answer of a run that ends here.
     """
     stream, callback = port.stream, call.implementation.callback
     assert stream is not None and callback is not None, "the call streams a port"
@@ -100,7 +101,7 @@ def callback_lines(
             absent = ["if (status != 0) {", block(zeros), "}"] if callback.direction == "read" else []
             return ["if (status == 0) {", block(lines), "}", *absent]
         wait = [] if under_way is None else [f"tvm_ext_dma_wait({under_way}u);"]
-        on_error = ["if (status != 0) {", block([*wait, "return status;"]), "}"]
+        on_error = ["if (status != 0) {", block([*wait, f"return {failed};"]), "}"]
         return [*lines, *on_error]
 
     if not tensor.ring or stream.rows_per_call > 1 or rows.count == 1:

@@ -39,6 +39,25 @@ from tvm_ext.core.names import MOVE, identifier, strip_ending, unique
 from tvm_ext.core.platform import Platform
 
 
+@dataclass(frozen=True, kw_only=True)
+class GivenNames:
+    """C identifiers of a region's inputs and outputs, in order; an empty one leaves the name to the model's own."""
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    def of_input(self, index: int) -> str:
+        return self.inputs[index] if index < len(self.inputs) else ""
+
+    def of_output(self, index: int) -> str:
+        return self.outputs[index] if index < len(self.outputs) else ""
+
+
+_OWN_NAMES = GivenNames()
+PLAIN_PORTS = frozenset({"input", "output"})
+"""Names of a package's functions for a single input and a single output, which no function of a layer may have."""
+
+
 def lower_region(
     region: relax.Function,
     platform: Platform,
@@ -48,15 +67,17 @@ def lower_region(
     lower: Lower = lower_operator,
     states: Sequence[ModelState] = (),
     warm_up_runs: int = 0,
+    names: GivenNames = _OWN_NAMES,
     staged: bool = False,
 ) -> Program:
     """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel.
 
     targets: by processor, of each that an operator may run on, the platform's first one before others. states: the last
-    parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet. staged: processors are
-    stages of a pipeline, each of which keeps what it uses of them.
+    parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet. names: of inputs and
+    outputs. staged: processors are stages of a pipeline, each of which keeps what it uses of them.
     """
-    return _Lowering(region, platform, targets, set(reserved), lower).run(states, warm_up_runs, staged=staged)
+    taken = {*reserved, *filter(None, (*names.inputs, *names.outputs))}
+    return _Lowering(region, platform, targets, taken, lower, names).run(states, warm_up_runs, staged=staged)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +90,11 @@ class _View:
 
 class _Lowering:
     def __init__(
-        self, region: relax.Function, platform: Platform, targets: Mapping[str, Target], taken: set[str], lower: Lower
-    ) -> None:
+        self, region: relax.Function, platform: Platform, targets: Mapping[str, Target], taken: set[str], lower: Lower,
+        names: GivenNames,
+    ) -> None:  # fmt: skip
         self.region, self.platform, self.targets, self.taken, self.lower = region, platform, targets, taken, lower
+        self.names = names
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, Constant] = {}
         self.steps: list[Step] = []
@@ -90,8 +113,8 @@ class _Lowering:
         self.model_names = dict(zip(params, names, strict=True))
         roles = ["input"] * (len(params) - len(states)) + ["state"] * len(states)
         named = [
-            self._tensor(param.name, tensor_type(param.ty), role=role, source=source)
-            for (param, source), role in zip(self.model_names.items(), roles, strict=True)
+            self._tensor(param.name, tensor_type(param.ty), role=role, source=source, given=self.names.of_input(index))
+            for index, ((param, source), role) in enumerate(zip(self.model_names.items(), roles, strict=True))
         ]
         for param, name in zip(params, named, strict=True):
             self.views[param] = _View(tensor=name, shape=self.tensors[name].shape)
@@ -102,7 +125,10 @@ class _Lowering:
         body = self.region.body.body
         results = list(body.fields) if isinstance(body, relax.Tuple) else [body]
         inputs, found = named[: len(named) - len(states)], named[len(named) - len(states) :]
-        outputs = [self._output(result) for result in results[: len(results) - len(states)]]
+        outputs = [
+            self._output(result, self.names.of_output(index))
+            for index, result in enumerate(results[: len(results) - len(states)])
+        ]
         # Next values of states are tensors: CopyResults copies constants.
         left = [self._argument(result).tensor for result in results[len(results) - len(states) :]]
         program = Program(
@@ -193,7 +219,8 @@ class _Lowering:
         split, placement = RowSplit.read(composite), OperatorMemories.read(composite)
         if split.sequence:
             implementation = in_sequence(implementation, split.input_rows)
-        name = self._name(call.op.name, ColumnStrip.read(composite).columns, fallback="x")
+        word = identifier(call.op.name)
+        name = unique(f"{word}_layer" if word in PLAIN_PORTS else word, self.taken)
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = SourceNodes.read(composite).nodes
@@ -236,11 +263,15 @@ class _Lowering:
         layout: tuple[int, ...] = (),
         memory: str = "",
         columns: tuple[int, int] | None = None,
+        given: str = "",
     ) -> str:
-        """A new tensor's name, made of `text`. source: the model's name of it, or of the image it is a strip of."""
+        """A new tensor's name, the given one or made of `text`.
+
+        source: the model's name of it, or of the image it is a strip of.
+        """
         if 0 in kind.shape:
             raise UnsupportedModel(f"{text}: is {kind}, a tensor without elements; there is nothing to compute.")
-        name, whole = self._name(text, columns, fallback="t"), source or text
+        name, whole = given or unique(identifier(text, fallback="t"), self.taken), source or text
         source = f"{whole}.{strip_ending(columns)}" if columns else whole
         self.tensors[name] = Tensor(
             name=name, source=source, shape=kind.shape, dtype=kind.dtype,
@@ -248,11 +279,6 @@ class _Lowering:
             strip=Strip(source=whole, begin=columns[0], end=columns[1]) if columns else None,
         )  # fmt: skip
         return name
-
-    def _name(self, text: str, columns: tuple[int, int] | None, *, fallback: str) -> str:
-        """A free C identifier; shortened, that of a strip still says which columns it is."""
-        keep = strip_ending(columns) if columns else ""
-        return unique(identifier(text, fallback=fallback, keep=keep), self.taken)
 
     def _quantize(self, name: str, kind: TensorType) -> None:
         """An input's scale is what its first reader takes it for."""
@@ -265,15 +291,15 @@ class _Lowering:
             for unknown, known in pairs:
                 self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
 
-    def _output(self, expr: relax.Expr) -> str:
-        """The tensor of a result; a copy where it is also an input or another result."""
+    def _output(self, expr: relax.Expr, given: str) -> str:
+        """The tensor of a result, of the given name if any; a copy where it is also an input or another result."""
         if isinstance(expr, tvm.ir.GenericConst):
             raise UnsupportedModel("an output of the model is constant; remove it from the model's outputs.")
         view = self._argument(expr)
         tensor = self.tensors[view.tensor]
         result = TensorType(shape=view.shape, dtype=tensor.dtype, quantization=tensor.quantization)
         if tensor.role != "intermediate":
-            name = self._tensor(f"{expr.name}.copy", result, role="output")
+            name = self._tensor(f"{expr.name}.copy", result, role="output", given=given)
             step = unique(f"copy_{name}", self.taken)
             self.steps.append(Transfer(name=step, source=tensor.name, target=name))
             self.tensors[name] = replace(self.tensors[name], source=expr.name)
@@ -281,13 +307,15 @@ class _Lowering:
         source = self.model_names.get(expr, expr.name)
         layout = tensor.layout if tensor.shape == view.shape else ()
         self.tensors[tensor.name] = replace(tensor, role="output", shape=view.shape, source=source, layout=layout)
+        if given:
+            return self._renamed(tensor.name, given)
+        # A result that is a view of another tensor carries the result's name: it is part of the public interface.
         plain = identifier(source, fallback="t")
         is_named = tensor.source == source and (tensor.name == plain or plain in self.taken)
-        return tensor.name if is_named else self._rename(tensor.name, source)
+        return tensor.name if is_named else self._renamed(tensor.name, unique(plain, self.taken))
 
-    def _rename(self, old: str, source: str) -> str:
-        """A result that is a view of another tensor carries the result's name: it is part of the public interface."""
-        new = unique(identifier(source, fallback="t"), self.taken)
+    def _renamed(self, old: str, new: str) -> str:
+        """The new name of a tensor, which everything that knows the old one has then."""
         self.tensors = {
             (new if name == old else name): (replace(tensor, name=new) if name == old else tensor)
             for name, tensor in self.tensors.items()

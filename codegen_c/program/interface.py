@@ -37,8 +37,10 @@ class StreamedPort:
 class Port:
     """One input or output.
 
-    name: C identifier. source: the model's own name. dtype: numpy's name of it, a key of C_TYPES. stream: where it is
-    streamed; None also for an input that nothing reads.
+    name: C identifier. source: the model's own name. dtype: numpy's name of it, a key of C_TYPES. layout: of an image
+    or sequence, a letter for each axis, as NHWC; empty where the model says nothing about its axes. stream: where it is
+    streamed; None also for an input that nothing reads. taken_as: of an input in another form than the model's, what
+    the model takes of a `value`; empty where that is the value.
     """
 
     name: str
@@ -46,7 +48,9 @@ class Port:
     shape: tuple[int, ...]
     dtype: str
     quantization: Quantization | None = None
+    layout: str = ""
     stream: StreamedPort | None = None
+    taken_as: str = ""
 
     @property
     def num_elements(self) -> int:
@@ -103,19 +107,23 @@ class KeptValue:
 class Interface:
     """The public API of a package. `model` prefixes every name of it.
 
-    io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `int32_t <model>_run(void)`.
-    io `caller`: `int32_t <model>_run(const T *input, ..., T *output, ...)`, inputs first.
-    io `stream`: `int32_t <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`, `write_<output>`.
+    A run answers a `<model>_status`, an enumeration as wide as int32_t, `<model>_ok` where it is done.
+    io `arena`: `T *<model>_<input>(void)`, `const T *<model>_<output>(void)`, `<model>_status <model>_run(void)`. A
+    single input has the name `<model>_input` beside its own, a single output `<model>_output`.
+    io `caller`: `<model>_status <model>_run(const T *input, ..., T *output, ...)`, inputs first.
+    io `stream`: `<model>_status <model>_run(const <model>_io *io)`, a struct of functions `read_<input>`,
+    `write_<output>`.
     A function `read_<input>` of an input in strips is given the columns, too, that are asked for.
     state_bytes: of what runs keep, 0 where they keep nothing; then there is no `void <model>_reset(void)`.
     warm_up_runs: runs behind a reset that answer `<model>_not_ready`, while a window of time is not full.
     context `caller`: each function takes a `<model>_context *` first, a block of `context_bytes` with arena and state.
     servers: processors beside the caller's, each of which runs its part of a run in `void <model>_serve_<name>(void)`.
-    in_flight: inputs that a pipeline works on at once, by `int32_t <model>_put(...)`, of the same arguments as `run`,
-    and `int32_t <model>_take(void)`; 1 where there are neither.
+    in_flight: inputs that a pipeline works on at once, by `<model>_status <model>_put(...)`, of the same arguments as
+    `run`, and `<model>_status <model>_take(void)`; 1 where there are neither.
     has_hooks: whether `<model>_profile.h` has hooks around its layers.
     rounding: of halves where real numbers become integers, to even numbers ("onnx") or away from zero ("tflite").
     kept: values inside the model, whose places `const T *<model>_kept_<value>(void)` gives.
+    labels: names of the classes, which `const char *const <model>_labels[]` holds.
     """
 
     model: str
@@ -132,6 +140,7 @@ class Interface:
     has_hooks: bool = False
     kept: tuple[KeptValue, ...] = ()
     rounding: Rounding = "onnx"
+    labels: tuple[str, ...] = ()
 
     @property
     def is_pipeline(self) -> bool:
@@ -168,6 +177,18 @@ class Interface:
         """Name of the C function that gives a port's place in the arena."""
         return f"{self.model}_{port.name}"
 
+    def plain_accessors(self) -> dict[str, Port]:
+        """The port of `<model>_input`, where there is one input, and of `<model>_output`, where there is one output.
+
+        A name that a port has itself is left to it, and so is that of a value that is kept.
+        """
+        if self.io != "arena":
+            return {}
+        sides = {"input": self.inputs, "output": self.outputs}
+        taken = {*map(self.accessor, (*self.inputs, *self.outputs)), *map(self.kept_accessor, self.kept)}
+        named = {f"{self.model}_{side}": ports[0] for side, ports in sides.items() if len(ports) == 1}
+        return {name: port for name, port in named.items() if name not in taken}
+
     def quantize(self, port: Port) -> str:
         """Name of the C function that makes an integer of a quantized port of a real number."""
         return self._apart(f"{self.model}_quantize_{port.name}")
@@ -195,6 +216,43 @@ class Interface:
     def port_macro(self, port: Port, what: str) -> str:
         """Name of the C macro that holds a fact about a port, `SHAPE` or the like."""
         return f"{self.model}_{port.name}_{what}".upper()
+
+    def bytes_macro(self, port: Port) -> str:
+        """Name of the C macro that holds a port's number of bytes."""
+        return self.port_macro(port, "BYTES")
+
+    def arena_bytes_macro(self, memory: str = "") -> str:
+        """Name of the C macro that holds bytes of arenas and states, of one memory or of all."""
+        return f"{self.model}_arena_bytes{f'_{memory}' if memory else ''}".upper()
+
+    @property
+    def labels_name(self) -> str:
+        """Name of the C table of names of classes."""
+        return f"{self.model}_labels"
+
+    @property
+    def num_labels_macro(self) -> str:
+        """Name of the C macro that holds how many there are."""
+        return f"{self.model}_num_labels".upper()
+
+    @property
+    def sha256_macro(self) -> str:
+        """Name of the C macro that holds the digest of the model's file, as a string."""
+        return f"{self.model}_model_sha256".upper()
+
+    @property
+    def status_type(self) -> str:
+        """Name of the type of a run's answers."""
+        return f"{self.model}_status"
+
+    @property
+    def ok(self) -> str:
+        """Name of the answer of a function that did all that it should."""
+        return f"{self.model}_ok"
+
+    def as_status(self, value: str) -> str:
+        """C expression of an int32_t, such as the answer of the application's function, as an answer of a run."""
+        return f"({self.status_type}){value}"
 
     def size_macro(self, port: Port) -> str:
         """Name of the C macro that holds a port's number of elements."""

@@ -18,7 +18,7 @@ from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.split.segment import Segment
 from tvm_ext.core.decisions.execution import RowSplit
 from tvm_ext.core.decisions.processors import OperatorProcessor
-from tvm_ext.core.kernel_time import Traffic
+from tvm_ext.core.kernel_time import KernelTime, Traffic
 from tvm_ext.core.time_model import TimeModel
 
 _STREAMED = Traffic(transactions=0.0, bursts=0.0, num_bytes=1.0)
@@ -44,8 +44,8 @@ def whole_problem(
     others: Mapping[str, ProcessorCosts] = MappingProxyType({}),
 ) -> AssignmentProblem:
     """The problem of a module whose operators all run whole. The rest: as `AssignMemories` takes them."""
-    operators, clock_hz = known.operators, time.platform.processor.clock_hz
-    graph, composites = operators.graph(), _composites(known.mod, operators)
+    operators, clock_hz, placed = known.operators, time.platform.processor.clock_hz, known.placed
+    graph, composites = operators.graph().without_bytes_of(placed.keys()), _composites(known.mod, operators)
     called = Counter(steps[0].value.op for steps in operators.steps)
     steps: list[Step] = []
     for composite, node, (computing, *_) in zip(composites, graph.nodes, operators.steps, strict=True):
@@ -58,11 +58,13 @@ def whole_problem(
         for argument, leaf in enumerate(computing.value.args):
             for value in operators.values[leaf]:
                 reads[value] += cost.read_bytes.get(argument, operators.sizes[value])
+        kernel = own.kernel(cost.kernel)
+        cycles += _port_cycles(own, kernel, reads, {value: operators.sizes[value] for value in node.writes}, placed)
         steps.append(
             Step(
                 cycles=cycles * clock_hz / other.processor.clock_hz if other else cycles,
-                reads=dict(reads), writes={value: operators.sizes[value] for value in node.writes},
-                kernel=own.kernel(cost.kernel),
+                reads={value: 0 if value in placed else size for value, size in reads.items()},
+                writes={value: graph.sizes[value] for value in node.writes}, kernel=kernel,
                 weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
                 scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
                 shared=dict(node.shared_bytes), processor=processor,
@@ -74,6 +76,17 @@ def whole_problem(
         steps=tuple(steps), sizes=graph.sizes, outputs=graph.outputs, home=time.platform.activations,
         near=near_memories(time, limits), limits=limits, stored=time.platform.weights, time=time,
     )  # fmt: skip
+
+
+def _port_cycles(
+    time: TimeModel, kernel: KernelTime, reads: Mapping[int, int], writes: Mapping[int, int], placed: Mapping[int, str]
+) -> float:
+    """Cycles that memories add where a step reads and writes ports that do not lie in the default one.
+
+    These values take no part in the search. placed: value -> memory.
+    """
+    read = sum(time.read_cycles(placed[one], size, kernel.input) for one, size in reads.items() if one in placed)
+    return read + sum(time.write_cycles(placed[v], size, kernel.output) for v, size in writes.items() if v in placed)
 
 
 def sequences_of(mod: tvm.IRModule, operators: OperatorGraph) -> Iterator[Segment]:

@@ -224,5 +224,5 @@ def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]], *, moves:
 def fast_memory_bytes(platform: Platform) -> int:
     """Bytes of the fastest ram, the smaller of two as fast."""
     rams = [memory for memory in platform.memories if memory.kind == "ram"]
-    fastest = min(rams, key=lambda memory: (-memory.read_bytes_per_cycle, memory.capacity_bytes))
-    return fastest.capacity_bytes
+    fastest = min(rams, key=lambda memory: (-memory.read_bytes_per_cycle, memory.usable_bytes))
+    return fastest.usable_bytes

@@ -29,7 +29,7 @@ from relay_passes.layout.channels_last import channels_last, laid_out
 from relay_passes.regions.half_chains import HalfChains
 from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
 from tvm_ext.core.decisions.models import ModelOrigin
-from tvm_ext.core.names import RANGE_QUANTIZE, identifier, unique
+from tvm_ext.core.names import RANGE_QUANTIZE, identifier, shared_prefix, unique
 
 ANCHORS = frozenset(
     f"relax.{name}"
@@ -83,12 +83,13 @@ class _Rewriter:
         module = self.mod.clone()
         taken = {var.name_hint for var in module.get_global_vars()}
         rebuilt = []
+        prefix = shared_prefix({node for binding in self.sequence if (node := _node(binding))})
         for binding in self.sequence:
             group = groups.get(binding.var)
             if group:
                 arguments, composite = self._composite(group)
-                name = unique(identifier(_node(group.anchor) or binding.var.name), taken)
-                call = call_new(module, name, composite, arguments, group.anchor.value.span)
+                name = (_node(group.anchor) or binding.var.name).removeprefix(prefix)
+                call = call_new(module, unique(identifier(name), taken), composite, arguments, group.anchor.value.span)
                 rebuilt.append(relax.VarBinding(binding.var, call))
             elif binding.var not in self.owned:
                 rebuilt.append(binding)

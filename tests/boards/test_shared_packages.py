@@ -189,7 +189,7 @@ def test_the_plugin_counts_as_the_emulators_clock_does(tmp_path: Path) -> None:
     platform, options = Platform.load("dual_m33_equal"), BuildOptions(processors=("cpu0",))
     subject = make_subject(
         tvm_ext.load(tmp_path / "net.onnx"), platform, options, calibration=None, verify_inputs=None, verifies=True,
-        say=print,
+        progress=None,
     )  # fmt: skip
     counted: dict[str, int] = {}
     for name in ("cpu0", "cpu1"):

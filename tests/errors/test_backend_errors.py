@@ -145,7 +145,7 @@ def test_forced_choices(forced: dict[str, str], message: str, mod: tvm.IRModule)
             {"placement_objective": "energy"},
             r"placement_objective = 'energy': mixed does not say the power of",
         ),
-        ({"keep": ("x",)}, r"pin and keep: inside tvm\.compile"),
+        ({"keep": ("x",)}, r"pin, keep and place_port: inside tvm\.compile"),
     ],
 )
 def test_options_that_a_mix_has_no_place_for(options: dict[str, Any], message: str) -> None:

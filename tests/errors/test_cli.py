@@ -90,6 +90,26 @@ def test_platforms_are_listed_and_as_json() -> None:
     assert {"host", "cortex_m4", "cortex_m55"} <= set(platforms)
     assert platforms["cortex_m4"]["board"]["qemu_machine"] == "mps2-an386"
     assert all(name in table.stdout for name in platforms)
+    assert table.stdout.index("Cores") < table.stdout.index("Boards") < table.stdout.index("nucleo_h743zi")
+    assert "nucleo_h743zi" in platforms and len(platforms) > 40
+
+
+def test_a_platform_in_a_pipe_is_its_file(digits: Path, tmp_path: Path) -> None:
+    """Under an alias; the file compiles, and shows as a table what was changed in it."""
+    text = tvm_ext("platforms", "Nucleo-F446RE")
+    assert text.returncode == 0 and 'name = "nucleo_f446re"' in text.stdout and "DS10693" in text.stdout
+    assert tvm_ext("platforms", "nucleo_f446re", "--toml").stdout == text.stdout
+    mine = tmp_path / "my.toml"
+    mine.write_text(text.stdout.replace('"nucleo_f446re"', '"mine"').replace('"32KiB"', '"96KiB"'))
+    shown = json.loads(tvm_ext("platforms", mine, "--json").stdout)
+    assert (shown["name"], shown["memories"][1]["reserved_bytes"]) == ("mine", 96 << 10)
+    built = tvm_ext(
+        "compile", digits / "digits.onnx", "-p", mine, "-o", tmp_path / "out", "--verify", "host", "--quiet"
+    )
+    assert built.returncode == 0 and "on mine: arena" in built.stdout
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(text.stdout.replace("clock_hz", "clock"))
+    assert "clock: unknown key" in tvm_ext("platforms", wrong).stderr
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,9 @@ def test_the_command_under_a_limit(mib: int, tmp_path: Path) -> None:
     model = saved(SMALL_MODELS["unused_input"](), tmp_path)
     command = [sys.executable, "-m", "tvm_ext", "compile", str(model), "-p", "host", "-o", str(tmp_path / "out")]
     done = subprocess.run(
-        [*command, "--verify", "none"], capture_output=True, text=True, check=False, preexec_fn=limited(mib << 20)
-    )
+        [*command, "--verify", "none"], capture_output=True, text=True, check=False, preexec_fn=limited(mib << 20),
+        timeout=60,
+    )  # fmt: skip
     assert "InternalError" not in done.stderr and "defect" not in done.stderr
     if done.returncode:
         assert "OutOfMemory: memory ran out under this process's limit" in done.stderr

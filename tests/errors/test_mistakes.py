@@ -1,4 +1,4 @@
-"""Mistakes that callers of Python make: each is an error of ours that says what was given and what is needed."""
+"""Mistakes that callers of Python and of the command line make: each message says what was given, and the way out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from typer.testing import CliRunner
 
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions
+from tvm_ext.cli import app
 from tvm_ext.core.errors import TvmExtError
 
 SAMPLES = np.zeros((4, 1, 3, 12, 10), np.float32)
@@ -45,7 +47,7 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "missing file": (lambda d: tvm_ext.load(d.folder / "no.onnx"), r"no\.onnx: no such file"),
     "directory": (lambda d: tvm_ext.load(d.folder / "folder.onnx"), r"is a directory; give the path of a \.onnx"),
     "empty file": (lambda d: tvm_ext.load(d.folder / "empty.onnx"), r"is empty \(0 B\)"),
-    "near platform": (lambda d: tvm_ext.estimate(d.mod, "cortex-m4"), "Did you mean 'cortex_m4'"),
+    "near platform": (lambda d: tvm_ext.estimate(d.mod, "cortex-m44"), "Did you mean 'cortex_m4'"),
     "short platform": (lambda d: tvm_ext.estimate(d.mod, "M4"), "Did you mean 'cortex_m4'"),
     "platform 5": (lambda d: tvm_ext.estimate(d.mod, 5), "unknown platform '5'.*Shipped: "),  # type: ignore[arg-type]
     "NaN": (lambda d: d.calibrated({"x": SAMPLES * np.nan}), "'x' holds NaN or infinity, first in sample 0"),
@@ -88,3 +90,41 @@ def test_a_mistake(mistake: str, desk: Desk) -> None:
     with pytest.raises(TvmExtError, match=said):
         make(desk)
     assert not (desk.folder / "o").exists()
+
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "command": ("compil {model}", "No such command 'compil'. Did you mean 'compile'"),
+    "option": ("compile {model} -p host -o {out} --quantise int8", "Possible options: --quantize"),
+    "no platform": ("compile {model} -o {out}", "-p is missing: choose one of always_on"),
+    "no output": ("compile {model} -p host", "-o is missing: give the folder"),
+    "chip": ("compile {model} -p stm32h734zi -o {out}", "Did you mean 'nucleo_h743zi'?"),
+    "unit": ("compile {model} -p cortex_m4 -o {out} --ram 64KB", "Write 64KiB (65536 B) or 64kB (64000 B)"),
+    "word": ("compile {model} -p cortex_m4 -o {out} --quantize int4", "is not one of 'none', 'int8', 'auto'"),
+    "board": ("compile {model} -p host -o {out} --verify qemu", "host has no board; choose host, or a platform"),
+    "pin": ("compile {model} -p cortex_m4 -o {out} --pin z=0", "near names first: x, y"),
+    "rename": ("compile {model} -p cortex_m4 -o {out} --rename z=w", "its inputs are x, its outputs y"),
+    "memory": (
+        "compile {model} -p cortex_m4 -o {out} --place-port x=dtcm",
+        "no memory 'dtcm' for tensors",
+    ),
+    "form": ("compile {model} -p cortex_m4 -o {out} --input x=nwhc", "is not of the form NAME=nhwc,uint8"),
+    "argmax": ("compile {model} -p cortex_m4 -o {out} --argmax z", "no such output; its outputs are y"),
+    "rank": ("compile {model} -p cortex_m4 -o {out} --shape x=1,3", "has rank 2, the model's [1, 3, 12, 10] has 4"),
+    "samples": ("compile {model} -p host -o {out} --calibration n.npz", "ask for quantize = 'int8' or 'auto'"),
+    "package": ("report {folder}", "is not a package"),
+    "error": ("explain DoesntFit", "Did you mean DoesNotFit?"),
+    "small": ("compile {model} -p cortex_m4 -o {out} --ram 100", "2264 B less. Try a larger memory"),
+    "runner": ("compile {model} -p cortex_m4 -o {out} --runner probe-rs", "write {elf} for its path"),
+    "no file": ("compile {folder}/n.onnx -p host -o {out}", "n.onnx: no such file"),
+    "project": ("compile {folder}", "holds no tvm_ext.toml: give a model's file"),
+    "init": ("init {model} -p host -o {folder}", "a project begins in a new folder"),
+}
+
+
+@pytest.mark.parametrize("mistake", COMMANDS)
+def test_a_mistake_at_the_command_line(mistake: str, desk: Desk) -> None:
+    words, said = COMMANDS[mistake]
+    given = {"model": desk.path, "folder": desk.folder, "out": desk.folder / "o"}
+    result = CliRunner().invoke(app, [word.format(**given) for word in words.split()])
+    assert result.exit_code in (1, 2) and said in result.stderr, result.output
+    assert "Traceback" not in result.stderr and not (desk.folder / "o").exists()

@@ -11,6 +11,7 @@ import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, image_in_and_out, saved
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadPlatform, DoesNotFit
+from tvm_ext.core.shipped import names_of_files
 
 GOOD = """\
 name = "mine"
@@ -71,6 +72,77 @@ def test_unknown_platform(tmp_path: Path) -> None:
     with pytest.raises(BadPlatform, match=r"absent\.toml: cannot be read: No such file"):
         tvm_ext.build(mod, str(tmp_path / "absent.toml"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("stm32h734zi", "'nucleo_h743zi'"), ("teensy_4O", "'teensy40'"), ("M4", "'cortex_m4'"), ("pico3", "'rpi_pico")],
+)
+def test_names_near_an_alias(name: str, near: str) -> None:
+    with pytest.raises(BadPlatform, match=rf"unknown platform '{name}'\. Did you mean .*{near}.* one of 27 boards"):
+        Platform.load(name)
+
+
+def test_two_platforms_of_one_name() -> None:
+    with pytest.raises(BadPlatform, match=r"b: aliases: 'Chip-1' is a name of a, too; .* Leave one of them out"):
+        names_of_files(["a", "b"], {"a": ("chip1",), "b": ("Chip-1",)})
+    with pytest.raises(BadPlatform, match=r"b: aliases: 'A' is a name of a, too"):
+        names_of_files(["a", "b"], {"a": (), "b": ("A",)})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('weights = "rom"', 'weights = "rom"\naliases = ["a b"]', r"aliases\[0\] = 'a b': .*match pattern"),
+        ('weights = "rom"', 'weights = "rom"\nsources = [""]', r"sources\[0\] = ''"),
+        ("= 1_000_000\nread", '= 1_000_000\nreserved_bytes = "64K"\nread', r"reserved_bytes = '64K' *:? is no size"),
+        (
+            "= 1_000_000\nread",
+            '= 1_000_000\nreserved_bytes = "1MB"\nread',
+            r"ram\.reserved_bytes = 1000000: leaves nothing of the 1000000 B for models",
+        ),
+    ],
+)
+def test_names_sources_and_reserves(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(BadPlatform, match=message):
+        Platform.load(platform_file(tmp_path, old, new))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("[board.memories]\nsdram = { address = 0 }\n", r"board\.memories\.sdram: is not a memory .*: flash, sram\."),
+        ("[board.memories]\nsram = { adress = 0 }\n", r"adress: unknown key; allowed here: address, capacity_bytes\."),
+        (
+            "[board.memories]\nsram = { address = 0x20_0000 }\n",
+            r"memories\.flash and memories\.sram: both have the byte",
+        ),
+        (
+            '[board.memories]\nsram = { address = 0x20000000, capacity_bytes = "8KiB" }\n',
+            r"stack_bytes = 16384: does not",
+        ),
+    ],
+)
+def test_memories_of_machines(tmp_path: Path, more: str, message: str) -> None:
+    shipped = Path(tvm_ext.__file__).parent / "platforms" / "cortex_m4.toml"
+    (tmp_path / "mine.toml").write_text(f"{shipped.read_text(encoding='utf-8')}\n{more}", encoding="utf-8")
+    with pytest.raises(BadPlatform, match=message):
+        Platform.load(tmp_path / "mine.toml")
+
+
+def test_what_is_reserved_is_not_given_to_models(tmp_path: Path) -> None:
+    """Of the ram, and of the rom; the error has the bytes that are left."""
+    mod = tvm_ext.load(saved(image_in_and_out(), tmp_path))
+    most = "= 1_000_000\nreserved_bytes = 999_900\nread"
+    ram = Platform.load(platform_file(tmp_path, "= 1_000_000\nread", most))
+    assert ram.memory("ram").usable_bytes == 100 == BuildOptions().limits_bytes(ram)["ram"]
+    with pytest.raises(DoesNotFit, match=r"ram of mine (may give|holds) 100 B"):
+        tvm_ext.estimate(mod, ram)
+    rom = platform_file(
+        tmp_path, 'kind = "rom"\ncapacity_bytes = 1_000_000', f'kind = "rom"\ncapacity_bytes {most[:-5]}'
+    )
+    with pytest.raises(DoesNotFit, match=r"its weights are \d+ B; rom of mine may give 100 B"):
+        tvm_ext.build(mod, Platform.load(rom), tmp_path / "out", BuildOptions(verify=()))
 
 
 @pytest.mark.parametrize(

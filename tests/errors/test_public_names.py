@@ -64,9 +64,8 @@ import sys, {before}
 assert {before!r} == "tvm" or "tvm" not in sys.modules
 import tvm_ext
 from tvm import relax
-from tvm_ext.core.shipped import shipped_names
-names = shipped_names()
-assert len(names) > 5
+names = [*tvm_ext.Platform.shipped(), *tvm_ext.Platform.boards()]
+assert len(names) > 15
 for name in names:
     assert relax.get_pipeline("tvm_ext." + name).info.name == "tvm_ext." + name
 options = tvm_ext.BuildOptions(optimize="size")

@@ -135,7 +135,7 @@ def test_ports_of_plain_numbers_have_none() -> None:
     text = emit_header(_interface("onnx"), _ORIGIN)
     assert "m_quantize_plain" not in text
     plain = Interface(model="m", io="arena", inputs=_interface("onnx").inputs[-1:], outputs=())
-    assert "static inline" not in emit_header(plain, _ORIGIN)
+    assert "_nearest_steps" not in emit_header(plain, _ORIGIN) and "_quantize_" not in emit_header(plain, _ORIGIN)
 
 
 def test_a_port_whose_accessor_has_such_a_name_keeps_it(tmp_path: Path) -> None:

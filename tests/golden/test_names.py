@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_ext.core.names import identifier, unique
+from tvm_ext.core.names import identifier, shared_prefix, unique
 
 MANY = settings(max_examples=400, deadline=None, derandomize=True)
 
@@ -34,7 +34,10 @@ def test_anything_becomes_an_identifier(text: str) -> None:
         ("int", "int_"),
         ("Class", "class_"),
         ("__init__", "init"),
-        ("a" * 39 + "/b", "a" * 39),
+        ("a" * 39 + "/b", "a" * 38 + "_b"),
+        ("functional/mobilenet_v2_100/expanded_conv_13/depthwise/conv", "v2_100_expanded_conv_13_depthwise_conv"),
+        ("model/conv_7/Relu;model/bn_7/FusedBatchNormV3;model/conv_7/Conv2D", "model_conv_7_relu"),
+        ("3" * 50, "x_" + "3" * 38),
     ],
 )
 def test_examples(text: str, expected: str) -> None:
@@ -85,7 +88,26 @@ def test_unique_names_differ(words: list[str]) -> None:
 
 
 def test_an_ending_stays_whole() -> None:
-    assert (
-        identifier("conv_" + "a" * 60 + ".columns_10_25", keep="columns_10_25") == "conv_" + "a" * 21 + "_columns_10_25"
-    )
-    assert identifier("conv.columns_0_4", keep="columns_0_4") == "conv_columns_0_4"
+    assert identifier("conv_" + "a" * 60 + ".columns_10_25") == "a" * 26 + "_columns_10_25"
+    assert identifier("conv.columns_0_4") == "conv_columns_0_4"
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        (["net/block_1/conv", "net/block_2/conv", "net/block_2/add"], "net/"),
+        (["net.stem.conv", "net.stem.bn", "softmax"], "net.stem."),
+        (["net/conv", "net/conv_2", "conv"], ""),
+        (["features.0.conv", "features.1.conv"], ""),
+        (["a/conv", "b/conv"], ""),
+        (["net/conv"], ""),
+        (["conv_1", "conv_2"], ""),
+        ([], ""),
+    ],
+    ids=[
+        "a network's name", "names without a path", "equal to another name", "numbers", "nothing shared", "one name",
+        "no path", "no names",
+    ],
+)  # fmt: skip
+def test_a_prefix_that_layers_share(names: list[str], prefix: str) -> None:
+    assert shared_prefix(names) == prefix

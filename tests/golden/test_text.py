@@ -26,6 +26,7 @@ from codegen_c.c_text.text import (
     float_literal,
     literal,
     plus,
+    string_literal,
     times,
 )
 from tests.kernels.harness import WARNINGS
@@ -164,3 +165,14 @@ def test_lines_are_filled_and_no_longer_than_they_may_be(number: int, width: int
     words = [str(value) for value in np.random.default_rng(0).integers(0, 10_000, number)]
     expected = wrap(f"{', '.join(words)},", width, break_long_words=False, break_on_hyphens=False)
     assert filled(words, width) == expected
+
+
+def test_a_string_reads_back_as_its_bytes(tmp_path: Path) -> None:
+    """Quotes, backslashes, trigraphs, letters of other scripts, and a digit behind an escape."""
+    texts = ["plain", 'a"b\\c', "??=", "späti7", "日本", "%s"]
+    lines = "\n".join(f"puts({string_literal(text)});" for text in texts)
+    (tmp_path / "main.c").write_text(f"#include <stdio.h>\nint main(void)\n{{\n{lines}\nreturn 0;\n}}\n")
+    command = ["gcc", "-std=c11", "-trigraphs", "-Wall", "-Wextra", "-Werror", "main.c", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    done = subprocess.run([tmp_path / "main"], capture_output=True, check=True, timeout=60)
+    assert done.stdout.decode().splitlines() == texts

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,6 +20,10 @@ from typer.testing import CliRunner
 import tvm_ext
 from tests.support.onnx_models import model_of, saved
 from tvm_ext.cli import app
+from tvm_ext.command_line import stages_shown
+from tvm_ext.command_line.show import SafeConsole
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -91,3 +98,80 @@ def test_piped_tables_are_as_wide_as_columns_says() -> None:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert (max(map(len, done.stdout.splitlines())) <= 60) is (columns == 60)
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tvm_ext", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_stages_stand_in_a_pipe_with_their_seconds(small: Path, tmp_path: Path) -> None:
+    done = run("compile", small, "-p", "host", "-o", tmp_path / "out")
+    stages = re.findall(r"^(?:\N{CHECK MARK}|done) (.*), \d+\.\d s$", done.stderr, re.MULTILINE)
+    assert {"loading small.onnx", "compiling the model to C", "running on the host"} <= {*stages}
+    quiet = run("compile", small, "-p", "host", "-o", tmp_path / "out", "--quiet")
+    assert quiet.stderr == "" and "Package:" in quiet.stdout
+
+
+def test_a_stage_that_fails_is_shown_as_that(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"no model")
+    done = run("compile", tmp_path / "net.onnx", "-p", "host", "-o", tmp_path / "out")
+    assert re.match(r"(?:\N{BALLOT X}|failed) loading net.onnx, \d+\.\d s\nBadModel: ", done.stderr)
+
+
+def test_a_platform_that_is_left_out_is_asked_for_with_what_there_is(small: Path) -> None:
+    for command in (["compile", small, "-o", "out"], ["estimate", small]):
+        result = run(*command)
+        assert result.returncode == 2 and all(name in result.stderr for name in tvm_ext.Platform.shipped())
+
+
+def test_completion_knows_platforms() -> None:
+    environment = {**os.environ, "_TVM_EXT_COMPLETE": "complete_bash", "COMP_WORDS": "tvm-ext compile x -p cortex_m7",
+                   "COMP_CWORD": "4"}  # fmt: skip
+    program = Path(sys.executable).parent / "tvm-ext"
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["cortex_m7", "cortex_m7_psram"]
+
+
+ERRORS = [kind for kind in vars(tvm_ext.errors).values() if isinstance(kind, type) and getattr(kind, "way_out", "")]
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_is_explained_by_pages_that_are_there(kind: type[tvm_ext.errors.TvmExtError]) -> None:
+    found = json.loads(told("explain", kind.__name__, "--json"))
+    assert found["meaning"] and found["way_out"]
+    for page in found["pages"]:
+        assert (ROOT / page.split("#")[0]).is_file(), page
+    assert f"Way out: {found['way_out']}" in told("explain", kind.__name__)
+
+
+def test_explain_knows_what_was_meant() -> None:
+    result = CliRunner().invoke(app, ["explain", "DoesntFit"])
+    assert result.exit_code == 2 and "Did you mean DoesNotFit?" in result.stderr
+
+
+def test_an_error_says_where_more_is_said(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.stderr.splitlines()[-1] == "More: tvm-ext explain BadPackage"
+
+
+def test_the_list_of_commands_fits_a_terminal_of_80_columns() -> None:
+    listed = told("--help").split("Commands:")[1].splitlines()
+    assert len(listed) > 10 and not any(line.endswith("...") for line in listed)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_what_moves_on_a_terminal_stands_still_in_a_pipe_and_under_a_limit(
+    limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that gets no memory may hang Python for good."""
+    threads: list[int] = []
+    for is_terminal in (False, True):
+        console = SafeConsole(file=io.StringIO(), force_terminal=is_terminal)
+        monkeypatch.setattr(stages_shown, "stderr", console)
+        monkeypatch.setattr(stages_shown, "is_limited", lambda: limited)
+        before = threading.active_count()
+        with stages_shown.stages_shown(quiet=False) as show_stage, show_stage("weighing"), stages_shown.waiting("so"):
+            threads.append(threading.active_count() - before)
+        assert isinstance(console.file, io.StringIO) and "weighing, 0.0 s" in console.file.getvalue()
+    assert threads[0] == 0 and (threads[1] > 0) is not limited

@@ -80,7 +80,7 @@ def test_words_of_16_bits_that_are_cut_off_are_noticed(limit: int, tmp_path: Pat
     """Both were drawn from 0 and 1 once: C that cuts every input off to [-1, 1] passed."""
     with PackageTrials(saved(int16_network(), tmp_path, "words"), "cortex_m3", BuildOptions()) as trials:
         source = trials.files["words.c"]
-        at = source.index("int32_t words_run(void)\n{\n") + len("int32_t words_run(void)\n{\n")
+        at = source.index("words_status words_run(void)\n{\n") + len("words_status words_run(void)\n{\n")
         text = (
             f"    for (int i = 0; i < 64; i++) {{ int16_t *const x = &words_x()[i]; "
             f"*x = (int16_t)(*x < -{limit} ? -{limit} : *x > {limit} ? {limit} : *x); }}\n"

@@ -85,5 +85,5 @@ def test_two_tensors_at_one_place_are_refused(tmp_path: Path) -> None:
 
 
 def test_inside_tvm_there_is_nothing_to_pin() -> None:
-    with pytest.raises(BadOptions, match=r"pin and keep: inside tvm\.compile"):
+    with pytest.raises(BadOptions, match=r"pin, keep and place_port: inside tvm\.compile"):
         tvm_ext.relax_pipeline("host", BuildOptions(keep=("image",)))

@@ -161,8 +161,8 @@ def test_states_stay_in_their_stage(name: str, tmp_path: Path, monkeypatch: pyte
     """A hundred inputs in several orders of puts and takes, each from a reset, and the answers of one processor."""
     pair = stateful_pair(name, Platform.load(PLATFORM), tmp_path, monkeypatch)
     warm_up = pair.shared.interface.warm_up_runs
-    put, take = pair.shared.sources()["net.c"].split("int32_t net_put(void)")[1].split("int32_t net_take(void)")
-    assert "tvm_ext_notify(" in put and "tvm_ext_notify(" not in take.split("int32_t net_run(void)")[0]
+    put, take = pair.shared.sources()["net.c"].split("net_status net_put(void)")[1].split("net_status net_take(void)")
+    assert "tvm_ext_notify(" in put and "tvm_ext_notify(" not in take.split("net_status net_run(void)")[0]
     with delayed(pair, tmp_path) as (expected, model):
         for turn in range(3):
             order = random_order(random.Random(turn), len(pair.samples), 2) if turn else ""

@@ -47,6 +47,15 @@ class _Tensor:
     is_variable: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """Names of inputs and outputs, by the indices of their tensors, of a subgraph."""
+
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    graph: int = 0
+
+
 @dataclass(kw_only=True)
 class TfliteWriter:
     """Collects a model; tensors are their indices."""
@@ -57,6 +66,7 @@ class TfliteWriter:
     operators: list[tuple[Any, ...]] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
+    signature: Signature | None = None
 
     def tensor(
         self,
@@ -123,12 +133,15 @@ class TfliteWriter:
             graphs.append(self._graph(b, tensors, operators, results, writer.inputs))
         description = b.CreateString("written by a test")
         tables = [_offsets(b, table) for table in (codes, graphs, buffers)]
+        signatures = _offsets(b, [_signature(b, self.signature)]) if self.signature else None
         tflite.ModelStart(b)
         tflite.ModelAddVersion(b, 3)
         tflite.ModelAddOperatorCodes(b, tables[0])
         tflite.ModelAddSubgraphs(b, tables[1])
         tflite.ModelAddBuffers(b, tables[2])
         tflite.ModelAddDescription(b, description)
+        if signatures is not None:
+            tflite.ModelAddSignatureDefs(b, signatures)
         b.Finish(tflite.ModelEnd(b), file_identifier=b"TFL3")
         return bytes(b.Output())
 
@@ -229,3 +242,23 @@ def _offsets(b: Any, offsets: list[int]) -> int:
     for offset in reversed(offsets):
         b.PrependUOffsetTRelative(offset)
     return b.EndVector()
+
+
+def _signature(b: Any, signature: Signature) -> int:
+    maps = []
+    for names in (signature.inputs, signature.outputs):
+        entries = []
+        for name, index in names.items():
+            text = b.CreateString(name)
+            tflite.TensorMapStart(b)
+            tflite.TensorMapAddName(b, text)
+            tflite.TensorMapAddTensorIndex(b, index)
+            entries.append(tflite.TensorMapEnd(b))
+        maps.append(_offsets(b, entries))
+    key = b.CreateString("serving_default")
+    tflite.SignatureDefStart(b)
+    tflite.SignatureDefAddInputs(b, maps[0])
+    tflite.SignatureDefAddOutputs(b, maps[1])
+    tflite.SignatureDefAddSignatureKey(b, key)
+    tflite.SignatureDefAddSubgraphIndex(b, signature.graph)
+    return tflite.SignatureDefEnd(b)

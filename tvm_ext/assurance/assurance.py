@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +15,7 @@ from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.assurance.stack_bound import StackBound, firmware_bound
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import Toolchain
+from tvm_ext.core.progress import Progress, stage
 
 
 def measured_assurance(
@@ -22,7 +23,7 @@ def measured_assurance(
     compiled: Compiled,
     elf: Path | None,
     targets: Sequence[str],
-    say: Callable[[str], None],
+    progress: Progress | None,
     *,
     in_bundle: bool = False,
 ) -> dict[str, Any]:
@@ -47,9 +48,9 @@ def measured_assurance(
     }
     coverage = None
     if "host" in targets and not in_bundle:
-        say("counting what the self-test covers")
         macs = sum(call.implementation.macs for call in compiled.program.kernel_calls())
-        coverage = selftest_coverage(folder, interface.model, macs=macs).to_json()
+        with stage(progress, "counting what the self-test covers"):
+            coverage = selftest_coverage(folder, interface.model, macs=macs).to_json()
     found = {"stack_bound": bound.to_json(), "selftest_coverage": coverage}
     return found | ({"stack_bound_of": others} if others else {})
 

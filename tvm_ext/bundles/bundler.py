@@ -31,11 +31,12 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
+from tvm_ext.core.progress import Progress, named, stage
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.run_result import RunResult
 from tvm_ext.load import load
 from tvm_ext.package import check_finished
-from tvm_ext.progress import Progress, told
+from tvm_ext.progress import told
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
@@ -64,8 +65,8 @@ def bundle(
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     check_processors(platform)
     targets = targets_of(platform, verify)
-    with told(progress) as say, replaced_folder(folder) as new:
-        subjects = [_subject(file, model, platform, limits, bool(targets), say) for model in file.models]
+    with told(progress) as progress, replaced_folder(folder) as new:
+        subjects = [_subject(file, model, platform, limits, bool(targets), progress) for model in file.models]
         common = bundle_of(file.name, [_member(subject) for subject in subjects], file.at_once)
         links = links_of(file, common.members, [subject.mod for subject in subjects])
         common = replace(common, links=tuple(links), variants=tuple(variants_of(file, common.members, platform)))
@@ -76,21 +77,31 @@ def bundle(
         ]
         selftests = {one.model: selftest_of(one) for one in subjects}
         write_texts(new, common, subjects, selftests, platform, compares=bool(targets))
-        say(f"compiling the C for {platform.name}")
-        built = compile_bundle(new, common, platform)
-        verified, boards = verify_bundle(new, common, subjects, selftests, built, targets, say)
+        with stage(progress, f"compiling the C for {platform.name}"):
+            built = compile_bundle(new, common, platform)
+        verified, boards = verify_bundle(new, common, subjects, selftests, built, targets, progress)
         reports = {
             one.model: _report_of(
-                new, common, one, selftests[one.model], built, verified[one.model], boards.get(one.model), targets, say
+                new,
+                common,
+                one,
+                selftests[one.model],
+                built,
+                verified[one.model],
+                boards.get(one.model),
+                targets,
+                progress,
             )
             for one in subjects
         }
+        coverage = None
         if "host" in targets:
-            say("counting what the self-test covers")
+            with stage(progress, "counting what the self-test covers"):
+                coverage = coverage_of(new, common)
         report = make_bundle_report(
             common, f"tvm_ext {version('tvm-ext')}", platform, reports, at_once=file.at_once,
             code_bytes=sum(built.code_bytes.values()), symbol_bytes=built.symbol_bytes,
-            artifacts=artifacts_of(new, built), coverage=coverage_of(new, common) if "host" in targets else None,
+            artifacts=artifacts_of(new, built), coverage=coverage,
         )  # fmt: skip
         (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
         (new / "report.html").write_text(report_page(report), encoding="utf-8")
@@ -102,10 +113,15 @@ def bundle(
 
 
 def _subject(
-    file: BundleFile, model: BundledModel, platform: Platform, limits: Limits | None, verifies: bool, say: Progress
+    file: BundleFile,
+    model: BundledModel,
+    platform: Platform,
+    limits: Limits | None,
+    verifies: bool,
+    progress: Progress | None,
 ) -> Subject:
     try:
-        return _compiled(file, model, platform, limits, verifies, say)
+        return _compiled(file, model, platform, limits, verifies, progress)
     except BadBundle:
         raise
     except TvmExtError as error:
@@ -114,7 +130,12 @@ def _subject(
 
 
 def _compiled(
-    file: BundleFile, model: BundledModel, platform: Platform, limits: Limits | None, verifies: bool, say: Progress
+    file: BundleFile,
+    model: BundledModel,
+    platform: Platform,
+    limits: Limits | None,
+    verifies: bool,
+    progress: Progress | None,
 ) -> Subject:
     initial, path = file.path_of(model, "initial"), file.path_of(model, "file")
     assert path is not None, "each model has a file"
@@ -127,7 +148,7 @@ def _compiled(
     options = replace(model.build_options(()), processors=(platform.processor.name,))  # it calls them in turn
     return make_subject(
         module, platform, options, calibration=calibration, verify_inputs=verify_inputs,
-        verifies=verifies, say=lambda stage: say(f"{model.name}: {stage}"),
+        verifies=verifies, progress=named(progress, model.name),
     )  # fmt: skip
 
 
@@ -145,7 +166,7 @@ def _check(common: Bundle, file: BundleFile, platform: Platform) -> None:
     if faults:
         raise PlanRejected(f"{common.name}: {'; '.join(faults)}. This is a defect of tvm-ext; please report it.")
     for name, needed in used_bytes(common, platform).items():
-        capacity = platform.memory(name).capacity_bytes
+        capacity = platform.memory(name).usable_bytes
         if needed > capacity:
             largest = max(common.members, key=lambda member: sum(member.overlaid.values()))
             raise DoesNotFit(
@@ -164,7 +185,7 @@ def _report_of(
     verified: Mapping[str, Any],
     board: RunResult | None,
     targets: Sequence[str],
-    say: Progress,
+    progress: Progress | None,
 ) -> dict[str, Any]:
     """A model's report, as that of a package of its own, and the names of the bundle."""
     measured = QuantizationMeasured.read(subject.mod).report
@@ -175,7 +196,7 @@ def _report_of(
         artifacts=artifacts_of(folder, built), verify=verified,
         comparisons=[form.to_json() for form in subject.forms],
         assurance={
-            **measured_assurance(folder, subject.compiled, built.elf, targets, say, in_bundle=True),
+            **measured_assurance(folder, subject.compiled, built.elf, targets, progress, in_bundle=True),
             "selftest": selftest.to_json(subject.compiled.interface),
         },
     )  # fmt: skip

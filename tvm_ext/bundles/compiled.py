@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codegen_c.emit.bundle import Bundle
+from codegen_c.emit.linker_sections import SECTIONS_FILE
 from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.bundles.texts import optimize_of
 from tvm_ext.core.platform import Platform
@@ -70,4 +71,5 @@ def artifacts_of(folder: Path, built: Built) -> dict[str, str | None]:
     return {
         "library": built.library.relative_to(folder).as_posix(),
         "elf": built.elf.relative_to(folder).as_posix() if built.elf else None,
+        "sections": SECTIONS_FILE if (folder / SECTIONS_FILE).is_file() else None,
     }

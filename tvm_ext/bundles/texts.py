@@ -13,6 +13,7 @@ from codegen_c.emit.bundle import Bundle, common_pieces, emit_bundle
 from codegen_c.emit.bundle_tests import emit_bundle_firmware, emit_bundle_selftest
 from codegen_c.emit.common_pieces import kernels_file
 from codegen_c.emit.forms.form import PackageParts
+from codegen_c.emit.linker_sections import emit_linker_sections
 from codegen_c.emit.selftest import emit_selftest, emit_vectors
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import Optimize
@@ -50,6 +51,7 @@ def write_texts(
     texts |= emit_bundle_selftest(common, vectors, tolerance=FLOAT_TOLERANCE, compares=compares)
     texts |= emit_build_files(common.name, units, platform, "speed", tested=names, otherwise=small, parts=parts)
     texts |= emit_bundle_firmware(common, platform, compares=compares) if platform.board else {}
+    texts |= emit_linker_sections(platform, origin)
     texts[PLATFORM_FILE] = json.dumps(json.loads(platform.to_json()), indent=2) + "\n"
     for one in subjects:
         interface, compiled = one.compiled.interface, one.compiled

@@ -12,12 +12,13 @@ from codegen_c.emit.bundle import Bundle
 from tvm_ext.bundles.compiled import Built
 from tvm_ext.bundles.links import faults_of_links
 from tvm_ext.bundles.variants import passes_of
+from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.board import board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
 from tvm_ext.execution.run_result import RunResult
 from tvm_ext.judgement import judged_runs, not_the_model, steps_of
 from tvm_ext.selftest import SelfTest, drawn_faults
-from tvm_ext.subject import Progress, Subject, answer
+from tvm_ext.subject import Subject, answer
 
 
 def verify_bundle(
@@ -27,7 +28,7 @@ def verify_bundle(
     selftests: Mapping[str, SelfTest],
     built: Built,
     targets: Sequence[str],
-    say: Progress,
+    progress: Progress | None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, RunResult]]:
     """Results of each model, which all take their turns, sample by sample, and the board's figures.
 
@@ -38,10 +39,12 @@ def verify_bundle(
         return results, {}
     interfaces = {one.model: one.compiled.interface for one in subjects}
     samples = {one.model: one.samples for one in subjects}
-    say("running all models on the host")
     given: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in samples}
     problems: list[str] = []
-    with HostBundle(folder, common.name, list(interfaces.values())) as host:
+    with (
+        stage(progress, "running all models on the host"),
+        HostBundle(folder, common.name, list(interfaces.values())) as host,
+    ):
         for together in passes_of(common):
             for name in together:
                 host.models[name].reset()
@@ -58,13 +61,15 @@ def verify_bundle(
         problems += faults_of_links(folder, common, samples)
     boards: dict[str, RunResult] = {}
     if "qemu" in targets and built.elf:
-        say("running all models on the board in QEMU")
         seconds = sum(board_seconds(one.compiled.modelled_instructions, _num_runs(one, selftests)) for one in subjects)
         platform = subjects[0].compiled.platform
-        for together in passes_of(common):
-            own = {one.model: one.board_samples for one in subjects if one.model in together}
-            boards |= run_bundle_on_board(built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds)
-        complaint = selftest_on_board(built.elf, platform, time_limit_s=seconds)
+        with stage(progress, "running all models on the board in QEMU"):
+            for together in passes_of(common):
+                own = {one.model: one.board_samples for one in subjects if one.model in together}
+                boards |= run_bundle_on_board(
+                    built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds
+                )
+            complaint = selftest_on_board(built.elf, platform, time_limit_s=seconds)
         problems += [f"board: {complaint}"] if complaint else []
     for one in subjects:
         assert one.expected is not None, "targets ask for it"

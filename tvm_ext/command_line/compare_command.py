@@ -11,7 +11,8 @@ import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import parse_bindings, parse_states
 from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Folder, Limit, State
-from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
+from tvm_ext.command_line.show import errors_shown, print_json, stdout
+from tvm_ext.command_line.stages_shown import waiting
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.report.cells import escape
@@ -31,7 +32,7 @@ def compare_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare every layer with onnxruntime, TensorFlow Lite Micro or PyTorch; status 1 where one differs."""
+    """Compare every layer with the file's own runtime. Status 1 where one differs."""
     bound, states = parse_bindings(bind or []), parse_states(state)
     with errors_shown(as_json, debug):
         from tvm_ext.comparison.comparison_table import comparison_table
@@ -39,7 +40,7 @@ def compare_command(
 
         package = tvm_ext.Package.load(folder)
         arrays = read_arrays(inputs)
-        with stderr.status(f"Comparing on {on}"):
+        with waiting(f"Comparing on {on}"):
             import_tvm_for(Path(str(package.report["model"]["source"])))
             found = tvm_ext.compare(
                 package, arrays, reference=reference, on=on, bind=bound, states=states,

@@ -1,4 +1,4 @@
-"""`tvm-ext compile`: a model to a package, by every option of a build."""
+"""`tvm-ext compile`: a model, or a project, to a package, by every option of a build."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 import tvm_ext
+from tvm_ext.command_line.asked import asked_for
 from tvm_ext.command_line.import_tvm import import_tvm_for
-from tvm_ext.command_line.option_parameters import build_options, with_options
+from tvm_ext.command_line.option_parameters import typed_options, with_options
 from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes, parse_states
 from tvm_ext.command_line.option_types import (
     AsJson,
@@ -21,27 +22,34 @@ from tvm_ext.command_line.option_types import (
     Debug,
     Initial,
     Limit,
-    OnPlatform,
-    Output,
+    OnPlatformOrProject,
+    OutputOrProject,
     RunnerCommand,
     Scheduler,
     Shape,
     State,
     VerifyOn,
 )
-from tvm_ext.command_line.show import errors_shown, show_end, show_report, stderr
+from tvm_ext.command_line.show import errors_shown, show_end, show_report
+from tvm_ext.command_line.stages_shown import stages_shown
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import OPTIONS
-from tvm_ext.report.cells import escape
 
 
 @with_options(OPTIONS.values())
 def compile_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
-    platform: OnPlatform,
-    output: Output,
+    call: typer.Context,
     options: Mapping[str, Any],
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="A model: .onnx, .tflite or .pt2; or a folder with a tvm_ext.toml, the current one by default.",
+        ),
+    ] = None,
+    platform: OnPlatformOrProject = None,
+    output: OutputOrProject = None,
     shape: Shape = None,
     bind: Bind = None,
     verify_inputs: VerifyOn = None,
@@ -58,26 +66,31 @@ def compile_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile a model to a package of C sources, build files, tests and a report; then run and compare it."""
-    shapes, states, bound = parse_shapes(shape or []), parse_states(state), parse_bindings(bind or [])
+    """Compile a model to a package of C, and verify it. It holds sources, build files, tests and a report."""
+    values = {
+        "shapes": parse_shapes(shape) if shape else None, "bind": parse_bindings(bind) if bind else None,
+        "states": parse_states(state), "initial": initial, "calibration": calibration, "verify_inputs": verify_inputs,
+    }  # fmt: skip
     begin = time.monotonic()
     with errors_shown(as_json, debug):
-        board = tvm_ext.Platform.load(platform)
-        chosen = build_options(options, board.activations)
-        check_output(output)
+        asked = asked_for(model, platform, output, options, typed_options(call, options), values)
+        found = asked.values
+        check_output(asked.output)
         from tvm_ext.core.files.arrays import read_arrays
 
-        with stderr.status(f"Loading {escape(model.name)}") as status:
-            import_tvm_for(model)
-            module = tvm_ext.load(
-                model, shapes=shapes, limits=Limits().changed(limit or []), states=states,
-                initial=read_arrays(initial) if initial else None, bind=bound,
-            )  # fmt: skip
+        with stages_shown(quiet or as_json) as show_stage:
+            with show_stage(f"loading {asked.model.name}"):
+                import_tvm_for(asked.model)
+                module = tvm_ext.load(
+                    asked.model, shapes=found["shapes"], limits=Limits().changed(limit or []), states=found["states"],
+                    initial=read_arrays(found["initial"]) if found["initial"] else None, bind=found["bind"],
+                )  # fmt: skip
             package = tvm_ext.build(
-                module, board, output, chosen, calibration=calibration, verify_inputs=verify_inputs, jobs=jobs,
-                scheduler=scheduler, runner=runner, progress=lambda stage: status.update(escape(stage)),
+                module, asked.platform, asked.output, asked.options, calibration=found["calibration"],
+                verify_inputs=found["verify_inputs"], jobs=jobs, scheduler=scheduler, runner=runner,
+                progress=show_stage,
             )  # fmt: skip
         if as_json or not quiet:
             show_report(package.report, as_json)
         if not as_json:
-            show_end(output, package.report, time.monotonic() - begin)
+            show_end(asked.output, package.report, time.monotonic() - begin)

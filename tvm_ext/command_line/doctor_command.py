@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import typer
-from rich.table import Table
 
 from tvm_ext.command_line.option_types import AsJson, Debug
 from tvm_ext.command_line.show import errors_shown, print_json, stdout
 from tvm_ext.core.tools import install_hint, installed, run_tool
+from tvm_ext.report.folding_table import FoldingTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ _LIBRARIES = (
 
 
 def doctor_command(as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show which compilers, emulators and reference runtimes are here, and how to install the others.
+    """Show which tools are here, and how to install others. Tools: compilers, emulators, reference runtimes.
 
     Exit status 1 where something is missing that every build needs.
     """
@@ -89,8 +89,8 @@ def _libraries() -> Iterator[Finding]:
         yield Finding(name=name, purpose=purpose, found=found, how=how, needed=needed)
 
 
-def _table(found: list[Finding]) -> Table:
-    table = Table("", "for", "found")
+def _table(found: list[Finding]) -> FoldingTable:
+    table = FoldingTable("", "for", "found")
     for one in found:
         missing = f"[{'red' if one.needed else 'yellow'}]missing:[/] {one.how}".replace("tvm-ext[", "tvm-ext\\[")
         table.add_row(one.name, one.purpose, one.found or missing)

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 import tvm_ext
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes
 from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Limit, Shape
-from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
+from tvm_ext.command_line.show import errors_shown, print_json, stdout
+from tvm_ext.command_line.stages_shown import waiting
 from tvm_ext.core.limits import Limits
 from tvm_ext.report.cells import escape
+from tvm_ext.report.folding_table import FoldingTable
 
 
 def inspect_command(
@@ -30,7 +31,7 @@ def inspect_command(
     """Show a model's inputs, outputs, operators and size. An error names every operator that cannot be compiled."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     with errors_shown(as_json, debug):
-        with stderr.status(f"Reading {escape(model.name)}"):
+        with waiting(f"Reading {model.name}"):
             import_tvm_for(model)
             from tvm_ext.contents import contents_of
 
@@ -49,8 +50,8 @@ def inspect_command(
         )
 
 
-def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title, "type", "shape", "scale", "zero point")
+def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> FoldingTable:
+    table = FoldingTable(title, "type", "shape", "scale", "zero point")
     for port in ports:
         shape = ", ".join(map(str, port["shape"]))
         cells = ("", "") if port["scale"] is None else (f"{port['scale']:.6g}", str(port["zero_point"]))
@@ -58,8 +59,8 @@ def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _operators(operators: Mapping[str, int]) -> Table:
-    table = Table("operator")
+def _operators(operators: Mapping[str, int]) -> FoldingTable:
+    table = FoldingTable("operator")
     table.add_column("times", justify="right")
     for name, count in Counter(operators).most_common():
         table.add_row(escape(name), str(count))

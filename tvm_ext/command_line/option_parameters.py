@@ -10,12 +10,26 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tvm_ext.command_line.option_texts import parse_bytes, parse_hop, parse_pins, parse_ram, parse_verify
+from tvm_ext.command_line.option_texts import (
+    parse_bytes,
+    parse_hop,
+    parse_inputs,
+    parse_pins,
+    parse_places,
+    parse_ram,
+    parse_renames,
+    parse_verify,
+    read_labels,
+)
 from tvm_ext.core.option_table import (
+    FORMS,
     FRAMES,
+    LABELS,
     NUMBER,
     OFFSETS,
+    PLACES,
     PROCESSORS,
+    RENAMES,
     SIZE,
     SIZES,
     TARGETS,
@@ -54,6 +68,10 @@ def _spoken(entry: OptionEntry) -> _Spoken:
         PROCESSORS.wanted: _Spoken(declared=text, read=_split),
         TARGETS.wanted: _Spoken(declared=text, read=parse_verify),
         OFFSETS.wanted: _Spoken(declared=texts, read=lambda values: parse_pins(values or [])),
+        PLACES.wanted: _Spoken(declared=texts, read=lambda values: parse_places(values or [])),
+        FORMS.wanted: _Spoken(declared=texts, read=lambda values: parse_inputs(values or []) or None),
+        LABELS.wanted: _Spoken(declared=text, read=read_labels),
+        RENAMES.wanted: _Spoken(declared=texts, read=lambda values: parse_renames(values or []) or None),
         FRAMES.wanted: _Spoken(declared=text, read=parse_hop),
     }[entry.kind.wanted]
 
@@ -95,6 +113,12 @@ def _parameter(entry: OptionEntry, kind: _Spoken) -> inspect.Parameter:
     return inspect.Parameter(
         entry.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind.declared, declared]
     )
+
+
+def typed_options(context: typer.Context, options: Iterable[str]) -> set[str]:
+    """Names of options that were typed, beside those that have their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in options}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
 def build_options(options: Mapping[str, Any], default_memory: str) -> BuildOptions:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import cast
 
 import typer
 
+from tvm_ext.core.files.read_file import read_file
 from tvm_ext.core.options import Target
 from tvm_ext.core.sizes import parse_size, size_problem
+
+_MOST_LABEL_BYTES = 1 << 20
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
@@ -111,6 +115,59 @@ def parse_pins(texts: list[str]) -> dict[str, int]:
             raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--pin")
         pins[name] = int(offset, 16 if offset.startswith("0x") else 10)
     return pins
+
+
+def parse_places(texts: list[str]) -> dict[str, str]:
+    """`["image=dtcm"]` to `{"image": "dtcm"}`; the last `=` divides."""
+    places: dict[str, str] = {}
+    for text in texts:
+        name, _, memory = text.rpartition("=")
+        if not name or not memory:
+            raise typer.BadParameter(f"{text!r} is not of the form input=dtcm.", param_hint="--place-port")
+        if name in places:
+            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--place-port")
+        places[name] = memory
+    return places
+
+
+def parse_renames(texts: list[str]) -> dict[str, str]:
+    """`["serving_default_x:0=image"]` to `{"serving_default_x:0": "image"}`; the last `=` divides."""
+    renames: dict[str, str] = {}
+    for text in texts:
+        old, _, new = text.rpartition("=")
+        if not old or not new:
+            raise typer.BadParameter(f"{text!r} is not of the form OLD=NEW.", param_hint="--rename")
+        if old in renames:
+            raise typer.BadParameter(f"{old!r} is given twice.", param_hint="--rename")
+        renames[old] = new
+    return renames
+
+
+def parse_inputs(texts: list[str]) -> dict[str, str]:
+    """`["x=nhwc,uint8,mean=127.5"]` to `{"x": "nhwc,uint8,mean=127.5"}`; the first `=` behind which a form stands."""
+    forms: dict[str, str] = {}
+    for text in texts:
+        found = re.fullmatch(r"(.+?)=((?:nhwc|uint8|mean=[^,=]*|std=[^,=]*)(?:,.*)?)", text)
+        if found is None:
+            raise typer.BadParameter(f"{text!r} is not of the form NAME=nhwc,uint8.", param_hint="--input")
+        name, form = found.groups()
+        if name in forms:
+            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--input")
+        forms[name] = form
+    return forms
+
+
+def read_labels(file: str | None) -> tuple[str, ...]:
+    """The lines of a file, without empty ones at its end; nothing without a file."""
+    if file is None:
+        return ()
+    try:
+        text = read_file(Path(file), most_bytes=_MOST_LABEL_BYTES).decode("utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: cannot be read: {error.strerror}.", param_hint="--labels") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{file}: is not UTF-8 text.", param_hint="--labels") from None
+    return tuple(line.strip() for line in text.rstrip().splitlines())
 
 
 def parse_verify(text: str | None) -> tuple[Target, ...] | None:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tvm_ext.core.shipped import shipped_names
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A compiled package.")]
@@ -61,13 +63,21 @@ State = Annotated[
         rich_help_panel="Model",
     ),
 ]
-OnPlatform = Annotated[
-    str, typer.Option("--platform", "-p", help="A shipped platform's name, or a .toml file.", rich_help_panel="Model")
-]
-Output = Annotated[
-    Path,
-    typer.Option("--output", "-o", metavar="DIR", help="Folder of the package; replaced.", rich_help_panel="Output"),
-]
+_platform = typer.Option(
+    "--platform",
+    "-p",
+    help="A shipped platform's, board's or chip's name, or a .toml file.",
+    rich_help_panel="Model",
+    autocompletion=shipped_names,
+)
+_output = typer.Option(
+    "--output", "-o", metavar="DIR", help="Folder of the package; replaced.", rich_help_panel="Output"
+)
+OnPlatform = Annotated[str, _platform]
+OnPlatformOrProject = Annotated[str | None, _platform]
+"""None: as the project's file says."""
+Output = Annotated[Path, _output]
+OutputOrProject = Annotated[Path | None, _output]
 
 
 def _print_version(asked: bool) -> None:

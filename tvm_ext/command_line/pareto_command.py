@@ -13,6 +13,7 @@ from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_texts import parse_bindings, parse_bytes, parse_shapes
 from tvm_ext.command_line.option_types import AsJson, Bind, Debug, Jobs, Limit, OnPlatform, Scheduler, Shape
 from tvm_ext.command_line.show import errors_shown, stderr, stdout
+from tvm_ext.command_line.stages_shown import stages_shown
 from tvm_ext.core.files.output_folder import check_output
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import BuildOptions, Optimize
@@ -36,7 +37,7 @@ def pareto_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show RAM against instructions: the model within smaller and smaller budgets."""
+    """Show RAM against time, within smaller and smaller budgets. Time is in modelled instructions."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     budget_bytes = parse_bytes(budget, "--budget")
     with errors_shown(as_json, debug):
@@ -46,11 +47,12 @@ def pareto_command(
         from tvm_ext.pareto import pareto, write_pareto
         from tvm_ext.report.listings import pareto_table
 
-        with stderr.status(f"Loading {escape(model.name)}") as status:
-            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
+        with stages_shown(as_json) as show_stage:
+            with show_stage(f"loading {model.name}"):
+                module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
             points = pareto(
                 module, board, BuildOptions(optimize=optimize), jobs=jobs, scheduler=scheduler,
-                progress=lambda text: status.update(escape(text)),
+                progress=show_stage,
             )  # fmt: skip
         write_pareto(points, model.name, board, output, budget_bytes=budget_bytes)
         least = min(point.arena_bytes for point in points)

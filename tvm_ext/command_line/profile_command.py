@@ -9,7 +9,8 @@ import typer
 
 from tvm_ext.command_line.option_types import AsJson, Debug, Folder, RunnerCommand
 from tvm_ext.command_line.packages import package_of
-from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
+from tvm_ext.command_line.show import errors_shown, print_json, stdout
+from tvm_ext.command_line.stages_shown import waiting
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.files.output_folder import check_output, replaced_folder
 from tvm_ext.core.printable import json_text
@@ -32,7 +33,7 @@ def profile_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Count instructions and memory accesses of each layer on the board in QEMU, and estimate cycles from them.
+    """Count what each layer executes and accesses, in QEMU. Cycles are estimated from that.
 
     With --runner cycles are measured on a device, of a package that was compiled with --hooks.
     """
@@ -48,7 +49,7 @@ def profile_command(
             raise BadPackage(f"{place}: is the package itself, which the profile would replace; choose another folder.")
         package = package_of(folder, model)
         arrays = read_arrays(inputs) if inputs else None
-        with stderr.status(f"Profiling {package.interface.model}"):
+        with waiting(f"Profiling {package.interface.model}"):
             profile = package.profile(arrays) if runner is None else package.profile(arrays, runner=runner)
         with replaced_folder(place) as new:
             text = json_text(profile.to_json()) + "\n"

@@ -26,7 +26,7 @@ def report_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show what a package holds: bytes per memory, steps and kernels, verification."""
+    """Show a package: memories, layers, verification."""
     with errors_shown(as_json, debug):
         from tvm_ext.report.read_report import read_report
 

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, TvmExtError
+from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, SystemNotice, TvmExtError
 from tvm_ext.core.memory_exhausted import memory_message
 from tvm_ext.core.printable import json_text, printable_lines
 from tvm_ext.core.processes.standard_streams import OutputLost
@@ -34,6 +34,9 @@ class SafeConsole(Console):
 # Files and pipes get lines long enough for the table of steps, or as COLUMNS says.
 stdout = SafeConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
 stderr = SafeConsole(stderr=True)
+
+_INTERNAL = "InternalError"
+"""Kind of an error that nobody raised on purpose."""
 
 
 def show_report(report: dict[str, Any], as_json: bool) -> None:
@@ -79,7 +82,7 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default" if debug else "ignore")
-            for category in (ModelNotice, DefectNotice):
+            for category in (ModelNotice, DefectNotice, SystemNotice):
                 warnings.simplefilter("always", category)
             warnings.showwarning = _show_notice
             with full_tracebacks() if debug else nullcontext():
@@ -91,7 +94,7 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
         status = 2 if isinstance(error, BadOptions) else 1
     except Exception as error:
         trace, status, exhausted = traceback.format_exc(), 1, memory_message(error)
-        kind = "InternalError" if exhausted is None else OutOfMemory.__name__
+        kind = _INTERNAL if exhausted is None else OutOfMemory.__name__
         defect = printable_lines(f"{type(error).__name__}: {error}") + " (a defect of tvm-ext; --debug shows where)"
         message = exhausted or defect
     else:
@@ -99,6 +102,8 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
     if debug:
         stderr.print(trace, highlight=False, markup=False, soft_wrap=True)
     stderr.print(f"{kind}: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if kind != _INTERNAL:
+        stderr.print(f"More: tvm-ext explain {kind}", style="dim", highlight=False, markup=False)
     if as_json:
         print_json({"error": {"kind": kind, "message": message}})
     raise typer.Exit(status)

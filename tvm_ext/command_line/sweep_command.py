@@ -14,6 +14,7 @@ from rich.progress import Progress
 import tvm_ext
 from tvm_ext.command_line.option_types import AsJson, Debug, Jobs, Scheduler
 from tvm_ext.command_line.show import errors_shown, print_json, stderr, stdout
+from tvm_ext.command_line.stages_shown import moves
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.files.output_folder import check_output, replaced_folder
 from tvm_ext.core.options import BuildOptions
@@ -59,7 +60,7 @@ def sweep_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile many models for many platforms: one table of RAM, flash, instructions, errors."""
+    """Compile many models for many platforms. One table has RAM, flash, instructions, errors."""
     with errors_shown(as_json, debug):
         from tvm_ext.core.processes.child import ChildLimits
         from tvm_ext.report.listings import front_table
@@ -68,7 +69,7 @@ def sweep_command(
         check_output(output)
         asked = _asked(models, platform or [])
         total = len(asked.models) * len(asked.platforms) * len(asked.options)
-        with Progress(console=stderr, transient=True) as bar:
+        with Progress(console=stderr, transient=True, disable=not moves()) as bar:
             task = bar.add_task("candidates", total=total)
             table = tvm_ext.sweep(
                 asked.models, asked.platforms, asked.options, tier=tier or asked.tier, jobs=jobs, scheduler=scheduler,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from tvm_ext.comparison.comparison import PackageComparison
 from tvm_ext.report.cells import escape
+from tvm_ext.report.folding_table import FoldingTable
 
 _MOST_LETTERS = 40
 
 
-def comparison_table(found: PackageComparison) -> Table:
+def comparison_table(found: PackageComparison) -> FoldingTable:
     """Errors: of the layer alone, fed by the reference, and with all errors before it."""
     title = f"{found.model} on {found.on} beside {found.witness}"
     if found.own_reading:
         title += f", our own reading of the model ({found.own_reading})"
-    table = Table("#", "layer", "value in the model", title=escape(title), title_justify="left")
+    table = FoldingTable("#", "layer", "value in the model", title=escape(title), title_justify="left")
     for heading in ("own max error", "own mean", "max error", "may be"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")

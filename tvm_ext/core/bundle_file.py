@@ -5,33 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field, make_dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from tvm_ext.core.errors import BadBundle, BadOptions
+from tvm_ext.core.errors import BadBundle, BadOptions, TvmExtError
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.names import hides_header, is_device
 from tvm_ext.core.option_table import (
     AXES,
+    FORMS,
     FRAMES,
+    LABELS,
     NUMBER,
     OFFSETS,
+    PLACES,
+    PROCESSORS,
+    RENAMES,
     SIZE,
     SIZES,
+    TARGETS,
     TENSORS,
+    TEXT,
     TRUTH,
     OptionEntry,
     renamed_options,
 )
-from tvm_ext.core.options import OPTIONS, BuildOptions
+from tvm_ext.core.options import OPTIONS, BuildOptions, Target
 from tvm_ext.core.sizes import read_size
 
 MOST_MODELS = 32
 
-_CONFIG = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 FileName = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -49,37 +57,41 @@ _FILE_TYPES: Mapping[str, Any] = {
     NUMBER.wanted: Annotated[float, Field(strict=False)],
     SIZE.wanted: Size,
     SIZES.wanted: Size | dict[str, Size],
+    TEXT.wanted: Tensor,
     TENSORS.wanted: Names,
+    PROCESSORS.wanted: Names,
+    TARGETS.wanted: Annotated[tuple[Target, ...], Field(strict=False)],
     OFFSETS.wanted: dict[str, Count],
+    PLACES.wanted: dict[str, Tensor],
+    FORMS.wanted: dict[Tensor, Tensor],
+    LABELS.wanted: Annotated[tuple[str, ...], Field(max_length=1 << 16, strict=False)],
+    RENAMES.wanted: dict[Tensor, Name],
     FRAMES.wanted: dict[str, Count],
     AXES.wanted: dict[str, int],
 }
 """Types of the keys of a model's options, by kind."""
 
 
-def options_in_files(entries: Iterable[OptionEntry]) -> Any:
-    """The class of a model's options in BUNDLE.toml and SWEEP.toml, as strict as the file itself."""
+def options_in_files(name: str, entries: Iterable[OptionEntry]) -> Any:
+    """A class of options in a file, as strict as the file itself. name: of the class."""
     fields: list[tuple[str, Any, Any]] = []
     for entry in entries:
-        if entry.option.in_files:
-            declared: Any = Literal[entry.words] if entry.words else _FILE_TYPES[entry.kind.wanted]
-            fields.append(
-                (entry.name, declared | None if entry.is_optional else declared, field(default=entry.default))
-            )
-    made = make_dataclass("BundledOptions", fields, frozen=True, kw_only=True)
-    return dataclass(frozen=True, kw_only=True, config=_CONFIG)(made)
+        declared: Any = Literal[entry.words] if entry.words else _FILE_TYPES[entry.kind.wanted]
+        fields.append((entry.name, declared | None if entry.is_optional else declared, field(default=entry.default)))
+    made = make_dataclass(name, fields, frozen=True, kw_only=True)
+    return dataclass(frozen=True, kw_only=True, config=STRICT)(made)
 
 
 if TYPE_CHECKING:
     BundledOptions = BuildOptions
 else:
-    BundledOptions = options_in_files(OPTIONS.values())
+    BundledOptions = options_in_files("BundledOptions", [one for one in OPTIONS.values() if one.option.in_files])
     """Options of one model, as `BuildOptions` has them; its name and what is verified are the bundle's to say."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_CONFIG)
-class BundledModel:
-    """A model of a bundle. name: C prefix. file: of the model.
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ModelTable:
+    """A model in a file. name: C prefix. file: of the model.
 
     shapes, bind, states: as `load` takes them. initial, calibration, verify_inputs: files of arrays, as the command
     line takes them.
@@ -93,6 +105,12 @@ class BundledModel:
     initial: FileName | None = None
     calibration: FileName | None = None
     verify_inputs: FileName | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class BundledModel(ModelTable):
+    """A model of a bundle, with options of its own."""
+
     options: BundledOptions = BundledOptions()
 
     def build_options(self, verify: tuple[Any, ...] | None) -> BuildOptions:
@@ -101,7 +119,7 @@ class BundledModel:
         return BuildOptions(name=self.name, verify=verify, **values)
 
 
-@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class BundledLink:
     """An output that becomes an input or a state: real(target) = scale * real(source) + shift, element by element.
 
@@ -120,7 +138,7 @@ class BundledLink:
         return (one, output), (other, tensor)
 
 
-@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class VariantLimits:
     """Least charge of the battery and highest temperature at which a variant is chosen."""
 
@@ -128,7 +146,7 @@ class VariantLimits:
     temperature_c: Annotated[int, Field(ge=-100, le=1000)] = 1000
 
 
-@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class BundledVariants:
     """Models for one task. name: C prefix of their choice. order: the models, the best first.
 
@@ -146,7 +164,7 @@ class BundledVariants:
     limits: dict[str, VariantLimits] = field(default_factory=dict[str, VariantLimits])
 
 
-@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class BundleFile:
     """The models of a package, in the order in which they are named.
 
@@ -169,22 +187,9 @@ class BundleFile:
     def load(cls, path: str | Path) -> Self:
         """Read a TOML file; files that it names by a relative path lie below its folder. Raises BadBundle."""
         path = Path(path)
-        table = read_table(path, "bundle", BadBundle)
-        return replace(cls._check(table, str(path)), folder=str(path.absolute().parent))
-
-    @classmethod
-    def _check(cls, table: Mapping[str, object], where: str) -> Self:
-        if "folder" in table:
-            raise BadBundle(f"{where}: folder: unknown key; files are looked for in the folder of the bundle's file.")
-        try:
-            found = TypeAdapter(cls).validate_json(json.dumps(table))
-        except (TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, ValidationError):
-                raise BadBundle(f"{where}: {explained(error, _allowed, renamed_options(OPTIONS))}") from None
-            raise BadBundle(f"{where}: holds what no key of a bundle is: {shortened(error)}.") from None
-        problem = found.contradiction()
-        if problem:
-            raise BadBundle(f"{where}: {problem}")
+        found = checked(cls, read_table(path, "bundle", BadBundle), path, _TABLES, "bundle", BadBundle)
+        if problem := found.contradiction():
+            raise BadBundle(f"{path}: {problem}")
         return found
 
     def contradiction(self) -> str | None:
@@ -267,33 +272,76 @@ class BundleFile:
         return None
 
     def path_of(self, model: BundledModel, key: str) -> Path | None:
-        """Path of a file that a model names under `key`, None where it names none.
-
-        Raises BadBundle for a relative path that leads out of the bundle's folder, and for one that is not plain.
-        """
+        """Path of a file that a model names under `key`, None where it names none. Raises BadBundle."""
         name = cast("str | None", getattr(model, key))
-        if name is None:
-            return None
-        path, folder = Path(name), Path(self.folder)
-        where = f"models.{model.name}.{key} = {name!r}"
-        if ".." in path.parts or "\0" in name or name.startswith("~"):
-            raise BadBundle(f"{where}: is no plain path; name a file below {folder}, or the whole path without `..`.")
-        if path.is_absolute():
-            return path
-        found = folder / path
-        try:
-            inside = found.resolve().is_relative_to(folder.resolve())
-        except (OSError, RuntimeError):
-            inside = False
-        if not inside:
-            raise BadBundle(f"{where}: leads out of {folder}; move the file there, or give its whole path.")
-        return found
+        return None if name is None else path_below(self.folder, name, f"models.{model.name}.{key}", BadBundle)
 
 
-def _allowed(location: Location) -> list[str]:
-    """Keys of the table that a location is in."""
+_TABLES: Mapping[str, type] = {
+    "models": BundledModel,
+    "options": BundledOptions,
+    "links": BundledLink,
+    "variants": BundledVariants,
+    "limits": VariantLimits,
+}
+
+
+class _InFolder(Protocol):
+    """A file's table, with the folder that its relative paths start in."""
+
+    @property
+    def folder(self) -> str: ...
+
+
+_File = TypeVar("_File", bound=_InFolder)
+
+
+def checked(
+    kind: type[_File],
+    table: Mapping[str, object],
+    path: Path,
+    tables: Mapping[str, type],
+    word: str,
+    refusal: type[TvmExtError],
+) -> _File:
+    """What a file's table says, as the class that has its keys.
+
+    tables: classes of those below it, by key. word: for what the file describes. Raises `refusal`.
+    """
+    if "folder" in table:
+        raise refusal(f"{path}: folder: unknown key; files are looked for in the folder of the {word}'s file.")
+    try:
+        found = TypeAdapter(kind).validate_json(json.dumps(table))
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, ValidationError):
+            raise refusal(
+                f"{path}: {explained(error, partial(_allowed, kind, tables), renamed_options(OPTIONS))}"
+            ) from None
+        raise refusal(f"{path}: holds what no key of a {word} is: {shortened(error)}.") from None
+    return replace(cast("Any", found), folder=str(path.absolute().parent))
+
+
+def path_below(folder: str, name: str, where: str, refusal: type[TvmExtError]) -> Path:
+    """Path of a file that a table names, below the table's folder or whole. where: its key.
+
+    Raises `refusal` for a relative path that leads out of the folder, and for one that is not plain.
+    """
+    path, start, where = Path(name), Path(folder), f"{where} = {name!r}"
+    if ".." in path.parts or "\0" in name or name.startswith("~"):
+        raise refusal(f"{where}: is no plain path; name a file below {start}, or the whole path without `..`.")
+    if path.is_absolute():
+        return path
+    try:
+        inside = (start / path).resolve().is_relative_to(start.resolve())
+    except (OSError, RuntimeError):
+        inside = False
+    if not inside:
+        raise refusal(f"{where}: leads out of {start}; move the file there, or give its whole path.")
+    return start / path
+
+
+def _allowed(kind: type, tables: Mapping[str, type], location: Location) -> list[str]:
+    """Keys of the table that a location is in. kind: of the whole file; tables: classes of those below, by key."""
     place = [str(part) for part in location if not isinstance(part, int)][:-1]
-    table = BundledOptions if "options" in place else BundledModel if "models" in place else BundleFile
-    table = BundledLink if "links" in place else BundledVariants if "variants" in place else table
-    table = VariantLimits if table is BundledVariants and "limits" in place else table
-    return [name for name in table.__dataclass_fields__ if name != "folder"]
+    table = next((tables[part] for part in reversed(place) if part in tables), kind)
+    return [name for name in cast("Any", table).__dataclass_fields__ if name != "folder"]

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import errno
 import re
-import resource
-from contextlib import suppress
-from pathlib import Path
 
 from tvm_ext.core.errors import OutOfMemory
+from tvm_ext.core.processes.system import limit_addresses, most_used_bytes
 
 _SAID = re.compile(
     r"bad_alloc|[Cc]an(?:no|')t allocate (?:memory|\d)|[Oo]ut of memory|memory exhausted|not enough memory|"
@@ -47,7 +45,7 @@ def says_memory(text: str) -> bool:
 
 def message(said: str) -> str:
     """What ran out, the limit, and the way out. said: the words of the library that met it."""
-    limit, used = _limit_bytes(), _most_used_bytes()
+    limit, used = limit_addresses(), most_used_bytes()
     if limit is None:
         return f"the machine's memory ran out ({said}). End other programs, or work on a smaller model."
     return (
@@ -58,13 +56,13 @@ def message(said: str) -> str:
 
 def is_near_limit() -> bool:
     """True where the process has a limit of addresses, and less is left than a library needs."""
-    limit = _limit_bytes()
-    return limit is not None and limit - _most_used_bytes() < _NEAR_BYTES
+    limit = limit_addresses()
+    return limit is not None and limit - most_used_bytes() < _NEAR_BYTES
 
 
 def is_limited() -> bool:
     """True where the process has a limit of addresses."""
-    return _limit_bytes() is not None
+    return limit_addresses() is not None
 
 
 def _said_by(error: BaseException | None) -> str | None:
@@ -79,17 +77,3 @@ def _said_by(error: BaseException | None) -> str | None:
             return text[max(0, found.start() - 60) : found.end() + 60]
         error = error.__cause__ or error.__context__
     return None
-
-
-def _limit_bytes() -> int | None:
-    limits = [resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
-    known = [limit for limit in limits if limit != resource.RLIM_INFINITY]
-    return min(known, default=None)
-
-
-def _most_used_bytes() -> int:
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmPeak:"):
-                return int(line.split()[1]) << 10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

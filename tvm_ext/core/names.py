@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 MOVE = "tvm_ext.move"
 """The Relax operator that copies a tensor to another memory."""
 RANGE_QUANTIZE = "tvm_ext.range_quantize"
 """The Relax operator that rounds a tensor to 8 bits of its own range."""
+
+MOST_CHARACTERS = 40
+"""Length of the identifiers that are made of a model's names."""
 
 _KEYWORDS = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -49,16 +53,48 @@ def is_device(model: str) -> bool:
     return model in _DEVICES
 
 
-def identifier(text: str, *, fallback: str = "x", keep: str = "") -> str:
+def identifier(text: str, *, fallback: str = "x") -> str:
     """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++.
 
-    keep: where `text` ends in this word, it is shortened before it.
+    A longer name loses its beginning: ends tell layers of one network apart (`.../block_3/conv`). Where it is a list,
+    as TensorFlow Lite joins the names of fused operators by `;`, it is shortened to the first of them.
     """
-    word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-    tail = f"_{keep}" if keep and word.endswith(f"_{keep}") else ""
-    word = (word.removesuffix(tail)[: 40 - len(tail)].strip("_") or fallback) + tail
-    word = word if word[0].isalpha() else f"{fallback}_{word}"
+    word = _legal(text)
+    word = _legal(text.split(";")[0]) if len(word) > MOST_CHARACTERS else word
+    word = _ending(word) or fallback
+    word = word if word[0].isalpha() else _ending(f"{fallback}_{word}", fallback)
     return f"{word}_" if word in _KEYWORDS else word
+
+
+def _legal(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+def _ending(word: str, begin: str = "") -> str:
+    """The end of a word of more characters than names have, behind `begin`, with whole parts where they are short."""
+    if len(word) <= MOST_CHARACTERS:
+        return word
+    kept = word[len(word) - MOST_CHARACTERS + (len(begin) + 1 if begin else 0) :]
+    whole = kept if word[-len(kept) - 1] == "_" else kept.partition("_")[2]
+    shortened = whole if len(whole) > len(kept) // 2 else kept.strip("_")
+    return f"{begin}_{shortened}" if begin else shortened
+
+
+def shared_prefix(names: Collection[str]) -> str:
+    """The path that all names with a path begin with, up to and with its last `/` or `.`; empty where there is none.
+
+    It says nothing about a layer, so names are shown without it. Names without a path have nothing to be cut. No name
+    that is cut equals another, and each begins with a letter.
+    """
+    paths = {name for name in names if re.search(r"[/.]", name.strip("/."))}
+    if len(paths) < 2:
+        return ""
+    first, last = min(paths), max(paths)  # all others begin as these two do
+    common = next((end for end, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    prefix = first[: max(first.rfind("/", 0, common), first.rfind(".", 0, common)) + 1]
+    cut = {name.removeprefix(prefix) for name in paths}
+    is_plain = all(name[:1].isalpha() for name in cut) and not cut & ({*names} - paths)
+    return prefix if is_plain else ""
 
 
 def unique(word: str, taken: set[str]) -> str:

@@ -6,16 +6,18 @@ Each raises BadOptions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions, UnknownOption
-from tvm_ext.core.names import hides_header, is_device
+from tvm_ext.core.input_forms import InputForm
+from tvm_ext.core.names import hides_header, identifier, is_device
 from tvm_ext.core.option_table import OptionEntry, renamed_options
 from tvm_ext.core.option_values import shown
 
 _MOST_BYTES = 1 << 48
+_MOST_LABEL_CHARACTERS = 200
 _MOST_DECIBELS = 1000
 
 
@@ -63,10 +65,59 @@ def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, relocat
         )
 
 
+def check_placed(place_port: Mapping[str, str] | None, *, io: str, context: str) -> None:
+    """Refuses memories of inputs and outputs that the application holds."""
+    if place_port and io != "arena":
+        raise BadOptions(
+            f"place_port: with io = {io!r} inputs and outputs lie where the application has them. Choose io = 'arena', "
+            "or leave place_port out."
+        )
+    if place_port and context == "caller":
+        raise BadOptions(
+            "place_port: with context = 'caller' an instance is one block of memory, inputs and outputs in it. Choose "
+            "context = 'static', or leave place_port out."
+        )
+
+
 def check_new_frames(new_frames: Mapping[str, int] | None, time_axis: Mapping[str, int] | None) -> None:
     """Refuses more than one window over time, and the axis of another input."""
     if len(new_frames or {}) > 1 or set(time_axis or {}) - set(new_frames or {}):
         raise BadOptions("new_frames: one input over time, and time_axis of that input alone, can be given.")
+
+
+def check_renames(rename: Mapping[str, str] | None) -> None:
+    """Refuses names that generated C does not have as they are, and two inputs or outputs of one name."""
+    given: dict[str, str] = {}
+    for old, new in (rename or {}).items():
+        if (legal := identifier(new)) != new:
+            raise BadOptions(
+                f"rename {old}={shown(new)}: it becomes a part of C identifiers, which are lower case letters, digits "
+                f"and underscores, a letter first, at most 40 characters; {legal} is one."
+            )
+        if new in given:
+            raise BadOptions(f"rename {old}={new}: {given[new]} is renamed to {new}, too; choose another name.")
+        given[new] = old
+
+
+def check_inputs(forms: Mapping[str, str] | None) -> None:
+    """Refuses forms of inputs that there are not."""
+    for name, text in (forms or {}).items():
+        try:
+            InputForm.parse(text)
+        except ValueError as error:
+            raise BadOptions(f"input {name}={shown(text)}: {error}.") from None
+
+
+def check_labels(labels: Sequence[str], *, image: bool) -> None:
+    """Refuses labels that a table in C cannot have, and those of a model that is loaded."""
+    for number, label in enumerate(labels, start=1):
+        if not label or len(label) > _MOST_LABEL_CHARACTERS or not label.isprintable():
+            raise BadOptions(
+                f"labels: number {number} is {shown(label)}; 1 to {_MOST_LABEL_CHARACTERS} printable characters are "
+                "needed."
+            )
+    if labels and image:
+        raise BadOptions("labels: an image is loaded without tables; leave labels out, or image.")
 
 
 def check_decibels(min_snr_db: float) -> None:

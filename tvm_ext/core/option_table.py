@@ -14,7 +14,15 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tvm_ext.core.option_values import are_names, is_number, is_size, is_text, is_truth, maps_names_to_integers
+from tvm_ext.core.option_values import (
+    are_names,
+    is_number,
+    is_size,
+    is_text,
+    is_truth,
+    maps_names_to_integers,
+    maps_names_to_names,
+)
 
 Group = Literal["Model", "Output", "Memory", "Quantization", "Verification", "Speed", "Processors"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -41,6 +49,10 @@ TENSORS = Kind(wanted="a tuple of names of tensors", is_good=are_names)
 PROCESSORS = Kind(wanted="a tuple of names of processors", is_good=are_names)
 TARGETS = Kind(wanted="a tuple of host and qemu", is_good=are_names)
 OFFSETS = Kind(wanted="{tensor: offset in bytes}", is_good=maps_names_to_integers)
+PLACES = Kind(wanted="{input or output: memory}", is_good=maps_names_to_names)
+FORMS = Kind(wanted='{input: "nhwc,uint8,mean=127.5,std=127.5"}', is_good=maps_names_to_names)
+LABELS = Kind(wanted="a tuple of texts", is_good=are_names)
+RENAMES = Kind(wanted="{input or output: name in C}", is_good=maps_names_to_names)
 FRAMES = Kind(wanted="{input: frames}", is_good=maps_names_to_integers)
 AXES = Kind(wanted="{input: axis}", is_good=maps_names_to_integers)
 

@@ -17,6 +17,14 @@ def maps_names_to_integers(values: object) -> bool:
     return all(isinstance(n, str) and isinstance(v, int) and not isinstance(v, bool) for n, v in items)
 
 
+def maps_names_to_names(values: object) -> bool:
+    """True of a mapping from strings to strings."""
+    if not isinstance(values, Mapping):
+        return False
+    items = cast("Mapping[object, object]", values).items()
+    return all(isinstance(name, str) and isinstance(value, str) for name, value in items)
+
+
 def are_names(values: object) -> bool:
     """True of a tuple or list of strings."""
     if not isinstance(values, tuple | list):

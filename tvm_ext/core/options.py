@@ -13,17 +13,25 @@ from tvm_ext.core.option_checks import (
     check_bytes,
     check_decibels,
     check_forms,
+    check_inputs,
     check_keywords,
+    check_labels,
     check_name,
     check_new_frames,
+    check_placed,
+    check_renames,
     check_targets,
 )
 from tvm_ext.core.option_table import (
     AXES,
+    FORMS,
     FRAMES,
+    LABELS,
     NUMBER,
     OFFSETS,
+    PLACES,
     PROCESSORS,
+    RENAMES,
     SIZE,
     SIZES,
     TARGETS,
@@ -69,6 +77,12 @@ class BuildOptions:
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
+    rename: input or output, by the model's own name -> its name in the C: of its accessor, macros and arguments.
+    input: input -> the form in which firmware hands it over: `nhwc`, an image with its channels last where the model
+        has them first; `uint8`, pixels of 0 to 255, of which `mean=127.5,std=127.5` makes (value - mean) / std. Without
+        these, pixels stand for themselves, or for the integers of a quantized input, which begin with 0 then.
+    argmax: outputs that become the index of their largest element, int32.
+    labels: names of the classes, for a table in the header; as many as the output has, or the one of argmax had.
     quantize: `int8` turns a float model into an int8 one by calibration data, which the build is given beside; `auto`
         does so only where the float model cannot be made to fit.
     io_type: of a model quantized here, whether its float inputs and outputs become `int8`, or int16 where what reads
@@ -84,6 +98,8 @@ class BuildOptions:
         it at what the memory holds. A model that needs more is split, or computes results again, to fit. Here and as
         `flash`, bytes may be written as a text, "64KiB"; it becomes the number.
     pin: tensor -> offset in bytes, a multiple of 16, that it has in its memory's arena, under the model's own name.
+    place_port: input or output -> memory of the platform that it lies in, under the model's own name; others lie in the
+        default memory.
     keep: tensors over whose bytes nothing else is ever put: names, patterns with `*`, `?` or `[...]`, or `all`. An
         input may be filled, an output read while the model runs; values inside stay readable after a run, where the
         header says.
@@ -149,6 +165,37 @@ class BuildOptions:
             help="C prefix of what is generated. Default: the file's name.",
         ),
     ] = None
+    rename: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            group="Output",
+            kind=RENAMES,
+            metavar="OLD=NEW",
+            help="Call an input or output NEW in the C. May be repeated.",
+        ),
+    ] = None
+    input: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            group="Output",
+            kind=FORMS,
+            metavar="NAME=nhwc,uint8",
+            help="Take an image with channels last, or pixels of 8 bits with mean=127.5,std=127.5. May be repeated.",
+        ),
+    ] = None
+    argmax: Annotated[
+        tuple[str, ...],
+        Option(
+            group="Output",
+            kind=TENSORS,
+            metavar="OUTPUT",
+            help="Give the index of the largest element of an output. May be repeated.",
+        ),
+    ] = ()
+    labels: Annotated[
+        tuple[str, ...],
+        Option(group="Output", kind=LABELS, metavar="FILE.txt", help="Names of classes, a line each, for the header."),
+    ] = ()
     quantize: Annotated[
         Quantize,
         Option(
@@ -226,6 +273,15 @@ class BuildOptions:
             kind=OFFSETS,
             metavar="NAME=OFFSET",
             help="Place a tensor at these bytes of its arena. May be repeated.",
+        ),
+    ] = None
+    place_port: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            group="Memory",
+            kind=PLACES,
+            metavar="PORT=MEMORY",
+            help="Memory of an input or output, such as input=dtcm. May be repeated.",
         ),
     ] = None
     keep: Annotated[
@@ -318,6 +374,7 @@ class BuildOptions:
             context=self.context,
             relocatable_image=self.relocatable_image,
         )
+        check_placed(self.place_port, io=self.io, context=self.context)
         check_new_frames(self.new_frames, self.time_axis)
         problem = quantization_problem(
             quantize=self.quantize, io_type=self.io_type, activations=self.activations, weights=self.weights
@@ -327,6 +384,9 @@ class BuildOptions:
         check_decibels(self.min_snr_db)
         check_targets(self.verify)
         check_name(self.name)
+        check_renames(self.rename)
+        check_inputs(self.input)
+        check_labels(self.labels, image=self.relocatable_image)
 
     @property
     def ram_bytes(self) -> int | Mapping[str, int] | None:
@@ -373,11 +433,28 @@ class BuildOptions:
                 f"context = 'caller': an instance is one block of memory, and memories = 'all' spreads tensors over "
                 f"{', '.join(reached)} of {platform.name}. Choose memories = 'default', or context = 'static'."
             )
-        most = max(other.capacity_bytes for other in platform.memories if other.kind == "ram")
+        self._check_places(platform)
+        most = max(other.usable_bytes for other in platform.memories if other.kind == "ram")
         for name, offset in (self.pin or {}).items():
             if offset >= most:
                 raise BadOptions(f"pin {name}={offset}: {platform.name} has no memory for tensors above {most} B.")
-        return min(memory.capacity_bytes, asked.get(memory.name, memory.capacity_bytes))
+        return min(memory.usable_bytes, asked.get(memory.name, memory.usable_bytes))
+
+    def _check_places(self, platform: Platform) -> None:
+        """Raises BadOptions for ports in a memory that is not there, holds no tensors, or that a core in use misses."""
+        known = [other.name for other in platform.memories if other.kind == "ram"]
+        for name, memory in (self.place_port or {}).items():
+            if memory not in known:
+                raise BadOptions(
+                    f"place_port {name}={memory}: {platform.name} has no memory {memory!r} for tensors; it has "
+                    f"{', '.join(known)}."
+                )
+            far = [core.name for core in self.cores_of(platform) if not platform.reached_by(core.name, memory)]
+            if far:
+                raise BadOptions(
+                    f"place_port {name}={memory}: {far[0]} of {platform.name} does not reach {memory}; choose another "
+                    "memory, or leave that processor out of processors."
+                )
 
     def processors_of(self, platform: Platform) -> tuple[Processor, ...]:
         """Processors that may be used, the first one of the platform before others.
@@ -438,7 +515,8 @@ class BuildOptions:
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
         """Bytes that tensors may take in each memory that a core in use reaches, the default one first.
 
-        Where a board keeps the stacks of its processors, those are left out. Raises BadOptions for an unknown memory.
+        What the platform reserves for the application is left out, and where a board keeps the stacks of its
+        processors, at least those are. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram_bytes if isinstance(self.ram_bytes, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
@@ -450,8 +528,8 @@ class BuildOptions:
             if memory.kind != "ram" or not any(platform.reached_by(core.name, memory.name) for core in cores):
                 continue
             holds = platform.board is not None and memory.name == platform.board.data_memory
-            reserved = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
-            most = max(0, memory.capacity_bytes - reserved)
+            stacks = len(cores) * platform.board.stack_bytes + VARIABLES_BYTES if platform.board and holds else 0
+            most = max(0, memory.capacity_bytes - max(stacks, memory.reserved_bytes))
             limits[memory.name] = min(most, asked.get(memory.name, most), limits.get(memory.name, most))
         return limits
 

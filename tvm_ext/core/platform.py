@@ -1,16 +1,15 @@
 """A platform: processors, memories, the links and signals between them, read from TOML and checked.
 
-One board a file, in `tvm_ext/platforms/` or anywhere of the user's. Units stand in the key names
-(`_bytes`, `_hz`, `_cycles`), counts are plain integers: `65536` or `0x10000`, never `"64KB"`.
+One platform a file: cores as QEMU has them in `tvm_ext/platforms/`, chips and boards in `tvm_ext/boards/`, or anywhere
+of the user's. Units stand in the key names (`_bytes`, `_hz`, `_cycles`); counts are plain integers, `65536` or
+`0x10000`, and bytes texts with a unit, too: `"64KiB"`, never `"64KB"` or `"64K"`.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
-from tvm_ext.core.platform_checks import contradiction
+from tvm_ext.core.platform_checks import contradiction, memories_of_machine
 from tvm_ext.core.platform_parts import (
     CONFIG,
     HOST_TOOLCHAIN,
@@ -29,6 +28,7 @@ from tvm_ext.core.platform_parts import (
     STATE_MEMORY,
     Board,
     Link,
+    MachineMemory,
     Memory,
     Offload,
     OffloadOperator,
@@ -40,6 +40,7 @@ from tvm_ext.core.platform_parts import (
     TvmBackend,
 )
 from tvm_ext.core.rich_display import bars_html, rows_html
+from tvm_ext.core.shipped import board_names, core_names, platform_path
 
 __all__ = [
     "HOST_TOOLCHAIN",
@@ -65,20 +66,11 @@ class Platform(PlatformTables):
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Self:
-        """Read a shipped platform by name, or a TOML file by path. Raises BadPlatform."""
-        text = str(name_or_path)
-        if text.endswith(".toml") or "/" in text:
-            return cls._read(Path(text))
-        known = cls.shipped()
-        if text not in known:
-            plain = text.lower().replace("-", "_")
-            near = get_close_matches(plain, known, 1) or [name for name in known if name.endswith(f"_{plain}")][:1]
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise BadPlatform(
-                f"unknown platform {text!r}.{hint} Shipped: {', '.join(known)}; "
-                "or give the path of a .toml file of your own."
-            )
-        return cls._read(Path(str(files("tvm_ext") / "platforms" / f"{text}.toml")))
+        """Read a shipped platform by name or alias, or a TOML file by path. Raises BadPlatform.
+
+        Of names, neither case nor `-` and `_` matter: `"nucleo-h743zi"`, `"STM32H743ZI"`, `"pico"`.
+        """
+        return cls._read(platform_path(str(name_or_path)))
 
     def __repr__(self) -> str:
         memories = ", ".join(f"{one.name} {one.capacity_bytes:,} B" for one in self.memories)
@@ -100,9 +92,13 @@ class Platform(PlatformTables):
 
     @staticmethod
     def shipped() -> list[str]:
-        """Names of the platforms that come with tvm_ext, sorted."""
-        folder = files("tvm_ext") / "platforms"
-        return sorted(item.name[:-5] for item in folder.iterdir() if item.name.endswith(".toml"))
+        """Names of the cores that come with tvm_ext as QEMU has them, and of this machine, sorted."""
+        return core_names()
+
+    @staticmethod
+    def boards() -> list[str]:
+        """Names of the chips and boards that come with tvm_ext, sorted; aliases are found as well."""
+        return board_names()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -140,6 +136,16 @@ class Platform(PlatformTables):
     def memory(self, name: str) -> Memory:
         """The memory of that name. Raises KeyError."""
         return self._memories[name]
+
+    @cached_property
+    def on_machine(self) -> Self:
+        """The platform with its memories where its QEMU machine has them, and as many bytes of them as that has.
+
+        It is the platform itself where the machine is the board's own.
+        """
+        if self.board is None or not self.board.memories:
+            return self
+        return replace(self, memories=memories_of_machine(self, self.board))
 
     def link_between(self, source: str, target: str) -> Link | None:
         """The way for bytes from one end to the other, as the platform lists it; a DMA's before others."""
@@ -216,6 +222,8 @@ def _allowed(location: Location) -> list[str]:
         "board": Board,
     }  # fmt: skip
     table = tables.get(str(location[0]), Platform) if len(location) > 1 else Platform
+    if table is Board and len(location) > 2 and location[1] == "memories":
+        table = MachineMemory
     if table is Processor and "offload" in location[:-1]:
         table = OffloadOperator if "operators" in location[:-1] else Offload
     if table is Processor and "tvm" in location[:-1]:

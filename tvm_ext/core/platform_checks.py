@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, MOST_ALIGNMENT_BYTES
@@ -31,6 +32,20 @@ _REGISTERS = {
     "interrupt": ("set_address", "clear_address", "interrupt"),
 }
 """Keys that a signal of each kind needs; it has no other ones of them."""
+
+
+def memories_of_machine(tables: PlatformTables, board: Board) -> tuple[Memory, ...]:
+    """The platform's memories as the QEMU machine of its board has them."""
+
+    def moved(memory: Memory) -> Memory:
+        there = board.memories.get(memory.name)
+        if there is None:
+            return memory
+        capacity = min(memory.capacity_bytes, there.capacity_bytes or memory.capacity_bytes)
+        kept = min(memory.reserved_bytes, capacity - 1)
+        return replace(memory, address=there.address, capacity_bytes=capacity, reserved_bytes=kept)
+
+    return tuple(map(moved, tables.memories))
 
 
 def contradiction(tables: PlatformTables) -> str | None:
@@ -216,6 +231,11 @@ def _memory_problem(tables: PlatformTables) -> str | None:
     for memory in tables.memories:
         if memory.retained and memory.kind == "rom":
             return f"memories.{memory.name}.retained = true: a rom keeps what it holds anyway; a ram is needed."
+        if memory.reserved_bytes >= memory.capacity_bytes:
+            return (
+                f"memories.{memory.name}.reserved_bytes = {memory.reserved_bytes}: leaves nothing of the "
+                f"{memory.capacity_bytes} B for models; less than that is needed."
+            )
         if problem := _alignment_problem(memory):
             return f"memories.{memory.name}.alignment_bytes = {memory.alignment_bytes}: {problem}"
         if memory.kind == "ram" and memory.write_bytes_per_cycle < 1e-6:
@@ -254,7 +274,11 @@ def _reach_problem(tables: PlatformTables) -> str | None:
 def _board_problem(tables: PlatformTables, board: Board) -> str | None:
     """Addresses that a 32-bit processor does not have, or two parts share; stacks that do not fit."""
     placed: list[tuple[int, int, str]] = []
-    for memory in tables.memories:
+    if unknown := [name for name in board.memories if name not in {memory.name for memory in tables.memories}]:
+        known = ", ".join(memory.name for memory in tables.memories)
+        return f"board.memories.{unknown[0]}: is not a memory of the platform: {known}."
+    memories = memories_of_machine(tables, board)
+    for memory in memories:
         if memory.address is None:
             return f"memories.{memory.name}: a board needs the address of each memory."
         placed.append((memory.address, memory.address + memory.capacity_bytes, f"memories.{memory.name}"))
@@ -266,7 +290,7 @@ def _board_problem(tables: PlatformTables, board: Board) -> str | None:
     for (begin, end, one), (next_begin, _, other) in pairwise(placed):
         if next_begin < end:
             return f"{one} and {other}: both have the byte at 0x{next_begin:x}; one begins at 0x{begin:x}."
-    data = next(memory for memory in tables.memories if memory.name == board.data_memory)
+    data = next(memory for memory in memories if memory.name == board.data_memory)
     cores = sum(processor.kind == "core" for processor in tables.processors)
     if cores * board.stack_bytes >= data.capacity_bytes:
         stacks = f"{cores} of them do not" if cores > 1 else "does not"

@@ -31,6 +31,9 @@ Architecture = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,31}$")]
 Positive = Annotated[int, Field(gt=0, lt=1 << 48)]
 Count = Annotated[int, Field(ge=0, lt=1 << 48)]
 Size = Annotated[Positive, BeforeValidator(read_size)]
+Share = Annotated[Count, BeforeValidator(read_size)]
+Alias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+Statement = Annotated[str, Field(min_length=1, max_length=1000)]
 Rate = Annotated[float, Field(ge=1e-6, lt=1e6, strict=False)]
 Cost = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
 Flag = Annotated[str, Field(max_length=200), AfterValidator(checked_flag)]
@@ -120,7 +123,8 @@ class Processor:
     `fpu`: `none`, `single`, `double`; whether float arithmetic is done in hardware. `kind`: a `core` runs C; an
     `offload` is an accelerator behind the driver that `offload` describes; `tvm` is whatever runs the code that TVM
     makes as `tvm` describes, for `tvm.compile` alone. `flags` follow those of the toolchain for
-    the C of this processor. `watts`: its power while it computes; 0 where it is not known.
+    the C of this processor. `watts`: its power while it computes; 0 where it is not known. `core`: its name in lists,
+    such as `cortex-m85`, where flags compile for another one.
     """
 
     name: Name
@@ -131,6 +135,7 @@ class Processor:
     kind: Literal["core", "offload", "tvm"] = "core"
     flags: Flags = ()
     watts: Cost = 0.0
+    core: Architecture | None = None
     offload: Offload | None = None
     tvm: TvmBackend | None = None
 
@@ -143,19 +148,30 @@ class Memory:
     (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None
     where the system decides. `retained`: whether it keeps what it holds while the processor sleeps deeply; states of
     models go there. `alignment_bytes`: a power of two; an arena in it begins at a multiple of that, and each tensor of
-    the arena, so that no two of them share a line of a cache, nor one with the firmware's own.
+    the arena, so that no two of them share a line of a cache, nor one with the firmware's own. `reserved_bytes` of the
+    capacity stay with the application, for its stack, heap, variables and code: no model is given them.
+    `linker_region` is the region of your linker script that has it, by default the name in capitals: `sections.ld` of a
+    package puts `section` there, but where `linker_has_section` says that the vendor's script does so already.
     """
 
     name: Name
     kind: Literal["ram", "rom"]
     capacity_bytes: Size
+    reserved_bytes: Share = 0
     read_bytes_per_cycle: Rate
     write_bytes_per_cycle: Annotated[float, Field(ge=0, lt=1e6, strict=False)]
     latency_cycles: Count = 0
     section: Annotated[str, Field(pattern=r"^\.[A-Za-z_][A-Za-z0-9_.]{0,62}$")] | None = None
+    linker_region: Identifier | None = None
+    linker_has_section: bool = False
     address: Count | None = None
     retained: bool = False
     alignment_bytes: int = ALIGNMENT_BYTES
+
+    @property
+    def usable_bytes(self) -> int:
+        """Bytes that a model may take: the capacity without what is reserved for the application."""
+        return self.capacity_bytes - self.reserved_bytes
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -227,6 +243,14 @@ QUICK_TOOLCHAIN = Toolchain(flags=HOST_TOOLCHAIN.flags, speed_flags=("-O1",))
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
+class MachineMemory:
+    """Where a QEMU machine has a memory of the platform, and how much of it, where that is less than the chip has."""
+
+    address: Count
+    capacity_bytes: Size | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Board:
     """A QEMU machine that stands in for the real board.
 
@@ -235,7 +259,10 @@ class Board:
     one of those that the start-up code has: of Arm's M-profile `cmsdk` (32 bits, counts down), `system_counter` (64
     bits, counts up) and `nrf51` (32 bits, counts up). `stack_bytes` is the stack the firmware reserves for each
     processor. `starts` names how the first processor starts the others, one of the ways that the start-up code has: of
-    Arm's M-profile `sse200`.
+    Arm's M-profile `sse200`. `memories`: memory -> where the machine has it, for a machine that has the chip's core and
+    not its memories; firmware for QEMU is linked there. Other memories are where the platform's `address` says.
+    `vectors_address`: where the machine's processor looks for its vectors, if that is not at the begin of the code
+    memory.
     """
 
     qemu_machine: Annotated[str, Field(pattern=r"^[a-z0-9-]+$", max_length=100)]
@@ -249,6 +276,10 @@ class Board:
     data_memory: Name
     stack_bytes: Size = 16384
     starts: Name | None = None
+    memories: Annotated[dict[Name, MachineMemory], Field(max_length=16)] = field(
+        default_factory=dict[str, MachineMemory], hash=False
+    )
+    vectors_address: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
@@ -256,11 +287,16 @@ class PlatformTables:
     """Everything that the file of a platform says.
 
     `activations` names the ram that holds tensors, `weights` the memory constants go to. The first processor runs what
-    nothing else claims.
+    nothing else claims. `aliases` are further names by which a shipped board is found: of its chip, of the board as
+    vendors write it. `sources` say which document has which figures, `assumptions` which figures no document has, and
+    how they were derived.
     """
 
     name: Name
     description: Annotated[str, Field(max_length=1000)]
+    aliases: Annotated[tuple[Alias, ...], Field(max_length=32, strict=False)] = ()
+    sources: Annotated[tuple[Statement, ...], Field(max_length=32, strict=False)] = ()
+    assumptions: Annotated[tuple[Statement, ...], Field(max_length=32, strict=False)] = ()
     processors: Annotated[tuple[Processor, ...], Field(min_length=1, max_length=16, strict=False)]
     memories: Annotated[tuple[Memory, ...], Field(min_length=1, max_length=16, strict=False)]
     links: Annotated[tuple[Link, ...], Field(max_length=1024, strict=False)]

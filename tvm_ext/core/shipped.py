@@ -1,21 +1,109 @@
-"""Platforms that come with tvm_ext, as their files have them: for lists, which do not wait for what checks them."""
+"""Platforms that come with tvm_ext: cores as QEMU has them, chips and boards; where their files are, what names find.
+
+Lists read the files as they stand, and do not wait for what checks them.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.files.user_tables import read_table
+from tvm_ext.core.sizes import read_size
 
-_FOLDER = Path(__file__).parent.parent / "platforms"
+_PACKAGE = Path(__file__).parent.parent
+_CORES = _PACKAGE / "platforms"
+_BOARDS = _PACKAGE / "boards"
+_MOST_NEAR = 3
+_SIZES = ("capacity_bytes", "reserved_bytes")
 
 
-def shipped_tables() -> list[dict[str, Any]]:
-    """Tables of the shipped files, sorted by name; tests load each with all checks. Raises BadPlatform."""
-    return [read_table(_FOLDER / f"{name}.toml", "platform", BadPlatform) for name in shipped_names()]
+def core_names() -> list[str]:
+    """Names of the cores, and of this machine, sorted."""
+    return sorted(path.stem for path in _CORES.glob("*.toml"))
+
+
+def board_names() -> list[str]:
+    """Names of the chips and boards, sorted."""
+    return sorted(path.stem for path in _BOARDS.glob("*.toml"))
 
 
 def shipped_names() -> list[str]:
-    """Names of the shipped platforms, sorted."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+    """Names of all of them, cores first."""
+    return [*core_names(), *board_names()]
+
+
+def choices() -> str:
+    """What a platform may be, as messages list it."""
+    cores, boards = ", ".join(core_names()), len(board_names())
+    return f"{cores}; one of {boards} boards, which tvm-ext platforms lists; or a .toml file of your own"
+
+
+def core_tables() -> list[dict[str, Any]]:
+    """Tables of the cores' files, sorted by name; tests load each with all checks. Raises BadPlatform."""
+    return [read_platform_table(_CORES / f"{name}.toml") for name in core_names()]
+
+
+def board_tables() -> list[dict[str, Any]]:
+    """Tables of the files of chips and boards, sorted by name; tests load each with all checks. Raises BadPlatform."""
+    return [read_platform_table(_BOARDS / f"{name}.toml") for name in board_names()]
+
+
+def platform_path(name_or_path: str) -> Path:
+    """The file that a name, an alias or a path says. Raises BadPlatform."""
+    is_path = name_or_path.endswith(".toml") or "/" in name_or_path
+    return Path(name_or_path) if is_path else shipped_path(name_or_path)
+
+
+def shipped_path(name: str) -> Path:
+    """The file that a name or an alias finds. Raises BadPlatform, which lists names that are near."""
+    exact = {path.stem: path for path in (*_CORES.glob("*.toml"), *_BOARDS.glob("*.toml"))}
+    if name in exact:
+        return exact[name]
+    found = names_of_files(exact, {table["name"]: table.get("aliases", ()) for table in board_tables()})
+    if plain(name) in found:
+        return exact[found[plain(name)]]
+    near = _near(plain(name), found)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise BadPlatform(f"unknown platform {name!r}.{hint} Shipped: {choices()}, by its path.")
+
+
+def names_of_files(names: Iterable[str], aliases: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Plain form of each name and alias -> the platform's name. Raises BadPlatform where two platforms share one.
+
+    aliases: name of a platform -> its aliases.
+    """
+    found = {plain(name): name for name in names}
+    for name, others in aliases.items():
+        for alias in others:
+            if found.setdefault(plain(alias), name) != name:
+                raise BadPlatform(
+                    f"{name}: aliases: {alias!r} is a name of {found[plain(alias)]}, too; case, '-' and '_' do not "
+                    "tell names apart. Leave one of them out."
+                )
+    return found
+
+
+def plain(name: str) -> str:
+    """A name without what does not tell names apart: case, `-` and `_`."""
+    return re.sub(r"[-_]", "", name.lower())
+
+
+def _near(name: str, found: Mapping[str, str]) -> list[str]:
+    """Names of platforms whose names or aliases are near: a part of them, or spelt alike."""
+    parts = [known for known in found if len(name) > 1 and known.endswith(name)]
+    parts += [known for known in found if len(name) > 3 and (known.startswith(name) or name.startswith(known))]
+    spelt = get_close_matches(name, found, _MOST_NEAR)
+    return list(dict.fromkeys(found[known] for known in [*spelt, *parts]))[:_MOST_NEAR]
+
+
+def read_platform_table(path: Path) -> dict[str, Any]:
+    """The table of a file, sizes as numbers. Raises BadPlatform for what is not TOML; other checks are not made."""
+    table = cast("dict[str, Any]", read_table(path, "platform", BadPlatform))
+    for memory in table["memories"]:
+        memory.update({key: read_size(memory[key]) for key in _SIZES if key in memory})
+    return table

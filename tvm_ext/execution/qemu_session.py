@@ -46,6 +46,8 @@ class QemuSession(Session):
             self._inputs = folder / INPUTS
             self._outputs = folder / OUTPUTS
             self._inputs.write_bytes(np.uint32(1).tobytes() + bytes(sum(port.num_bytes for port in interface.inputs)))
+            if not hasattr(os, "mkfifo"):
+                raise RunFailed("a session on a board needs named pipes, which this system has none of; run samples.")
             for name in ("commands", "answers"):
                 os.mkfifo(folder / name)
             # For both directions: neither waits here for QEMU to open its end, and QEMU ends when we do.

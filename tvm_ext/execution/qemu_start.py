@@ -62,6 +62,11 @@ class QemuExtras:
         )  # fmt: skip
 
 
+def keeps_firmware_in(emulator: str) -> bool:
+    """Whether an emulator, or this machine, keeps firmware from running programs."""
+    return bool(_sandboxed(emulator)) or has_filter()
+
+
 def qemu_command(
     elf: Path,
     platform: Platform,
@@ -81,7 +86,7 @@ def qemu_command(
     given = extras or QemuExtras()
     emulator = find_program(startup_of(platform).emulator)
     own = _sandboxed(emulator)
-    if not own and not has_filter():
+    if not keeps_firmware_in(emulator):
         raise RunFailed(
             f"{Path(emulator).name}: was built without -sandbox, and this machine has no filter of system calls, so "
             "nothing keeps firmware from running programs here. --verify host leaves the board out; or install a QEMU "

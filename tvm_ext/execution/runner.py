@@ -97,11 +97,23 @@ class Runner:
         return said
 
 
+def check_device(platform: Platform) -> None:
+    """Raises BadOptions for a platform whose firmware is for a QEMU machine, not for the chip."""
+    if platform.board is not None and platform.board.memories:
+        raise BadOptions(
+            f"runner: firmware for {platform.name} lies in memories of QEMU's {platform.board.qemu_machine}, where the "
+            "chip has none. Describe the device in a copy of the file, its timer in [board], and leave out "
+            "[board.memories]; or call the package's self-test in firmware of your own."
+        )
+
+
 def run_by(runner: Runner, elf: Path, platform: Platform, interface: Interface, samples: Sequence[Sample]) -> RunResult:
     """Run firmware over samples by a runner.
 
-    Raises BadInput, and RunFailed with what was printed: an end that is none, nothing, or not what firmware prints.
+    Raises BadInput, BadOptions for a platform whose firmware is for QEMU alone, and RunFailed with what was printed: an
+    end that is none, nothing, or not what firmware prints.
     """
+    check_device(platform)
     if not samples:
         raise BadInput("no samples to run; give at least one.")
     flat = [

@@ -30,6 +30,7 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.fitter import Fitter, Way
 from tvm_ext.fitting.next_try import Tried
+from tvm_ext.fitting.outcome import ports_beside
 from tvm_ext.fitting.search import Found, nearest_bytes, search
 
 
@@ -151,9 +152,11 @@ def nothing_fits(fitter: Fitter, platform: Platform, options: BuildOptions, foun
 
 def _excess(compiled: Compiled, options: BuildOptions) -> str:
     """Reason why a result does not fit, with its arena of the default memory within a limit."""
-    platform = compiled.platform
+    platform, most = compiled.platform, options.limits_bytes(compiled.platform)
+    limits = {platform.activations: options.limit_bytes(platform)}
+    limits |= {memory: most[memory] for memory in ports_beside(compiled)}
     try:
-        check_capacity(compiled.program, compiled.plan, platform, {platform.activations: options.limit_bytes(platform)})
+        check_capacity(compiled.program, compiled.plan, platform, limits)
     except DoesNotFit as error:
         return str(error)
     raise AssertionError("it does not fit")

@@ -118,8 +118,10 @@ class Fitter:
         limits = options.limits_bytes(self.platform)
         allowed = None
         if options.memories == "all" and len(limits) > 1 and not one.is_alone:
-            less = dict(one.less_bytes)
-            allowed = {memory: max(0, most - less.get(memory, 0)) for memory, most in limits.items()}
+            less, ports = dict(one.less_bytes), self._searched(method.options).placed_bytes
+            allowed = {
+                memory: max(0, most - less.get(memory, 0) - ports.get(memory, 0)) for memory, most in limits.items()
+            }
         module = self._once(("module", method.name, one.index), lambda: self._changed(method, one.index))
         if module is None:
             return None
@@ -152,7 +154,7 @@ class Fitter:
         """The scheduled module cut for several memories, whatever the default one may give: other methods see to that,
         and budgets of it share what is searched for."""
         home = self.platform.activations
-        limits = {**memories, home: self.platform.memory(home).capacity_bytes}
+        limits = {**memories, home: self.platform.memory(home).usable_bytes}
         known = self._searched(method.options)
         key = ("cut", method.options.quantize, method.options.least_scratch, tuple(limits.items()))
         return self._once(key, lambda: self.stages.cut(known, method.options, limits))
@@ -186,7 +188,7 @@ def _is_over(compiled: Compiled, limits: Mapping[str, int]) -> bool:
     """True where an arena takes more than a memory may give, or holds."""
     plan, platform = compiled.plan, compiled.platform
     return any(
-        plan.bytes_in(memory.name) > limits.get(memory.name, memory.capacity_bytes)
+        plan.bytes_in(memory.name) > limits.get(memory.name, memory.usable_bytes)
         for memory in platform.memories
         if memory.kind == "ram"
     )

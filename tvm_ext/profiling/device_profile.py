@@ -17,7 +17,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import bars_html, rows_html
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.execution.host_model import library_sources
-from tvm_ext.execution.runner import Runner, run_by, tail_of
+from tvm_ext.execution.runner import Runner, check_device, run_by, tail_of
 from tvm_ext.execution.samples import Sample
 
 NOT_AVAILABLE = ("executed instructions", "loads and stores of each memory", "functions and stack of each layer")
@@ -110,12 +110,13 @@ def profile_on_device(package: ProfiledPackage, sample: Sample, runner: Runner) 
     """The profile of one run behind a warm-up.
 
     Raises RunFailed (no hooks, no firmware, a counter that stands still, what the runner comes to), BadInput,
-    MissingTool, BuildFailed, DoesNotFit.
+    BadOptions for a platform whose firmware is for QEMU alone, MissingTool, BuildFailed, DoesNotFit.
     """
     interface, platform = package.interface, package.platform
     header = package.folder / f"{interface.model}_profile.h"
     if platform.board is None:
         raise RunFailed(f"platform {platform.name} has no board, so there is no firmware for a device.")
+    check_device(platform)
     if not header.is_file():
         raise RunFailed(
             f"{package.folder}: has no hooks around its layers, by which a device counts; compile it with --hooks, in "

@@ -91,7 +91,7 @@ def counted_layers(
     firmware = Firmware(
         instructions=read(disassembly(elf, platform.toolchain, machine=isa)),
         functions=functions,
-        memories=[memory.name for memory in platform.memories],
+        memories=[memory.name for memory in platform.on_machine.memories],
     )
     names = layer_names(counts.calls, {begin: function for function, begin, _ in functions}, steps)
     return layer_profiles(counts, names, firmware, table, TimeModel(platform=platform))
@@ -125,7 +125,7 @@ def profile_plugin(elf: Path, platform: Platform, table: CoreTable, run: str, fo
     found = [(begin, end) for name, begin, end in function_ranges(elf, platform.toolchain) if name == run]
     if not found:
         raise RunFailed(f"{elf.name} has no function {run}; compile the model again.")
-    regions = [(memory.address or 0, memory.capacity_bytes) for memory in platform.memories]
+    regions = [(memory.address or 0, memory.capacity_bytes) for memory in platform.on_machine.memories]
     words = [
         f"file={quoted(plugin)}", f"out={quoted(folder / _COUNTS)}", "run={:x}-{:x}".format(*found[0]),
         f"skip={skip}", f"bus={table.bus_bytes}", "stack={:x}-{:x}".format(*stack_range(platform)),

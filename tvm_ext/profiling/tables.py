@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tvm_ext.profiling.device_profile import NOT_AVAILABLE, DeviceProfile
 from tvm_ext.profiling.profile import NOTE, LayerProfile, Profile
 from tvm_ext.report.cells import escape, number
+from tvm_ext.report.folding_table import FoldingTable
 
 
 def profile_tables(profile: Profile) -> list[RenderableType]:
     """A row for each layer and their sum, then a note on the estimate."""
     title = f"{profile.model} on {profile.platform}, estimated at {profile.clock_hz / 1e6:g} MHz"
-    table = Table(title=escape(title), title_justify="left")
+    table = FoldingTable(title=escape(title), title_justify="left")
     memories = list(profile.memories())
     for heading in ("layer", "kernel"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading)
     for heading in ("instructions", "cycles", "ms", "%", "stack B"):
         table.add_column(heading, justify="right")
     for memory in memories:
@@ -39,7 +39,7 @@ def profile_tables(profile: Profile) -> list[RenderableType]:
 def device_tables(profile: DeviceProfile) -> list[RenderableType]:
     """A row for each layer that a device measured and their sum, then what is not known of it."""
     title = f"{profile.model} on {profile.platform}, measured by {profile.program}"
-    table = Table("layer", "kernel", title=escape(title), title_justify="left")
+    table = FoldingTable("layer", "kernel", title=escape(title), title_justify="left")
     for heading in ("calls", "cycles", "ms", "%"):
         table.add_column(heading, justify="right")
     for layer in profile.layers:

@@ -10,6 +10,7 @@ from codegen_c.emit.bundle import Bundle
 from codegen_c.emit.sharing import Member
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
+from tvm_ext.report.machine import machine_of
 from tvm_ext.report.report import SCHEMA_VERSION
 
 
@@ -72,8 +73,15 @@ def make_bundle_report(
             "at_once": [list(group) for group in at_once],
         },
         "platform": platform.name,
+        "machine": machine_of(platform),
         "memories": [
-            {"name": m.name, "kind": m.kind, "capacity_bytes": m.capacity_bytes, "used_bytes": used.get(m.name, 0)}
+            {
+                "name": m.name,
+                "kind": m.kind,
+                "capacity_bytes": m.capacity_bytes,
+                "reserved_bytes": m.reserved_bytes,
+                "used_bytes": used.get(m.name, 0),
+            }
             for m in platform.memories
         ],
         "arenas": arenas,

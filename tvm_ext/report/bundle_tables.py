@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from tvm_ext.report.cells import escape, number
+from tvm_ext.report.folding_table import FoldingTable
 from tvm_ext.report.model_tables import (
     comparisons_table,
     coverage,
@@ -20,7 +20,7 @@ def bundle_tables(report: Report) -> list[RenderableType]:
     """Shared and saved bytes of a bundle, then each model's totals and verification."""
     named = report["bundle"]
     title = f"{named['name']} on {report['platform']}: {', '.join(named['models'])}"
-    table = Table("shared", "models", title=escape(title), title_justify="left")
+    table = FoldingTable("shared", "models", title=escape(title), title_justify="left")
     for heading in ("B", "saved B"):
         table.add_column(heading, justify="right")
     for arena in report["arenas"]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from tvm_ext.report.cells import escape, number
+from tvm_ext.report.folding_table import FoldingTable
 from tvm_ext.report.read_report import Report
 
 _MOST_NAMED = 4
 
 
-def flash_table(flash: Report) -> Table:
+def flash_table(flash: Report) -> FoldingTable:
     """A row per layer, then one for each function or constant that several share, and what is left."""
     title = "Flash by layer: weights, and code that only this layer runs; shared code once"
-    table = Table("layer, or what layers share", "used by", title=title, title_justify="left")
+    table = FoldingTable("layer, or what layers share", "used by", title=title, title_justify="left")
     for heading in ("weights B", "code B", "sum B"):
         table.add_column(heading, justify="right")
     for layer in flash["layers"]:
@@ -35,7 +34,7 @@ def flash_table(flash: Report) -> Table:
     return table
 
 
-def _row(table: Table, name: str, users: str, weights_bytes: int, code_bytes: int) -> None:
+def _row(table: FoldingTable, name: str, users: str, weights_bytes: int, code_bytes: int) -> None:
     figures = [number(count) if count else "-" for count in (weights_bytes, code_bytes)]
     table.add_row(escape(name), escape(users), *figures, number(weights_bytes + code_bytes))
 

@@ -49,6 +49,7 @@ class _Port:
     dtype: str
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
     zero_point: Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)] | None
+    layout: Annotated[str, Field(pattern=r"^[A-Z]{1,8}$")] | None = None
     stream: _Stream | None = None
 
 
@@ -228,6 +229,7 @@ def _port(entry: _Port) -> Port:
         quantization=None
         if entry.scale is None or entry.zero_point is None
         else Quantization(scale=entry.scale, zero_point=entry.zero_point),
+        layout=entry.layout or "",
         stream=StreamedPort(
             rows=stream.rows, rows_kept=stream.rows_kept, rows_per_call=stream.rows_per_call, layout=stream.layout,
             strips=stream.strips,

@@ -1,24 +1,101 @@
-"""Tables beside those of a report: platforms there are, points of bytes against instructions."""
+"""Tables beside those of a report: platforms there are, one of them, points of bytes against instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rich.table import Table
+from rich.console import RenderableType
+from rich.padding import Padding
 
 from tvm_ext.report.cells import binary, escape, number
+from tvm_ext.report.folding_table import FoldingTable
 
 
-def platform_table(platforms: Iterable[Mapping[str, Any]]) -> Table:
+def platform_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
     """Name, processors, memories and QEMU machine of each platform. platforms: tables as their files have them."""
-    table = Table("platform", "processors", "memories", "QEMU machine", title="Platforms", title_justify="left")
+    table = FoldingTable("platform", "processors", "memories", "QEMU machine", title="Cores", title_justify="left")
     for platform in platforms:
         processors = "\n".join(_processor(processor) for processor in platform["processors"])
         memories = "\n".join(f"{memory['name']} {binary(memory['capacity_bytes'])}" for memory in platform["memories"])
         machine = platform["board"]["qemu_machine"] if "board" in platform else "-"
         table.add_row(platform["name"], processors, memories, machine)
     return table
+
+
+def board_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
+    """Core, clock and memory of each chip or board, and QEMU's machine that has its core. platforms: as above."""
+    table = FoldingTable("board", "core", title="Boards", title_justify="left")
+    for heading in ("MHz", "RAM", "flash"):
+        table.add_column(heading, justify="right")
+    table.add_column("in QEMU")
+    for platform in platforms:
+        first, *others = platform["processors"]
+        core = f"{core_name(first, platform)}{f' x{len(others) + 1}' if others else ''}"
+        sizes = [
+            binary(sum(memory["capacity_bytes"] for memory in platform["memories"] if memory["kind"] == kind))
+            for kind in ("ram", "rom")
+        ]
+        machine = platform["board"]["qemu_machine"] if platform.get("board") else "-"
+        table.add_row(platform["name"], core, f"{first['clock_hz'] / 1e6:g}", *sizes, machine)
+    return table
+
+
+def platform_details(platform: Mapping[str, Any]) -> list[RenderableType]:
+    """Everything that a platform's file says of processors and memories, and where its figures are from."""
+    names = ", ".join(escape(alias) for alias in platform.get("aliases", ()))
+    parts: list[RenderableType] = [f"[bold]{platform['name']}[/bold]: {escape(platform['description'])}"]
+    parts += [f"Other names: {names}"] if names else []
+    parts += [_processors_table(platform), _memories_table(platform)]
+    parts.append(
+        f"Tensors go to {platform['activations']}, weights to {platform['weights']}, if nothing is gained elsewhere."
+    )
+    if board := platform.get("board"):
+        note = ", which has the core, and memories of its own" if board.get("memories") else ""
+        parts.append(f"In QEMU: {board['qemu_machine']}{note}.")
+    for title, key in (("Sources", "sources"), ("Derived or assumed", "assumptions")):
+        statements = platform.get(key, ())
+        parts += [f"[bold]{title}[/bold]"] if statements else []
+        parts += [Padding(escape(statement), (0, 0, 0, 2)) for statement in statements]
+    return parts
+
+
+def _processors_table(platform: Mapping[str, Any]) -> FoldingTable:
+    table = FoldingTable("processor", "core")
+    table.add_column("MHz", justify="right")
+    table.add_column("FPU")
+    table.add_column("kernels")
+    for one in platform["processors"]:
+        fpu, simd = one.get("fpu", "none"), one.get("simd", "none")
+        table.add_row(one["name"], core_name(one, platform), f"{one['clock_hz'] / 1e6:g}", fpu, simd)
+    return table
+
+
+def _memories_table(platform: Mapping[str, Any]) -> FoldingTable:
+    """Memories, and what of them is left to the application; narrow enough for 80 columns."""
+    table = FoldingTable("memory", "kind", padding=(0, 1, 0, 0))
+    for heading in ("bytes", "reserved", "B/cycle", "latency"):
+        table.add_column(heading, justify="right")
+    table.add_column("section")
+    table.add_column("address")
+    for memory in platform["memories"]:
+        reserved, address = memory.get("reserved_bytes", 0), memory.get("address")
+        table.add_row(
+            memory["name"], memory["kind"], binary(memory["capacity_bytes"]),
+            binary(reserved) if reserved else "-", f"{memory['read_bytes_per_cycle']:g}",
+            f"{memory.get('latency_cycles', 0)}", memory.get("section") or "-",
+            "-" if address is None else f"{address:08x}",
+        )  # fmt: skip
+    return table
+
+
+def core_name(processor: Mapping[str, Any], platform: Mapping[str, Any]) -> str:
+    """The core as its designer writes it, of the processor's `core`, of -mcpu in its flags, or its architecture."""
+    flags = (*platform["toolchain"].get("flags", ()), *processor.get("flags", ()))
+    named = [flag.removeprefix("-mcpu=").partition("+")[0] for flag in flags if flag.startswith("-mcpu=")]
+    name = processor.get("core") or (named[-1] if named else processor["isa"])
+    text = str(name).upper() if str(name).startswith("rv") else str(name).title()
+    return text.replace("plus", "+").replace("Plus", "+")
 
 
 def _processor(processor: Mapping[str, Any]) -> str:
@@ -38,9 +115,9 @@ class ParetoPoint(Protocol):
     def method(self) -> str: ...
 
 
-def pareto_table(points: Sequence[ParetoPoint]) -> Table:
+def pareto_table(points: Sequence[ParetoPoint]) -> FoldingTable:
     """Bytes, modelled instructions and how it was reached, one row per point."""
-    table = Table(title="RAM against instructions (modelled)", title_justify="left")
+    table = FoldingTable(title="RAM against instructions (modelled)", title_justify="left")
     for heading in ("arena B", "instructions", "times the fewest"):
         table.add_column(heading, justify="right")
     table.add_column("by")
@@ -51,12 +128,12 @@ def pareto_table(points: Sequence[ParetoPoint]) -> Table:
     return table
 
 
-def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: str, y: str) -> Table:
+def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: str, y: str) -> FoldingTable:
     """Rows of a sweep that no other beats in two columns; how many there are in all, and how many came to nothing."""
     columns = [column.removeprefix("-") for column in (x, y)]
     failed = sum(1 for row in rows if row.get("error"))
     title = f"Best of {len(rows)} candidates{f', {failed} of which came to nothing' if failed else ''}"
-    table = Table("model", "platform", "options", title=title, title_justify="left")
+    table = FoldingTable("model", "platform", "options", title=title, title_justify="left")
     for column in columns:
         table.add_column(escape(column), justify="right")
     for row in front:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from tvm_ext.report.cells import escape, number, percent, small_number
+from tvm_ext.report.folding_table import FoldingTable, TableByWidth
 from tvm_ext.report.read_report import Report
 from tvm_ext.report.summary import elapsed_label
 
@@ -20,11 +22,15 @@ _CHANGES = {
 }
 """Ways in which a run changes a state, as the report names them."""
 
+_STEP_COLUMNS = 110
+"""Width from which names, kernels, shapes and places of steps have columns of their own."""
 
-def totals_table(report: Report) -> Table:
+
+def totals_table(report: Report) -> FoldingTable:
     """Bytes, work and instructions of a model, one row for each."""
     model, steps = report["model"], report.get("steps", ())
-    table = Table(title=escape(f"{model['name']} on {report['platform']}"), show_header=False, title_justify="left")
+    title = escape(f"{model['name']} on {report['platform']}")
+    table = FoldingTable(title=title, show_header=False, title_justify="left")
     table.add_column()
     table.add_column(justify="right")
     table.add_row("model", escape(f"{model['format']}, sha256 {str(model['sha256'])[:12]}"))
@@ -101,21 +107,23 @@ def _arena(used: int, bound: int | None, proved: bool) -> str:
     return f"{gap}; no offsets need fewer" if proved else gap
 
 
-def memories_table(report: Report) -> Table:
-    """Bytes used of each memory."""
-    table = Table("memory", "kind", title="Memories: tensors and weights, without code", title_justify="left")
-    for heading in ("used B", "capacity B", "used"):
+def memories_table(report: Report) -> FoldingTable:
+    """Bytes used of each memory, and what of it is the application's where the platform says so."""
+    table = FoldingTable("memory", "kind", title="Memories: tensors and weights, without code", title_justify="left")
+    reserves = any(memory.get("reserved_bytes") for memory in report["memories"])
+    for heading in ("used B", "capacity B", *(["reserved B"] if reserves else []), "used"):
         table.add_column(heading, justify="right")
     for memory in report["memories"]:
         used, capacity = memory["used_bytes"], memory["capacity_bytes"]
         share = "-" if used is None else f"{used / capacity:.1%}"
-        table.add_row(escape(memory["name"]), escape(memory["kind"]), number(used), number(capacity), share)
+        kept = [number(memory.get("reserved_bytes", 0))] if reserves else []
+        table.add_row(escape(memory["name"]), escape(memory["kind"]), number(used), number(capacity), *kept, share)
     return table
 
 
-def states_table(report: Report) -> Table:
+def states_table(report: Report) -> FoldingTable:
     """One row per state; then what runs keep beside them."""
-    table = Table("state", "elements", title="Kept from run to run", title_justify="left")
+    table = FoldingTable("state", "elements", title="Kept from run to run", title_justify="left")
     table.add_column("B", justify="right")
     table.add_column("at")
     table.add_column("a run")
@@ -131,49 +139,70 @@ def states_table(report: Report) -> Table:
     return table
 
 
-def moves_table(moved: list[Report]) -> Table:
+def moves_table(moved: list[Report]) -> FoldingTable:
     """Bytes that a run moves from one memory to another."""
-    table = Table("from", "to", title="Moved between memories in one run", title_justify="left")
+    table = FoldingTable("from", "to", title="Moved between memories in one run", title_justify="left")
     table.add_column("B", justify="right")
     for row in moved:
         table.add_row(escape(row["source"]), escape(row["target"]), number(row["bytes"]))
     return table
 
 
-def steps_table(steps: list[Report]) -> Table:
+def steps_table(steps: list[Report]) -> TableByWidth:
     """One row per step; where a tensor stands and how long it lives as `memory+offset [begin, end)`, in steps."""
-    table = Table(title="Steps", title_justify="left")
-    table.add_column("#", justify="right")
-    table.add_column("step", overflow="fold")
-    table.add_column("kernel", overflow="fold")
-    table.add_column("MACs", justify="right")
-    table.add_column("modelled instr.", justify="right")
-    table.add_column("scratch B", justify="right")
-    table.add_column("writes")
-    table.add_column("at [lives)")
+    return TableByWidth(title="Steps", wide=_wide_steps(steps), narrow=_narrow_steps(steps), columns=_STEP_COLUMNS)
+
+
+def _wide_steps(steps: list[Report]) -> FoldingTable:
+    table = _table_of_steps("step", "kernel", after=("writes", "at [lives)"))
     for step in steps:
-        writes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
-        places = [
-            f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" if out["memory"] else "the caller's"
-            for out in step["outputs"]
-        ]
-        table.add_row(
-            escape(str(step["index"])),
-            escape(step["name"]),
-            escape(step["kernel"]),
-            number(step["macs"]),
-            number(step.get("modelled_instructions")),
-            number(step["scratch_bytes"]),
-            escape("\n".join(writes)),
-            escape("\n".join(places)),
-        )
+        writes, places = _written(step)
+        table.add_row(*_cells(step, [[step["name"]], [step["kernel"]]], [writes, places]))
     return table
 
 
-def float_operations_table(operations: list[Report]) -> Table:
+def _narrow_steps(steps: list[Report]) -> FoldingTable:
+    """The kernel below the step, places below what is written."""
+    table = _table_of_steps("step\nkernel", after=("writes\nat [lives)",))
+    for step in steps:
+        below = [line for both in zip(*_written(step), strict=True) for line in both]
+        table.add_row(*_cells(step, [[step["name"], step["kernel"]]], [below]))
+    return table
+
+
+def _table_of_steps(*names: str, after: Sequence[str]) -> FoldingTable:
+    table = FoldingTable(title="Steps", title_justify="left")
+    table.add_column("#", justify="right")
+    for heading in names:
+        table.add_column(heading)
+    for heading in ("MACs", "modelled\ninstr.", "scratch\nB"):
+        table.add_column(heading, justify="right")
+    for heading in after:
+        table.add_column(heading)
+    return table
+
+
+def _cells(step: Report, names: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> list[str]:
+    """A row: its figures between columns of one line or more."""
+    figures = [number(step["macs"]), number(step.get("modelled_instructions")), number(step["scratch_bytes"])]
+    before, behind = (["\n".join(map(escape, lines)) for lines in columns] for columns in (names, after))
+    return [escape(str(step["index"])), *before, *figures, *behind]
+
+
+def _written(step: Report) -> tuple[list[str], list[str]]:
+    """Types and shapes of what a step writes, and where that stands."""
+    writes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
+    places = [
+        f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" if out["memory"] else "the caller's"
+        for out in step["outputs"]
+    ]
+    return writes, places
+
+
+def float_operations_table(operations: list[Report]) -> FoldingTable:
     """Steps that compute in float, and why."""
-    table = Table("step", title="Float arithmetic left in a quantized model", title_justify="left")
-    table.add_column("because", overflow="fold")
+    table = FoldingTable("step", title="Float arithmetic left in a quantized model", title_justify="left")
+    table.add_column("because")
     for operation in operations:
         table.add_row(escape(operation["step"]), escape(operation["reason"]))
     return table
@@ -183,9 +212,9 @@ def quantization_table(quantization: Report) -> RenderableType:
     """Error per operator beside the float network, why operators are float, accuracy on the calibration samples."""
     reasons = {left["name"]: left["reason"] for left in quantization["left_float"]}
     widths = {one["name"]: one["reason"] for one in quantization.get("widths", [])}
-    table = Table("operator", "type", title="Quantization", title_justify="left")
+    table = FoldingTable("operator", "type", title="Quantization", title_justify="left")
     table.add_column("signal to noise", justify="right")
-    table.add_column("because", overflow="fold")
+    table.add_column("because")
     for operator in quantization["operators"]:
         name = operator["name"]
         reason = reasons.get(name, "") if operator["dtype"] == "float32" else widths.get(name, "")
@@ -201,9 +230,9 @@ def quantization_table(quantization: Report) -> RenderableType:
     return Group(table, Text(summary))
 
 
-def comparisons_table(comparisons: list[Report]) -> Table:
+def comparisons_table(comparisons: list[Report]) -> FoldingTable:
     """What leads from the C of a derived form back to the file, one row for each comparison."""
-    table = Table("compared", "with", title="From the file to the C", title_justify="left")
+    table = FoldingTable("compared", "with", title="From the file to the C", title_justify="left")
     table.add_column("samples", justify="right")
     table.add_column("result")
     for one in comparisons:
@@ -231,7 +260,7 @@ def verification_table(report: Report) -> RenderableType:
     if not results:
         message = "NOT VERIFIED: this package was never run and compared with a reference."
         return Panel(Text(message, style="bold red"), border_style="red", expand=False)
-    table = Table("verified on", "against", "result", title="Verification", title_justify="left")
+    table = FoldingTable("verified on", "against", "result", title="Verification", title_justify="left")
     for heading in ("max |error|", "relative to max |reference|", "elements"):
         table.add_column(heading, justify="right")
     for target, result in results.items():

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from tvm_ext.report.cells import escape, number
+from tvm_ext.report.folding_table import FoldingTable
 from tvm_ext.report.read_report import Report
 
 
 def processors_table(report: Report) -> Group:
     """One row per processor, the caller's first; below, the whole run, or the time between inputs of a pipeline."""
-    table = Table("processor", title="Processors that share a run", title_justify="left")
+    table = FoldingTable("processor", title="Processors that share a run", title_justify="left")
     for heading in ("steps", "instructions", "stack, bound by its calls"):
         table.add_column(heading, justify="right")
     bounds: Report = report.get("stack_bound_of") or {}

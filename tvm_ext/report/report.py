@@ -19,6 +19,7 @@ from tvm_ext.core.extensions import PASSES, extensions
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.report.flash import FlashByLayer
+from tvm_ext.report.machine import machine_of
 from tvm_ext.report.placed import arenas_of, placed_tensors
 from tvm_ext.report.processors import shared_processors
 from tvm_ext.report.steps import described_step
@@ -80,12 +81,14 @@ def make_report(
             "rounding": compiled.interface.rounding,
         },
         "platform": platform.name,
+        "machine": machine_of(platform),
         "options": json.loads(options.to_json()),
         "memories": [
             {
                 "name": memory.name,
                 "kind": memory.kind,
                 "capacity_bytes": memory.capacity_bytes,
+                "reserved_bytes": memory.reserved_bytes,
                 "alignment_bytes": memory.alignment_bytes,
                 "used_bytes": used.get(memory.name, 0),
             }
@@ -149,13 +152,15 @@ def _port(port: Port) -> dict[str, Any]:
         "dtype": port.dtype,
         "scale": quantization.scale if quantization else None,
         "zero_point": quantization.zero_point if quantization else None,
+        "layout": port.layout or None,
+        "taken_as": port.taken_as or None,
         "stream": asdict(port.stream) if port.stream else None,
     }
 
 
 def _kept(value: KeptValue) -> dict[str, Any]:
     """A value that stays readable: as an input is described, its place, and which of its rows stay."""
-    described = {key: entry for key, entry in _port(value.port).items() if key != "stream"}
+    described = {key: entry for key, entry in _port(value.port).items() if key not in ("stream", "layout", "taken_as")}
     place = {key: entry for key, entry in asdict(value).items() if key != "port"}
     return {**described, **place, "layout": list(value.layout)}
 

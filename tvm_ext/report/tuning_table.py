@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tvm_ext.report.cells import escape, number
+from tvm_ext.report.folding_table import FoldingTable
 from tvm_ext.report.read_report import Report
 
 
@@ -16,7 +16,7 @@ def tuning_table(tuning: Report) -> RenderableType:
     Layers of one shape, which measured the same, stand together.
     """
     title = f"Kernels measured on {tuning['board']}: the fewest {tuning['metric']} are taken"
-    table = Table("layer", "kernel", "block", title=escape(title), title_justify="left")
+    table = FoldingTable("layer", "kernel", "block", title=escape(title), title_justify="left")
     for heading in ("modelled instr.", "instructions", "cycles", "scratch B", "taken"):
         table.add_column(heading, justify="right")
     alike: dict[str, list[Report]] = {}
@@ -48,7 +48,7 @@ def tuned_rows_table(rows: Report) -> RenderableType:
     """A row for each number of rows per call that was tried for a sequence, the taken one marked."""
     if rows["not_measured"]:
         return Text(f"{rows['not_measured']}.")
-    table = Table("sequence", title="Rows per call, measured by runs of the whole model", title_justify="left")
+    table = FoldingTable("sequence", title="Rows per call, measured by runs of the whole model", title_justify="left")
     for heading in ("rows", "instructions", "cycles", "arena B", "taken"):
         table.add_column(heading, justify="right")
     for sequence in rows["sequences"]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from tvm_ext.core.errors import BadInput
+from tvm_ext.core.processes.system import NO_LINK, PLAIN_FILE_FLAGS
 from tvm_ext.services.job import Job, JobOutcome, OpenServices
 
 FOLDER = "TVM_EXT_CACHE"
@@ -97,7 +98,7 @@ class ResultCache:
 
 def _read_plain(path: Path) -> bytes:
     """Bytes of a file. Raises OSError for a link, for what is no plain file, and for one that is too large."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(os.open(path, os.O_RDONLY | NO_LINK | PLAIN_FILE_FLAGS), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
             raise OSError("is no entry")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -18,6 +17,7 @@ from tvm_ext.core.errors import OutOfMemory, TvmExtError
 from tvm_ext.core.memory_exhausted import memory_message
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.system import processor_seconds
 from tvm_ext.estimates import estimate
 from tvm_ext.load import load
 
@@ -33,7 +33,7 @@ def figures(request: bytes, model: bytes, calibration: bytes) -> bytes:
     them; what else it has names the result only. calibration: an .npz file, or nothing.
     """
     asked = json.loads(request)
-    before = _seconds()
+    before = processor_seconds()
     try:
         with warnings.catch_warnings(), TemporaryDirectory(prefix="tvm_ext_sweep_") as name:
             warnings.simplefilter("ignore")
@@ -44,7 +44,7 @@ def figures(request: bytes, model: bytes, calibration: bytes) -> bytes:
         exhausted = memory_message(error)
         kind = "InternalError" if exhausted is None else OutOfMemory.__name__
         row = {"error": kind, "message": exhausted or f"{type(error).__name__}: {error}"}
-    return json.dumps({**row, "seconds": round(_seconds() - before, 3)}, sort_keys=True).encode()
+    return json.dumps({**row, "seconds": round(processor_seconds() - before, 3)}, sort_keys=True).encode()
 
 
 def _figures(asked: Mapping[str, Any], model: bytes, calibration: bytes, folder: Path) -> dict[str, Any]:
@@ -92,9 +92,3 @@ def _module(name: str, suffix: str, shapes: str, model: bytes) -> tvm.IRModule:
             return load(path, shapes=wanted)
         except TvmExtError as error:  # the same text wherever the file lay
             raise type(error)(str(error).replace(f"{folder}/", "")) from None
-
-
-def _seconds() -> float:
-    """Processor time of this process and of those that it waited for."""
-    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime

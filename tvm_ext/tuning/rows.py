@@ -20,6 +20,7 @@ from codegen_c.program.steps import RowSteps
 from relay_passes.solvers.split.segments import ROWS_PER_CALL
 from tvm_ext.core.errors import DoesNotFit, PlanRejected, VerificationFailed
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.board import board_seconds
 from tvm_ext.profiling.profile_package import noise
 from tvm_ext.services.cache import ResultCache
@@ -46,20 +47,21 @@ class RowsBench:
 
 
 def tuned_rows(
-    made: Made, with_rows: WithRows, rows_bench: RowsBench, say: Callable[[str], None]
+    made: Made, with_rows: WithRows, rows_bench: RowsBench, progress: Progress | None
 ) -> tuple[Made, RowsTuning]:
     """The model by the rows per call that measured best within its limits of memory, and what was measured.
 
-    made: by modelled rows. say: is told of what takes long. Raises MissingTool, BuildFailed, RunFailed;
+    made: by modelled rows. progress: is told of what takes long. Raises MissingTool, BuildFailed, RunFailed;
     VerificationFailed where other rows give other bits.
     """
     sequences = _sequences(made[1])
     reason = _unmeasurable(made[1], rows_bench.bench) if sequences else ""
     if reason or not sequences:
         return made, RowsTuning(passed=reason)
-    say(f"measuring rows per call of {len(sequences[:MOST_SEQUENCES])} sequences on {rows_bench.bench.place}")
-    before, tried = _tried(made[1], sequences[:MOST_SEQUENCES], with_rows, rows_bench)
-    taken, after = _together(made, with_rows, rows_bench, _best(tried, before), before)
+    measured = sequences[:MOST_SEQUENCES]
+    with stage(progress, f"measuring rows per call of {len(measured)} sequences on {rows_bench.bench.place}"):
+        before, tried = _tried(made[1], measured, with_rows, rows_bench)
+        taken, after = _together(made, with_rows, rows_bench, _best(tried, before), before)
     chosen = {step.name: rows_of(step) for step in _sequences(taken[1])}
     found = tuple(
         TunedRows(

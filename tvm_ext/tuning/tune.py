@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import tvm
@@ -18,6 +18,7 @@ from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.at_once import at_once
+from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.runner import Runner
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.pipeline import Compiler
@@ -38,10 +39,11 @@ _Rung = tuple[str, KernelFigures]
 
 def compile_tuned(
     compiler: Compiler,
+    modelled: Made,
     platform: Platform,
     options: BuildOptions,
     jobs: int | None,
-    say: Callable[[str], None],
+    progress: Progress | None,
     runner: Runner | None = None,
 ) -> tuple[tvm.IRModule, Compiled, Tuning]:
     """The module whose answers it gives, its C by the kernels that measured best, and what was measured.
@@ -53,21 +55,20 @@ def compile_tuned(
     VerificationFailed where a kernel does not compute its layer.
     """
     bench = Bench.of(platform, options, runner)
-    mod, modelled = compiler(UNMEASURED)
-    layers = layers_of(modelled, options)
-    say(f"measuring kernels of {len(layers)} layers on {bench.place}")
+    layers = layers_of(modelled[1], options)
     cache = ResultCache(folder=default_folder())
-    figures, known = _figures(layers, bench, cache, 1 if runner else jobs)
+    with stage(progress, f"measuring kernels of {len(layers)} layers on {bench.place}"):
+        figures, known = _figures(layers, bench, cache, 1 if runner else jobs)
     found = KernelFigures(
         ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
     )
-    say("compiling the model by what was measured")
-    made, notice, taken = _best(compiler, (mod, modelled), _rungs(modelled, options, layers, found), layers)
+    with stage(progress, "compiling the model by what was measured"):
+        made, notice, taken = _best(compiler, modelled, _rungs(modelled[1], options, layers, found), layers)
     if notice:
-        warnings.warn(f"tune: {modelled.interface.model}: {notice}.", ModelNotice, stacklevel=2)
+        warnings.warn(f"tune: {modelled[1].interface.model}: {notice}.", ModelNotice, stacklevel=2)
     with at_once(1 if runner else jobs) as threads:
         rows_bench = RowsBench(bench=bench, options=options, cache=cache, threads=threads)
-        (mod, compiled), by_rows = tuned_rows(made, partial(compiler, taken), rows_bench, say)
+        (mod, compiled), by_rows = tuned_rows(made, partial(compiler, taken), rows_bench, progress)
     chosen = {digest: way_of(calls[0]) for digest, calls in digests_of(compiled).items()}
     rows = tuple(
         TunedWays(layer=layer, figures=figures[layer.digest], chosen=chosen.get(layer.digest, layer.modelled))

@@ -16,8 +16,9 @@ import tvm
 from codegen_c.program.interface import Interface, Port
 from relay_passes.dataflow import bindings
 from tvm_ext.calibration import Calibration
-from tvm_ext.core.decisions.models import ModelOrigin
+from tvm_ext.core.decisions.models import ChangedPorts, ModelOrigin
 from tvm_ext.core.errors import VerificationFailed
+from tvm_ext.verification.changed_ports import of_real
 from tvm_ext.verification.judge_floats import KnownTensor, Verdict, judged, known_inner, known_outputs
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, Array, Sample, compare
 from tvm_ext.verification.witnesses.ask import ask, ask_others, evaluate, run_module
@@ -148,13 +149,18 @@ def beside_float(mod: tvm.IRModule, interface: Interface, reading: CheckedReadin
     """
     ports = {port.source: port for port in interface.inputs}
     dtypes = {param.name: str(param.ty.dtype) for param in mod["main"].params}
+    changed = ChangedPorts.read(mod)
     samples = [
         {name: _quantized(array, ports[name], dtypes[name]) for name, array in sample.items() if name in ports}
-        for sample in reading.samples
+        for sample in (of_real(one, changed.inputs or {}) for one in reading.samples)
     ]
     made = run_module(mod, samples)
     outputs = {port.source: port for port in interface.outputs}
-    floats = [name for name, array in reading.said.outputs[0].items() if array.dtype.kind == "f" and name in outputs]
+    floats = [
+        name
+        for name, array in reading.said.outputs[0].items()
+        if array.dtype.kind == "f" and name in outputs and name not in changed.indexed
+    ]
     pairs = {
         name: [
             (wanted[name].astype(np.float64), _real(got[name], outputs[name]).reshape(wanted[name].shape))

@@ -6,7 +6,7 @@ from codegen_c.targets.instruction_set import Startup
 
 RISCV = Startup(
     package="codegen_c.targets.riscv",
-    isas=("rv32imac", "rv32imafc"),
+    isas=("rv32imc", "rv32imac", "rv32imafc"),
     emulator="qemu-system-riscv32",
     emulator_flags=("-bios", "none"),
     read_stack_pointer="mv %0, sp",

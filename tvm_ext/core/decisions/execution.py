@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_ext.core.columns import Columns
-from tvm_ext.core.decisions.decision import Decision, attribute
+from tvm_ext.core.decisions.decision import Decision, attribute, json_attribute
 
 
 def _columns(value: Any) -> Columns:
     begin, end = value
     return int(begin), int(end)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +54,11 @@ class PortsOutside(Decision):
     """Inputs and outputs of main lie with the application: they take no bytes here, and nothing is written over one."""
 
     is_set: bool = attribute("ports_outside", False, read=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedPorts(Decision):
+    """Memory of each input and output of main, in order; empty for the platform's default one."""
+
+    inputs: tuple[str, ...] = json_attribute("placed_inputs", (), read=_texts)
+    outputs: tuple[str, ...] = json_attribute("placed_outputs", (), read=_texts)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from tvm_ext.core.decisions.decision import Decision, attribute, json_attribute
+from tvm_ext.core.input_forms import ChangedInput
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode, nodes_from_json, nodes_to_json
 from tvm_ext.core.model_states import ModelState, states_from_json, states_to_json
@@ -82,6 +83,34 @@ class PortScales(Decision):
 
     inputs: Mapping[str, tuple[float, int]] | None = json_attribute("tvm_ext.input_scales", None, read=_scales)
     outputs: Mapping[str, tuple[float, int]] | None = json_attribute("tvm_ext.output_scales", None, read=_scales)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortLayouts(Decision):
+    """Letters of the axes of inputs and outputs that are images or sequences, as NHWC, by the model's own names."""
+
+    inputs: Mapping[str, str] | None = json_attribute("tvm_ext.input_layouts", None, read=_as_is)
+    outputs: Mapping[str, str] | None = json_attribute("tvm_ext.output_layouts", None, read=_as_is)
+
+
+def _changed(values: Any) -> dict[str, ChangedInput]:
+    return {name: ChangedInput(**fields) for name, fields in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedPorts(Decision):
+    """Inputs in another form than the file's, and outputs that are the index of the file's largest element.
+
+    By the model's own names; the file's runtimes take and give the file's form.
+    """
+
+    inputs: Mapping[str, ChangedInput] | None = attribute(
+        "tvm_ext.changed_inputs",
+        None,
+        read=lambda text: _changed(json.loads(str(text))),
+        write=lambda values: json.dumps({name: asdict(one) for name, one in values.items()}),
+    )
+    indexed: tuple[str, ...] = json_attribute("tvm_ext.indexed_outputs", (), read=_names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ import re
 import stat
 from pathlib import Path
 
+from tvm_ext.core.processes.system import PLAIN_FILE_FLAGS
+
 
 def check_file(path: Path, *, most_bytes: int | None = None) -> None:
     """Raises OSError with a reason for what is no plain file that can be read, or is too large."""
@@ -31,7 +33,7 @@ def address_of(path: Path) -> str | None:
 
 def _opened(path: Path, most_bytes: int | None) -> int:
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
+        number = os.open(path, os.O_RDONLY | PLAIN_FILE_FLAGS)
     except ValueError:
         raise OSError(errno.EINVAL, "its name holds what no file name can") from None
     try:

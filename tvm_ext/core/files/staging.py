@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tvm_ext.core.processes.system import NO_LINK, PLAIN_FILE_FLAGS, is_own, lock
 
 PREFIX = ".tvm_ext."
 LOCK = "lock"
@@ -34,14 +35,26 @@ def staged(parent: Path, purpose: str = "") -> Generator[Path]:
     `parent` is held open all the while: so a supervisor knows where to look, at any moment between two steps.
     """
     remove_stale(parent)
-    opened = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        folder, lock = _locked_folder(parent, purpose)
+    with _held_open(parent):
+        folder, locked = _locked_folder(parent, purpose)
         try:
             yield folder
         finally:
             _remove(folder)
-            os.close(lock)
+            os.close(locked)
+            if folder.exists():
+                _remove(folder)  # Windows removes no file that is open
+
+
+@contextmanager
+def _held_open(parent: Path) -> Generator[None]:
+    """The folder, open where the system opens folders."""
+    if not hasattr(os, "O_DIRECTORY"):
+        yield
+        return
+    opened = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield
     finally:
         os.close(opened)
 
@@ -55,7 +68,7 @@ def remove_stale(parent: Path) -> None:
     for folder in found:
         with suppress(OSError):
             status = folder.lstat()
-            if os.path.isdir(folder) and not folder.is_symlink() and status.st_uid == os.geteuid():
+            if os.path.isdir(folder) and not folder.is_symlink() and is_own(status):
                 _remove_if_stale(folder)
 
 
@@ -86,7 +99,7 @@ def _exchanged(one: Path, other: Path) -> bool:
     """Exchange both in one step; False where the system or the file system cannot do that."""
     try:
         function = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:
+    except (AttributeError, TypeError, OSError):
         return False
     return function(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
 
@@ -96,35 +109,36 @@ def _locked_folder(parent: Path, purpose: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         try:
-            lock = os.open(folder / LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            locked = os.open(folder / LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | PLAIN_FILE_FLAGS, 0o644)
         except FileNotFoundError:
             continue
         except OSError:
             _remove(folder)
             raise
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), os.stat(folder / LOCK)):
-                os.write(lock, os.fsencode(f"{_HEADING}{purpose}\n"))
-                return folder, lock
+            lock(locked)
+            if os.path.samestat(os.fstat(locked), os.stat(folder / LOCK)):
+                os.write(locked, os.fsencode(f"{_HEADING}{purpose}\n"))
+                return folder, locked
         except (BlockingIOError, FileNotFoundError):
             pass
         except OSError:
             _remove(folder)
-            os.close(lock)
+            os.close(locked)
             raise
-        os.close(lock)
+        os.close(locked)
 
 
 def _remove_if_stale(folder: Path) -> None:
     try:
-        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        locked = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | PLAIN_FILE_FLAGS)
     except FileNotFoundError:
         folder.rmdir()  # its maker was ended before it wrote anything; a folder that holds something stays
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        text = os.fsdecode(os.read(lock, 4096))
+        if not lock(locked):
+            return  # nothing here says whether its maker lives
+        text = os.fsdecode(os.read(locked, 4096))
         if not text.startswith(_HEADING) and (text or os.listdir(folder) != [LOCK]):
             return
         purpose = text.removeprefix(_HEADING).removesuffix("\n")
@@ -133,7 +147,7 @@ def _remove_if_stale(folder: Path) -> None:
             os.rename(old, place)
         _remove(folder)
     finally:
-        os.close(lock)
+        os.close(locked)
 
 
 def _remove(folder: Path) -> None:

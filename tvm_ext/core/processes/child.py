@@ -7,7 +7,6 @@ for. The functions are public ones of a module; the process stays, with the modu
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from tvm_ext.core import errors
 from tvm_ext.core.errors import ChildExpired, ChildFailed, ChildLost, TvmExtError
 from tvm_ext.core.memory_exhausted import is_limited, message
 from tvm_ext.core.processes.confine import Rights, confined_module
+from tvm_ext.core.processes.system import IS_LINUX, end_group, signal_name, warn_of_rights
 from tvm_ext.core.processes.wire import Value, read_value, write_value
 
 _MAIN = "tvm_ext.core.processes.child_main"
@@ -66,6 +66,8 @@ class Child:
         arguments = [module, *map(str, numbers)]
         self._temporary = None if trusted else tempfile.TemporaryDirectory(prefix="tvm_ext_")
         if self._temporary:
+            if not IS_LINUX:
+                warn_of_rights()
             environment["TMPDIR"] = self._temporary.name
             given = (Path(self._temporary.name), *writes)
             command = confined_module(Rights(writes=tuple(str(path.resolve()) for path in given)), _MAIN, arguments)
@@ -140,8 +142,7 @@ class Child:
 
     def kill(self) -> None:
         """End the process at once, from any thread; a call that waits for it raises ChildLost."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process)
 
     def _raised(self, function: str, answer: dict[str, Any]) -> TvmExtError:
         """The error of ours by its name; ChildFailed for any other."""
@@ -158,7 +159,7 @@ class Child:
             why = f"did not end within {self._limits.seconds:g} s"
         else:
             status = self._exit_status()
-            name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
+            name = signal_name(-status) or str(-status)
             why = f"was ended by signal {name}" if status < 0 else f"left with exit status {status}"
         size = self._said.seek(0, os.SEEK_END)
         self._said.seek(max(0, size - 4096))

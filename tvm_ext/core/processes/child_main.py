@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
-import resource
 import signal
 import sys
 from functools import partial
 from typing import IO
 
+from tvm_ext.core.processes.system import die_with, limit_self
 from tvm_ext.core.processes.wire import Value, read_value, write_value
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -21,15 +18,9 @@ def main() -> None:
     module_name, *numbers = sys.argv[1:]
     memory_bytes, file_bytes, open_files, parent = map(int, numbers)
     source, sink = _private_pipes()
-    _die_with(parent)
+    die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent, which is told too, ends this process
-    for which, limit in (
-        (resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_FSIZE, file_bytes),
-        (resource.RLIMIT_NOFILE, open_files), (resource.RLIMIT_CORE, 0),
-    ):  # fmt: skip
-        _, most = resource.getrlimit(which)
-        wanted = limit if most == resource.RLIM_INFINITY else min(limit, most)
-        resource.setrlimit(which, (wanted, wanted))
+    limit_self({"AS": memory_bytes, "FSIZE": file_bytes, "NOFILE": open_files, "CORE": 0})
     module = None
     while True:
         try:
@@ -54,13 +45,6 @@ def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
     os.close(nothing)
     os.dup2(2, 1)
     return source, sink
-
-
-def _die_with(parent: int) -> None:
-    """End this process when its parent ends, however that does."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
 
 
 def _read(source: IO[bytes], size: int) -> bytes:

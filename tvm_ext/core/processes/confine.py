@@ -1,6 +1,7 @@
 """Take rights away from this process before it runs what is not trusted: new processes, networks, files.
 
-Two mechanisms of Linux, neither of which needs a privilege, and neither of which a process can undo:
+Two mechanisms of Linux, neither of which needs a privilege, and neither of which a process can undo; on other systems
+nothing is taken away:
 
 - seccomp refuses system calls by number. A thread may be started, a process may not; no socket is opened, no other
   process is traced, read or signalled.
@@ -16,7 +17,6 @@ import ctypes
 import json
 import os
 import platform
-import resource
 import runpy
 import struct
 import sys
@@ -81,16 +81,22 @@ class Rights:
 
 def confined_command(rights: Rights, command: Sequence[str]) -> list[str]:
     """A command that gives up all other rights, and becomes the program of `command` in the same process."""
+    if not _is_linux():
+        return [*command]
     return [sys.executable, "-I", "-S", __file__, json.dumps(asdict(rights)), *command]
 
 
 def confined_module(rights: Rights, module: str, arguments: Sequence[str]) -> list[str]:
     """A command that gives up all other rights, and runs a module of Python as `python -P -m` does."""
+    if not _is_linux():
+        return [sys.executable, "-P", "-m", module, *arguments]
     return [sys.executable, "-P", __file__, json.dumps(asdict(rights)), "-m", module, *arguments]
 
 
 def confine(rights: Rights) -> None:
     """Give up all other rights, in this thread and in those that it starts from now on. Raises OSError."""
+    import resource  # of Linux, as all that follows
+
     libc = ctypes.CDLL(None, use_errno=True)
     if rights.file_bytes:
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -102,6 +108,12 @@ def confine(rights: Rights) -> None:
     _filter_calls(libc, rights)
 
 
+def _is_linux() -> bool:
+    from tvm_ext.core.processes.system import IS_LINUX  # which the script, by itself, cannot import
+
+    return IS_LINUX
+
+
 def has_filter() -> bool:
     """True where this machine has a filter of system calls."""
     return platform.machine() in _MACHINES and os.path.exists("/proc/sys/kernel/seccomp/actions_avail")
@@ -109,7 +121,7 @@ def has_filter() -> bool:
 
 def has_landlock() -> bool:
     """True where this machine has Landlock."""
-    return _landlock_version(ctypes.CDLL(None, use_errno=True)) > 0
+    return _is_linux() and _landlock_version(ctypes.CDLL(None, use_errno=True)) > 0
 
 
 def _landlock_version(libc: ctypes.CDLL) -> int:

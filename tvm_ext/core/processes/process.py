@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.processes.system import end_group, limit_processor_time, signal_name
 
 PATIENCE = "TVM_EXT_PATIENCE"
 """Environment variable: a factor on every time limit, for slow or loaded machines."""
@@ -39,8 +38,8 @@ class Finished:
         """The way it ended, as the end of a sentence."""
         if self.problem:
             return self.problem
-        if self.status < 0 and -self.status in set(signal.Signals):
-            return f"failed (ended by {signal.Signals(-self.status).name})"
+        if self.status < 0 and (name := signal_name(-self.status)):
+            return f"failed (ended by {name})"
         return f"failed (exit {self.status})"
 
 
@@ -69,21 +68,13 @@ def run_program(
         stderr=subprocess.PIPE, start_new_session=True,
     ) as process:  # fmt: skip
         try:
-            _limit_processor_time(process.pid, seconds)
-            printed, problem = _collect(process, seconds)
+            limit_processor_time(process.pid, seconds)
+            printed, problem = _collect(process, seconds) if hasattr(os, "fork") else _awaited(process, seconds)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_group(process)
             status = process.wait()
     stdout, stderr = (part.decode(errors="replace") for part in printed)
     return Finished(status=status, stdout=stdout, stderr=stderr, problem=problem)
-
-
-def _limit_processor_time(pid: int, seconds: float) -> None:
-    """Ends the program in time even where nobody is left to watch it."""
-    limit = math.ceil(seconds * (os.cpu_count() or 1)) + 1
-    with suppress(OSError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_CPU, (limit, limit))
 
 
 def _collect(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[bytes, bytes], str | None]:
@@ -106,16 +97,29 @@ def _collect(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[by
             if not ready and process.poll() is not None:
                 break
             if time.monotonic() >= end:
-                problem = f"did not end within {seconds:g} s; {PATIENCE}=10 in the environment allows ten times that"
+                problem = _expired(seconds)
             elif printed > _MOST_PRINTED_BYTES:
                 problem = f"printed more than {_MOST_PRINTED_BYTES >> 20} MiB"
     if problem is None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(_GRACE_S, end - time.monotonic()))
         if process.poll() is None:
-            problem = f"did not end within {seconds:g} s; {PATIENCE}=10 in the environment allows ten times that"
+            problem = _expired(seconds)
     stdout, stderr = (b"".join(chunks[stream.fileno()]) for stream in streams)
     return (stdout, stderr), problem
+
+
+def _awaited(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[bytes, bytes], str | None]:
+    """The same where pipes cannot be selected, as on Windows: what is printed is counted at the end only."""
+    try:
+        return process.communicate(timeout=seconds), None
+    except subprocess.TimeoutExpired:
+        end_group(process)
+        return process.communicate(), _expired(seconds)
+
+
+def _expired(seconds: float) -> str:
+    return f"did not end within {seconds:g} s; {PATIENCE}=10 in the environment allows ten times that"
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

@@ -20,10 +20,10 @@ from tvm_ext.core.files.staging import remove_stale, staged
 from tvm_ext.core.memory_exhausted import is_limited, memory_message, message
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.standard_streams import OutputLost, open_streams, own_output
+from tvm_ext.core.processes.system import ENDING, IS_LINUX
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS")
 """Ends of C++ that gets no memory: std::bad_alloc that nobody catches, a null pointer."""
 _CLEAR_LINE_SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
@@ -37,7 +37,9 @@ def supervised(work: Callable[[], None]) -> None:
     if (refusal := open_streams()) is not None:
         _say(refusal)
         sys.exit(1)
-    ending = {number for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
+    if not IS_LINUX:
+        sys.exit(_unsupervised(work))
+    ending = {number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN}
     signal.pthread_sigmask(signal.SIG_BLOCK, {*ending, signal.SIGCHLD})
     try:
         with staged(Path(tempfile.gettempdir())) as temporary:
@@ -46,6 +48,17 @@ def supervised(work: Callable[[], None]) -> None:
         _say(f"no folder for temporary files can be used: {error.strerror or error}. Set TMPDIR to one.")
         status = 1
     sys.exit(status)
+
+
+def _unsupervised(work: Callable[[], None]) -> int:
+    """Exit status of the work in this process, where the system has no means to watch another one."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    try:
+        return _status_of(work)
+    except KeyboardInterrupt:
+        _say("interrupted.")
+        return 128 + signal.SIGINT
 
 
 def _run_below(work: Callable[[], None], temporary: Path, ending: Collection[signal.Signals]) -> int:
@@ -60,7 +73,7 @@ def _run_below(work: Callable[[], None], temporary: Path, ending: Collection[sig
         os._exit(1)
     for number in ending:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*ENDING, signal.SIGCHLD})
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     os._exit(_status_of(work))
 
@@ -75,6 +88,8 @@ def _status_of(work: Callable[[], None]) -> int:
         status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
     except OutputLost as error:
         lost, status = error, 1
+    except KeyboardInterrupt:
+        raise  # of a process that nobody watches; others ignore the signal
     except BaseException as error:
         exhausted = memory_message(error)
         if exhausted is None:

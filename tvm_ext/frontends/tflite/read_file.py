@@ -18,6 +18,7 @@ from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.tflite.check_scales import Scales, read_scales
 from tvm_ext.frontends.tflite.file_sizes import FileSizes
 from tvm_ext.frontends.tflite.four_bits import is_packed, unpacked
+from tvm_ext.frontends.tflite.signatures import free_name, signature_names
 
 _IDENTIFIER = b"TFL3"
 # Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
@@ -140,9 +141,11 @@ def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -
 def _graph(path: Path, model: tflite.Model, index: int, sizes: FileSizes) -> TfliteGraph:
     graph = model.Subgraphs(index)
     sizes.check_graph(model, graph)
-    tensors = tuple(_tensors(path, model, graph, sizes))
-    nodes = tuple(_nodes(model, graph, len(tensors), index))
-    inputs, outputs = (_indices(array, len(tensors)) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
+    num_tensors = graph.TensorsLength()
+    inputs, outputs = (_indices(array, num_tensors) for array in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
+    signed = signature_names(model, index, inputs, outputs)
+    tensors = tuple(_tensors(path, model, graph, sizes, signed))
+    nodes = tuple(_nodes(model, graph, num_tensors, index))
     return TfliteGraph(tensors=tensors, nodes=nodes, inputs=inputs, outputs=outputs)
 
 
@@ -192,12 +195,16 @@ def node_options(node: TfliteNode, kind: type) -> Any:
     return options
 
 
-def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: FileSizes) -> Iterator[TfliteTensor]:
-    taken: set[str] = set()
+def _tensors(
+    path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: FileSizes, signed: Mapping[int, str]
+) -> Iterator[TfliteTensor]:
+    """The tensors of a graph. signed: names that the file's signature gives to its inputs and outputs."""
+    taken = set(signed.values())
     for index in range(graph.TensorsLength()):
         table = graph.Tensors(index)
         sizes.check_tensor(table, index)
-        name = _free_name((table.Name() or b"").decode("utf-8", "replace") or f"tensor_{index}", taken)
+        own = (table.Name() or b"").decode("utf-8", "replace") or f"tensor_{index}"
+        name = signed[index] if index in signed else free_name(own, taken)
         shape = _numbers(table.ShapeAsNumpy())
         signature = _numbers(table.ShapeSignatureAsNumpy())
         dims = tuple(None if extent < 0 else extent for extent in signature) if signature else shape
@@ -212,16 +219,6 @@ def _tensors(path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: Fil
             scales=read_scales(path, table, name, shape, dtype), is_variable=bool(table.IsVariable()),
             is_sparse=is_sparse,
         )  # fmt: skip
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    """The name, or name.1, name.2 ... where tensors before have it: files are free to repeat names."""
-    candidate, number = name, 0
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}.{number}"
-    taken.add(candidate)
-    return candidate
 
 
 def _data(

@@ -43,6 +43,8 @@ def _bar(report: Report, memory: Report, arena: ShownArena | None, y: float) -> 
         limit = report.get("fit", {}).get("flash_limit_bytes")
     shown = limit if limit is not None and limit < capacity else None
     parts = [f"{used:,} B of {bytes_text(capacity)}, {used / capacity:.1%}"]
+    if kept := memory.get("reserved_bytes"):
+        parts.append(f"{bytes_text(kept)} are left to the application")
     if shown:
         parts.append(f"budget {shown:,} B, {shown - used:,} B of it free" if used <= shown else f"budget {shown:,} B")
     return Bar(

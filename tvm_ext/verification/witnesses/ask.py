@@ -16,6 +16,7 @@ from relay_passes.custom_uses import custom_use
 from relay_passes.dataflow import bindings, static_shape
 from tvm_ext.core.decisions.models import (
     BoundInputs,
+    ChangedPorts,
     FilledRows,
     KeptStates,
     LoadLimits,
@@ -25,6 +26,7 @@ from tvm_ext.core.decisions.models import (
 )
 from tvm_ext.core.errors import TvmExtError, VerificationFailed
 from tvm_ext.core.processes.child import Child, ChildLimits
+from tvm_ext.verification.changed_ports import in_file_form, indexed
 from tvm_ext.verification.float64_module import multiply_accumulates
 from tvm_ext.verification.judge_floats import Evaluation
 from tvm_ext.verification.witnesses import float64_witness, tvm_witness
@@ -191,8 +193,9 @@ def _said(
     witness: Witness, mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, other_mode: bool = False
 ) -> dict[str, list[dict[str, Array]]] | str:
     """What a runtime makes of the file, or why it gives nothing."""
-    origin = ModelOrigin.read(mod)
+    origin, changed = ModelOrigin.read(mod), ChangedPorts.read(mod)
     whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
+    whole = [in_file_form(sample, changed.inputs or {}) for sample in whole]
     values = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json(), whole, inner, _carried(mod))
     said = _testified(witness.module, witness.needs, witness.install, (*values, True) if other_mode else values)
     if isinstance(said, str):
@@ -202,7 +205,8 @@ def _said(
     missing = [own for own in in_file.values() if own not in said["outputs"][0]]
     if missing:
         return f"gives no output called {missing[0]!r}"
-    return {**said, "outputs": [{name: one[own] for name, own in in_file.items()} for one in said["outputs"]]}
+    outputs = [{name: one[own] for name, own in in_file.items()} for one in said["outputs"]]
+    return indexed({**said, "outputs": outputs}, changed.indexed, inner)
 
 
 def _filled(values: Sample, rows: Mapping[str, int]) -> dict[str, Array]:

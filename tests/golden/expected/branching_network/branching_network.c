@@ -56,12 +56,16 @@ TVM_EXT_STEP void branching_network_gate(const float *input0, float *output)
     }
 }
 
-int32_t branching_network_run(const float *a, const float *b, float *y, float *flat)
+branching_network_status branching_network_run(
+    const float *a,
+    const float *b,
+    float *y,
+    float *flat)
 {
     union branching_network_ram *const ram = &branching_network_ram;
 
     branching_network_add(a, b, flat);
     branching_network_cumsum(flat, ram->running);
     branching_network_gate(ram->running, y);
-    return 0;
+    return branching_network_ok;
 }

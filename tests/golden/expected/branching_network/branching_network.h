@@ -18,28 +18,48 @@ extern "C" {
 
 /* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define BRANCHING_NETWORK_A_SIZE 12
+#define BRANCHING_NETWORK_A_BYTES 48
 #define BRANCHING_NETWORK_A_RANK 2
 #define BRANCHING_NETWORK_A_TYPE float
 #define BRANCHING_NETWORK_A_SHAPE {2, 6}
 #define BRANCHING_NETWORK_B_SIZE 12
+#define BRANCHING_NETWORK_B_BYTES 48
 #define BRANCHING_NETWORK_B_RANK 2
 #define BRANCHING_NETWORK_B_TYPE float
 #define BRANCHING_NETWORK_B_SHAPE {2, 6}
 #define BRANCHING_NETWORK_Y_SIZE 12
+#define BRANCHING_NETWORK_Y_BYTES 48
 #define BRANCHING_NETWORK_Y_RANK 2
 #define BRANCHING_NETWORK_Y_TYPE float
 #define BRANCHING_NETWORK_Y_SHAPE {2, 6}
 #define BRANCHING_NETWORK_FLAT_SIZE 12
+#define BRANCHING_NETWORK_FLAT_BYTES 48
 #define BRANCHING_NETWORK_FLAT_RANK 1
 #define BRANCHING_NETWORK_FLAT_TYPE float
 #define BRANCHING_NETWORK_FLAT_SHAPE {12}
 
-/* One inference, 0 when done. Inputs and outputs must not overlap. Not reentrant: the arenas are static.
+/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */
+#define BRANCHING_NETWORK_ARENA_BYTES 48u
+#define BRANCHING_NETWORK_ARENA_BYTES_RAM 48u
+#define BRANCHING_NETWORK_MODEL_SHA256 "SHA256"
+
+/* Answers of a run. */
+typedef enum {
+    branching_network_ok = 0, /* done */
+    branching_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */
+    branching_network_status_most = INT32_MAX
+} branching_network_status;
+
+/* One inference. Inputs and outputs must not overlap. Not reentrant: the arenas are static.
  * a: float32[2, 6], in the model a.
  * b: float32[2, 6], in the model b.
  * y: float32[2, 6], in the model y.
  * flat: float32[12], in the model flat. */
-int32_t branching_network_run(const float *a, const float *b, float *y, float *flat);
+branching_network_status branching_network_run(
+    const float *a,
+    const float *b,
+    float *y,
+    float *flat);
 
 #ifdef __cplusplus
 }

@@ -186,7 +186,7 @@ TVM_EXT_STEP void float_network_softmax(const float *input, float *output)
     tvm_ext_softmax_f32x1(input, output, count, length);
 }
 
-int32_t float_network_run(void)
+float_network_status float_network_run(void)
 {
     union float_network_sram *const sram = &float_network_sram;
 
@@ -198,5 +198,5 @@ int32_t float_network_run(void)
     }
     float_network_dense(sram->pool, sram->scores, float_network_dense_weights, float_network_dense_bias);
     float_network_softmax(sram->scores, sram->probabilities);
-    return 0;
+    return float_network_ok;
 }

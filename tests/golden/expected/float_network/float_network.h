@@ -18,23 +18,48 @@ extern "C" {
 
 /* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define FLOAT_NETWORK_IMAGE_0_SIZE 72
+#define FLOAT_NETWORK_IMAGE_0_BYTES 288
 #define FLOAT_NETWORK_IMAGE_0_RANK 4
 #define FLOAT_NETWORK_IMAGE_0_TYPE float
 #define FLOAT_NETWORK_IMAGE_0_SHAPE {1, 2, 6, 6}
 #define FLOAT_NETWORK_PROBABILITIES_SIZE 3
+#define FLOAT_NETWORK_PROBABILITIES_BYTES 12
 #define FLOAT_NETWORK_PROBABILITIES_RANK 2
 #define FLOAT_NETWORK_PROBABILITIES_TYPE float
 #define FLOAT_NETWORK_PROBABILITIES_SHAPE {1, 3}
 
-/* Write the input here before each run: float32[1, 2, 6, 6], in the model image:0. */
+/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */
+#define FLOAT_NETWORK_ARENA_BYTES 672u
+#define FLOAT_NETWORK_ARENA_BYTES_SRAM 672u
+#define FLOAT_NETWORK_MODEL_SHA256 "SHA256"
+
+/* Answers of a run. */
+typedef enum {
+    float_network_ok = 0, /* done */
+    float_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */
+    float_network_status_most = INT32_MAX
+} float_network_status;
+
+/* Write the input here before each run: float32[1, 2, 6, 6] NCHW, in the model image:0. */
 float *float_network_image_0(void);
 
 /* Read the output here after a run: float32[1, 3], in the model probabilities. */
 const float *float_network_probabilities(void);
 
-/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the
+/* The same places under names that hold whatever the model calls its tensors. */
+static inline float *float_network_input(void)
+{
+    return float_network_image_0();
+}
+
+static inline const float *float_network_output(void)
+{
+    return float_network_probabilities();
+}
+
+/* One inference. It uses the inputs' memory for its own values: write them again before the
    next run. Not reentrant: the arenas are static. */
-int32_t float_network_run(void);
+float_network_status float_network_run(void);
 
 #ifdef __cplusplus
 }

@@ -131,7 +131,7 @@ TVM_EXT_STEP void integer_network_permute_dims_y(const float *input, float *outp
     }
 }
 
-int32_t integer_network_run(void)
+integer_network_status integer_network_run(void)
 {
     union integer_network_sram *const sram = &integer_network_sram;
 
@@ -142,5 +142,5 @@ int32_t integer_network_run(void)
     integer_network_residual(sram->conv_q, sram->x_q_nhwc, sram->sum_q, 0, 5);
     integer_network_sum_dequantize(sram->sum_q, sram->y_nhwc, 0, 5);
     integer_network_permute_dims_y(sram->y_nhwc, sram->y);
-    return 0;
+    return integer_network_ok;
 }

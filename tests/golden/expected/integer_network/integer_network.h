@@ -18,23 +18,48 @@ extern "C" {
 
 /* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define INTEGER_NETWORK_X_SIZE 75
+#define INTEGER_NETWORK_X_BYTES 300
 #define INTEGER_NETWORK_X_RANK 4
 #define INTEGER_NETWORK_X_TYPE float
 #define INTEGER_NETWORK_X_SHAPE {1, 3, 5, 5}
 #define INTEGER_NETWORK_Y_SIZE 75
+#define INTEGER_NETWORK_Y_BYTES 300
 #define INTEGER_NETWORK_Y_RANK 4
 #define INTEGER_NETWORK_Y_TYPE float
 #define INTEGER_NETWORK_Y_SHAPE {1, 3, 5, 5}
 
-/* Write the input here before each run: float32[1, 3, 5, 5], in the model x. */
+/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */
+#define INTEGER_NETWORK_ARENA_BYTES 604u
+#define INTEGER_NETWORK_ARENA_BYTES_SRAM 604u
+#define INTEGER_NETWORK_MODEL_SHA256 "SHA256"
+
+/* Answers of a run. */
+typedef enum {
+    integer_network_ok = 0, /* done */
+    integer_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */
+    integer_network_status_most = INT32_MAX
+} integer_network_status;
+
+/* Write the input here before each run: float32[1, 3, 5, 5] NCHW, in the model x. */
 float *integer_network_x(void);
 
-/* Read the output here after a run: float32[1, 3, 5, 5], in the model y. */
+/* Read the output here after a run: float32[1, 3, 5, 5] NCHW, in the model y. */
 const float *integer_network_y(void);
 
-/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the
+/* The same places under names that hold whatever the model calls its tensors. */
+static inline float *integer_network_input(void)
+{
+    return integer_network_x();
+}
+
+static inline const float *integer_network_output(void)
+{
+    return integer_network_y();
+}
+
+/* One inference. It uses the inputs' memory for its own values: write them again before the
    next run. Not reentrant: the arenas are static. */
-int32_t integer_network_run(void);
+integer_network_status integer_network_run(void);
 
 #ifdef __cplusplus
 }

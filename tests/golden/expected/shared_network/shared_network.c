@@ -88,7 +88,7 @@ TVM_EXT_STEP void shared_network_permute_dims_y(const float *input, float *outpu
     }
 }
 
-int32_t shared_network_run(void)
+shared_network_status shared_network_run(void)
 {
     union shared_network_sram *const sram = &shared_network_sram;
 
@@ -100,5 +100,5 @@ int32_t shared_network_run(void)
     tvm_ext_notify(&shared_network_cpu0_to_cpu1); /* residual is done */
     tvm_ext_await(&shared_network_cpu1_to_cpu0); /* sum_dequantize is done */
     shared_network_permute_dims_y(sram->y_nhwc, sram->y);
-    return 0;
+    return shared_network_ok;
 }

@@ -18,23 +18,48 @@ extern "C" {
 
 /* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define SHARED_NETWORK_X_SIZE 75
+#define SHARED_NETWORK_X_BYTES 300
 #define SHARED_NETWORK_X_RANK 4
 #define SHARED_NETWORK_X_TYPE float
 #define SHARED_NETWORK_X_SHAPE {1, 3, 5, 5}
 #define SHARED_NETWORK_Y_SIZE 75
+#define SHARED_NETWORK_Y_BYTES 300
 #define SHARED_NETWORK_Y_RANK 4
 #define SHARED_NETWORK_Y_TYPE float
 #define SHARED_NETWORK_Y_SHAPE {1, 3, 5, 5}
 
-/* Write the input here before each run: float32[1, 3, 5, 5], in the model x. */
+/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */
+#define SHARED_NETWORK_ARENA_BYTES 604u
+#define SHARED_NETWORK_ARENA_BYTES_SRAM 604u
+#define SHARED_NETWORK_MODEL_SHA256 "SHA256"
+
+/* Answers of a run. */
+typedef enum {
+    shared_network_ok = 0, /* done */
+    shared_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */
+    shared_network_status_most = INT32_MAX
+} shared_network_status;
+
+/* Write the input here before each run: float32[1, 3, 5, 5] NCHW, in the model x. */
 float *shared_network_x(void);
 
-/* Read the output here after a run: float32[1, 3, 5, 5], in the model y. */
+/* Read the output here after a run: float32[1, 3, 5, 5] NCHW, in the model y. */
 const float *shared_network_y(void);
 
-/* One inference, 0 when done. It uses the inputs' memory for its own values: write them again before the
+/* The same places under names that hold whatever the model calls its tensors. */
+static inline float *shared_network_input(void)
+{
+    return shared_network_x();
+}
+
+static inline const float *shared_network_output(void)
+{
+    return shared_network_y();
+}
+
+/* One inference. It uses the inputs' memory for its own values: write them again before the
    next run. Not reentrant: the arenas are static. */
-int32_t shared_network_run(void);
+shared_network_status shared_network_run(void);
 
 /* The part of cpu1 of a run, which shared_network_run signals and waits for: it returns only when
    all have done theirs. Each blocks until the next run begins, and returns behind its own part of it.

@@ -177,7 +177,7 @@ TVM_EXT_STEP void streamed_network_rows_of_conv1(int32_t row_begin, int32_t row_
         streamed_network_conv1_bias, row_begin, row_end);
 }
 
-int32_t streamed_network_run(const streamed_network_io *io)
+streamed_network_status streamed_network_run(const streamed_network_io *io)
 {
     union streamed_network_sram *const sram = &streamed_network_sram;
     int32_t status = 0;
@@ -187,16 +187,16 @@ int32_t streamed_network_run(const streamed_network_io *io)
     /* Rows [0, 6) of conv1. */
     status = io->read_image_0(io->context, sram->image_0_nhwc, 0, 1);
     if (status != 0) {
-        return status;
+        return (streamed_network_status)status;
     }
     status = io->read_image_0(io->context, &sram->image_0_nhwc[12], 1, 4);
     if (status != 0) {
-        return status;
+        return (streamed_network_status)status;
     }
     streamed_network_rows_of_conv1(0, 3);
     status = io->read_image_0(io->context, sram->image_0_nhwc, 4, 6);
     if (status != 0) {
-        return status;
+        return (streamed_network_status)status;
     }
     streamed_network_rows_of_conv1(3, 6);
     streamed_network_pool_2(sram->relu1, sram->pool, 0, 3);
@@ -205,7 +205,7 @@ int32_t streamed_network_run(const streamed_network_io *io)
     streamed_network_softmax(sram->scores, sram->probabilities_rows);
     status = io->write_probabilities(io->context, sram->probabilities_rows, 0, 1);
     if (status != 0) {
-        return status;
+        return (streamed_network_status)status;
     }
-    return 0;
+    return streamed_network_ok;
 }

@@ -18,10 +18,12 @@ extern "C" {
 
 /* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */
 #define STREAMED_NETWORK_IMAGE_0_SIZE 72
+#define STREAMED_NETWORK_IMAGE_0_BYTES 288
 #define STREAMED_NETWORK_IMAGE_0_RANK 4
 #define STREAMED_NETWORK_IMAGE_0_TYPE float
 #define STREAMED_NETWORK_IMAGE_0_SHAPE {1, 2, 6, 6}
 #define STREAMED_NETWORK_PROBABILITIES_SIZE 3
+#define STREAMED_NETWORK_PROBABILITIES_BYTES 12
 #define STREAMED_NETWORK_PROBABILITIES_RANK 2
 #define STREAMED_NETWORK_PROBABILITIES_TYPE float
 #define STREAMED_NETWORK_PROBABILITIES_SHAPE {1, 3}
@@ -30,21 +32,33 @@ extern "C" {
 #define STREAMED_NETWORK_PROBABILITIES_ROWS 1
 #define STREAMED_NETWORK_PROBABILITIES_ROW_SIZE 3
 
+/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */
+#define STREAMED_NETWORK_ARENA_BYTES 768u
+#define STREAMED_NETWORK_ARENA_BYTES_SRAM 768u
+#define STREAMED_NETWORK_MODEL_SHA256 "SHA256"
+
+/* Answers of a run. Others are what a function of the application answered. */
+typedef enum {
+    streamed_network_ok = 0, /* done */
+    streamed_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */
+    streamed_network_status_most = INT32_MAX
+} streamed_network_status;
+
 /* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one
    behind the other from `rows` on, only for the time of the call. Of each tensor they come in order, each
    once, up to the last one that an output depends on. A function answers 0; behind anything else none is
    called any more, and the run answers the same. */
 typedef struct {
     void *context; /* handed to each function */
-    /* Fill rows of the input: 6 rows of [6][2]; float32[1, 2, 6, 6], in the model image:0. */
+    /* Fill rows of the input: 6 rows of [6][2]; float32[1, 2, 6, 6] NCHW, in the model image:0. */
     int32_t (*read_image_0)(void *context, float *rows, int32_t row_begin, int32_t row_end);
     /* Take rows of the output: one row of [1][3]; float32[1, 3], in the model probabilities. */
     int32_t (*write_probabilities)(void *context, const float *rows, int32_t row_begin, int32_t row_end);
 } streamed_network_io;
 
-/* One inference, 0 when done. It calls the functions of `io` as rows are needed or made.
+/* One inference. It calls the functions of `io` as rows are needed or made.
    Not reentrant: the arenas are static. */
-int32_t streamed_network_run(const streamed_network_io *io);
+streamed_network_status streamed_network_run(const streamed_network_io *io);
 
 #ifdef __cplusplus
 }

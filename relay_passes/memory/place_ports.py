@@ -1,0 +1,39 @@
+"""Inputs and outputs that the application wants in memories of its choice.
+
+Rewrite: main carries `PlacedPorts`.
+Leaves alone: ports that nothing is said of, which stay in the default memory; what the module computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+
+from relay_passes.dataflow import with_main
+from tvm_ext.core.decisions.execution import PlacedPorts
+from tvm_ext.core.decisions.models import PortNames
+from tvm_ext.core.errors import BadOptions
+
+
+@tvm.transform.module_pass(opt_level=0, name="PlacePorts")
+class PlacePorts:
+    """Says which memories inputs and outputs lie in.
+
+    memories: the model's own name of an input or output -> memory. Raises BadOptions for a name of neither.
+    """
+
+    def __init__(self, memories: Mapping[str, str]) -> None:
+        self.memories = memories
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        names = PortNames.read(mod)
+        known = (*names.inputs, *names.outputs)
+        unknown = next((name for name in self.memories if name not in known), None)
+        if unknown is not None:
+            raise BadOptions(f"place_port: the model has no input or output {unknown!r}; it has {', '.join(known)}.")
+        placed = PlacedPorts(
+            inputs=tuple(self.memories.get(name, "") for name in names.inputs),
+            outputs=tuple(self.memories.get(name, "") for name in names.outputs),
+        )
+        return with_main(mod, placed.write(mod["main"]))
