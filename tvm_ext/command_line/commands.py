@@ -7,14 +7,6 @@ from typing import Any, cast
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from tvm_ext.core.option_table import GROUPS, flag_of
-from tvm_ext.core.options import OPTIONS
-
-_RENAMED = {
-    flag_of(entry.option.formerly): entry.flag
-    for entry in OPTIONS.values()
-    if entry.option.formerly and entry.option.help
-}
-"""Options of before, as the command line spelt them, and what they are now."""
 
 
 class Command(TyperCommand):
@@ -28,7 +20,7 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # of an unknown option, whose class typer keeps to itself
-            now = _RENAMED.get(getattr(error, "option_name", ""))
+            now = _present_flags().get(getattr(error, "option_name", ""))
             if now is not None:
                 cast("Any", error).possibilities = [now]
             raise
@@ -60,3 +52,11 @@ def _never_coerced(option: TyperOption | None) -> TyperOption | None:
     if option is not None:
         option.default = False
     return option
+
+
+def _present_flags() -> dict[str, str]:
+    """Options of before, as the command line spelt them, and what they are now."""
+    from tvm_ext.core.options import OPTIONS  # numpy, which `--help` does not wait for
+
+    entries = [entry for entry in OPTIONS.values() if entry.option.formerly and entry.option.help]
+    return {flag_of(entry.option.formerly): entry.flag for entry in entries}

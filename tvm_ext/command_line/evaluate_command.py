@@ -40,7 +40,10 @@ def evaluate_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Accuracy, confusion, precision and recall, or errors of a regression; the model's file beside them."""
+    """Show accuracy, or errors, on data of yours.
+
+    Accuracy, confusion, precision and recall of classes, or errors of a regression; the model's file beside them.
+    """
     with errors_shown(as_json, debug):
         package = package_of(folder, model)
         x, y = _data(package, data)

@@ -21,7 +21,10 @@ def problems_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write when each tensor lives and its bytes, `id,lower,upper,size`, as MiniMalloc and others read them."""
+    """Write allocation problems as CSV files.
+
+    When each tensor lives and its bytes, `id,lower,upper,size`, as MiniMalloc and others read them.
+    """
     with errors_shown(as_json, debug):
         from tvm_ext.allocation_problems import write_allocation_problems
 
