@@ -40,7 +40,7 @@ def _row(board: Mapping[str, Any]) -> tuple[str, ...]:
 def _details(board: Mapping[str, Any]) -> str:
     rows = [
         (
-            f"`{one['name']}`", one["kind"], binary(one["capacity_bytes"]), binary(one.get("reserved_bytes", 0)),
+            f"`{one['name']}`", one["kind"], binary(one["capacity_bytes"]), _reserved(one),
             f"{one['read_bytes_per_cycle']:g}", f"{one.get('latency_cycles', 0)}",
             f"`{one['section']}`" if "section" in one else "", f"`0x{one['address']:08x}`",
         )
@@ -50,6 +50,10 @@ def _details(board: Mapping[str, Any]) -> str:
     parts = [f"## {board['name']}", board["description"], table(heads, rows)]
     parts += ["Sources:", _listed(board["sources"]), "Derived or assumed:", _listed(board["assumptions"])]
     return "\n\n".join(parts)
+
+
+def _reserved(memory: Mapping[str, Any]) -> str:
+    return binary(memory["reserved_bytes"]) if "reserved_bytes" in memory else ""
 
 
 def _listed(statements: list[str]) -> str:

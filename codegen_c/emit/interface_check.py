@@ -19,8 +19,6 @@ def emit_interface_check(interface: Interface) -> str:
     ports = (*interface.inputs, *interface.outputs)
     lines = ["#include <stddef.h>", f'#include "{interface.model}.h"']
     lines += [_equal(interface.size_macro(port), port.num_elements) for port in ports]
-    lines += [_equal(interface.bytes_macro(port), port.num_bytes) for port in ports]
-    lines += [_equal(f"sizeof({interface.status_type})", "sizeof(int32_t)")]
     lines += [f"{signature(interface)};", *(f"{serve_signature(interface, name)};" for name in interface.servers)]
     if interface.is_pipeline:
         lines += [_equal(interface.in_flight_name, interface.in_flight)]

@@ -231,6 +231,7 @@ def _run_line(interface: Interface, arguments: str) -> str:
 def _describe(port: Port) -> str:
     """A port, and, where it is streamed, how."""
     stream, described = port.stream, f"{describe_type(port)}, in the model {markdown_code(port.source)}"
+    described += f", which takes {port.taken_as}" if port.taken_as else ""
     if stream is None:
         return described
     kept = f", of which {stream.rows_kept} are held at a time" if stream.rows_kept < stream.rows else ", held whole"

@@ -217,10 +217,6 @@ class Interface:
         """Name of the C macro that holds a fact about a port, `SHAPE` or the like."""
         return f"{self.model}_{port.name}_{what}".upper()
 
-    def bytes_macro(self, port: Port) -> str:
-        """Name of the C macro that holds a port's number of bytes."""
-        return self.port_macro(port, "BYTES")
-
     def arena_bytes_macro(self, memory: str = "") -> str:
         """Name of the C macro that holds bytes of arenas and states, of one memory or of all."""
         return f"{self.model}_arena_bytes{f'_{memory}' if memory else ''}".upper()

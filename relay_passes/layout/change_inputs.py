@@ -151,7 +151,7 @@ class _Writer:
     def _quantized(self, given: relax.Var, change: ChangedInput, reader: relax.VarBinding) -> list[relax.VarBinding]:
         """The reader on the input as it is given, and the permutation behind it."""
         written: list[relax.VarBinding] = []
-        value = self._real(given, change, written, is_moved=False) if change.pixels else given
+        value = self._real(given, change, written) if change.pixels else given
         call = reader.value
         quantized = relax.op.quantize(self._bind(value, given, written), call.args[1], call.args[2], call.attrs.axis,
             str(reader.var.ty.dtype),
@@ -165,7 +165,7 @@ class _Writer:
         """The input as the model has it."""
         value: relax.Expr = given
         if change.pixels and change.dtype == "float32":
-            value = self._real(given, change, self.first, is_moved=change.moved)
+            value = self._real(given, change, self.first)
         elif change.pixels and change.scale is not None and change.zero_point is not None:
             value = self._integers(given, change, change.scale, change.zero_point)
         elif change.pixels:
@@ -186,23 +186,14 @@ class _Writer:
             value = self._bind(_dequantize(given, scale, zero_point + change.lifted), given, self.first)
         return relax.op.quantize(value, _number(scale), relax.const(zero_point, change.dtype), -1, change.dtype)
 
-    def _real(
-        self, given: relax.Var, change: ChangedInput, written: list[relax.VarBinding], *, is_moved: bool
-    ) -> relax.Expr:
-        """Pixels as real numbers, in one step where the mean is a pixel.
-
-        is_moved: a permutation follows. It is not to stand next to a dequantize, which it would be moved ahead of.
-        """
-        if not is_moved and float(change.offset).is_integer() and 0 <= change.offset <= _MOST_PIXEL:
+    def _real(self, given: relax.Var, change: ChangedInput, written: list[relax.VarBinding]) -> relax.Expr:
+        """Pixels as real numbers, in one step where the mean is a pixel."""
+        if float(change.offset).is_integer() and 0 <= change.offset <= _MOST_PIXEL:
             return _dequantize(given, float(change.factor), int(change.offset))
-        if not change.offset and change.factor == 1:
-            return relax.op.astype(given, "float32")
-        value = _dequantize(given, 1.0, 0)
-        if change.offset:
-            value = relax.op.subtract(self._bind(value, given, written), _number(change.offset))
-        if change.factor != 1:
-            value = relax.op.multiply(self._bind(value, given, written), _number(change.factor))
-        return value
+        value = relax.op.subtract(self._bind(_dequantize(given, 1.0, 0), given, written), _number(change.offset))
+        if change.factor == 1:
+            return value
+        return relax.op.multiply(self._bind(value, given, written), _number(change.factor))
 
     def _bind(self, value: relax.Expr, given: relax.Var, written: list[relax.VarBinding]) -> relax.Var:
         """A variable for a value that an input is turned into: `x.1`, `x.2`."""

@@ -4,7 +4,8 @@ Rewrite: for a composite over NCHW tensors of rank 4
     y = conv(x)   ->   y = conv'(permute_dims(x, [0, 2, 3, 1])), permute_dims(y, [0, 3, 1, 2]) where NCHW is asked for
     y = crop(x); z = conv(y)   ->   z = conv'(crop'(permute_dims(x, [0, 2, 3, 1]))), both in one composite
     Every permutation that meets its inverse is gone, one that moves only extents of 1 is a reshape. Composites
-    without a window follow their inputs where they can. Weights become [K, R, S, C], those of models that are
+    without a window follow their inputs where they can, also those ahead of the first window of a model that turns
+    its NHWC input itself. Weights become [K, R, S, C], those of models that are
     NHWC already too.
     A composite whose result is kept in another order says so: `StorageLayout`, the model's axes as stored. A variable
     that holds a value of the model in another form than the model's is `y.nhwc` or `y.nchw`, its composite a
@@ -32,6 +33,7 @@ from relay_passes.dataflow import (
     rebuild,
     static_shape,
     substitute,
+    users,
 )
 from relay_passes.layout.channels_last import (
     NCHW_TO_NHWC,
@@ -72,6 +74,9 @@ class _Rewriter:
         self.module = tvm.IRModule(others, attrs=mod.attrs)
         self.taken = {var.name_hint for var in mod.get_global_vars()}
         self.returned = set(outputs(self.func))
+        self.readers = users(bindings(self.func))
+        self.turned: set[relax.Var] = set()
+        """Images that the model itself turned to NCHW, of which the NHWC form is at hand."""
         self.sequence: list[relax.VarBinding] = []
         self.states = states_as_images(mod)
         self.plain: dict[relax.Var, relax.Var] = {
@@ -102,7 +107,7 @@ class _Rewriter:
     def _visit(self, binding: relax.VarBinding) -> None:
         call, var = binding.value, binding.var
         composite = composite_of(self.mod, call)
-        if composite is None or not (has_window(composite) or self._follows(call)):
+        if composite is None or not (has_window(composite) or self._follows(binding)):
             self._keep(binding)
         elif (axes := _permutation(composite)) is not None:
             self._compose(binding, composite, axes)
@@ -117,9 +122,16 @@ class _Rewriter:
         else:
             self._keep(binding)
 
-    def _follows(self, call: relax.Call) -> bool:
-        """True if some input is at hand only with its channels last."""
-        return any(arg in self.last and arg not in self.plain for arg in call.args if isinstance(arg, relax.Var))
+    def _follows(self, binding: relax.VarBinding) -> bool:
+        """True if some input is at hand only with its channels last, or all images are turned for this reader alone.
+
+        Then the model turned what is handed over as NHWC, and a window reads it as NHWC behind a few other operators.
+        """
+        images = [arg for arg in binding.value.args if isinstance(arg, relax.Var) and is_image(arg)]
+        if any(arg in self.last and arg not in self.plain for arg in images):
+            return True
+        are_turned = all(arg in self.turned and len(self.readers[arg]) == 1 for arg in images)
+        return bool(images) and are_turned and binding.var not in self.returned
 
     def _compose(self, binding: relax.VarBinding, composite: relax.Function, axes: tuple[int, ...]) -> None:
         """The model's own permutation of a value that is here as NHWC: one permutation instead of two."""
@@ -148,6 +160,7 @@ class _Rewriter:
             self.crops[binding.var] = (value.args[0], composite)
         if (source := self._channels_last_source(binding)) is not None:
             self.last[binding.var] = source
+            self.turned |= {binding.var} - self.returned
 
     def _channels_last_source(self, binding: relax.VarBinding) -> relax.Var | None:
         """The value of which this binding is the NCHW form, if the model itself just moved channels to the front."""

@@ -38,7 +38,7 @@ def test_a_statement_that_never_runs_is_named(kind: Callable[[str], Package], tm
         (tmp_path / path.name).write_bytes(path.read_bytes())
     source = tmp_path / f"{MODEL}.c"
     lines = source.read_text().splitlines()
-    at = lines.index("    return 0;")
+    at = lines.index(f"    return {MODEL}_ok;")
     source.write_text("\n".join([*lines[:at], "    if (ram == NULL) {", "        return 7;", "    }", *lines[at:], ""]))
     before = package.report["selftest_coverage"]["statements"]
     coverage = selftest_coverage(tmp_path, MODEL, macs=1)
@@ -51,7 +51,7 @@ def test_a_self_test_that_fails_gives_no_figure(kind: Callable[[str], Package], 
     for path in package.folder.glob("*.[ch]"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     source = tmp_path / f"{MODEL}.c"
-    source.write_text(source.read_text().replace("    return 0;", "    return 3;"))
+    source.write_text(source.read_text().replace(f"    return {MODEL}_ok;", f"    return ({MODEL}_status)3;"))
     coverage = selftest_coverage(tmp_path, MODEL, macs=1)
     assert coverage.statements is None and "on the host, failed (exit 1)" in str(coverage.reason)
 

@@ -95,7 +95,7 @@ def write_loop(toy: Toy, iterations: int, isa: str = "") -> int:
 def _header(io: Io) -> str:
     arena = "float *toy_x(void);\nconst float *toy_y(void);\nint32_t toy_run(void);\n"
     caller = "int32_t toy_run(const float *x, float *y);\n"
-    sizes = "#include <stdint.h>\n#define TOY_X_SIZE 8\n#define TOY_Y_SIZE 8\n"
+    sizes = "#include <stdint.h>\n#define TOY_X_SIZE 8\n#define TOY_Y_SIZE 8\ntypedef int32_t toy_status;\n"
     return f"#ifndef TOY_H\n#define TOY_H\n{sizes}{arena if io == 'arena' else caller}#endif\n"
 
 

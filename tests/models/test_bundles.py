@@ -140,7 +140,9 @@ def test_the_self_test_sees_a_state_that_another_model_writes_to(mixed: BundlePa
     shutil.copytree(mixed.folder, folder)
     text = (folder / "first.c").read_text()
     fault = '#include "second.h"\n'
-    changed = text.replace("    return 0;\n}\n", "    ((uint8_t *)second_state_place())[20] ^= 1u;\n    return 0;\n}\n")
+    changed = text.replace(
+        "    return first_ok;\n}\n", "    ((uint8_t *)second_state_place())[20] ^= 1u;\n    return first_ok;\n}\n"
+    )
     assert changed != text
     (folder / "first.c").write_text(changed.replace('#include "first.h"\n', f'#include "first.h"\n{fault}'))
     done = subprocess.run(["make", "selftest"], cwd=folder, capture_output=True, text=True, check=False)

@@ -54,9 +54,9 @@ def test_the_sanitizers_see_a_step_that_leaves_its_array(packages: Packages, tmp
             (broken / file.name).write_bytes(file.read_bytes())
     source = broken / "gathers.c"
     text = source.read_text()
-    assert text.count("    return 0;") == 1
+    assert text.count("    return gathers_ok;") == 1
     past_the_end = "    for (volatile int32_t i = 0; i < 4096; i++) {\n        gathers_rows()[i] = 0;\n    }\n"
-    source.write_text(text.replace("    return 0;", f"{past_the_end}    return 0;"))
+    source.write_text(text.replace("    return gathers_ok;", f"{past_the_end}    return gathers_ok;"))
     done = _selftest(Package(folder=broken, report=package.report), tmp_path)
     assert done.returncode != 0
     assert "AddressSanitizer" in done.stderr or "runtime error" in done.stderr

@@ -30,7 +30,7 @@ class RealMoved:
     def main(x: R.Tensor((1, 4, 5, 3), "uint8"), v: R.Tensor((2,), "int32")) -> R.Tensor((1, 3, 4, 5), "float32"):
         with R.dataflow():
             x_1 = R.dequantize(x, R.const(1.0, "float32"), R.const(0, "uint8"), axis=-1, out_dtype="float32")
-            x_2 = R.subtract(x_1, R.const(100.0, "float32"))
+            x_2 = R.subtract(x_1, R.const(100.5, "float32"))
             x_3 = R.multiply(x_2, R.const(0.5, "float32"))
             x_4 = R.permute_dims(x_3, axes=[0, 3, 1, 2])
             y = R.nn.relu(x_4)
@@ -106,7 +106,7 @@ def assert_main(found: tvm.IRModule, expected: tvm.IRModule) -> None:
 @pytest.mark.parametrize(
     ("before", "form", "after"),
     [
-        (known(Real, "image", "v", layout="NCHW"), "nhwc,uint8,mean=100,std=2", RealMoved),
+        (known(Real, "image", "v", layout="NCHW"), "nhwc,uint8,mean=100.5,std=2", RealMoved),
         (known(Real, "image", "v", layout="NCHW"), "uint8,mean=100,std=2", RealPixels),
         (known(Quantizing, "image", layout="NCHW"), "nhwc", QuantizingMoved),
         (known(Integers, "image", scale=(0.25, -3)), "uint8", IntegersLifted),

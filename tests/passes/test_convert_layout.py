@@ -138,6 +138,24 @@ def test_the_model_s_own_permutation_is_composed() -> None:
     assert moves(convert(formed(module_of([x], body)))) == [TO_LAST, "nn.conv2d", "exp"]
 
 
+def test_what_stands_between_the_model_s_own_permutation_and_a_window_follows() -> None:
+    """An NHWC input that the model turns, scales and convolves is never turned."""
+    x = image(shape=(1, 6, 5, 2))
+    scale = relax.const(RANDOM.normal(size=(1, 2, 1, 1)).astype("float32"))
+
+    def body(b: relax.BlockBuilder) -> relax.Expr:
+        t = b.emit(relax.op.permute_dims(x, [0, 3, 1, 2]), "t")
+        return conv(b.emit(relax.op.multiply(t, scale), "m"))
+
+    def read_twice(b: relax.BlockBuilder) -> relax.Expr:
+        t = b.emit(relax.op.permute_dims(x, [0, 3, 1, 2]), "t")
+        e = b.emit(relax.op.exp(t), "e")
+        return relax.op.add(relax.op.cumsum(t, 1), relax.op.cumsum(e, 1))
+
+    assert moves(convert(formed(module_of([x], body)))) == ["multiply", "nn.conv2d", TO_FIRST]
+    assert moves(convert(formed(module_of([x], read_twice)))).count(TO_FIRST) == 1, "once, for both readers"
+
+
 def test_an_operator_without_a_rule_gets_the_model_s_layout() -> None:
     x = image()
 

@@ -70,7 +70,7 @@ def test_sections_say_what_the_report_says() -> None:
     assert ("proved minimal" if report["arena_bytes"] == report["lower_bound_bytes"] else "above its lower") in budgets
     peak = words(section(page, "map").find(".//text[@class='peak-label']"))
     assert peak == f"peak: step {report['arenas'][0]['peak_step']}, {report['steps'][report['peak']['step']]['name']}"
-    bars = section(page, "costs").findall(".//rect")
+    bars = section(page, "costs").findall(".//g[@class='row']/rect")
     dearest = max(report["steps"], key=lambda step: step["predicted_cycles"])
     assert float(bars[dearest["index"]].attrib["width"]) == max(float(bar.attrib["width"]) for bar in bars) == 480
     assert "not verified on qemu" not in words(page)  # there is no firmware that could have been
@@ -89,13 +89,13 @@ def test_the_graph_has_a_node_for_each_step_and_edges_of_what_it_reads() -> None
 
 def test_unverified_and_failed_are_said_first() -> None:
     report = report_of("float_network")
-    for verify, verdict in (
-        ({"host": None, "qemu": None}, "Not verified"),
-        ({"host": {**PASSED, "passed": False}, "qemu": None}, "Verification failed"),
-        ({"host": {**PASSED, "own_reading": "no witness"}, "qemu": None}, "our own reading only"),
+    for verify, verdict, colour in (
+        ({"host": None, "qemu": None}, "Not verified", "bad"),
+        ({"host": {**PASSED, "passed": False}, "qemu": None}, "Verification failed", "bad"),
+        ({"host": {**PASSED, "own_reading": "no witness"}, "qemu": None}, "our own reading only", "doubt"),
     ):
         page = parsed(report_page({**report, "verify": verify}))
-        (said,) = page.iterfind(".//header/p[@class='verdict bad']")
+        (said,) = page.iterfind(f".//header/p[@class='verdict {colour}']")
         assert verdict in words(said)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from tvm_ext.command_line.option_types import AsJson, Debug, Folder
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stdout
 from tvm_ext.core.errors import BadInput, BadOptions
 from tvm_ext.core.files.staging import staged
+from tvm_ext.core.printable import json_text
 
 _BEGIN = b"<!DOCTYPE html>"
 
@@ -23,6 +24,12 @@ def report_command(
         typer.Argument(metavar="[FILE.html]", help="With --html: the page. Default: <package>-report.html."),
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="Write one page with pictures, which needs no network.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json", help="Write the timeline of a run, predicted, as a trace that Perfetto opens; new."
+        ),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -33,6 +40,8 @@ def report_command(
         if file and not html:
             raise BadOptions(f"{file}: only --html writes a file; add it, or give the package alone.")
         report = read_report(folder)
+        if trace:
+            _write_trace(trace, folder, report)
         if not html:
             show_report(report, as_json)
             return
@@ -44,6 +53,22 @@ def report_command(
             print_json({"file": str(place)})
         else:
             stdout.print(f"written to {place}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _write_trace(path: Path, folder: Path, report: dict[str, Any]) -> None:
+    """Writes the timeline of a model's run. Raises BadInput where it cannot be, or where a file would be lost."""
+    from tvm_ext.core.platform import Platform
+    from tvm_ext.report.timeline import timeline_of, trace_of
+
+    if "steps" not in report:
+        raise BadInput(f"{folder}: is a bundle, whose models run in turn; --trace takes a package of one model.")
+    platform = Platform.from_json((folder / "platform.json").read_text(encoding="utf-8"))
+    found = trace_of(report["model"]["name"], timeline_of(report), platform.processor.clock_hz)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(json_text(found) + "\n")
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def _write_page(path: Path, text: str) -> None:

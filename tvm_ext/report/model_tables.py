@@ -11,7 +11,7 @@ from rich.text import Text
 from tvm_ext.report.cells import escape, number, percent, small_number
 from tvm_ext.report.folding_table import FoldingTable, TableByWidth
 from tvm_ext.report.read_report import Report
-from tvm_ext.report.summary import elapsed_label
+from tvm_ext.report.summary import elapsed_label, stand_in
 
 _CHANGES = {
     "ring": "pushes {rows} rows into a ring",
@@ -269,6 +269,8 @@ def verification_table(report: Report) -> RenderableType:
         against = str(result.get("reference", "not said")) + (" (our own reading)" if result.get("own_reading") else "")
         table.add_row(target, escape(against), passed, *errors, number(result["elements"]))
     notes = [f"not verified on {target}" for target in targets if target not in results and "runner" not in results][:1]
+    if "qemu" in results and (machine := stand_in(report)):
+        notes.append(f"qemu: {machine}, which has the core of {report['platform']}, and memories of its own")
     own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
     notes += [f"compared with our own reading only: {own}"] if own else []
     notes += [str(doubt) for result in results.values() for doubt in result.get("warnings", ())]

@@ -46,3 +46,9 @@ def summary_facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     failed = [place for place, one in results.items() if one.get("passed") is not True]
     verdict = f"failed on {', '.join(failed)}" if failed else f"on {', '.join(results)}" if results else "nowhere"
     return [*facts, ("verified", verdict)]
+
+
+def stand_in(report: Mapping[str, Any]) -> str:
+    """Name of the machine of a report that has the platform's core, and memories of its own; empty for others."""
+    machine: Any = report.get("machine")
+    return str(machine.get("name")) if isinstance(machine, dict) and machine.get("memories") else ""

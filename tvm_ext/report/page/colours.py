@@ -8,7 +8,7 @@ from types import MappingProxyType
 LIGHT: Mapping[str, str] = MappingProxyType(
     {
         "paper": "#ffffff", "panel": "#f5f7fa", "ink": "#1c2733", "faint": "#566373", "grid": "#dde3ea",
-        "rule": "#8794a3", "good": "#0b6b3a", "bad": "#b3202f", "link": "#1d56b8",
+        "rule": "#8794a3", "good": "#0b6b3a", "doubt": "#8a5300", "bad": "#b3202f", "link": "#1d56b8",
         "limit": "#c0293b", "bound": "#00706f", "peak": "#fdecee",
         "input": "#c9efe4", "input-edge": "#0b7d66", "output": "#fde0c5", "output-edge": "#b0520a",
         "intermediate": "#d4e2fd", "intermediate-edge": "#2d62c8", "weights": "#f9d3e2", "weights-edge": "#b0306a",
@@ -21,7 +21,7 @@ LIGHT: Mapping[str, str] = MappingProxyType(
 DARK: Mapping[str, str] = MappingProxyType(
     {
         "paper": "#14191f", "panel": "#1c232b", "ink": "#e4eaf1", "faint": "#a3b0be", "grid": "#2c3641",
-        "rule": "#6d7b8a", "good": "#5fd38d", "bad": "#ff7f8d", "link": "#8db6ff",
+        "rule": "#6d7b8a", "good": "#5fd38d", "doubt": "#f0b54a", "bad": "#ff7f8d", "link": "#8db6ff",
         "limit": "#ff7b8a", "bound": "#4fd1cf", "peak": "#3a1f25",
         "input": "#0f4a3f", "input-edge": "#3fcfac", "output": "#5a3312", "output-edge": "#f5a561",
         "intermediate": "#1f3f7a", "intermediate-edge": "#82aaf8", "weights": "#5c1f3c", "weights-edge": "#f28ab4",

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm_ext.report.page.grid import Grid, GridCell, number_cell
 from tvm_ext.report.page.labels import shortened
+from tvm_ext.report.page.layer_kinds import layer_kind
 from tvm_ext.report.read_report import Report
 
 _KNOWN = frozenset(
@@ -27,6 +28,7 @@ class Cost:
     name: str
     short: str
     kernel: str
+    kind: str
     width: float
     text: str
 
@@ -68,7 +70,8 @@ def costs(report: Report) -> tuple[str, Sequence[Cost]]:
     total, most = max(sum(amounts), 1), max(amounts, default=0) or 1
     return unit, [
         Cost(
-            name=name, short=shortened(name, 380), kernel=step["kernel"], width=round(BAR_WIDTH * amount / most, 1),
+            name=name, short=shortened(name, 380), kernel=step["kernel"],
+            kind=layer_kind(step["kernel"]), width=round(BAR_WIDTH * amount / most, 1),
             text=f"{amount:,}, {amount / total:.1%}",
         )
         for step, amount, name in zip(steps, amounts, names, strict=True)

@@ -15,6 +15,8 @@ WIDTH, HEIGHT = 900.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 84.0, 190.0, 26.0, 46.0
 _FAR = 2.2
 _MOST_PAIRS = 2_000
+_MOST_TICK = 104.0
+"""Widest name of a step below the axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ class MemoryPicture:
     live: str
     peak: Rect | None
     peak_label: TextLabel | None
-    x_ticks: Sequence[tuple[float, int]]
+    x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
     kinds: Sequence[str]
     notes: Sequence[str]
@@ -91,11 +93,17 @@ def memory_picture(arena: ShownArena, things: Sequence[Thing], steps: Sequence[M
         live=" ".join(f"{x(i)},{y(value)} {x(i + 1)},{y(value)}" for i, value in enumerate(arena.live_bytes)),
         peak=band,
         peak_label=_peak_label(band, steps[peak]) if band and peak is not None else None,
-        x_ticks=[(x(step + 0.5), step) for step in range(0, count, every)],
+        x_ticks=[(x(step + 0.5), _step_label(steps, step)) for step in range(0, count, every)],
         y_ticks=[(y(value), bytes_text(value)) for value in byte_ticks(top)],
         kinds=list(dict.fromkeys(thing.kind for thing in order)),
         notes=[] if limit is None or is_near else [f"Budget {limit:,} B, far above the picture."],
     )  # fmt: skip
+
+
+def _step_label(steps: Sequence[Mapping[str, Any]], step: int) -> str:
+    """Number and name of a step below the axis."""
+    name = str(steps[step]["name"]) if step < len(steps) else ""
+    return shortened(f"{step} {name}", _MOST_TICK)
 
 
 def _shared(areas: Sequence[Rect]) -> list[Rect]:

@@ -23,12 +23,14 @@ from tvm_ext.report.page.colours import DARK, KINDS, LIGHT, variables
 from tvm_ext.report.page.graph_picture import GraphPicture, graph_picture
 from tvm_ext.report.page.grid import Grid
 from tvm_ext.report.page.layer_columns import Cost, costs, layer_grid
+from tvm_ext.report.page.layer_kinds import LAYER_KINDS
 from tvm_ext.report.page.memory_picture import MemoryPicture, memory_picture
 from tvm_ext.report.page.overlays import overlays_of
 from tvm_ext.report.page.placed_things import WORDS, arenas_of, things_of
 from tvm_ext.report.page.rich_grids import grids_of
+from tvm_ext.report.page.timeline_picture import TimelinePicture, timeline_picture
 from tvm_ext.report.read_report import Report
-from tvm_ext.report.summary import elapsed_label
+from tvm_ext.report.summary import elapsed_label, stand_in
 from tvm_ext.report.tables import other_tables
 
 
@@ -47,6 +49,7 @@ class ModelPart:
     costs: Sequence[Cost]
     cost_unit: str
     layers: Grid
+    timeline: TimelinePicture | None
     graph: GraphPicture | None
     no_graph: str
     verification: Sequence[Grid]
@@ -85,7 +88,8 @@ def _model_part(report: Report, anchor: str) -> ModelPart:
             memory_picture(arena, [thing for thing in things if thing.memory == arena.memory], report["steps"])
             for arena in arenas_of(report)
         ],
-        costs=bars, cost_unit=unit, layers=layer_grid(report), graph=graph,
+        costs=bars, cost_unit=unit, layers=layer_grid(report),
+        timeline=timeline_picture(report), graph=graph,
         no_graph="This package was written before reports named what a layer reads: compile the model again."
         if too_old else f"{len(report['steps']):,} steps are too many for a drawing.",
         verification=grids_of([verification_table(report)]), totals=grids_of([totals_table(report)]),
@@ -94,16 +98,19 @@ def _model_part(report: Report, anchor: str) -> ModelPart:
 
 
 def _verified(report: Report) -> tuple[str, str]:
-    """Verdict in a few words, and whether it is good or bad."""
+    """Verdict in a few words, and whether it is good, a doubt (nobody else read the model), or bad."""
     results = {place: one for place, one in report["verify"].items() if one}
     if not results:
         return "Not verified", "bad"
     if not all(one["passed"] for one in results.values()):
         return "Verification failed", "bad"
-    places = " and ".join({"host": "the host", "qemu": "the board in QEMU"}.get(place, place) for place in results)
+    machine = stand_in(report)
+    board = f"the same core in QEMU ({machine})" if machine else "the board in QEMU"
+    places = " and ".join({"host": "the host", "qemu": board}.get(place, place) for place in results)
     against = next((one["reference"] for one in results.values() if one.get("reference")), "a reference not named")
     own = any(one.get("own_reading") for one in results.values())
-    return f"Verified on {places} against {against}{', our own reading only' if own else ''}", "bad" if own else "good"
+    verdict = f"Verified on {places} against {against}"
+    return (f"{verdict}, our own reading only", "doubt") if own else (verdict, "good")
 
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
@@ -162,7 +169,13 @@ def _page(**values: Any) -> str:
         environment()
         .get_template("report.html.j2")
         .render(
-            **values, style=style, script=script, style_hash=_digest(style), script_hash=_digest(script), words=WORDS
+            **values,
+            style=style,
+            script=script,
+            style_hash=_digest(style),
+            script_hash=_digest(script),
+            words=WORDS,
+            layer_kinds=LAYER_KINDS,
         )
     )
 
@@ -179,7 +192,11 @@ def environment() -> Environment:
 @cache
 def _texts() -> tuple[str, str]:
     """Style and script of the page."""
-    style = environment().get_template("page.css.j2").render(light=variables(LIGHT), dark=variables(DARK), kinds=KINDS)
+    style = (
+        environment()
+        .get_template("page.css.j2")
+        .render(light=variables(LIGHT), dark=variables(DARK), kinds=KINDS, layer_kinds=LAYER_KINDS)
+    )
     return style, (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
 
 

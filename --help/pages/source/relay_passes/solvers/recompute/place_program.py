@@ -1,0 +1,188 @@
+"""Constraint program of recomputation where bytes are counted at some places of the order only.
+
+Between two places that count, what runs again is a set of nodes, without an order: each reads what was kept through the
+first of the two places, or what runs again there as well. What is kept through a place fits into the budget beside its
+node. Every sequence within the budget that keeps the order of first runs is a solution, so none is cheaper than the
+cheapest solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from relay_passes.solvers.graph import Graph
+from tvm_ext.core.errors import MissingTool
+
+try:
+    from ortools.sat.python import cp_model
+except ImportError:
+    raise MissingTool("bounds of recomputation need ortools: pip install 'tvm-ext[exact]'.") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceProblem:
+    """Nodes by their places in the order. makers: the place that writes a value, -1 for an input.
+
+    own_bytes: of each node, its results and scratch, less the most that these may share with a value that dies there.
+    """
+
+    reads: tuple[tuple[int, ...], ...]
+    writes: tuple[tuple[int, ...], ...]
+    own_bytes: tuple[int, ...]
+    costs: tuple[int, ...]
+    sizes: tuple[int, ...]
+    makers: Mapping[int, int]
+    outputs: frozenset[int]
+    budget_bytes: int
+
+    @staticmethod
+    def of(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int) -> PlaceProblem:
+        """The problem of a graph whose nodes run first in an order; costs by node."""
+        nodes = [graph.nodes[index] for index in order]
+        makers = dict.fromkeys(graph.inputs, -1) | {v: place for place, node in enumerate(nodes) for v in node.writes}
+        return PlaceProblem(
+            reads=tuple(tuple(dict.fromkeys(node.reads)) for node in nodes),
+            writes=tuple(node.writes for node in nodes),
+            own_bytes=tuple(
+                sum(graph.sizes[value] for value in node.writes)
+                + node.extra_bytes - max(node.shared_bytes.values(), default=0)
+                for node in nodes
+            ),
+            costs=tuple(costs[index] for index in order), sizes=graph.sizes, makers=makers, outputs=graph.outputs,
+            budget_bytes=budget_bytes,
+        )  # fmt: skip
+
+    def needed(self, begin: int, end: int) -> Set[int]:
+        """Values made up to a place that first runs behind it read, up to another place; behind the last, results."""
+        behind = {value for place in range(begin + 1, min(end + 1, len(self.reads))) for value in self.reads[place]}
+        return {v for v in (behind | self.outputs if end >= len(self.reads) else behind) if self.makers[v] <= begin}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptAtPlaces:
+    """A solution. kept: of each place that counts, values that are there beside its node's results.
+
+    again: of each part of the order, places that run again: part k lies before place k, the last one behind all.
+    at_least: no solution costs less. effort: spent, in the solver's own measure.
+    """
+
+    kept: tuple[frozenset[int], ...]
+    again: tuple[frozenset[int], ...]
+    at_least: int
+    effort: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoneKept:
+    """No solution, or none was met. at_least, effort: as of `KeptAtPlaces`; at_least is None where there is none."""
+
+    at_least: int | None
+    effort: float
+
+
+def keep_at(
+    problem: PlaceProblem, places: Sequence[int], moments: Collection[tuple[int, int]], below: int, effort: float
+) -> KeptAtPlaces | NoneKept:
+    """The cheapest that costs less than `below`, with the bytes counted at places, ascending.
+
+    moments: (place, part): a node that runs again in a part is counted there beside what is kept all through the part.
+    effort: at which the solver ends, about seconds in its own measure, which does not depend on the machine.
+    """
+    program = _Program(problem, places)
+    for place, part in sorted(moments):
+        program.count_moment(place, part)
+    spent = sum(problem.costs[place] * again for (place, _), again in program.again.items())
+    program.model.add(spent < below)
+    program.model.minimize(spent)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = 2
+    solver.parameters.max_deterministic_time = effort
+    status = solver.solve(program.model)
+    used = solver.response_proto.deterministic_time
+    if status == cp_model.INFEASIBLE:
+        return NoneKept(at_least=None, effort=used)
+    at_least = max(0, round(solver.best_objective_bound))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return NoneKept(at_least=at_least, effort=used)
+    kept = [frozenset(v for v, at in program.kept if at == k and solver.value(program.kept[v, at]))
+            for k in range(len(places))]  # fmt: skip
+    again = [frozenset(u for u, at in program.again if at == k and solver.value(program.again[u, at]))
+             for k in range(len(places) + 1)]  # fmt: skip
+    return KeptAtPlaces(kept=tuple(kept), again=tuple(again), at_least=at_least, effort=used)
+
+
+class _Program:
+    """Variables of the model. kept: of a value and the number of a place that counts, whether it is there.
+
+    again: of a node's place and a part, whether the node runs again in it.
+    """
+
+    def __init__(self, problem: PlaceProblem, places: Sequence[int]) -> None:
+        self.problem, self.places, self.model = problem, places, cp_model.CpModel()
+        used = {value for reads in problem.reads for value in reads} | problem.outputs
+        self.values = sorted(used, key=lambda value: (problem.makers[value], value))
+        self.kept = {
+            (value, k): self.model.new_bool_var("")
+            for k, place in enumerate(places) for value in self.values if problem.makers[value] < place
+        }  # fmt: skip
+        self.again = {
+            (node, k + 1): self.model.new_bool_var("") for k, place in enumerate(places) for node in range(place + 1)
+        }
+        for k in range(len(places)):
+            self._stay_within(k)
+        for part in range(1, len(places) + 1):
+            self._supply(part)
+
+    def _stay_within(self, k: int) -> None:
+        """Counts the bytes at a place; what its node reads is there."""
+        place, problem = self.places[k], self.problem
+        there = [(problem.sizes[v], kept) for (v, at), kept in self.kept.items() if at == k]
+        self.model.add(sum(size * kept for size, kept in there) + problem.own_bytes[place] <= problem.budget_bytes)
+        self.model.add_bool_and([self.kept[value, k] for value in problem.reads[place]])
+
+    def _supply(self, part: int) -> None:
+        """Requires of each value that a part keeps or reads that it was kept before, or is made again."""
+        before = self.places[part - 1]
+        is_last = part == len(self.places)
+        end = len(self.problem.reads) if is_last else self.places[part]
+        for value in self.values:
+            if not is_last and self.problem.makers[value] <= before:
+                self._available(value, part, [self.kept[value, part].negated()])
+        for node in range(before + 1):
+            for value in self.problem.reads[node]:
+                self._available(value, part, [self.again[node, part].negated()])
+        for value in sorted(self.problem.needed(before, end)):
+            self._available(value, part, [])
+
+    def _available(self, value: int, part: int, unless: list[cp_model.LiteralT]) -> None:
+        """Requires a value made up to a part's beginning in that part, but where one of `unless` holds."""
+        maker = self.problem.makers[value]
+        if maker == self.places[part - 1]:
+            return
+        again = [self.again[maker, part]] if maker >= 0 else []
+        self.model.add_bool_or([*unless, self.kept[value, part - 1], *again])
+
+    def count_moment(self, node: int, part: int) -> None:
+        """Counts the bytes while a node runs again in a part: its own, and what is kept through all of the part.
+
+        Results of the model are kept through the last part, which is behind all places.
+        """
+        problem, before = self.problem, self.places[part - 1]
+        own = {*problem.reads[node], *problem.writes[node]}
+        through: list[tuple[int, cp_model.IntVar]] = []
+        for value in self.values:
+            maker = problem.makers[value]
+            is_kept = value in problem.outputs if part == len(self.places) else True
+            if is_kept and value not in own and maker <= before:
+                stays = self.model.new_bool_var("")
+                again = [self.again[maker, part]] if maker >= 0 else []
+                was_there = [] if maker == before else [self.kept[value, part - 1].negated()]
+                goes = [] if part == len(self.places) else [self.kept[value, part].negated()]
+                self.model.add_bool_or([stays, *again, *was_there, *goes])
+                through.append((problem.sizes[value], stays))
+        read_bytes = sum(problem.sizes[value] for value in problem.reads[node])
+        self.model.add(
+            sum(size * stays for size, stays in through) + read_bytes + problem.own_bytes[node] <= problem.budget_bytes
+        ).only_enforce_if(self.again[node, part])

@@ -1,0 +1,219 @@
+# %% [markdown]
+# # A small network that wakes a larger one
+#
+# A device listens all day, and now and then there is something to hear. A detector takes every frame of sound and
+# measures loudness alone; when a sound has ended, it wakes a classifier, which says whether that rose, fell, or
+# stayed. Both are one package: their arenas lie over each other, weights that both have stand once, and the loudness
+# that the detector measured goes into the classifier by itself.
+
+# %%
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import tvm_ext
+
+work = Path(tempfile.mkdtemp())
+SAMPLES, BANDS, SOUND, REST = 64, 8, 8, 2  # samples a frame, bands of its spectrum; frames of a sound, of the rest
+WINDOW, FILTERS, LABELS = SOUND + REST, 24, ["rising", "falling", "steady"]
+NOISE, LOUD_DB, REST_DB = 0.002, -50, 12  # a sound is louder than that; the rest is quieter than the sound by so much
+random = np.random.default_rng(8)
+
+
+def save(text: str, weights: dict[str, np.ndarray]) -> Path:
+    """Write a model: its graph in ONNX's own notation, and the arrays that the text only names."""
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {text}')
+    constants = [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items()]
+    model.graph.initializer.extend(constants)
+    onnx.save(model, work / f"{model.graph.name}.onnx")
+    return work / f"{model.graph.name}.onnx"
+
+
+# %% [markdown]
+# Both networks begin with the same filter bank: for each band a sine and a cosine, squared and summed. The detector
+# averages these energies over the frames of a sound and over two frames of rest behind it, in decibels.
+
+# %%
+phases = 2 * np.pi * np.outer(3 * np.arange(1, BANDS + 1), np.arange(SAMPLES)) / SAMPLES
+waves = np.concatenate([np.cos(phases), np.sin(phases)]) * np.hanning(SAMPLES) * 4 / SAMPLES
+spectrum = {
+    "bank": waves.reshape(2 * BANDS, 1, 1, SAMPLES),
+    "pairs": np.concatenate([np.eye(BANDS), np.eye(BANDS)], axis=1).reshape(BANDS, 2 * BANDS, 1, 1),
+    "floor": np.array(1e-7),
+}
+to_energies = "waves = Conv (frames, bank) squares = Mul (waves, waves) energies = Conv (squares, pairs)"
+averages = np.zeros((2, BANDS, WINDOW, 1))
+averages[0, :, :SOUND], averages[1, :, SOUND:] = 1 / (BANDS * SOUND), 1 / (BANDS * REST)
+detector = save(
+    f"""detector (float[1, 1, {WINDOW}, {SAMPLES}] frames) => (float[1, 1] loudness, float[1, 1] rest) {{
+        {to_energies} means = Conv (energies, averages) pair = Flatten (means)
+        above = Add (pair, floor) logarithms = Log (above) both = Mul (logarithms, decibels)
+        loudness, rest = Split <axis = 1> (both)
+    }}""",
+    {**spectrum, "averages": averages, "decibels": np.array(10 / np.log(10))},
+)
+
+# %% [markdown]
+# The classifier takes the frames of the sound, and its level, which it adds to the logarithm of each energy: a
+# whistle near by and one far away look alike. Its filters over time are random; the last layer is fitted by least
+# squares, to whistles made here.
+
+# %%
+inputs = f"(float[1, 1, {SOUND}, {SAMPLES}] frames, float[1, 1] level)"
+to_features = f"""
+    {to_energies} above = Add (energies, floor) logarithms = Log (above) levelled = Add (logarithms, level)
+    filtered = Conv (levelled, filters) bent = Relu (filtered) features = Flatten (bent)
+"""
+weights = {**spectrum, "filters": random.standard_normal((FILTERS, BANDS, 3, 1)) / 5}
+TO_LEVEL = -np.log(10) / 10  # decibels of loudness -> the natural logarithm that takes it away
+
+
+def whistle(label: str) -> np.ndarray:
+    """A tone of eight frames, up to 24 dB below full scale."""
+    low, high, steady = random.uniform(3, 6), random.uniform(21, 24), random.uniform(5, 22)  # cycles a frame
+    ends = {"rising": (low, high), "falling": (high, low), "steady": (steady, steady)}[label]
+    phase = np.cumsum(np.linspace(*ends, SOUND * SAMPLES)) * 2 * np.pi / SAMPLES
+    return 10 ** -random.uniform(0, 1.2) * np.sin(phase + random.uniform(0, 6))
+
+
+def windows_of(signal: np.ndarray) -> np.ndarray:
+    """Each window of the signal, as a batch."""
+    frames = signal.astype(np.float32).reshape(-1, SAMPLES)
+    return np.stack([frames[end - WINDOW : end] for end in range(WINDOW, len(frames) + 1)])[:, None]
+
+
+examples, wanted = [], np.arange(600) % len(LABELS)
+for label in wanted:
+    signal = NOISE * random.standard_normal((WINDOW + 1) * SAMPLES)
+    begin = random.integers(0, SAMPLES + SAMPLES // 4)  # the window, from frame 1 on, may lack its first samples
+    signal[begin : begin + SOUND * SAMPLES] += whistle(LABELS[label])
+    examples.append(windows_of(signal)[1])
+loudness, _ = ReferenceEvaluator(str(detector)).run(None, {"frames": np.stack(examples)})
+sounds = {"frames": np.stack(examples)[:, :, :SOUND], "level": np.float32(TO_LEVEL) * loudness[..., None, None]}
+features_of = save(f"features_of {inputs} => (float[1, {FILTERS * (SOUND - 2)}] features) {{{to_features}}}", weights)
+(features,) = ReferenceEvaluator(str(features_of)).run(None, sounds)
+features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+fitted = np.linalg.lstsq(features, np.eye(len(LABELS))[wanted], rcond=1e-4)[0]
+classifier = save(
+    f"classifier {inputs} => (float[1, 3] scores) {{{to_features} scores = Gemm (features, fitted, bias)}}",
+    {**weights, "fitted": fitted[:-1], "bias": fitted[-1]},
+)
+
+# %% [markdown]
+# One file names both. The detector takes one new frame each time, and keeps what it needs of earlier ones. The link
+# turns decibels into the level on its way.
+
+# %%
+(work / "BUNDLE.toml").write_text(f"""\
+name = "ears"
+[[models]]
+name = "detector"
+file = "detector.onnx"
+options = {{ hop = {{ frames = 1 }}, hop_axis = {{ frames = 2 }} }}
+[[models]]
+name = "classifier"
+file = "classifier.onnx"
+[[links]]
+source = "detector.loudness"
+target = "classifier.level"
+scale = {TO_LEVEL}
+""")
+bundle = tvm_ext.bundle(work / "BUNDLE.toml", "host", work / "ears", verify=("host",))
+report, models = bundle.report, bundle.report["models"]
+(arenas,) = report["arenas"]
+print(*(f"{one['model']}: {one['num_bytes']} B of RAM from byte {one['offset']}" for one in arenas["arenas"]), sep="\n")
+print(f"together {arenas['num_bytes']} B, {arenas['saved_bytes']} fewer than side by side")
+print(f"beside them: state {report['states'][0]['num_bytes']} B, level {report['linked_inputs'][0]['num_bytes']} B")
+twice = sum(constant["saved_bytes"] for constant in report["shared_constants"])
+print(f"{report['weights_bytes']} B of weights, {twice} B fewer than in two packages")
+
+# %% [markdown]
+# The application in C. `ears_run_detector` runs the detector and hands its loudness on; `classifier_run` finds it. As
+# the arenas share their bytes, outputs of the detector are read before the classifier's input is filled.
+
+# %%
+(work / "application.c").write_text(f"""\
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ears.h"
+
+enum {{ SAMPLES = {SAMPLES}, SOUND = {SOUND} * SAMPLES, WINDOW = {WINDOW} * SAMPLES }};
+static const char *const labels[] = {{"{'", "'.join(LABELS)}"}};
+static float last[WINDOW]; /* the newest frame at its end */
+
+int main(void)
+{{
+    float *const newest = &last[WINDOW - SAMPLES];
+    bool was_over = false;
+    detector_reset();
+    for (int time = 0; fread(newest, sizeof *last, SAMPLES, stdin) == SAMPLES; ++time) {{ /* waits for a frame */
+        memcpy(detector_frames(), newest, SAMPLES * sizeof *last);
+        int32_t status = ears_run_detector();
+        const float loudness = detector_loudness()[0], rest = detector_rest()[0];
+        const bool is_over = status == 0 && loudness > {LOUD_DB}.0f && loudness - rest > {REST_DB}.0f;
+        if (is_over && !was_over) {{
+            memcpy(classifier_frames(), last, SOUND * sizeof *last);
+            status = classifier_run();
+            const float *const scores = classifier_scores();
+            int best = 0;
+            printf("%d %.9g", time, (double)loudness);
+            for (int label = 0; label < CLASSIFIER_SCORES_SIZE; ++label) {{
+                best = scores[label] > scores[best] ? label : best;
+                printf(" %.9g", (double)scores[label]);
+            }}
+            printf(" %s\\n", labels[best]);
+        }}
+        if (status != 0 && status != detector_not_ready) {{
+            return (int)status;
+        }}
+        was_over = is_over;
+        memmove(last, &last[SAMPLES], (WINDOW - SAMPLES) * sizeof *last);
+    }}
+    return 0;
+}}
+""")
+program = work / "application"
+flags = ["-std=c11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{bundle.folder}"]
+sources = [work / "application.c", bundle.folder / report["artifacts"]["library"]]
+subprocess.run(["gcc", *flags, *sources, "-lm", "-o", program], check=True)
+
+# %% [markdown]
+# Noise, with twelve whistles in it that neither network has met; the program reads it frame by frame.
+
+# %%
+signal, whistled = NOISE * random.standard_normal(400 * SAMPLES), random.permutation(LABELS * 4).tolist()
+for number, label in enumerate(whistled):
+    begin = (10 + 32 * number) * SAMPLES + random.integers(0, 10 * SAMPLES)
+    signal[begin : begin + SOUND * SAMPLES] += whistle(label)
+said = subprocess.run([program], check=True, capture_output=True, input=np.float32(signal).tobytes()).stdout.decode()
+heard = [line.split() for line in said.splitlines()]
+for time, level, *_, label in heard:
+    print(f"frame {time}: {label}, at {float(level):.0f} dB")
+macs = {name: model["macs"] for name, model in models.items()}
+spent = macs["detector"] * 400 + macs["classifier"] * len(heard)
+print(f"multiply-adds: {spent / 400:.0f} a frame; with the classifier alone, {macs['classifier']}")
+
+# %% [markdown]
+# The same in numpy, by the evaluator that comes with ONNX: over whole windows, every one of the signal.
+
+# %%
+windows = windows_of(signal)
+loudness, rest = ReferenceEvaluator(str(detector)).run(None, {"frames": windows})
+is_over = ((loudness > LOUD_DB) & (loudness - rest > REST_DB)).reshape(-1)
+woken = np.flatnonzero(is_over & ~np.concatenate([[False], is_over[:-1]]))
+sounds = {"frames": windows[woken, :, :SOUND], "level": np.float32(TO_LEVEL) * loudness[woken, :, None, None]}
+(scores,) = ReferenceEvaluator(str(classifier)).run(None, sounds)
+assert [int(time) for time, *_ in heard] == (woken + WINDOW - 1).tolist()
+figures = np.array([line[1:-1] for line in heard], float)
+np.testing.assert_allclose(figures, np.concatenate([loudness[woken], scores], axis=1), atol=1e-3)
+assert [label for *_, label in heard] == whistled
+assert arenas["num_bytes"] == max(arena["num_bytes"] for arena in arenas["arenas"]) and arenas["saved_bytes"] > 0
+assert twice >= 4 * waves.size and spent * 5 < 400 * macs["classifier"]
+assert report["links"][0]["mapping"] == "scale" and all(model["verify"]["host"]["passed"] for model in models.values())

@@ -1,0 +1,106 @@
+"""When each step of a run begins and ends on its processor or DMA, by predicted cycles: for a page, and as a trace.
+
+The trace is in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tvm_ext.report.read_report import Report
+
+DMA = "DMA"
+"""Lane of transfers that go on while a processor computes."""
+Doing = Literal["computes", "moves", "waits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Cycles [begin, end) that a lane, a processor or the DMA, spends on a step. kernel: empty while it waits."""
+
+    lane: str
+    step: str
+    kernel: str
+    doing: Doing
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bytes:
+    """Bytes [begin, end) of a memory."""
+
+    memory: str
+    begin: int
+    end: int
+
+    def meets(self, other: _Bytes) -> bool:
+        return self.memory == other.memory and self.begin < other.end and other.begin < self.end
+
+
+def timeline_of(report: Report) -> list[Slice]:
+    """Slices of a run in the order of its steps.
+
+    A step begins when its processor is free and the bytes that it reads are written; a transfer when its processor
+    comes to it and the DMA is free, and it keeps neither busy but the DMA. Until then a processor waits.
+    """
+    places = _places(report)
+    free: dict[str, int] = {}
+    written: list[tuple[_Bytes, int]] = []
+    slices: list[Slice] = []
+    for step in report["steps"]:
+        processor, cycles = step.get("processor", "cpu"), int(step.get("predicted_cycles") or 0)
+        writes = [places[out["c_name"]] for out in step["outputs"] if out["c_name"] in places]
+        reads = [places[name] for name in step.get("reads", ()) if name in places]
+        needed = writes if step["kernel"] == "wait" else reads
+        ready = max([end for span, end in written if any(span.meets(one) for one in needed)], default=0)
+        now = free.get(processor, 0)
+        lane = DMA if step["kernel"] == "dma" else processor
+        begin = max(now, ready, free.get(lane, 0))
+        if lane != DMA and begin > now:
+            slices.append(Slice(lane=lane, step=step["name"], kernel="", doing="waits", begin=now, end=begin))
+        if step["kernel"] == "wait":
+            free[processor] = begin
+            continue
+        end = free[lane] = begin + cycles
+        doing: Doing = "moves" if step["kernel"] in ("dma", "copy") else "computes"
+        slices.append(Slice(lane=lane, step=step["name"], kernel=step["kernel"], doing=doing, begin=begin, end=end))
+        written += [(span, end) for span in writes]
+    return slices
+
+
+def _places(report: Report) -> dict[str, _Bytes]:
+    return {
+        one["c_name"]: _Bytes(memory=one["memory"], begin=one["offset"], end=one["offset"] + one["num_bytes"])
+        for one in report.get("tensors", ())
+        if one.get("memory")
+    }
+
+
+def lanes_of(slices: Sequence[Slice]) -> list[str]:
+    """Lanes in the order in which they first have something to do, the DMA last."""
+    found = list(dict.fromkeys(one.lane for one in slices))
+    return sorted(found, key=lambda lane: (lane == DMA, found.index(lane)))
+
+
+def trace_of(name: str, slices: Sequence[Slice], clock_hz: int) -> dict[str, Any]:
+    """The timeline as a trace: a thread for each lane, times in microseconds at the platform's clock."""
+    lanes = {lane: number for number, lane in enumerate(lanes_of(slices), 1)}
+    names = [
+        {"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": lane}}
+        for lane, number in lanes.items()
+    ]
+    events = [
+        {
+            "ph": "X", "pid": 1, "tid": lanes[one.lane], "cat": one.doing,
+            "name": f"wait for {one.step}" if one.doing == "waits" else one.step,
+            "ts": one.begin * 1e6 / clock_hz, "dur": (one.end - one.begin) * 1e6 / clock_hz,
+            "args": {"kernel": one.kernel, "cycles": one.end - one.begin},
+        }
+        for one in slices
+    ]  # fmt: skip
+    process = {"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": {"name": name}}
+    about = {"model": name, "times": "predicted, not measured", "clock_hz": clock_hz}
+    return {"displayTimeUnit": "ms", "otherData": about, "traceEvents": [process, *names, *events]}
