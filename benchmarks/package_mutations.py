@@ -52,7 +52,7 @@ SUBJECTS = {
     "states": Subject(title="states over time", model="streaming/vad_v2.tflite", platform="cortex_m3"),
     "hops": Subject(
         title="frames of a window", model="models/kws_int8.onnx", platform="cortex_m3",
-        options=BuildOptions(hop={"input": 2}, hop_axis={"input": 1}),
+        options=BuildOptions(new_frames={"input": 2}, time_axis={"input": 1}),
     ),
     "rows": Subject(
         title="inputs in rows", model="models/resnet_int8.onnx", platform="cortex_m3",

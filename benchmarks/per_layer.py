@@ -28,7 +28,8 @@ from codegen_c.program.steps import KernelCall  # noqa: E402
 from tvm_ext.core.options import BuildOptions  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import compile_objects, link_elf  # noqa: E402
-from tvm_ext.execution.board import QemuResult, run_qemu  # noqa: E402
+from tvm_ext.execution.board import run_qemu  # noqa: E402
+from tvm_ext.execution.run_result import RunResult  # noqa: E402
 from tvm_ext.load import load  # noqa: E402
 from tvm_ext.pipeline import compile_module  # noqa: E402
 from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
@@ -75,7 +76,7 @@ def measure(compiled: Compiled, call: KernelCall, optimize: str) -> Layer:
     )  # fmt: skip
 
 
-def run_alone(whole: Compiled, call: KernelCall, optimize: str) -> QemuResult:
+def run_alone(whole: Compiled, call: KernelCall, optimize: str) -> RunResult:
     """One random sample through one kernel call."""
     compiled = alone(whole, call)
     interface, platform, sources = compiled.interface, compiled.platform, compiled.sources()

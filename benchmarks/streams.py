@@ -4,7 +4,8 @@
     python benchmarks/streams.py str_ww --runs 100
 
 The files lie in `../shared/streaming` and `../shared/models`. Those with states run as they are, and are compared step
-by step; of windows over time each run brings some frames (`--hop`), and is compared with the whole window's answer.
+by step; of windows over time each run brings some frames (`--new-frames`), and is compared with the whole
+window's answer.
 Instructions are counted in QEMU over one run after a warm-up; they are not cycles.
 """
 
@@ -79,7 +80,7 @@ def measured(case: Case, folder: Path, runs: int) -> dict[str, Any]:
     path = SHARED / case.file
     module = tvm_ext.load(path)
     name = module["main"].params[0].name
-    hops = {"hop": {name: case.hop}, "hop_axis": {name: 1}} if case.hop else {}
+    hops = {"new_frames": {name: case.hop}, "time_axis": {name: 1}} if case.hop else {}
     found: dict[str, Any] = {"hop": case.hop, "ram": case.ram}
     for platform in PLATFORMS:
         options = BuildOptions(**hops, ram=case.ram, verify=("qemu",))

@@ -71,7 +71,7 @@ def built(board: str, name: str, objective: Objective) -> dict[str, Any]:
         onnx.save(zoo.build(name), folder / f"{name}.onnx")
         package = tvm_ext.build(
             tvm_ext.load(folder / f"{name}.onnx"), board, folder / "package",
-            tvm_ext.BuildOptions(objective=objective, verify=("qemu",)),
+            tvm_ext.BuildOptions(placement_objective=objective, verify=("qemu",)),
         )  # fmt: skip
         return dict(package.report)
 

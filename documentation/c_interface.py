@@ -23,13 +23,17 @@ _FUNCTIONS = (
     ("<model>_reset()", "states as at the beginning; before the first run", "models with state"),
     ("<model>_state_place(), <model>_state_bytes", "what runs keep, for `memcpy`", "models with state"),
     ("<model>_not_reset", "answer of a run that finds no state it knows", "models with state"),
-    ("<model>_not_ready", "answer of a run before its window is full", "`--hop`"),
+    ("<model>_not_ready", "answer of a run before its window is full", "`--new-frames`"),
     (
         "<model>_context, <model>_context_bytes",
         "arena and states, first argument",
         "`--context caller`",
     ),
-    ("<model>_put(), <model>_take()", "hand an input to a pipeline, take an output of it", "`--objective throughput`"),
+    (
+        "<model>_put(), <model>_take()",
+        "hand an input to a pipeline, take an output of it",
+        "`--placement-objective throughput`",
+    ),
     ("<MODEL>_PROFILE, <model>_profile.h", "hooks around each layer", "`--hooks`"),
 )
 _HEADERS = (

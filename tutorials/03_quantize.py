@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 import tvm_ext
-from tvm_ext.execution.host_model import HostModel
 
 here = Path(__file__).parent
 output = Path(tempfile.mkdtemp())
@@ -74,7 +73,7 @@ real = (images / 16).astype(np.float32).reshape(-1, 1, 1, 8, 8)
 steps = np.clip(np.rint(real / image.scale) + image.zero_point, -128, 127).astype(np.int8)
 accuracy = {}
 for kind, package, inputs in (("float", in_float, real), ("int8", in_int8, steps)):
-    with HostModel(package.folder, package.interface) as model:  # compiled once, run often
+    with package.session() as model:  # compiled once, run often
         guesses = [model.run({"image": x})["probabilities"].argmax() for x in inputs]
     accuracy[kind] = np.mean(guesses == labels)
     print(f"{kind}: {accuracy[kind]:.2%} of {len(labels)} held-out images")

@@ -28,7 +28,7 @@ image = (held_out["images"][0] / 16).astype(np.float32).reshape(1, 1, 8, 8)
 module = tvm_ext.load(digits / "digits.onnx")
 package = tvm_ext.build(module, "host", work / "digits", BuildOptions(io="stream", ram=7000, verify=("host",)))
 stream = package.report["inputs"][0]["stream"]
-print(f"image: {stream['rows_kept']} of {stream['rows']} rows are held")
+print(f"relocatable_image: {stream['rows_kept']} of {stream['rows']} rows are held")
 print((work / "digits" / "digits.h").read_text().partition("typedef struct {")[2].partition("digits_run")[0])
 
 # %% [markdown]

@@ -2,8 +2,8 @@
 # # Listen all day: a window over time becomes a stream
 #
 # A detector looks at the last 32 frames of a signal, eight bands each. Called for every new frame, it would compute
-# 31 frames again that it has already seen. With `hop`, the compiler writes C that takes one new frame, keeps what it
-# needs of earlier ones, and answers as the whole window would, bit for bit.
+# 31 frames again that it has already seen. With `new_frames`, the compiler writes C that takes one new frame, keeps
+# what it needs of earlier ones, and answers as the whole window would, bit for bit.
 
 # %%
 import subprocess
@@ -53,7 +53,7 @@ onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], 
 # %%
 module = tvm_ext.load(work / "chirp.onnx")
 window = tvm_ext.build(module, "host", work / "window", BuildOptions(verify=("host",)))
-options = BuildOptions(hop={"frames": 1}, hop_axis={"frames": 2}, verify=("host",))
+options = BuildOptions(new_frames={"frames": 1}, time_axis={"frames": 2}, verify=("host",))
 stream = tvm_ext.build(module, "host", work / "chirp", options)
 print(f"multiply-adds: {window.report['macs']} a window, {stream.report['macs']} a frame")
 print(f"bytes kept from frame to frame: {stream.report['state_bytes']}")

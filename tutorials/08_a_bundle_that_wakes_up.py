@@ -114,7 +114,7 @@ name = "ears"
 [[models]]
 name = "detector"
 file = "detector.onnx"
-options = {{ hop = {{ frames = 1 }}, hop_axis = {{ frames = 2 }} }}
+options = {{ new_frames = {{ frames = 1 }}, time_axis = {{ frames = 2 }} }}
 [[models]]
 name = "classifier"
 file = "classifier.onnx"

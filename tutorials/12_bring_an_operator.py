@@ -15,7 +15,8 @@ import tflite
 from flatbuffers import flexbuffers
 
 import tvm_ext
-from tvm_ext import BuildOptions, CustomCode, CustomOperator, CustomState, CustomTensor
+from tvm_ext import BuildOptions
+from tvm_ext.custom import CustomCode, CustomOperator, CustomState, CustomTensor
 
 work = Path(tempfile.mkdtemp())
 LENGTH = 64
@@ -106,7 +107,7 @@ static inline int32_t envelope_step(int32_t before, int32_t sample, int32_t deca
 """
 
 
-def code(call: tvm_ext.CustomCall) -> CustomCode:
+def code(call: tvm_ext.custom.CustomCall) -> CustomCode:
     body = f"""peak_next[0] = peak[0];
 for (int32_t i = 0; i < {call.present[0].shape[0]}; ++i) {{
     peak_next[0] = envelope_step(peak_next[0], samples[i], {call.options["decay"]});
@@ -115,7 +116,7 @@ for (int32_t i = 0; i < {call.present[0].shape[0]}; ++i) {{
     return CustomCode(inputs=("samples",), outputs=("level",), body=body, headers={"envelope_step.h": HEADER})
 
 
-def follow(call: tvm_ext.CustomCall, arrays: list[np.ndarray]) -> list[np.ndarray]:
+def follow(call: tvm_ext.custom.CustomCall, arrays: list[np.ndarray]) -> list[np.ndarray]:
     samples, peak = arrays
     level, found = int(peak[0]), []
     for sample in samples.tolist():
@@ -124,7 +125,7 @@ def follow(call: tvm_ext.CustomCall, arrays: list[np.ndarray]) -> list[np.ndarra
     return [np.array(found, np.int32), np.array([level], np.int32)]
 
 
-tvm_ext.register_operator(
+tvm_ext.custom.register_operator(
     CustomOperator(
         name="Envelope",
         outputs=lambda call: [CustomTensor(shape=call.present[0].shape, dtype="int32")],

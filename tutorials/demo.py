@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 
 import tvm_ext
-from tvm_ext.execution.host_model import HostModel
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "tutorials" / "digits"
@@ -101,7 +100,7 @@ def main(folder: Path) -> int:
     samples, labels = held_out()
     has_board = all(shutil.which(tool) for tool in TOOLS)
     packages = [build(name, folder, console) for name in (("host", "cortex_m4") if has_board else ("host",))]
-    with console.status("Running the held-out images"), HostModel(packages[0].folder, packages[0].interface) as model:
+    with console.status("Running the held-out images"), packages[0].session() as model:
         expected = reference(samples)
         results = {
             "onnxruntime": expected,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from tvm_ext.pipeline_names import register_pipelines
 
 if TYPE_CHECKING:
-    from codegen_c.custom.contract import CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
-    from codegen_c.custom.registry import register_operator
+    __version__: str
+    from tvm_ext import custom
     from tvm_ext.builder import build
     from tvm_ext.bundles.bundler import bundle
     from tvm_ext.bundles.package import BundlePackage
@@ -28,98 +28,84 @@ if TYPE_CHECKING:
     from tvm_ext.core.options import BuildOptions
     from tvm_ext.core.platform import Platform
     from tvm_ext.estimates import Estimate, estimate
-    from tvm_ext.execution.board import QemuResult
-    from tvm_ext.execution.host_model import HostModel
-    from tvm_ext.execution.qemu_session import QemuSession
-    from tvm_ext.execution.runner import Runner, RunnerResult
+    from tvm_ext.execution.run_result import RunResult
+    from tvm_ext.execution.session import Session
     from tvm_ext.load import load
-    from tvm_ext.package import Package, TensorSpec
-    from tvm_ext.profiling.device_profile import DeviceProfile
+    from tvm_ext.package import Package
     from tvm_ext.profiling.profile import Profile
     from tvm_ext.sweeps.candidates import SweepModel
     from tvm_ext.sweeps.sweep import sweep
     from tvm_ext.sweeps.table import SweepTable
     from tvm_ext.tvm_compile import place, relax_pipeline
-    from tvm_ext.tvm_place import PlacedModule, Placing
+    from tvm_ext.tvm_place import Placing
 
 __all__ = [
     "BuildOptions",
     "BundlePackage",
-    "CustomCall",
-    "CustomCode",
-    "CustomOperator",
-    "CustomState",
-    "CustomTensor",
-    "DeviceProfile",
     "Estimate",
-    "HostModel",
     "Limits",
     "Package",
-    "PlacedModule",
     "Placing",
     "Platform",
     "Profile",
-    "QemuResult",
-    "QemuSession",
-    "Runner",
-    "RunnerResult",
+    "RunResult",
+    "Session",
     "SweepModel",
     "SweepTable",
-    "TensorSpec",
     "build",
     "bundle",
     "compare",
+    "custom",
     "errors",
     "estimate",
     "load",
     "place",
-    "register_operator",
     "relax_pipeline",
     "sweep",
 ]  # fmt: skip
 
 _HOMES = {
-    "DeviceProfile": "tvm_ext.profiling.device_profile",
-    "HostModel": "tvm_ext.execution.host_model",
     "Profile": "tvm_ext.profiling.profile",
-    "QemuResult": "tvm_ext.execution.board",
-    "QemuSession": "tvm_ext.execution.qemu_session",
-    "Runner": "tvm_ext.execution.runner",
-    "RunnerResult": "tvm_ext.execution.runner",
-    "TensorSpec": "tvm_ext.package",
+    "RunResult": "tvm_ext.execution.run_result",
+    "Session": "tvm_ext.execution.session",
     "BuildOptions": "tvm_ext.core.options",
     "BundlePackage": "tvm_ext.bundles.package",
-    "CustomCall": "codegen_c.custom.contract",
-    "CustomCode": "codegen_c.custom.contract",
-    "CustomOperator": "codegen_c.custom.contract",
-    "CustomState": "codegen_c.custom.contract",
-    "CustomTensor": "codegen_c.custom.contract",
     "Estimate": "tvm_ext.estimates",
     "Limits": "tvm_ext.core.limits",
     "SweepModel": "tvm_ext.sweeps.candidates",
     "Package": "tvm_ext.package",
-    "PlacedModule": "tvm_ext.tvm_place",
     "Placing": "tvm_ext.tvm_place",
     "Platform": "tvm_ext.core.platform",
     "SweepTable": "tvm_ext.sweeps.table",
     "build": "tvm_ext.builder",
     "bundle": "tvm_ext.bundles.bundler",
     "compare": "tvm_ext.comparison.compare",
+    "custom": "tvm_ext",
     "errors": "tvm_ext.core",
     "estimate": "tvm_ext.estimates",
     "load": "tvm_ext.load",
     "place": "tvm_ext.tvm_compile",
-    "register_operator": "codegen_c.custom.registry",
     "relax_pipeline": "tvm_ext.tvm_compile",
     "sweep": "tvm_ext.sweeps.sweep",
 }
 
+_MOVED = {
+    **{f"Custom{what}": f"custom.Custom{what}" for what in ("Call", "Code", "Operator", "State", "Tensor")},
+    "register_operator": "custom.register_operator",
+    **dict.fromkeys(("HostModel", "QemuSession"), "Session"),
+    **dict.fromkeys(("QemuResult", "RunnerResult"), "RunResult"),
+}
+"""Names of before, and what to write in their place."""
+
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("tvm-ext")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "errors":
-        return import_module("tvm_ext.core.errors")
+        way = f"; it is tvm_ext.{_MOVED[name]} now" if name in _MOVED else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{way}")
+    if name in ("custom", "errors"):
+        return import_module(f"{_HOMES[name]}.{name}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -49,7 +49,7 @@ def write_texts(
     moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
     texts = compiled.sources()
     # Where processors share a run, one of them may not reach the others' memories; an image has constants of its own.
-    checks = compares and not (options.image or compiled.parallel)
+    checks = compares and not (options.relocatable_image or compiled.parallel)
     constants = constants_check(compiled.program, interface.model, compiled.sharing) if checks else None
     driver = reference_file(interface.model) if drivers_of(compiled.program) else ""
     units = [name for name in texts if name.endswith(".c") and name != driver]
@@ -70,18 +70,25 @@ def write_texts(
             units,
             platform,
             options.optimize,
-            image=options.image,
+            image=options.relocatable_image,
             own_flags=compiled.own_flags,
             several=bool(interface.servers),
             driver=driver,
             parts=None if compiled.own_flags or interface.servers else parts,
         ),
         **(
-            emit_firmware(interface, platform, moves=moves, compares=compares, image=options.image, drives=bool(driver))
+            emit_firmware(
+                interface,
+                platform,
+                moves=moves,
+                compares=compares,
+                image=options.relocatable_image,
+                drives=bool(driver),
+            )
             if platform.board
             else {}
         ),
-        **(emit_image(interface, platform) if options.image else {}),
+        **(emit_image(interface, platform) if options.relocatable_image else {}),
         **emit_linker_sections(platform, compiled.origin),
         PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
     }

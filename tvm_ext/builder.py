@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tvm
 
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.image import check_image
@@ -28,24 +27,30 @@ from tvm_ext.core.arguments import check_kind, path_of
 from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.files.output_folder import replaced_folder
+from tvm_ext.core.files.temporary_folder import made_in_temporary_folder
+from tvm_ext.core.option_keywords import chosen_options, takes_options
 from tvm_ext.core.options import BuildOptions, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.core.progress import Progress, stage
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.core.toolchain import find_program
 from tvm_ext.core.tools import installed
-from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
+from tvm_ext.example_inputs import Examples, calibration_by_examples, opened_model
+from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.execution.qemu_start import keeps_firmware_in
-from tvm_ext.execution.runner import Runner, RunnerResult, check_device, run_by
+from tvm_ext.execution.run_result import RunResult
+from tvm_ext.execution.runner import Runner, check_device, run_by
 from tvm_ext.image import Image, make_image, run_image
 from tvm_ext.judgement import Problem, failed_verification, judged_device, judged_runs, not_the_model, steps_of
-from tvm_ext.load import ModelSource, load
+from tvm_ext.load import ModelSource
 from tvm_ext.notices import say_doubts, say_floats, say_pipeline, say_weights
 from tvm_ext.package import TRACE_FILE, Package, check_finished
 from tvm_ext.profiling.layer_names import steps_of_package
+from tvm_ext.progress import told
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
@@ -58,27 +63,35 @@ from tvm_ext.verification.verify_inputs import VerifyInputs
 Sample = Mapping[str, np.ndarray]
 
 
+@takes_options
+@short_tracebacks
 @native_warnings_dropped()
 def build(
     source: ModelSource,
     platform: Platform | str,
-    folder: str | PathLike[str],
+    folder: str | PathLike[str] | None = None,
     options: BuildOptions | None = None,
     *,
+    example_inputs: Examples | None = None,
     calibration: Source | None = None,
     verify_inputs: VerifyInputs | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     jobs: int | None = None,
     executor: Executor | None = None,
     scheduler: str | None = None,
     runner: str | Runner | None = None,
+    **choices: object,
 ) -> Package:
     """Compile a model into a package at `folder`, verified as the options ask.
 
     source: as `load` takes it; a module that `load` made with more than defaults is handed over as that.
-
-    An existing package there is replaced whole, or, if anything fails, not at all.
-    progress: is told of stages, as `core.progress.Progress` says.
+    example_inputs: of a torch.nn.Module, as `load` takes them; with `quantize` and without calibration they calibrate,
+    too, with a ModelNotice.
+    folder: an existing package there is replaced whole, or, if anything fails, not at all. None: a temporary folder,
+    removed when nothing refers to the returned package any more; `Package.save` keeps a copy.
+    choices: options by keyword, each as `BuildOptions` has it: quantize="int8", ram="64KiB". They change `options`.
+    progress: a function that is told what begins; True shows it, as a bar in a notebook where tqdm or ipywidgets is
+    installed, elsewhere as lines on standard error.
     calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
     verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
     that the model's operators can take.
@@ -88,74 +101,82 @@ def build(
     dask.distributed, make it fit in place of processes. The package is the same for any number of them.
     runner: a command that runs firmware on a device, as `Package.run_device` takes it: the package is verified there,
     too, and with `tune` kernels are measured there in place of QEMU.
-    Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, BadPackage, MissingTool, BuildFailed, RunFailed,
-    VerificationFailed.
+    Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, UnknownOption, BadPackage, MissingTool, BuildFailed,
+    RunFailed, VerificationFailed.
     """
-    options, folder = BuildOptions() if options is None else options, path_of(folder, "folder")
-    if not isinstance(options, BuildOptions):
-        raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
+    options = chosen_options(options, choices, function=build)
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
-    if progress is not None and not callable(progress):
-        raise BadOptions(f"progress is of type {type(progress).__name__}; a function of one text is needed.")
     check_kind(jobs, "jobs", int, "a number of processes, 1 or more,")
     check_processors(platform)
     device = None if runner is None else Runner.parse(runner)
     targets = targets_of(platform, options.verify, device, options.tune)
-    if options.image:
+    if options.relocatable_image:
         check_image(platform)
-    mod = source if isinstance(source, tvm.IRModule) else load(source)
-    with replaced_folder(folder) as new:
-        with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
-            subject = make_subject(
-                mod, platform, options, calibration=calibration, verify_inputs=verify_inputs, verifies=bool(targets),
-                progress=progress, services=services, jobs=jobs, runner=device,
-            )  # fmt: skip
-        subject, targets = without_small_machine(subject, targets, options.verify, device)
-        mod, compiled = subject.mod, subject.compiled
-        say_pipeline(compiled, options)
-        say_weights(compiled, options)
-        say_floats(compiled, ModelOrigin.read(mod).nodes)
-        selftest = selftest_of(subject)
-        write_texts(new, compiled, options, selftest.stored, selftest.drawn)
-        (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
-        objects = new / "build"
+    with told(progress) as say:
+        mod = opened_model(source, example_inputs)
+        data = calibration_by_examples(mod, options, calibration, example_inputs)
 
-        def compile_c() -> Artifacts:
-            with stage(progress, f"compiling the C for {platform.name}"):
-                return compile_package(new, compiled, options, objects)
+        def built(place: Path) -> Package:
+            with replaced_folder(place) as new:
+                with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
+                    subject = make_subject(
+                        mod, platform, options, calibration=data, verify_inputs=verify_inputs, verifies=bool(targets),
+                        progress=say, services=services, jobs=jobs, runner=device,
+                    )  # fmt: skip
+                subject, used = without_small_machine(subject, targets, options.verify, device)
+                _fill(new, place, subject, options, used, say, device, jobs)
+            return Package.load(place)
 
-        with at_once(jobs) as threads:
-            compiling = threads.submit(compile_c)
-            verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
-            assuring = threads.submit(
-                lambda: measured_assurance(new, compiled, compiling.result().elf, targets, progress)
-            )
-            artifacts = compiling.result()
-            image = make_image(new, compiled, options, objects) if options.image else None
-            verified, board = verifying()
-            assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
-        shutil.rmtree(objects)
-        runs = _run_image(image, subject, board, progress) if image and board else None
-        report = make_report(
-            compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
-            code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
-            artifacts={
-                "library": artifacts.library.relative_to(new).as_posix(),
-                "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
-                "sections": SECTIONS_FILE if (new / SECTIONS_FILE).is_file() else None,
-            },
-            image=image.to_json(runs) if image else None,
-            shared_run=_shared_run(subject, options, board, progress), verify=verified,
-            comparisons=[form.to_json() for form in subject.forms],
-            flash=_flash(new, compiled, artifacts), assurance=assurance,
-            tuning=subject.tuning.to_json() if subject.tuning else None,
-        )  # fmt: skip
-        (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
-        (new / "report.html").write_text(report_page(report), encoding="utf-8")
-        readme = emit_readme(compiled.interface, report, compiled.own_flags)
-        (new / "README.md").write_text(readme, encoding="utf-8")
-        check_finished(new, folder, {subject.model: compiled.interface}, lambda: {subject.model: Package.load(new)})
-    return Package.load(folder)
+        return made_in_temporary_folder(built) if folder is None else built(path_of(folder, "folder"))
+
+
+def _fill(
+    new: Path, destination: Path, subject: Subject, options: BuildOptions, targets: Sequence[str],
+    progress: Progress | None, device: Runner | None, jobs: int | None,
+) -> None:  # fmt: skip
+    """Write, compile, run and judge the package of a compiled model in a new folder. Raises as `build` does."""
+    mod, compiled = subject.mod, subject.compiled
+    say_pipeline(compiled, options)
+    say_weights(compiled, options)
+    say_floats(compiled, ModelOrigin.read(mod).nodes)
+    selftest = selftest_of(subject)
+    write_texts(new, compiled, options, selftest.stored, selftest.drawn)
+    (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
+    objects = new / "build"
+
+    def compile_c() -> Artifacts:
+        with stage(progress, f"compiling the C for {compiled.platform.name}"):
+            return compile_package(new, compiled, options, objects)
+
+    with at_once(jobs) as threads:
+        compiling = threads.submit(compile_c)
+        verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
+        assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, progress))
+        artifacts = compiling.result()
+        image = make_image(new, compiled, options, objects) if options.relocatable_image else None
+        verified, board = verifying()
+        assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
+    shutil.rmtree(objects)
+    runs = _run_image(image, subject, board, progress) if image and board else None
+    report = make_report(
+        compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
+        code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
+        artifacts={
+            "library": artifacts.library.relative_to(new).as_posix(),
+            "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
+            "sections": SECTIONS_FILE if (new / SECTIONS_FILE).is_file() else None,
+        },
+        image=image.to_json(runs) if image else None,
+        shared_run=_shared_run(subject, options, board, progress), verify=verified,
+        comparisons=[form.to_json() for form in subject.forms],
+        flash=_flash(new, compiled, artifacts), assurance=assurance,
+        tuning=subject.tuning.to_json() if subject.tuning else None,
+    )  # fmt: skip
+    (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
+    (new / "report.html").write_text(report_page(report), encoding="utf-8")
+    readme = emit_readme(compiled.interface, report, compiled.own_flags)
+    (new / "README.md").write_text(readme, encoding="utf-8")
+    check_finished(new, destination, {subject.model: compiled.interface}, lambda: {subject.model: Package.load(new)})
 
 
 def _flash(folder: Path, compiled: Compiled, artifacts: Artifacts) -> FlashByLayer:
@@ -191,7 +212,7 @@ def targets_of(
     return verify
 
 
-Verified = tuple[dict[str, Any], QemuResult | None]
+Verified = tuple[dict[str, Any], RunResult | None]
 """Results per target, None where not run, and the board's figures."""
 
 
@@ -215,7 +236,7 @@ def _verifying(
             wrong = drawn_faults(subject, model, selftest)
         return host, [*wrong, *(_drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else [])]
 
-    def on_board() -> QemuResult | None:
+    def on_board() -> RunResult | None:
         elf = compiling.result().elf
         if "qemu" not in targets or not elf:
             return None
@@ -226,7 +247,7 @@ def _verifying(
                 parallel=compiled.parallel,
             )  # fmt: skip
 
-    def on_device() -> RunnerResult | None:
+    def on_device() -> RunResult | None:
         elf = compiling.result().elf
         if RUNNER not in targets or runner is None or elf is None:
             return None
@@ -271,7 +292,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _shared_run(
-    subject: Subject, options: BuildOptions, board: QemuResult | None, progress: Progress | None
+    subject: Subject, options: BuildOptions, board: RunResult | None, progress: Progress | None
 ) -> SharedRun | None:
     """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
     if board is None or board.shared is None or drivers_of(subject.compiled.program):
@@ -280,7 +301,7 @@ def _shared_run(
         return replace(board.shared, single=instructions_alone(subject, options))
 
 
-def _run_image(image: Image, subject: Subject, board: QemuResult, progress: Progress | None) -> list[dict[str, Any]]:
+def _run_image(image: Image, subject: Subject, board: RunResult, progress: Progress | None) -> list[dict[str, Any]]:
     """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
     with stage(progress, "running the image from two addresses"):
         runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)

@@ -21,6 +21,7 @@ from tvm_ext.command_line.compare_command import compare_command
 from tvm_ext.command_line.compile_command import compile_command
 from tvm_ext.command_line.doctor_command import doctor_command
 from tvm_ext.command_line.estimate_command import estimate_command
+from tvm_ext.command_line.evaluate_command import evaluate_command
 from tvm_ext.command_line.explain_command import explain_command
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.init_command import init_command
@@ -40,6 +41,7 @@ from tvm_ext.command_line.option_types import (
 from tvm_ext.command_line.packages import package_of
 from tvm_ext.command_line.pareto_command import pareto_command
 from tvm_ext.command_line.platforms_command import platforms_command
+from tvm_ext.command_line.problems_command import problems_command
 from tvm_ext.command_line.profile_command import profile_command
 from tvm_ext.command_line.report_command import report_command
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stdout
@@ -159,10 +161,12 @@ def run_command(
         stdout.print(f"written to {outputs}", highlight=False, markup=False)
 
 
+app.command("evaluate")(evaluate_command)
 app.command("compare")(compare_command)
 app.command("profile")(profile_command)
 app.command("pareto")(pareto_command)
 app.command("sweep")(sweep_command)
+app.command("problems")(problems_command)
 app.command("report")(report_command)
 app.command("doctor", cls=Command)(doctor_command)
 app.command("explain", cls=Command)(explain_command)

@@ -9,10 +9,12 @@ from codegen_c.backend.build import Compiled
 from codegen_c.costs.predict import predicted_cycles, time_model
 from codegen_c.targets.registry import check_processors
 from tvm_ext.calibration import Source
-from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.option_keywords import chosen_options, takes_options
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import facts_html
+from tvm_ext.core.short_tracebacks import short_tracebacks
+from tvm_ext.example_inputs import Examples, calibration_by_examples
 from tvm_ext.load import ModelSource, load
 from tvm_ext.pipeline import compile_model, refuse_tune
 
@@ -64,27 +66,32 @@ class Estimate:
         ]  # fmt: skip
 
 
+@takes_options
+@short_tracebacks
 def estimate(
     source: ModelSource,
     platform: Platform | str,
     options: BuildOptions | None = None,
     *,
+    example_inputs: Examples | None = None,
     calibration: Source | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    **choices: object,
 ) -> Estimate:
     """Figures of a model, as a search over architectures asks for them thousands of times.
 
-    source, shapes: as `load` takes them; calibration: as `build` does. Everything up to the memory plan is done as for
-    a package, and the plan is validated: what raises here raises there, too, and what does not fit does not fit there.
+    source, shapes, example_inputs: as `load` takes them; calibration, choices: as `build` does. Everything up to the
+    memory plan is done as for a package, and the plan is validated: what raises here raises there, too, and what does
+    not fit does not fit there.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadModel, BadOptions, BadPlatform.
     """
-    options = BuildOptions() if options is None else options
-    if not isinstance(options, BuildOptions):
-        raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
+    options = chosen_options(options, choices, function=estimate)
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     refuse_tune(options, "an estimate")
     check_processors(platform)
-    return estimate_of(compile_model(load(source, shapes=shapes), platform, options, calibration)[1])
+    mod = load(source, shapes=shapes, example_inputs=example_inputs)
+    data = calibration_by_examples(mod, options, calibration, example_inputs)
+    return estimate_of(compile_model(mod, platform, options, data)[1])
 
 
 def estimate_of(compiled: Compiled) -> Estimate:

@@ -149,6 +149,6 @@ def _linked(objects: Sequence[Path], elf: Path, compiled: Compiled, *, script: P
         if "an image" not in str(error) or not names:
             raise
         raise UnsupportedModel(
-            f"image: the model calls {', '.join(names)} of the C library, which keep variables or addresses of tables "
-            "and cannot lie anywhere. Compile the model without image, or to int8."
+            f"relocatable_image: the model calls {', '.join(names)} of the C library, which keep variables or "
+            "addresses of tables and cannot lie anywhere. Compile the model without it, or to int8."
         ) from None

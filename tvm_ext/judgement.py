@@ -13,8 +13,8 @@ from codegen_c.costs.predict import moved_bytes
 from codegen_c.program.program import drivers_of
 from codegen_c.program.steps import DriverWait
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.execution.board import QemuResult
-from tvm_ext.execution.runner import Runner, RunnerResult
+from tvm_ext.execution.run_result import RunResult
+from tvm_ext.execution.runner import Runner
 from tvm_ext.report.report import moved_table
 from tvm_ext.subject import Expected, Subject
 from tvm_ext.verification.empty_outputs import empty_outputs
@@ -63,7 +63,7 @@ def steps_of(subject: Subject, expected: Expected) -> Steps | None:
 
 
 def judged_runs(
-    subject: Subject, expected: Expected, steps: Steps | None, host: Outputs, board: QemuResult | None
+    subject: Subject, expected: Expected, steps: Steps | None, host: Outputs, board: RunResult | None
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Results per target, None for the board where it was not run, and what is wrong.
 
@@ -101,7 +101,7 @@ def judged_runs(
 
 
 def judged_device(
-    subject: Subject, expected: Expected, host: Outputs, device: RunnerResult, runner: Runner
+    subject: Subject, expected: Expected, host: Outputs, device: RunResult, runner: Runner
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Results of a device, for the report, and what is wrong: against the host, and against the reference runtime.
 
@@ -220,7 +220,7 @@ def _within_rounding(compiled: Compiled, expected: Expected, answers: Outputs, h
     )
 
 
-def _driver_problems(compiled: Compiled, board: QemuResult) -> list[Problem]:
+def _driver_problems(compiled: Compiled, board: RunResult) -> list[Problem]:
     """Calls of drivers that the board counted, where they are not those of the program."""
     steps = compiled.program.steps
     waits = sum(isinstance(step, DriverWait) for step in steps)

@@ -28,6 +28,7 @@ from tvm_ext.core.files.read_file import address_of, check_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.frontends.in_memory import file_in_memory
 from tvm_ext.frontends.loaded import Loaded, with_distinct_outputs
 from tvm_ext.frontends.model_name import model_name
@@ -54,11 +55,12 @@ ModelSource = object
 """A model as `load` takes it: a path, its file's bytes, or an object of ONNX, PyTorch or TVM."""
 
 
+@short_tracebacks
 @native_warnings_dropped()
 def load(
     source: ModelSource,
     *,
-    example_inputs: Sequence[object] | None = None,
+    example_inputs: Sequence[object] | object | None = None,
     shapes: Shapes | None = None,
     limits: Limits | None = None,
     states: Pairs | None = None,
@@ -70,7 +72,8 @@ def load(
     source: path of an .onnx, .tflite or .pt2 file, or bytes of one, known by what they hold; an onnx.ModelProto, a
     torch.export.ExportedProgram, a torch.nn.Module; or a Relax module with a function `main`. Objects are written as
     their library writes files, and these are read as any file is.
-    example_inputs: of a torch.nn.Module, which is exported on them: arrays or tensors, one per argument of `forward`.
+    example_inputs: of a torch.nn.Module, which is exported on them: arrays or tensors, one per argument of `forward`; a
+    single one may stand by itself.
     shapes: shapes of inputs by name, for those with symbolic dimensions; the rest become 1, with a ModelNotice.
     limits: sizes beyond which a model is refused; None means the defaults, or those a module was loaded with before.
     states: input -> output that the next run finds in that input; they become states, and are no inputs and outputs any

@@ -66,10 +66,10 @@ def _check_labels(mod: tvm.IRModule, options: BuildOptions) -> None:
 
 def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:
     """The forms with the window over time that they take turned into a stream of hops, where that is asked for."""
-    if not options.hop:
+    if not options.new_frames:
         return forms
-    ((name, hop),) = options.hop.items()
-    stages = streaming(name, hop, (options.hop_axis or {}).get(name))
+    ((name, hop),) = options.new_frames.items()
+    stages = streaming(name, hop, (options.time_axis or {}).get(name))
 
     @cache
     def form(quantize: Quantize) -> tvm.IRModule:
@@ -83,7 +83,7 @@ def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:
 def _say_hop_cost(hop: str, cost: HopCost) -> None:
     """A notice where a hop computes more than what is new."""
     if cost.remarks:
-        pays = "" if cost.macs < cost.window_macs else " This hop does not pay: leave it out."
+        pays = "" if cost.macs < cost.window_macs else " new_frames makes this model slower: leave it out."
         warnings.warn(
             f"{hop}: a run computes {cost.macs:,} multiply-accumulates, a whole window {cost.window_macs:,}; "
             f"{'; '.join(cost.remarks)}.{pays}",

@@ -18,7 +18,7 @@ MOST_NAMES = 8
 def say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
     """A notice where a pipeline was asked for, and the model takes one input at a time."""
     cores = [core.name for core in options.cores_of(compiled.platform)]
-    if options.objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
+    if options.placement_objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
         return
     reason = "values, or states, would go from one stage back to an earlier one"
     if compiled.placement is None:
@@ -26,8 +26,8 @@ def say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
     elif compiled.parallel is None:
         reason = f"{cores[0]} alone is predicted to be as fast"
     warnings.warn(
-        f"objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: {reason}. "
-        f"{compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
+        f"placement_objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: "
+        f"{reason}. {compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
         f"{compiled.interface.take}.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.arguments import path_of
 from tvm_ext.core.errors import BadOptions, BadPackage, BadPlatform, RunFailed
+from tvm_ext.core.files.output_folder import replaced_folder
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import facts_html
-from tvm_ext.execution.board import QemuResult, board_seconds, run_qemu
+from tvm_ext.core.short_tracebacks import short_tracebacks
+from tvm_ext.evaluation.evaluate import evaluated
+from tvm_ext.evaluation.evaluation import PackageEvaluation
+from tvm_ext.evaluation.scores import Task
+from tvm_ext.execution.batches import Inputs, run_batch
+from tvm_ext.execution.board import board_seconds, run_qemu
 from tvm_ext.execution.bundle_runner import run_bundle_on_board
 from tvm_ext.execution.host_model import HostModel, run_host
 from tvm_ext.execution.qemu_session import QemuSession
-from tvm_ext.execution.runner import Runner, RunnerResult, run_by
+from tvm_ext.execution.run_result import RunResult
+from tvm_ext.execution.runner import Runner, run_by
 from tvm_ext.execution.samples import Sample
+from tvm_ext.execution.session import Session
 from tvm_ext.profiling.device_profile import DeviceProfile, ProfiledPackage, profile_on_device
 from tvm_ext.profiling.layer_names import steps_of_package
 from tvm_ext.profiling.profile import Profile
 from tvm_ext.profiling.profile_package import ProfiledModel, noise, profile_model
 from tvm_ext.report.interface import bundle_names, check_header, firmware_of, interface_of, modelled_instructions
+from tvm_ext.report.page.inline_map import inline_maps
 from tvm_ext.report.read_report import read_report
 from tvm_ext.report.summary import summary_facts, summary_line, title
 
@@ -56,7 +68,7 @@ class Package:
 
     def _repr_html_(self) -> str:
         facts = [*summary_facts(self.report), ("folder", str(self.folder))]
-        return facts_html(title(self.report), facts)
+        return facts_html(title(self.report), facts) + inline_maps(self.report)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -70,6 +82,17 @@ class Package:
             )
         check_header(package.folder, package.interface)
         return package
+
+    @short_tracebacks
+    def save(self, folder: str | PathLike[str]) -> Self:
+        """Copy the package to a folder, which is replaced whole or not at all, and return the copy.
+
+        A package that was built without a folder lies in a temporary one. Raises BadPackage, BadOptions.
+        """
+        place = path_of(folder, "folder")
+        with replaced_folder(place) as new:
+            shutil.copytree(self.folder, new, dirs_exist_ok=True)
+        return type(self).load(place)
 
     @property
     def inputs(self) -> dict[str, TensorSpec]:
@@ -101,10 +124,23 @@ class Package:
         """Name of the file that maps operators of the model to lines of C. Raises BadPackage."""
         return f"{self.interface.model}_{TRACE_FILE}" if bundle_names(self.report) else TRACE_FILE
 
+    @short_tracebacks
     def run(
-        self, inputs: Sample, on: Literal["host", "qemu"] | None = None, *, runner: str | Runner | None = None
+        self,
+        inputs: Inputs,
+        on: Literal["host", "qemu"] | None = None,
+        *,
+        runner: str | Runner | None = None,
+        quantize: bool = True,
     ) -> dict[str, np.ndarray]:
-        """One inference; arrays under the model's own names. A model with states begins each time as if reset.
+        """Outputs under the model's own names, of one inference or of a batch.
+
+        inputs: arrays by name; a single array, where the model has one input; or a list or tuple of arrays in the order
+        of the inputs. Where the model reads T[1, ...], T[N, ...] is a batch, and outputs T[1, ...] come as T[N, ...];
+        otherwise arrays with one axis more, in front, are one, T[N, *shape], and so is a list of dicts. Its samples run
+        one after another: a model with states begins reset, and carries them from sample to sample.
+        quantize: floats for a port of integers that has a scale are quantized by it, as `NAME_quantize_PORT` of the
+        header does; outputs that have scales are then real numbers, float32. False refuses floats there.
 
         The package's C is compiled and run: on the host, which is the default, in a process of its own, with limits of
         time and memory. runner: a command that runs the firmware on a device, in place of both; see `run_device`.
@@ -112,15 +148,48 @@ class Package:
         """
         if on not in (None, "host", "qemu"):
             raise BadOptions(f"on = {on!r}: a package runs on 'host' or 'qemu', or by a runner.")
-        if runner is not None:
-            if on is not None:
-                raise BadOptions(f"on = {on!r}: a runner is given, which is another place; leave one out.")
-            return dict(self.run_device([inputs], runner).outputs[0])
-        if on == "qemu":
-            return dict(self.run_board([inputs]).outputs[0])
-        return run_host(self.folder, self.interface, inputs, beside=self._beside)
+        if runner is not None and on is not None:
+            raise BadOptions(f"on = {on!r}: a runner is given, which is another place; leave one out.")
 
-    def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunnerResult:
+        def run(samples: Sequence[Sample]) -> Sequence[Mapping[str, np.ndarray]]:
+            if runner is not None:
+                return self.run_device(samples, runner).outputs
+            if on == "qemu":
+                return self.run_board(samples).outputs
+            return run_host(self.folder, self.interface, samples, beside=self._beside)
+
+        return run_batch(self.interface, inputs, run, quantize=quantize)
+
+    @short_tracebacks
+    def evaluate(
+        self,
+        x: Inputs,
+        y: ArrayLike,
+        on: Literal["host", "qemu"] | None = None,
+        *,
+        runner: str | Runner | None = None,
+        output: str | None = None,
+        task: Task | None = None,
+        class_names: Sequence[str] | None = None,
+        reference: str | Path | bool | None = None,
+    ) -> PackageEvaluation:
+        """Scores of the package on data, and of the model's file on the same.
+
+        x, on, runner: as `run` takes them. y: one integer per sample, the index of its class, which the largest element
+        of the output has to be; or numbers, as many as the output has for each sample. task: "classification" or
+        "regression" where y could be both. output: that is judged; None is the first. class_names: in order.
+        reference: the model's file, run by a runtime of its own format, float where the package was quantized; None
+        looks for it in the working folder, beside the package, and among models of this process; False leaves it out.
+        Raises BadInput, BadOptions, and what `run` raises.
+        """
+        place = "runner" if runner is not None else on or "host"
+        return evaluated(
+            self.folder, self.report, self.interface, x, y, lambda arrays: self.run(arrays, on, runner=runner),
+            on=place, output=output, task=task, class_names=class_names, reference=reference,
+        )  # fmt: skip
+
+    @short_tracebacks
+    def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunResult:
         """Several inferences in one run of the firmware on a device, by a command such as "probe-rs run {elf}".
 
         The command is divided into words as a shell does it, `{elf}` is the firmware's path, and no shell runs it. It
@@ -132,15 +201,10 @@ class Package:
         self._refuse_bundle()
         return run_by(Runner.parse(runner), self._firmware(), self.platform, self.interface, samples)
 
-    @overload
-    def session(self, on: Literal["host"] = "host") -> HostModel: ...
-    @overload
-    def session(self, on: Literal["qemu"]) -> QemuSession: ...
-    def session(self, on: Literal["host", "qemu"] = "host") -> HostModel | QemuSession:
+    def session(self, on: Literal["host", "qemu"] = "host") -> Session:
         """The package kept ready for many runs, in one process; states carry over. Use it as a context manager.
 
-        on: the host, where its C is compiled once, or its board in QEMU, which starts once and counts nothing. Both
-        have `run(inputs)`, `reset()` and `close()`; on the host there are `state()` and `restore(state)`, too.
+        on: the host, where its C is compiled once, or its board in QEMU, which starts once and counts nothing.
         Raises as `run` does; BadOptions for another place, RunFailed for a bundle's model in QEMU.
         """
         if on == "host":
@@ -155,7 +219,8 @@ class Package:
         limit = board_seconds(modelled_instructions(self.report), 1)
         return QemuSession(self._firmware(), self.platform, self.interface, seconds=limit)
 
-    def run_board(self, samples: Sequence[Sample]) -> QemuResult:
+    @short_tracebacks
+    def run_board(self, samples: Sequence[Sample]) -> RunResult:
         """Several inferences in one run of the board in QEMU, with executed instructions and stack.
 
         A model with states begins reset, and carries them from sample to sample.

@@ -191,7 +191,7 @@ def fitter_of(
             module, platform, chosen, backend(chosen), limits, spread
         ),
         backend=backend,
-        rank=guide.learned_rank() if options.guide == "learned" else None,
+        rank=guide.learned_rank() if options.cost_model == "learned" else None,
     )
     fitter = Fitter(stages, platform)
     if services:

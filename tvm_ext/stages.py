@@ -59,6 +59,7 @@ from tvm_ext.calibration import Calibration
 from tvm_ext.core.input_forms import InputForm
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform, Processor
+from tvm_ext.extension_passes import extension_passes
 from tvm_ext.fitting.fitter import Spread
 from tvm_ext.fitting.methods import MemoryPass
 
@@ -131,6 +132,8 @@ def passes(
 def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
     """Passes that are the same for all kernels, however a model is made to fit."""
     return [
+        # Phase 0. Passes of other distributions, on the module as it was loaded.
+        *extension_passes(),
         # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
         FoldConstants(),
         NotePortScales(),
@@ -189,7 +192,9 @@ def sharing(
     if len(costs) < 2:
         return []
     tight_bytes = spread if isinstance(spread, int) else None
-    placing = PlaceProcessors(platform, costs, options.objective, options.group, tight_bytes=tight_bytes)
+    placing = PlaceProcessors(
+        platform, costs, options.placement_objective, options.placement_granularity, tight_bytes=tight_bytes
+    )
     return [placing, *([ReachAccelerators(platform)] if any(cost.is_offload for cost in costs) else [])]
 
 
@@ -257,6 +262,6 @@ def backend_of(
             least_flash=options.least_flash,
             figures=figures if chosen.name == platform.processor.name else UNMEASURED,
         ),
-        cost=guide.learned_cost() if options.guide == "learned" else None,
+        cost=guide.learned_cost() if options.cost_model == "learned" else None,
         lower=lower,
     )

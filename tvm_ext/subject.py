@@ -183,8 +183,8 @@ def _forms(
         weights = "4 or 8" if options.weights != "int8" or options.flash else "8"
         form = f"the quantized model, activations of {bits} bits, weights of {weights}"
         found += [reading.comparison, beside_float(mod, compiled.interface, reading, form)]
-    if found or options.hop:
-        windows = "".join(f", {hop} new rows of {name} a run" for name, hop in (options.hop or {}).items())
+    if found or options.new_frames:
+        windows = "".join(f", {hop} new rows of {name} a run" for name, hop in (options.new_frames or {}).items())
         what = "the quantized model" if found else "the model"
         against = f"whole windows of {what} in {said.witness}" if windows else f"{what} in {said.witness}"
         found.append(FormComparison(form=f"the C code{windows}", against=against, samples=len(expected.asked)))
@@ -281,7 +281,7 @@ def host_outputs(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, 
             if any(one[name].tobytes() != other[name].tobytes() for name in one):
                 raise VerificationFailed(
                     f"{model.interface.model}: sample {number} gives other bytes when other samples are under way "
-                    "beside it in the pipeline. Choose objective = 'makespan', and report it."
+                    "beside it in the pipeline. Choose placement_objective = 'makespan', and report it."
                 )
         return answers
     return _one_by_one(model, samples)

@@ -15,6 +15,7 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.model_states import with_next_names
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.fitting.fit import fit
 from tvm_ext.fitting.fitter import Way
 from tvm_ext.load import load
@@ -26,6 +27,7 @@ from tvm_ext.stages import passes
 from tvm_ext.tvm_place import PlacedModule, Placing, is_placed, lowering, placed_module, refuse_options, with_own_code
 
 
+@short_tracebacks
 def relax_pipeline(
     platform: Platform | str,
     options: BuildOptions | None = None,
@@ -89,6 +91,7 @@ def _as_regions(
     return relax.get_pipeline("default_build")(lowered)
 
 
+@short_tracebacks
 def place(
     mod: tvm.IRModule,
     platform: Platform | str,
@@ -146,8 +149,8 @@ def _refuse_options(chosen: BuildOptions) -> None:
         raise BadOptions(
             "flash: inside tvm.compile no try follows another; choose weights = 'int4', or build a package."
         )
-    if chosen.hop:
-        raise BadOptions("hop: inside tvm.compile the caller holds what runs keep; build a package instead.")
+    if chosen.new_frames:
+        raise BadOptions("new_frames: inside tvm.compile the caller holds what runs keep; build a package instead.")
     if chosen.input or chosen.argmax or chosen.labels or chosen.rename:
         raise BadOptions(
             "input, argmax, labels and rename: inside tvm.compile inputs and outputs are those of the module; build a "

@@ -132,7 +132,7 @@ def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOption
         FormComposites(_Whatever()),
         PlaceBackends(
             platform, backend, costs, call_seconds=stopwatch.call_seconds if placing.measure else max(others),
-            forced=placing.forced, measured=placing.measure, by_energy=options.objective == "energy",
+            forced=placing.forced, measured=placing.measure, by_energy=options.placement_objective == "energy",
         ),
     ]  # fmt: skip
     module = tvm.transform.Sequential(stages)(loaded)
@@ -179,10 +179,10 @@ def refuse_options(platform: Platform, options: BuildOptions) -> None:
             f"ram and quantize = 'auto' plan the memory of our C, and {others} take their own; to fit a budget "
             f"choose {alone}."
         )
-    if options.objective == "throughput" or options.group != "none":
+    if options.placement_objective == "throughput" or options.placement_granularity != "none":
         raise BadOptions(
-            f"objective = 'throughput' and group: TVM's virtual machine runs {others} and our C in turn, not at once; "
-            f"leave them out, or choose {alone}."
+            f"placement_objective = 'throughput' and placement_granularity: TVM's virtual machine runs {others} and "
+            f"our C in turn, not at once; leave them out, or choose {alone}."
         )
 
 

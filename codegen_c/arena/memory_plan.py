@@ -31,7 +31,7 @@ class Arena:
 
     proved: whether no offsets need fewer bytes, for these lifetimes and overlaps.
     home: the platform's memory, empty where it is `memory` itself. alignment_bytes: the arena begins at a multiple of
-    it, and so does everything in it.
+    it, and so does everything in it. planner: of another distribution, which the offsets are of; empty for our own.
     """
 
     memory: str
@@ -41,6 +41,7 @@ class Arena:
     proved: bool = False
     home: str = ""
     alignment_bytes: int = ALIGNMENT_BYTES
+    planner: str = ""
 
     @property
     def inside(self) -> str:

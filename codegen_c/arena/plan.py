@@ -14,6 +14,7 @@ from codegen_c.arena.guests import with_guests
 from codegen_c.arena.lifetimes import extents_while, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
 from codegen_c.arena.overlap import Overlaps, overlaps, too_near
+from codegen_c.arena.planners import AllocationProblem, with_planners
 from codegen_c.arena.problem import Buffer, Gap
 from codegen_c.arena.solve import optimise
 from codegen_c.arena.solve_at_once import optimise_at_once
@@ -125,6 +126,13 @@ def _placed(
             found = optimise_at_once(buffers, uses.pairs(list(index)), choices, max(live))
         else:
             found = optimise(buffers, choices, max(live))
+        planner = ""
+        if not uses:
+            problem = AllocationProblem(
+                memory=memory, names=tuple(index), buffers=tuple(buffers), lower_bound_bytes=max(live),
+                num_bytes=found.num_bytes,
+            )  # fmt: skip
+            found, planner = with_planners(problem, found)
         for item, offset in zip(inside, found.offsets, strict=True):
             placements[item.name] = Placement(
                 name=item.name, memory=memory, offset=offset, num_bytes=item.buffer.size, begin=item.buffer.begin,
@@ -138,6 +146,7 @@ def _placed(
                 proved=found.proved and (not apart or found.num_bytes == max(live)),
                 peak_step=live.index(max(live)),
                 home=home if (home := program.home(memory)) != memory else "",
+                planner=planner,
             )
         )
     return placements, arenas

@@ -178,7 +178,7 @@ def compile_region(
     names = port_names(input_names, output_names, options.rename, reserved, changed.indexed)
     program = lower_region(
         region, platform, targets, reserved=reserved, lower=lower, states=states, warm_up_runs=warm_up_runs,
-        names=names, staged=options.objective == "throughput",
+        names=names, staged=options.placement_objective == "throughput",
     )  # fmt: skip
     program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
     program = _with_placed(program, input_names, output_names, options.place_port or {})
@@ -252,7 +252,7 @@ def _planned(
     )
     if len(processors) > 1:
         ways = [with_waits(way, at_once=at_once) for at_once in (False, True) for way in (viewed, program)]
-        pipelined = options.objective == "throughput"
+        pipelined = options.placement_objective == "throughput"
         shared = shared_plan(dict.fromkeys(ways), processors, platform, plan, pipelined=pipelined, held=held)
         if len(shared[2].lists) > 1:
             return shared

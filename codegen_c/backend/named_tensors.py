@@ -68,7 +68,7 @@ def kept_values(
     if inside and in_flight > 1:
         raise BadOptions(
             f"keep {program.tensors[inside[0]].source!r}: a pipeline works on {in_flight} inputs at once, and values "
-            "inside have a place for each. Choose objective = 'makespan', or keep inputs and outputs alone."
+            "inside have a place for each. Choose placement_objective = 'makespan', or keep inputs and outputs alone."
         )
     return tuple(
         KeptValue(

@@ -40,10 +40,10 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
             f"context = 'caller': {several}. Instances are for runs at once, and these serve one run at a time. "
             f"Choose context = 'static', where streams by turns copy their states in and out, or {way_out}."
         )
-    if options.io == "stream" and options.objective == "throughput":
+    if options.io == "stream" and options.placement_objective == "throughput":
         raise BadOptions(
             f"io = 'stream': {several} as stages of a pipeline, which is given whole tensors by put and take. Choose "
-            f"objective = 'makespan', io = 'arena' or 'caller', or {way_out}."
+            f"placement_objective = 'makespan', io = 'arena' or 'caller', or {way_out}."
         )
 
 

@@ -53,7 +53,7 @@ def run_reference(name: str, call: str, arrays: Sequence[Array]) -> list[Array]:
     if operator is None:
         raise VerificationFailed(
             f"custom operator {name!r} is not known in this process, so nothing says what it computes; register it "
-            f"before (tvm_ext.register_operator), or install it under the entry point group {GROUP!r}."
+            f"before (tvm_ext.custom.register_operator), or install it under the entry point group {GROUP!r}."
         )
     use = call_from_json(json.loads(call), arrays)
     given = iter(arrays)
@@ -81,7 +81,7 @@ def _installed() -> Mapping[str, tuple[str, CustomOperator]]:
     for place, operators in (*shipped, *brought):
         for operator in operators:
             if not isinstance(operator, CustomOperator):
-                raise ImportError(f"entry point {place!r} of group {GROUP!r} is no tvm_ext.CustomOperator")
+                raise ImportError(f"entry point {place!r} of group {GROUP!r} is no tvm_ext.custom.CustomOperator")
             if operator.name in found:
                 raise ImportError(f"operator {operator.name!r} is defined in {found[operator.name][0]} and {place}")
             found[operator.name] = (place, operator)

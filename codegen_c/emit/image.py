@@ -44,8 +44,8 @@ def check_image(platform: Platform) -> None:
     """Raises BadOptions where no code of the platform runs wherever it lies."""
     if platform.board is None or not startup_of(platform).image_flags:
         raise BadOptions(
-            f"image: {platform.name} has no board whose code can be made to run wherever it lies; choose a platform "
-            "that has one, such as cortex_m4, or leave it out."
+            f"relocatable_image: {platform.name} has no board whose code can be made to run wherever it lies; choose "
+            "a platform that has one, such as cortex_m4, or leave it out."
         )
 
 

@@ -218,8 +218,8 @@ class _HopWriter:
         if rule.fill is None:
             raise UnsupportedModel(
                 f"{self.labels[var]}: {rows} of its rows in a window are computed from padding alone, which is "
-                "possible in a stream for pads of a constant only. Leave the hop out for the model to take the window "
-                f"whole: {cost_of_window(self.main, self.input)}."
+                "possible in a stream for pads of a constant only. Leave new_frames out for the model to take the "
+                f"window whole: {cost_of_window(self.main, self.input)}."
             )
         shape = list(static_shape(var))
         shape[rule.axis] = rows

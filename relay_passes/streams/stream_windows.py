@@ -63,7 +63,7 @@ def _input(main: relax.Function, name: str, num_states: int) -> relax.Var:
     inputs = main.params[: len(main.params) - num_states]
     found = next((param for param in inputs if param.name == name), None)
     if found is None:
-        raise BadOptions(f"hop: {name!r} is no input; there are {', '.join(param.name for param in inputs)}.")
+        raise BadOptions(f"new_frames: {name!r} is no input; there are {', '.join(param.name for param in inputs)}.")
     return found
 
 
@@ -74,20 +74,22 @@ def _times(main: relax.Function, param: relax.Var, hop: int, axis: int | None) -
     """
     shape = static_shape(param)
     if axis is not None and not -len(shape) <= axis < len(shape):
-        raise BadOptions(f"hop: {param.name!r} has the shape {list(shape)}; there is no axis {axis}.")
+        raise BadOptions(f"new_frames: {param.name!r} has the shape {list(shape)}; there is no axis {axis}.")
     tried = range(len(shape)) if axis is None else [axis % len(shape)]
     found = {one: times_of(main, param, one) for one in tried if shape[one] > 1 or axis is not None}
     possible = {one: times for one, times in found.items() if len(times.over) > 1}
     if len(possible) > 1:
         named = ", ".join(f"{one} ({shape[one]})" for one in possible)
-        raise BadOptions(f"hop: {param.name!r}, {list(shape)}, may go over axes {named}; say which one is time.")
+        raise BadOptions(f"new_frames: {param.name!r}, {list(shape)}, may go over axes {named}; say which one is time.")
     if not possible:
         reasons = {f"{name} {reason}" for times in found.values() for name, reason in times.whole.items()}
         raise UnsupportedModel(
-            f"input {param.name!r} cannot be turned into a stream: {'; '.join(sorted(reasons))[:600]}. Leave the hop "
-            f"out for the model to take the window whole: {cost_of_window(main, param)}."
+            f"input {param.name!r} cannot be turned into a stream: {'; '.join(sorted(reasons))[:600]}. Leave "
+            f"new_frames out for the model to take the window whole: {cost_of_window(main, param)}."
         )
     ((chosen, times),) = possible.items()
     if not 0 < hop <= shape[chosen]:
-        raise BadOptions(f"hop {param.name}={hop}: the window has {shape[chosen]} frames; 1 to as many can be new.")
+        raise BadOptions(
+            f"new_frames {param.name}={hop}: the window has {shape[chosen]} frames; 1 to as many can be new."
+        )
     return times

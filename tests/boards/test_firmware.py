@@ -36,7 +36,7 @@ def test_libm_on_the_board_agrees_with_the_host(board: Platform, tmp_path: Path)
     toy = write_toy(tmp_path, board, body=EXPONENT)
     elf = build_elf(tmp_path, board, tmp_path / "build")
     on_board = run_qemu(elf, board, toy.interface, [toy.sample]).outputs[0]["out"]
-    on_host = run_host(tmp_path, toy.interface, toy.sample)["out"]
+    on_host = run_host(tmp_path, toy.interface, [toy.sample])[0]["out"]
     assert np.abs(on_board - on_host).max() <= 1e-5 * np.abs(on_host).max()
 
 

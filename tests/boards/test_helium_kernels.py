@@ -25,7 +25,8 @@ from tests.kernels.helium_side_samples import SAMPLES as SIDE_SAMPLES
 from tests.kernels.quantized import elements
 from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.board import QemuResult, run_qemu
+from tvm_ext.execution.board import run_qemu
+from tvm_ext.execution.run_result import RunResult
 
 SAMPLES = LAYER_SAMPLES | ATTENTION_SAMPLES | SIDE_SAMPLES
 pytestmark = pytest.mark.board
@@ -210,7 +211,7 @@ def run_vectors(folder: Path, source: str, headers: tuple[str, ...] = FLOAT_HEAD
 
 def run_on_board(
     folder: Path, operator: Operator, chosen: Implementation, inputs: list[np.ndarray], *, flags: tuple[str, ...] = ()
-) -> QemuResult:
+) -> RunResult:
     """One kernel as a model of its own, for Cortex-M55. flags: of the compiler, beside the platform's own."""
     platform = Platform.load("cortex_m55")
     platform = replace(platform, toolchain=replace(platform.toolchain, flags=(*platform.toolchain.flags, *flags)))

@@ -19,7 +19,7 @@ from tvm_ext.execution.host_model import HostModel, run_host
 def test_outputs_have_the_models_names_and_shapes(host: Platform, tmp_path: Path, io) -> None:
     toy = write_toy(tmp_path, host, io=io)
     before = sorted(tmp_path.rglob("*"))
-    outputs = run_host(tmp_path, toy.interface, toy.sample)
+    outputs = run_host(tmp_path, toy.interface, [toy.sample])[0]
     assert list(outputs) == ["out"]
     assert outputs["out"].shape == (8,) and outputs["out"].dtype == np.float32
     np.testing.assert_array_equal(outputs["out"], toy.expected["out"])
@@ -29,7 +29,7 @@ def test_outputs_have_the_models_names_and_shapes(host: Platform, tmp_path: Path
 def test_inputs_need_not_be_contiguous(host: Platform, tmp_path: Path) -> None:
     toy = write_toy(tmp_path, host)
     strided = {name: np.asfortranarray(value) for name, value in toy.sample.items()}
-    np.testing.assert_array_equal(run_host(tmp_path, toy.interface, strided)["out"], toy.expected["out"])
+    np.testing.assert_array_equal(run_host(tmp_path, toy.interface, [strided])[0]["out"], toy.expected["out"])
 
 
 def test_a_changed_package_loads_anew_and_earlier_outputs_stay(host: Platform, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_changed_package_loads_anew_and_earlier_outputs_stay(host: Platform, t
 def test_wrong_inputs(host: Platform, tmp_path: Path, inputs, message: str) -> None:
     toy = write_toy(tmp_path, host)
     with pytest.raises(BadInput, match=message):
-        run_host(tmp_path, toy.interface, inputs)
+        run_host(tmp_path, toy.interface, [inputs])
 
 
 def test_a_status_other_than_zero(host: Platform, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_status_other_than_zero(host: Platform, tmp_path: Path) -> None:
     source = tmp_path / "toy.c"
     source.write_text(source.read_text().replace("return 0;", "return -2;"))
     with pytest.raises(RunFailed, match="toy_run returned -2"):
-        run_host(tmp_path, toy.interface, toy.sample)
+        run_host(tmp_path, toy.interface, [toy.sample])
 
 
 def test_folders_that_cannot_be_built_or_loaded(host: Platform, tmp_path: Path) -> None:

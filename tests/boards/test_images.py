@@ -28,12 +28,13 @@ from tvm_ext.core.errors import (
     VerificationFailed,
 )
 from tvm_ext.core.toolchain import compile_objects, link_elf
-from tvm_ext.execution.board import Placed, QemuResult, run_qemu
+from tvm_ext.execution.board import Placed, run_qemu
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.image import Image, places
 
 pytestmark = pytest.mark.board
 PLACE = 0x20_0000
-IMAGE = BuildOptions(context="caller", image=True, memories="default", name="net", verify=())
+IMAGE = BuildOptions(context="caller", relocatable_image=True, memories="default", name="net", verify=())
 
 
 def network(seed: int, *, channels: int = 4, function: str = "Relu") -> onnx.ModelProto:
@@ -190,7 +191,7 @@ def test_what_cannot_lie_anywhere_is_not_linked(text: str, complaint: str, first
 
 
 def test_an_image_that_differs_from_the_library_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def off_by_one(*given: Any, **options: Any) -> QemuResult:
+    def off_by_one(*given: Any, **options: Any) -> RunResult:
         ran = run_qemu(*given, **options)
         return replace(ran, outputs=tuple({name: array + 1 for name, array in one.items()} for one in ran.outputs))
 
@@ -214,17 +215,17 @@ def test_functions_bound_to_addresses_are_named(tmp_path: Path) -> None:
 
 def test_images_need_instances_and_a_board(tmp_path: Path) -> None:
     with pytest.raises(BadOptions, match="needs context = 'caller'"):
-        BuildOptions(image=True)
-    with pytest.raises(BadOptions, match="image: host has no board"):
+        BuildOptions(relocatable_image=True)
+    with pytest.raises(BadOptions, match="relocatable_image: host has no board"):
         built(network(1), tmp_path / "host", "host")
     with pytest.raises(BadOptions, match="image = 3: True or False"):
-        BuildOptions(image=3, context="caller")  # type: ignore[arg-type]
+        BuildOptions(relocatable_image=3, context="caller")  # type: ignore[arg-type]
 
 
 def test_the_command_line_makes_one(tmp_path: Path) -> None:
     model = saved(network(1), tmp_path, "net")
     line = ["compile", str(model), "-p", "cortex_m4", "-o", str(tmp_path / "out"), "--verify", "host"]
-    done = CliRunner().invoke(app, [*line, "--context", "caller", "--image"])
+    done = CliRunner().invoke(app, [*line, "--context", "caller", "--relocatable-image"])
     assert done.exit_code == 0, done.output
     image = Package.load(tmp_path / "out").report["image"]
     assert image["file"] == "net.img" and image["runs"] is None

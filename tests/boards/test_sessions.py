@@ -62,7 +62,7 @@ def test_wrong_samples_are_told_the_way_and_leave_the_session_open(package: Pack
                 session.run({**good, **change})
         with pytest.raises(BadInput, match="input 'right' is missing"):
             session.run({"left": good["left"]})
-        with pytest.raises(BadInput, match="inputs are a list"):
+        with pytest.raises(BadInput, match="inputs: 1 values are given as a list, one for each input; small"):
             session.run([1])
         assert len(session.run(good)) == 2
     with pytest.raises(RunFailed, match="the session of small is closed; open another one"):

@@ -14,15 +14,16 @@ from tests.support.sweeps import some_of
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.options import Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.execution.board import QemuResult, run_qemu
+from tvm_ext.execution.board import run_qemu
+from tvm_ext.execution.run_result import RunResult
 
 pytestmark = pytest.mark.board
 RUNS = 20
 
 
-def run_both(pair: Pair, platform: Platform, folder: Path) -> tuple[QemuResult, QemuResult]:
+def run_both(pair: Pair, platform: Platform, folder: Path) -> tuple[RunResult, RunResult]:
     """`RUNS` samples on one core, and on two with delays, built by the packages' own Makefiles."""
-    found: list[QemuResult] = []
+    found: list[RunResult] = []
     for name, compiled, flags in (("a", pair.alone, ""), ("b", pair.shared, "-include delays.h")):
         package = write_package(pair, compiled, folder / name)
         subprocess.run(
@@ -34,7 +35,7 @@ def run_both(pair: Pair, platform: Platform, folder: Path) -> tuple[QemuResult, 
     return found[0], found[1]
 
 
-def check_same_bytes(one: QemuResult, other: QemuResult) -> None:
+def check_same_bytes(one: RunResult, other: RunResult) -> None:
     for expected, found in zip(one.outputs, other.outputs, strict=True):
         for name, array in expected.items():
             np.testing.assert_array_equal(found[name].view(np.uint8), array.view(np.uint8), err_msg=name)

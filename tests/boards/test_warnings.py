@@ -49,7 +49,7 @@ NETWORKS: dict[str, Source] = {
     "autoencoder": lambda folder: saved_tflite(autoencoder(int8=True), folder, "net"),
     "integers": lambda folder: saved(small_models.integer_network(), folder, "net"),
     "image": image(3, int8=True),
-    **{name: kind.source for name, kind in KINDS.items() if kind.states is None and kind.options.hop is None},
+    **{name: kind.source for name, kind in KINDS.items() if kind.states is None and kind.options.new_frames is None},
 }
 PLATFORMS = ("cortex_m0plus", "cortex_m4", "cortex_m55", "riscv32_zve32x", "host")
 _OF_ACCELERATORS = "offload_"

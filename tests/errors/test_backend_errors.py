@@ -136,9 +136,15 @@ def test_forced_choices(forced: dict[str, str], message: str, mod: tvm.IRModule)
     [
         ({"ram": 1000}, r"ram and quantize = 'auto' plan the memory of our C, and llvm .* processors = cpu"),
         ({"quantize": "auto"}, r"ram and quantize = 'auto'"),
-        ({"objective": "throughput"}, r"objective = 'throughput' and group: .* in turn"),
-        ({"group": "branches"}, r"objective = 'throughput' and group"),
-        ({"objective": "energy"}, r"objective = 'energy': mixed does not say the power of cpu, llvm"),
+        (
+            {"placement_objective": "throughput"},
+            r"placement_objective = 'throughput' and placement_gran.* in turn",
+        ),
+        ({"placement_granularity": "branches"}, r"placement_objective = 'throughput' and placement_granularity"),
+        (
+            {"placement_objective": "energy"},
+            r"placement_objective = 'energy': mixed does not say the power of",
+        ),
         ({"keep": ("x",)}, r"pin, keep and place_port: inside tvm\.compile"),
     ],
 )

@@ -32,8 +32,8 @@ def test_the_version() -> None:
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--optimize", "beauty"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--io", "pipe"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--memories", "some"),
-        ("compile", "m.onnx", "-p", "host", "-o", "out", "--objective", "beauty"),
-        ("compile", "m.onnx", "-p", "host", "-o", "out", "--group", "some"),
+        ("compile", "m.onnx", "-p", "host", "-o", "out", "--placement-objective", "beauty"),
+        ("compile", "m.onnx", "-p", "host", "-o", "out", "--placement-granularity", "some"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--verify", "moon"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--verify", "host,host"),
         ("compile", "m.onnx", "-p", "host", "-o", "out", "--shape", "1,3,96,96"),
@@ -75,7 +75,7 @@ def test_errors_are_json_too(digits: Path, tmp_path: Path) -> None:
 
 
 def test_processors_are_named_as_the_platform_does(digits: Path, tmp_path: Path) -> None:
-    names = ("--processors", "cpu0,npu", "--objective", "energy", "--group", "branches")
+    names = ("--processors", "cpu0,npu", "--placement-objective", "energy", "--placement-granularity", "branches")
     result = tvm_ext("compile", digits / "digits.onnx", "-p", "dual_m33", "-o", tmp_path / "out", *names)
     assert result.returncode == 2
     assert "BadOptions: processors: dual_m33 has no processor 'npu'; it has cpu0, cpu1." in result.stderr

@@ -14,8 +14,8 @@ import tvm_ext
 from codegen_c.custom import registry
 from tests.models.onnx_models import model_of, saved
 from tests.support import custom_operators as custom
-from tvm_ext import CustomOperator, CustomTensor
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.custom import CustomOperator, CustomTensor
 
 ENVELOPE = replace(custom.ENVELOPE, name="my.domain.Envelope")
 
@@ -28,7 +28,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refused(model: onnx.ModelProto, folder: Path, reason: str, operator: CustomOperator | None = ENVELOPE) -> None:
     if operator is not None:
-        tvm_ext.register_operator(operator)
+        tvm_ext.custom.register_operator(operator)
     with pytest.raises(UnsupportedModel, match=reason):
         tvm_ext.load(saved(model, folder))
 
@@ -45,7 +45,7 @@ def envelope(inputs: tuple[str, ...] = ("samples",), **attributes: object) -> on
 
 
 def test_a_missing_operator_says_how_to_bring_it(tmp_path: Path) -> None:
-    way = r"bring it as a tvm_ext.CustomOperator, registered by .*, named 'my.domain.Envelope'"
+    way = r"bring it as a tvm_ext.custom.CustomOperator, registered by .*, named 'my.domain.Envelope'"
     refused(of_node(envelope(decay=4)), tmp_path, way, operator=None)
     constants = envelope(("a",), decay=4)
     refused(of_node(constants, a=np.zeros((1, 32), np.int16)), tmp_path, way, operator=None)

@@ -16,8 +16,9 @@ import tvm_ext
 from codegen_c.custom import registry
 from tests.support import custom_operators as custom
 from tests.support.tflite_file import TfliteWriter
-from tvm_ext import BuildOptions, CustomCode, CustomOperator, CustomState, CustomTensor, Platform
+from tvm_ext import BuildOptions, Platform
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
+from tvm_ext.custom import CustomCode, CustomOperator, CustomState, CustomTensor
 from tvm_ext.pipeline import compile_module
 
 
@@ -35,14 +36,14 @@ def refused(path: Path, reason: str) -> None:
 def test_a_missing_operator_says_how_to_bring_it(tmp_path: Path) -> None:
     path = custom.envelope(tmp_path)
     refused(path, r"(?s)Envelope, once \(Envelope_0\): a custom operator; its meaning is not in the file. Bring it as "
-                  r"a tvm_ext.CustomOperator, registered by tvm_ext.register_operator or installed under the entry "
-                  r"point group 'tvm_ext.operators' \(docs/operators.md\)")  # fmt: skip
-    tvm_ext.register_operator(custom.ENVELOPE)
+                  r"a tvm_ext.custom.CustomOperator, registered by tvm_ext.custom.register_operator or installed "
+                  r"under the entry point group 'tvm_ext.operators' \(docs/operators.md\)")  # fmt: skip
+    tvm_ext.custom.register_operator(custom.ENVELOPE)
     tvm_ext.load(path)
 
 
 def test_it_refuses_a_call_in_its_own_words(tmp_path: Path) -> None:
-    tvm_ext.register_operator(custom.ENVELOPE)
+    tvm_ext.custom.register_operator(custom.ENVELOPE)
     refused(custom.envelope(tmp_path, "int32"), r"Envelope_0\): it follows int16, not int32\[1, 32\]")
 
 
@@ -69,7 +70,7 @@ def _raise(*_: Any) -> Any:
     ],
 )  # fmt: skip
 def test_an_operator_that_is_wrong(changed: dict[str, Callable[..., Any]], reason: str, tmp_path: Path) -> None:
-    tvm_ext.register_operator(replace(custom.ENVELOPE, **changed))
+    tvm_ext.custom.register_operator(replace(custom.ENVELOPE, **changed))
     refused(custom.envelope(tmp_path), reason)
 
 
@@ -85,10 +86,10 @@ def test_an_operator_that_is_wrong(changed: dict[str, Callable[..., Any]], reaso
     ],
 )
 def test_c_that_does_not_fit(changed: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    def code(call: tvm_ext.CustomCall) -> CustomCode:
+    def code(call: tvm_ext.custom.CustomCall) -> CustomCode:
         return replace(custom.ENVELOPE.code(call), **changed)
 
-    tvm_ext.register_operator(replace(custom.ENVELOPE, code=code))
+    tvm_ext.custom.register_operator(replace(custom.ENVELOPE, code=code))
     refused(custom.envelope(tmp_path), re.escape(reason) if "../" in reason else reason)
 
 
@@ -100,7 +101,7 @@ def test_headers_of_one_name(tmp_path: Path) -> None:
     """Two operators bring one name, or one brings that of a file that the package has anyway."""
     other = replace(custom.MISH, code=lambda call: replace(custom.MISH.code(call), headers={"envelope_step.h": "/**/"}))
     for operator in (custom.ENVELOPE, other):
-        tvm_ext.register_operator(operator)
+        tvm_ext.custom.register_operator(operator)
     net = TfliteWriter()
     x, f = net.input("x", (1, 8), "int16"), net.input("f", (1, 8))
     y = net.operator("Envelope", [x], net.tensor("y", (1, 8), "int32"), custom=custom.options(decay=2))
@@ -122,13 +123,13 @@ def test_headers_of_one_name(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_nobody_vouched_for(raw: bytes, reason: str, tmp_path: Path) -> None:
-    tvm_ext.register_operator(custom.ENVELOPE)
+    tvm_ext.custom.register_operator(custom.ENVELOPE)
     refused(custom.envelope(tmp_path, custom=raw), reason)
 
 
 def test_options_of_all_kinds(tmp_path: Path) -> None:
-    seen = list[tvm_ext.CustomCall]()
-    tvm_ext.register_operator(replace(custom.ENVELOPE, refuses=lambda call: seen.append(call)))
+    seen = list[tvm_ext.custom.CustomCall]()
+    tvm_ext.custom.register_operator(replace(custom.ENVELOPE, refuses=lambda call: seen.append(call)))
     raw = custom.options(decay=3, gain=0.5, name="a", on=True, taps=[1, 2, 3], nothing=None)
     tvm_ext.load(custom.envelope(tmp_path, custom=raw))
     assert seen[0].options == {"decay": 3, "gain": 0.5, "name": "a", "on": True, "taps": (1, 2, 3), "nothing": None}
@@ -136,7 +137,7 @@ def test_options_of_all_kinds(tmp_path: Path) -> None:
 
 
 def test_calls_that_no_operator_takes(tmp_path: Path) -> None:
-    tvm_ext.register_operator(custom.MATCHED)
+    tvm_ext.custom.register_operator(custom.MATCHED)
     bank, small = np.ones((3, 8), np.int8), np.ones((1, 8), np.int8)
     for change, reason in (("constants", "all its inputs are constants"), ("text", "is of type STRING; C11 has")):
         net = TfliteWriter()
@@ -151,7 +152,7 @@ def test_calls_that_no_operator_takes(tmp_path: Path) -> None:
 
 PACKAGE = """
 import numpy as np
-from tvm_ext import CustomCode, CustomOperator, CustomTensor
+from tvm_ext.custom import CustomCode, CustomOperator, CustomTensor
 
 HALF = CustomOperator(
     name="{name}",
@@ -189,8 +190,8 @@ def test_an_installed_operator_is_found(site: Path) -> None:
     assert "y[0] = (int16_t)(x[0] >> 1);" in "".join(_compiled(custom.saved(net, [y], site, "half")).values())
     assert isinstance(registry.custom_operator("Half"), CustomOperator)
     with pytest.raises(BadOptions, match=r"operator 'Half' is there already, of half_operators:HALF"):
-        tvm_ext.register_operator(replace(custom.MISH, name="Half"))
-    assert tvm_ext.register_operator(custom.MISH) is tvm_ext.register_operator(custom.MISH)
+        tvm_ext.custom.register_operator(replace(custom.MISH, name="Half"))
+    assert tvm_ext.custom.register_operator(custom.MISH) is tvm_ext.custom.register_operator(custom.MISH)
 
 
 def test_installed_operators_that_cannot_be(site: Path) -> None:
@@ -200,6 +201,6 @@ def test_installed_operators_that_cannot_be(site: Path) -> None:
         registry.custom_operator("Half")
     install(site, package="half_operators_three", value="np")
     with pytest.raises(
-        ImportError, match=r"'half_operators_three:np' of group 'tvm_ext.operators' is no tvm_ext.Custom"
+        ImportError, match=r"'half_operators_three:np' of group 'tvm_ext.operators' is no tvm_ext.custom.Custom"
     ):
         registry.custom_operator("Half")

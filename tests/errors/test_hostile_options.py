@@ -38,7 +38,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("least_flash = ", {"least_flash": 5}),
     *(
         (f"{key} = ", {key: value})
-        for key in ("optimize", "io", "quantize", "guide", "weights")
+        for key in ("optimize", "io", "quantize", "cost_model", "weights")
         for value in ("", None, [], 5)
     ),
 ]
@@ -64,7 +64,7 @@ def test_things_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(BadPlatform, match="unknown platform 'None'"):
         tvm_ext.build(mod, None, tmp_path / "out")  # pyright: ignore[reportArgumentType]
     package = tvm_ext.build(mod, "host", tmp_path / "out", BuildOptions(verify=()))
-    with pytest.raises(BadInput, match="inputs are a NoneType; a dict of arrays"):
+    with pytest.raises(BadInput, match="inputs are a NoneType; an array, or a dict of arrays"):
         package.run(None)  # pyright: ignore[reportArgumentType]
     for calibration in ({"x": [[1], [1, 2]]}, [{"x": [[1], [1, 2]]}]):
         with pytest.raises(BadInput, match="'x' is no array: its rows differ in length"):

@@ -59,8 +59,12 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "calibration 5": (lambda d: d.calibrated(5), "is no path, no dict of arrays"),
     "output file": (lambda d: d.build(d.folder / "file"), "is not a folder; choose another output folder"),
     "foreign output": (lambda d: d.build(d.folder), "which would be lost. Choose a new or an empty folder"),
-    "output None": (lambda d: d.build(None), "folder is None; a path is needed"),
     "output 5": (lambda d: d.build(5), "folder is of type int; a path is needed"),
+    "unknown option": (lambda d: d.build(None, quantise="int8"), r"build\(\) has no option 'quantise'. Did you mean"),
+    "near argument": (lambda d: d.build(None, calibrate=5), r"build\(\) has no option 'calibrate'. Did you mean"),
+    "far option": (lambda d: tvm_ext.estimate(d.mod, "host", zzz=1), r"estimate\(\) has no option 'zzz'. Options: "),
+    "options unknown": (lambda _: BuildOptions(rom="1KiB"), "Did you mean 'ram'"),  # type: ignore[call-arg]
+    "option value": (lambda d: d.build(None, ram="64k"), r"ram = '64k' is no size: k does not say.*64KiB"),
     "options dict": (lambda d: d.build(d.folder / "o", {}), "options is a dict; a BuildOptions is needed"),
     "jobs": (lambda d: d.build(d.folder / "o", jobs="two"), "jobs is of type str; a number of processes"),
     "progress": (lambda d: d.build(d.folder / "o", progress=5), "progress is of type int; a function of one text"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ SOME = ("Platform", "build", "errors", "estimate")
 def test_public_name(name: str) -> None:
     result = python(f"import tvm_ext; value = tvm_ext.{name}; print(type(value).__name__)")
     assert result.returncode == 0, result.stderr
-    assert (result.stdout.strip() == "module") == (name == "errors")
+    assert (result.stdout.strip() == "module") == (name in ("custom", "errors"))
 
 
 def test_names_have_their_homes_and_nothing_else_is_public() -> None:
@@ -32,12 +33,17 @@ def test_names_have_their_homes_and_nothing_else_is_public() -> None:
     assert result.returncode == 0, result.stderr
     homes = {name: module for name, module in tvm_ext._HOMES.items()}
     assert {*homes} == {*tvm_ext.__all__} and [*tvm_ext.__all__] == sorted(tvm_ext.__all__)
-    assert {"HostModel", "QemuSession", "Runner", "Profile", "Estimate", "TensorSpec"} <= {*tvm_ext.__all__}
+    assert {"Session", "RunResult", "Profile", "Estimate", "custom"} <= {*tvm_ext.__all__} and len(homes) <= 22
     others = {*result.stdout.split()} - {*tvm_ext.__all__}
     assert others <= {"annotations", "sys", "import_module", "ModuleType", "TYPE_CHECKING", "core", "pipeline_names",
                       "register_pipelines"}, others  # fmt: skip
     for package in ("tvm_ext", "relay_passes", "codegen_c"):
         assert (Path(__file__).parents[2] / package / "py.typed").is_file()
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    result = python("import sys, tvm_ext; print(tvm_ext.__version__, 'tvm' in sys.modules)")
+    assert result.stdout.split() == [version("tvm-ext"), "False"], result.stderr
 
 
 def test_submodules_do_not_hide_functions() -> None:
@@ -68,6 +74,18 @@ assert not [one for one in sys.meta_path if "tvm_ext" in type(one).__module__]
 """
     result = python(code)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "now"),
+    [("CustomOperator", "custom.CustomOperator"), ("register_operator", "custom.register_operator"),
+     ("HostModel", "Session"), ("QemuResult", "RunResult")],
+)  # fmt: skip
+def test_moved_names_say_where_they_are(name: str, now: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; it is tvm_ext\.{now} now"):
+        getattr(tvm_ext, name)
+    home, _, own = now.rpartition(".")
+    assert hasattr(getattr(tvm_ext, home) if home else tvm_ext, own)
 
 
 def test_unknown_name() -> None:

@@ -35,7 +35,7 @@ def compiled(
     """A small network on dual_m33 with every other operator on cpu1."""
     place_by_hand(monkeypatch, lambda index, _: "cpu1" if index % 2 else "")
     onnx.save(models.integer_network(), folder / "net.onnx")
-    options = BuildOptions(io=io, context=context, objective=objective, processors=("cpu0",))
+    options = BuildOptions(io=io, context=context, placement_objective=objective, processors=("cpu0",))
     return compile_module(load(folder / "net.onnx"), Platform.load("dual_m33"), options)
 
 
@@ -48,7 +48,7 @@ def test_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_streams_in_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadOptions, match=r"io = 'stream'.*Choose objective = 'makespan', io = 'arena' or 'caller', or"):
+    with pytest.raises(BadOptions, match=r"io = 'stream'.*Choose placement_objective = 'makespan', io = 'arena'"):
         compiled(tmp_path, monkeypatch, io="stream", objective="throughput")
 
 

@@ -16,6 +16,7 @@ from codegen_c.operators.quantization import Quantization
 from codegen_c.program.interface import Interface, Port
 from tests.support.sweeps import some_of
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
+from tvm_ext.execution.real_numbers import dequantized, quantized
 
 _ORIGIN = Origin(generator="tvm_ext 0", model="m.onnx", sha256="0", platform="host")
 _PORTS = {
@@ -101,6 +102,9 @@ def test_they_round_and_saturate_as_the_model_does(
         found = np.array([int(integer) for integer, _ in lines])
         np.testing.assert_array_equal(found, _wanted(real, dtype, rounding), err_msg=dtype)
         back = np.array([float(number) for _, number in lines], np.float32)
+        port = next(port for port in _interface(rounding).inputs if port.source == dtype)
+        np.testing.assert_array_equal(quantized(port, real, rounding), found)
+        np.testing.assert_array_equal(dequantized(port, found.astype(dtype)), back)
         np.testing.assert_array_equal(back, np.float32(scale) * (found - zero_point).astype(np.float32))
 
 

@@ -24,7 +24,7 @@ from tvm_ext.report.tables import report_tables
 def hop(tmp_path_factory: pytest.TempPathFactory) -> Package:
     """Windows of 12 frames, one of them new."""
     folder = tmp_path_factory.mktemp("hop")
-    options = BuildOptions(hop={"frames": 1}, hop_axis={"frames": 1}, verify=(), name="net")
+    options = BuildOptions(new_frames={"frames": 1}, time_axis={"frames": 1}, verify=(), name="net")
     return tvm_ext.build(saved_tflite(over_time(), folder), "host", folder / "package", options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -17,9 +18,9 @@ from documentation.commands import commands_page
 from tvm_ext.cli import app
 from tvm_ext.command_line.commands import Command
 from tvm_ext.command_line.option_parameters import with_options
-from tvm_ext.core.bundle_file import options_in_files
-from tvm_ext.core.errors import BadOptions
-from tvm_ext.core.option_table import GROUPS, SIZE, Option, entries_of
+from tvm_ext.core.bundle_file import BundleFile, options_in_files
+from tvm_ext.core.errors import BadBundle, BadOptions
+from tvm_ext.core.option_table import GROUPS, SIZE, Option, entries_of, renamed_options
 from tvm_ext.core.options import OPTIONS, BuildOptions
 
 Flavour = Literal["plain", "sweet"]
@@ -40,7 +41,7 @@ def test_every_option_of_a_build_has_an_entry() -> None:
     assert [*OPTIONS] == [field.name for field in fields(BuildOptions)]
     assert {entry.option.group for entry in OPTIONS.values()} <= {*GROUPS}
     silent = [name for name, entry in OPTIONS.items() if not entry.option.help]
-    assert silent == ["least_scratch", "least_flash", "hop_axis"], "the fit and --hop choose these"
+    assert silent == ["least_scratch", "least_flash", "time_axis"], "the fit and --new-frames choose these"
 
 
 def test_a_field_without_an_entry_is_refused() -> None:
@@ -108,3 +109,32 @@ def test_the_page_of_commands_has_every_option() -> None:
     page = commands_page()
     for entry in OPTIONS.values():
         assert not entry.option.help or (entry.flag in flags and f"`{entry.flag}" in page), entry.name
+
+
+RENAMED = {
+    "hop": "new_frames", "hop_axis": "time_axis", "group": "placement_granularity", "objective": "placement_objective",
+    "image": "relocatable_image", "guide": "cost_model",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", RENAMED)
+def test_options_that_were_renamed_are_refused_by_their_present_name(before: str) -> None:
+    now = RENAMED[before]
+    with pytest.raises(BadOptions, match=rf"BuildOptions has no option '{before}'\. Did you mean '{now}'\?"):
+        BuildOptions(**{before: None})
+    entry = OPTIONS[now]
+    if entry.option.help:
+        command = ["compile", "m.onnx", "-p", "host", "-o", "o", f"--{before}"]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 2 and entry.flag in result.output.replace("\n", ""), result.output
+
+
+def test_files_with_options_of_before_name_the_present_ones(tmp_path: Path) -> None:
+    file = tmp_path / "b.toml"
+    file.write_text('name = "b"\n[[models]]\nname = "a"\nfile = "a.onnx"\noptions = { hop = { x = 1 } }\n')
+    with pytest.raises(BadBundle, match=r"options\.hop: unknown key; .* Did you mean 'new_frames'\?"):
+        BundleFile.load(file)
+
+
+def test_what_was_renamed_is_listed() -> None:
+    assert renamed_options(OPTIONS) == RENAMED

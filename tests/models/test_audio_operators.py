@@ -17,8 +17,9 @@ from tests.support.audio_cases import CASES, AudioCase, side_by_side
 from tests.support.custom_operators import saved
 from tests.support.peers import peer
 from tests.support.tflite_file import TfliteWriter
-from tvm_ext import BuildOptions, CustomCall, CustomTensor
+from tvm_ext import BuildOptions
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.custom import CustomCall, CustomTensor
 
 Array = np.ndarray
 RUNS = 12

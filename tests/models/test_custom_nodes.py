@@ -26,7 +26,7 @@ def brought(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test's own table of registered operators."""
     monkeypatch.setattr(registry, "_registered", {})
     for operator in (ENVELOPE, MATCHED, MISH):
-        tvm_ext.register_operator(operator)
+        tvm_ext.custom.register_operator(operator)
 
 
 def envelope(**attributes: object) -> onnx.NodeProto:
@@ -58,7 +58,7 @@ def test_states_constants_tables_and_several_results(tmp_path: Path) -> None:
         assert result["reference"] == f"TVM with the CustomOperator's own reference of {listed}"
         assert [refusal["witness"] for refusal in result["refused_by"]] == ["onnxruntime"]
     assert [state["name"] for state in package.report["states"]] == ["follower.state"]
-    call = tvm_ext.CustomCall(operator="", inputs=(), outputs=(), options={"decay": 4})
+    call = tvm_ext.custom.CustomCall(operator="", inputs=(), outputs=(), options={"decay": 4})
     random, state = np.random.default_rng(3), np.array([100], np.int32)
     with package.session() as session:
         for scale in (30000, 300, 3):
@@ -89,8 +89,8 @@ def test_floats_between_standard_operators(tmp_path: Path) -> None:
 
 
 def test_options_of_all_kinds(tmp_path: Path) -> None:
-    seen = list[tvm_ext.CustomCall]()
-    tvm_ext.register_operator(replace(ENVELOPE, refuses=lambda call: seen.append(call)))
+    seen = list[tvm_ext.custom.CustomCall]()
+    tvm_ext.custom.register_operator(replace(ENVELOPE, refuses=lambda call: seen.append(call)))
     node = envelope(decay=4, gain=0.5, mode="slow", taps=[1, 2], weights=[0.25, 0.5])
     model = model_of([node], {"samples": (1, 32)}, [("level", TensorProto.INT32)], domains=["my.domain"])
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT16

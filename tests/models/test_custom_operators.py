@@ -14,8 +14,9 @@ from codegen_c.custom import registry
 from relay_passes.custom_uses import custom_use
 from relay_passes.dataflow import bindings
 from tests.support import custom_operators as custom
-from tvm_ext import BuildOptions, CustomOperator
+from tvm_ext import BuildOptions
 from tvm_ext.core.errors import VerificationFailed
+from tvm_ext.custom import CustomOperator
 from tvm_ext.pipeline import compile_module
 
 SAMPLES = [np.arange(32, dtype=np.int16).reshape(1, 32), np.zeros(1, np.int32)]
@@ -26,7 +27,7 @@ def brought(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The test's own table of registered operators."""
     monkeypatch.setattr(registry, "_registered", {})
     for operator in (custom.ENVELOPE, custom.MISH, custom.MATCHED):
-        tvm_ext.register_operator(operator)
+        tvm_ext.custom.register_operator(operator)
     yield
 
 
@@ -45,7 +46,7 @@ def test_states_constants_tables_scratch_and_several_results(tmp_path: Path) -> 
     assert package.report["macs"] == 40
     assert [state["name"] for state in package.report["states"]] == ["Envelope_0.state"]
     random = np.random.default_rng(3)
-    call = tvm_ext.CustomCall(operator="Envelope", inputs=(), outputs=(), options={"decay": 4})
+    call = tvm_ext.custom.CustomCall(operator="Envelope", inputs=(), outputs=(), options={"decay": 4})
     with package.session() as session:
         for _ in range(2):
             state = np.array([100], np.int32)
@@ -77,11 +78,11 @@ def test_it_takes_other_shapes(tmp_path: Path) -> None:
 def test_c_that_computes_something_else(tmp_path: Path) -> None:
     """A reference that disagrees with the C fails the build."""
 
-    def other(call: tvm_ext.CustomCall, arrays: object) -> list[np.ndarray]:
+    def other(call: tvm_ext.custom.CustomCall, arrays: object) -> list[np.ndarray]:
         level, state = custom.ENVELOPE.reference(call, arrays)  # type: ignore[arg-type]
         return [level + 1, state]
 
-    tvm_ext.register_operator(replace(custom.ENVELOPE, reference=other))
+    tvm_ext.custom.register_operator(replace(custom.ENVELOPE, reference=other))
     with pytest.raises(VerificationFailed, match="differ"):
         tvm_ext.build(tvm_ext.load(custom.envelope(tmp_path)), "host", tmp_path / "out", BuildOptions())
 
@@ -106,10 +107,10 @@ def test_the_module_is_enough_for_its_c(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_a_reference_of_other_types(made: object, wrong: str, tmp_path: Path) -> None:
-    def reference(call: tvm_ext.CustomCall, arrays: object) -> list[np.ndarray]:
+    def reference(call: tvm_ext.custom.CustomCall, arrays: object) -> list[np.ndarray]:
         return made(*custom.ENVELOPE.reference(call, arrays))  # type: ignore[operator,arg-type]
 
-    tvm_ext.register_operator(replace(custom.ENVELOPE, reference=reference))
+    tvm_ext.custom.register_operator(replace(custom.ENVELOPE, reference=reference))
     mod = tvm_ext.load(custom.envelope(tmp_path))
     (use,) = (use for binding in bindings(mod["main"]) if (use := custom_use(binding.value)))
     with pytest.raises(VerificationFailed, match=wrong):

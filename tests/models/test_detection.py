@@ -14,7 +14,8 @@ from tests.support.custom_operators import options, saved
 from tests.support.peers import peer
 from tests.support.sweeps import some_of
 from tests.support.tflite_file import TfliteWriter
-from tvm_ext import BuildOptions, CustomCall, CustomTensor
+from tvm_ext import BuildOptions
+from tvm_ext.custom import CustomCall, CustomTensor
 
 Array = np.ndarray
 BOXES, CLASSES, MOST = 40, 3, 8

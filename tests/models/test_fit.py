@@ -167,7 +167,7 @@ def test_nothing_moves_that_fits_where_it_is_and_gains_no_time(tmp_path: Path) -
     module, board = tvm_ext.load(saved_tflite(over_time(), tmp_path)), Platform.load("cortex_m55")
     latency = board.memory("sram").latency_cycles
     platform = replace(board, memories=tuple(replace(one, latency_cycles=latency) for one in board.memories))
-    options = BuildOptions(hop={"frames": 1}, hop_axis={"frames": 1})
+    options = BuildOptions(new_frames={"frames": 1}, time_axis={"frames": 1})
     at_home = compile_module(module, platform, replace(options, memories="default")).plan
     compiled = compile_module(module, platform, replace(options, ram=at_home.bytes_in("sram")))
     assert compiled.plan.bytes_in("dtcm") == 0

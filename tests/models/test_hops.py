@@ -29,7 +29,7 @@ def test_hops_answer_as_windows(padding: int, hop: int, tmp_path: Path) -> None:
     """By TensorFlow Lite Micro on whole windows, and byte for byte by the program of whole windows."""
     peer("tflite_micro")
     module = tvm_ext.load(saved_tflite(over_time(padding=padding), tmp_path))
-    options = BuildOptions(hop={"frames": hop}, hop_axis={"frames": 1})
+    options = BuildOptions(new_frames={"frames": hop}, time_axis={"frames": 1})
     package = tvm_ext.build(module, "cortex_m4", tmp_path / "package", options)
     for target in ("host", "qemu"):
         assert package.report["verify"][target]["passed"]
@@ -41,7 +41,7 @@ def test_hops_answer_as_windows(padding: int, hop: int, tmp_path: Path) -> None:
 
 def test_the_first_runs_are_not_ready(tmp_path: Path) -> None:
     module = tvm_ext.load(saved_tflite(over_time(), tmp_path))
-    options = BuildOptions(hop={"frames": 4}, hop_axis={"frames": 1}, verify=())
+    options = BuildOptions(new_frames={"frames": 4}, time_axis={"frames": 1}, verify=())
     package = tvm_ext.build(module, "host", tmp_path / "package", options)
     whole = tvm_ext.build(module, "host", tmp_path / "whole", BuildOptions(verify=()))
     frames = np.random.default_rng(0).integers(-128, 128, (1, 16, 1, 8)).astype(np.int8)
@@ -65,7 +65,7 @@ def test_the_streaming_wake_word(board: str, most_instructions: int, shared_stre
     peer("tflite_micro")
     module = tvm_ext.load(shared_streaming / "str_ww.tflite")
     (name,) = (param.name for param in module["main"].params)
-    options = BuildOptions(hop={name: 1}, hop_axis={name: 1}, ram=4096)
+    options = BuildOptions(new_frames={name: 1}, time_axis={name: 1}, ram=4096)
     package = tvm_ext.build(module, board, tmp_path / "package", options)
     assert all(package.report["verify"][target]["passed"] for target in ("host", "qemu"))
     assert {state["update"] for state in package.report["states"]} == {"shift"}
@@ -73,10 +73,10 @@ def test_the_streaming_wake_word(board: str, most_instructions: int, shared_stre
     assert sum(memory["used_bytes"] for memory in package.report["memories"] if memory["kind"] == "ram") <= 4096
 
 
-@pytest.mark.parametrize(("hop", "pays"), [(1, ""), (12, r" This hop does not pay: leave it out\.")])
+@pytest.mark.parametrize(("hop", "pays"), [(1, ""), (12, r" new_frames makes this model slower: leave it out\.")])
 def test_a_hop_that_computes_more_than_what_is_new_says_so(hop: int, pays: str, tmp_path: Path) -> None:
     module = tvm_ext.load(saved_tflite(over_time(padding=SAME), tmp_path))
-    options = BuildOptions(hop={"frames": hop}, hop_axis={"frames": 1}, verify=())
+    options = BuildOptions(new_frames={"frames": hop}, time_axis={"frames": 1}, verify=())
     text = (
         rf"hop frames={hop}: a run computes [\d,]+ multiply-accumulates, a whole window 5,952; RESHAPE_2 \(reshape\) "
         rf"mixes time with other axes: .*; rows that padding touches .* by "
@@ -114,13 +114,13 @@ def test_floats_behind_integers_are_near_those_of_the_window(tmp_path: Path) -> 
     integers = np.random.default_rng(0).integers(-127, 128, (6, 4, 3)).astype(np.int8)
     constants = {"integers": integers, "scale": np.float32(1 / 64), "point": np.int8(0)}
     model = model_of(nodes, {"frames": ((1, 4, 9), TensorProto.INT8)}, ["y"], constants)
-    options = BuildOptions(hop={"frames": 2}, hop_axis={"frames": 2}, verify=("host",))
+    options = BuildOptions(new_frames={"frames": 2}, time_axis={"frames": 2}, verify=("host",))
     package = tvm_ext.build(tvm_ext.load(saved(model, tmp_path)), "host", tmp_path / "package", options)
     assert package.report["verify"]["host"]["passed"]
 
 
 def test_hops_of_several_inputs_are_refused() -> None:
     with pytest.raises(BadOptions, match=r"one input over time"):
-        BuildOptions(hop={"a": 1, "b": 1})
+        BuildOptions(new_frames={"a": 1, "b": 1})
     with pytest.raises(BadOptions, match=r"\{input: frames\} is needed"):
-        BuildOptions(hop={"a": "1"})  # type: ignore[dict-item]
+        BuildOptions(new_frames={"a": "1"})  # type: ignore[dict-item]

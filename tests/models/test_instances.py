@@ -75,7 +75,7 @@ def test_a_library_with_static_arenas_is_written_to(tmp_path: Path) -> None:
 def test_an_instance_streams_hops(tmp_path: Path) -> None:
     nodes = [onnx.helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[5, 1])]
     window = state_models.model_of(nodes, {"x": (1, 4, 9, 1)}, ["y"], {"w": state_models.weights(3, 4, 5, 1)})
-    package = built(window, tmp_path, io="stream", hop={"x": 1}, hop_axis={"x": 2})
+    package = built(window, tmp_path, io="stream", new_frames={"x": 1}, time_axis={"x": 2})
     assert package.report["verify"]["host"]["passed"] and package.report["warm_up_runs"] > 0
     assert not written_to(package, tmp_path)
 

@@ -21,9 +21,10 @@ from relay_passes.dataflow import array_of
 from relay_passes.dataflow import outputs as results_of
 from tests.support.onnx_models import INT64, NODE, model_of, saved
 from tests.support.sweeps import some_of
-from tvm_ext import BuildOptions, CustomCall, CustomTensor
+from tvm_ext import BuildOptions
 from tvm_ext.core.decisions.models import FilledRows
 from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.custom import CustomCall, CustomTensor
 from tvm_ext.load import ModelNotice
 from tvm_ext.verification.witnesses.ask import ask
 

@@ -197,8 +197,8 @@ def test_instances_are_refused(driven: Compiled) -> None:
 
 
 def test_pipelines_have_no_accelerators() -> None:
-    options = BuildOptions(objective="throughput")
-    with pytest.raises(BadOptions, match=r"objective = 'throughput': npu is an accelerator, and no stage of a pipelin"):
+    options = BuildOptions(placement_objective="throughput")
+    with pytest.raises(BadOptions, match=r"placement_objective = 'throughput': npu is an accelerator, and no st"):
         options.offloads_of(HOST)
     assert not replace(options, processors=("cpu",)).offloads_of(HOST)
 

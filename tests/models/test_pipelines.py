@@ -82,7 +82,7 @@ def test_tensors_of_the_caller_are_held_until_their_take(tmp_path: Path, monkeyp
 def test_three_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place_by_hand(monkeypatch, lambda index, _: ("cpu1", "", "cpu2")[min(index, 2)])
     module = tvm_ext.load(saved(plain_models.branching_network(), tmp_path, "net"))
-    options = BuildOptions(processors=("cpu",), objective="throughput", verify=("host",))
+    options = BuildOptions(processors=("cpu",), placement_objective="throughput", verify=("host",))
     package = tvm_ext.build(module, host_cores(10**8, 10**8, 10**8), tmp_path / "package", options)
     assert package.report["in_flight"] == 3 and package.report["verify"]["host"]["passed"]
     assert "_phase2" in (package.folder / "net.c").read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def halves(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_package_is_verified_over_successive_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     halves(monkeypatch)
     module = tvm_ext.load(saved(plain_models.branching_network(), tmp_path, "net"))
-    options = BuildOptions(processors=("cpu0",), objective="throughput", verify=("host",))
+    options = BuildOptions(processors=("cpu0",), placement_objective="throughput", verify=("host",))
     package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
     assert package.report["in_flight"] == 2 and package.report["verify"]["host"]["passed"]
     assert package.report["interval_instructions"] is None and package.report["stage_instructions"] == {
@@ -146,7 +146,7 @@ def test_a_package_is_verified_over_successive_inputs(tmp_path: Path, monkeypatc
 def test_puts_without_room_and_takes_of_nothing_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     halves(monkeypatch)
     module = tvm_ext.load(saved(plain_models.branching_network(), tmp_path, "net"))
-    options = BuildOptions(processors=("cpu0",), objective="throughput", verify=())
+    options = BuildOptions(processors=("cpu0",), placement_objective="throughput", verify=())
     compiled = compile_module(module, Platform.load(PLATFORM), options)
     folder = write_sources(compiled, tmp_path / "sources")
     samples = [{port.source: np.ones(port.shape, np.float32) for port in compiled.interface.inputs}] * 3
@@ -181,7 +181,7 @@ def test_the_search_leaves_states_in_one_stage(group: Grouping, least: int, tmp_
     for name, (make, chosen, states, _) in NETWORKS.items():
         made = make()
         path = saved_tflite(made, tmp_path) if isinstance(made, bytes) else saved(made, tmp_path, "net")
-        options = BuildOptions(objective="throughput", group=group, verify=(), **chosen)
+        options = BuildOptions(placement_objective="throughput", placement_granularity=group, verify=(), **chosen)
         compiled = compile_module(tvm_ext.load(path, states=states or None), Platform.load(PLATFORM), options)
         assert compiled.parallel is None or compiled.interface.is_pipeline, name
         stages.append(compiled.interface.in_flight)
@@ -193,7 +193,7 @@ def test_a_state_of_two_stages_makes_no_pipeline(tmp_path: Path, monkeypatch: py
     place_by_hand(monkeypatch, lambda index, _: "cpu1" if index % 2 else "")
     states = {"z1": "z1.next", "z2": "z2.next"}
     module = tvm_ext.load(saved(state_models.delays(), tmp_path, "net"), states=states)
-    options = BuildOptions(processors=("cpu0",), objective="throughput", verify=("host",))
+    options = BuildOptions(processors=("cpu0",), placement_objective="throughput", verify=("host",))
     package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
     assert package.report["in_flight"] == 1 and len(package.report["processors"]) == 2
     assert package.report["verify"]["host"]["passed"]
@@ -202,7 +202,9 @@ def test_a_state_of_two_stages_makes_no_pipeline(tmp_path: Path, monkeypatch: py
 def test_a_package_with_states_is_verified_over_successive_inputs(tmp_path: Path) -> None:
     """Placed by the search, which leaves a window and what reads it on one core."""
     module = tvm_ext.load(saved_tflite(tflite_state_models.over_time(), tmp_path))
-    options = BuildOptions(hop={"frames": 1}, hop_axis={"frames": 1}, objective="throughput", verify=("host",))
+    options = BuildOptions(
+        new_frames={"frames": 1}, time_axis={"frames": 1}, placement_objective="throughput", verify=("host",)
+    )
     package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
     assert package.report["in_flight"] == 2 and package.report["verify"]["host"]["passed"]
     placement = package.report["placement"]
@@ -216,7 +218,7 @@ def test_a_package_with_states_is_verified_over_successive_inputs(tmp_path: Path
 def test_what_does_not_fit_takes_one_input_at_a_time(tmp_path: Path) -> None:
     module = tvm_ext.load(saved(plain_models.branching_network(), tmp_path, "net"))
     alone = compile_module(module, Platform.load(PLATFORM), BuildOptions(processors=("cpu0",), verify=()))
-    options = BuildOptions(objective="throughput", verify=(), ram=alone.plan.arena_bytes)
+    options = BuildOptions(placement_objective="throughput", verify=(), ram=alone.plan.arena_bytes)
     with pytest.warns(ModelNotice, match="net is no pipeline over cpu0 and cpu1: .* takes one input at a time"):
         package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
     assert package.report["in_flight"] == 1 and "net_put" not in (package.folder / "net.h").read_text(encoding="utf-8")

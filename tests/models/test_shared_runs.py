@@ -144,7 +144,7 @@ def test_runs_before_the_window_is_full_are_whole_runs(tmp_path: Path, monkeypat
     ]
     constants = {"w": state_models.weights(3, 4, 5, 1), "v": state_models.weights(2, 3, 1, 1)}
     window = state_models.model_of(nodes, {"x": (1, 4, 9, 1)}, ["y"], constants)
-    options = BuildOptions(processors=("cpu0",), hop={"x": 1}, hop_axis={"x": 2}, verify=("host", "qemu"))
+    options = BuildOptions(processors=("cpu0",), new_frames={"x": 1}, time_axis={"x": 2}, verify=("host", "qemu"))
     module = tvm_ext.load(saved(window, tmp_path, "net"))
     package = tvm_ext.build(module, "dual_m33_equal", tmp_path / "package", options)
     assert package.report["warm_up_runs"] > 0 and len(package.report["processors"]) == 2

@@ -175,6 +175,9 @@ def test_the_least_energy(tmp_path: Path) -> None:
     mod, platform = squares(tmp_path), mixed(llvm(slow=1e15))
     powered = [replace(one, watts=watts) for one, watts in zip(platform.processors, (0.001, 1e5), strict=True)]
     platform = replace(platform, processors=tuple(powered))
-    fast, frugal = tvm_ext.place(mod, platform), tvm_ext.place(mod, platform, BuildOptions(objective="energy"))
+    fast, frugal = (
+        tvm_ext.place(mod, platform),
+        tvm_ext.place(mod, platform, BuildOptions(placement_objective="energy")),
+    )
     assert {row["processor"] for row in fast.report["operators"]} == {"llvm"}
     assert {row["processor"] for row in frugal.report["operators"]} == {"cpu"}

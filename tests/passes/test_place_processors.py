@@ -216,12 +216,12 @@ def test_options_name_processors_and_power(tmp_path: Path) -> None:
         BuildOptions(processors=("gpu",)).processors_of(EQUAL)
     silent = host_cores(10**9, 10**9, watts=0.0)
     with pytest.raises(BadOptions, match=r"'energy': host_cores does not say the power of cpu, cpu1; give each"):
-        BuildOptions(objective="energy").processors_of(silent)
-    assert len(BuildOptions(objective="energy", processors=()).processors_of(silent)) == 1
-    with pytest.raises(BadOptions, match=r"objective = 'luck': allowed are makespan, energy, throughput"):
-        BuildOptions(objective="luck")  # type: ignore[arg-type]
-    with pytest.raises(BadOptions, match=r"group = 'all': allowed are none, support, branches, volume"):
-        BuildOptions(group="all")  # type: ignore[arg-type]
+        BuildOptions(placement_objective="energy").processors_of(silent)
+    assert len(BuildOptions(placement_objective="energy", processors=()).processors_of(silent)) == 1
+    with pytest.raises(BadOptions, match=r"placement_objective = 'luck': allowed are makespan, energy, throughput"):
+        BuildOptions(placement_objective="luck")  # type: ignore[arg-type]
+    with pytest.raises(BadOptions, match=r"placement_granularity = 'all': allowed are none, support, branches, volume"):
+        BuildOptions(placement_granularity="all")  # type: ignore[arg-type]
     with pytest.raises(BadOptions, match=r"processors = 'cpu1': a tuple of names"):
         BuildOptions(processors="cpu1")  # type: ignore[arg-type]
 
@@ -252,7 +252,7 @@ def test_resnet_is_as_much_faster_as_promised(
 
 def test_the_report_of_a_build_tells_of_it(tmp_path: Path) -> None:
     path = two_convolutions(tmp_path)
-    options = BuildOptions(verify=(), objective="energy", group="volume")
+    options = BuildOptions(verify=(), placement_objective="energy", placement_granularity="volume")
     said = tvm_ext.build(tvm_ext.load(path), "dual_m33", tmp_path / "out", options).report["placement"]
     assert said["objective"] == "energy" and said["grouping"] == "volume" and said["energy_uj"] > 0
     assert [row["name"] for row in said["processors"]] == ["cpu0", "cpu1"]

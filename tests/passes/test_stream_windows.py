@@ -152,7 +152,7 @@ def test_what_cannot_be_a_stream_says_why() -> None:
 
     with pytest.raises(
         UnsupportedModel,
-        match=r"'x' cannot be turned into a stream: \w+ \(reshape\) mixes time with other axes\. Leave the hop out .*: "
+        match=r"'x' cannot be turned into a stream: \w+ \(reshape\) mixes time with other axes\. Leave new_f.* out .*: "
         r"160 B of x and 0 multiply-accumulates in each run",
     ):
         StreamWindows("x", 1, 1)(module_with(mixed))
@@ -162,7 +162,7 @@ def test_what_cannot_be_a_stream_says_why() -> None:
 
     with pytest.raises(
         UnsupportedModel,
-        match=r"\w+ \(conv2d\): 3 of its rows in a window are computed from padding alone.* Leave the hop out .*: "
+        match=r"\w+ \(conv2d\): 3 of its rows in a window are computed from padding alone.* Leave new_frames out .*: "
         r"160 B of x and 184 multiply-accumulates in each run",
     ):
         StreamWindows("x", 1, 1)(module_with(padding_alone))
@@ -170,7 +170,7 @@ def test_what_cannot_be_a_stream_says_why() -> None:
         StreamWindows("y", 1, 1)(module_with(padded))
     with pytest.raises(BadOptions, match=r"there is no axis 7"):
         StreamWindows("x", 1, 7)(module_with(padded))
-    with pytest.raises(BadOptions, match=r"hop x=21: the window has 20 frames"):
+    with pytest.raises(BadOptions, match=r"new_frames x=21: the window has 20 frames"):
         StreamWindows("x", 21, 1)(module_with(padded))
     with pytest.raises(BadOptions, match=r"may go over axes 1 \(20\), 3 \(2\); say which one is time"):
         StreamWindows("x", 1)(module_with(lambda b, x: relax.op.nn.relu(x)))

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from tests.report.reports import PASSED, parsed, report_of, words
 from tvm_ext.bundles.package import BundlePackage
+from tvm_ext.core.platform import Platform
 from tvm_ext.estimates import Estimate
 from tvm_ext.package import Package
+from tvm_ext.profiling.device_profile import DeviceProfile, MeasuredLayer
 from tvm_ext.profiling.profile import FunctionProfile, LayerProfile, Profile
+from tvm_ext.report.page.inline_map import inline_maps
 from tvm_ext.report.read_report import PackageReport
 from tvm_ext.sweeps.table import SweepTable
 
@@ -30,6 +33,37 @@ def test_a_package() -> None:
     assert repr(package).endswith("instructions 12,345, verified on host, qemu>")
     text = shown(package)
     assert f"out/{NAUGHTY}" in text and "12,345" in text
+
+
+def test_the_memory_map_of_a_package() -> None:
+    """Each tensor is a box whose title says what it is; nothing of a name is markup; a damaged report has no map."""
+    report = report_of("integer_network")
+    names = [tensor["c_name"] for tensor in report["tensors"]]
+    html = parsed(f"<div>{Package(folder=Path('out'), report=report)._repr_html_()}</div>")
+    svg = "{http://www.w3.org/2000/svg}"
+    titles = [(one.text or "").split("\n")[0].split(" ")[0] for one in html.iter(f"{svg}title")]
+    assert sorted(titles) == sorted(names)
+    assert not [one for one in html.iter() if one.get("class") or one.tag.endswith("style")]
+    steps = [{**step, "name": NAUGHTY} for step in report["steps"]]
+    tensors = [{**one, "name": NAUGHTY} for one in report["tensors"]]
+    page = parsed(f"<div>{inline_maps(report | {'steps': steps, 'tensors': tensors})}</div>")
+    assert not page.findall(".//img") and NAUGHTY in "".join(page.itertext())
+    for damaged in ({}, {"steps": 3}, report | {"tensors": [{}]}, report | {"tensors": report["tensors"] * 500}):
+        assert inline_maps(damaged) == ""
+
+
+def test_platforms_and_device_profiles() -> None:
+    platform = Platform.load("cortex_m4")
+    assert repr(platform).startswith(f"<Platform cortex_m4: {platform.processor.isa}; {platform.memories[0].name} ")
+    text = shown(platform)
+    assert all(f"{one.capacity_bytes:,} B" in text for one in platform.memories)
+    layer = MeasuredLayer(name=NAUGHTY, cycles=1_200, calls=1)
+    profile = DeviceProfile(
+        model="net", platform="cortex_m4", program="probe", counter="cycles", clock_hz=1_000_000, layers=(layer,),
+        total_cycles=None, stack_bytes=0,
+    )  # fmt: skip
+    assert repr(profile) == "<DeviceProfile net on cortex_m4: 1 layers, 1,200 cycles measured, 1.200 ms>"
+    assert NAUGHTY[:20] in shown(profile) and "1,200" in shown(profile)
 
 
 def test_reports_also_damaged_ones() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from tests.support.tflite_file import TfliteWriter
-from tvm_ext import CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
+from tvm_ext.custom import CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
 
 Array = np.ndarray
 

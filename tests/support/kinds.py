@@ -117,7 +117,7 @@ KINDS: dict[str, Kind] = {
     "states": Kind(
         source=_onnx(gate),
         platform=Platform.load("cortex_m4"),
-        options=replace(CALLER, context="caller", image=True),
+        options=replace(CALLER, context="caller", relocatable_image=True),
         states={"h": "hn"},
     ),
     "states_begun": Kind(
@@ -126,7 +126,7 @@ KINDS: dict[str, Kind] = {
     "hop": Kind(
         source=_tflite(lambda int8: over_time()),
         platform=Platform.load("cortex_m55"),
-        options=replace(DEFAULT, hop={"frames": 1}, hop_axis={"frames": 1}),
+        options=replace(DEFAULT, new_frames={"frames": 1}, time_axis={"frames": 1}),
     ),
     "four_bits": Kind(
         source=_onnx(small_weights), platform=Platform.load("cortex_m4"), options=replace(DEFAULT, weights="mixed")

@@ -86,7 +86,7 @@ def pair_of(
     stages, cut = chosen.sample(names, 2), chosen.randint(1, max(1, len(alone.program.steps) // 2))
     with monkeypatch.context() as patched:
         if pipelined:
-            options = replace(options, objective="throughput")
+            options = replace(options, placement_objective="throughput")
             place_by_hand(patched, lambda index, _name: stages[index >= cut])
         else:
             place_by_hand(patched, lambda _index, _name: chosen.choice(names))
@@ -103,8 +103,8 @@ def pair_of(
 
 
 NETWORKS: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], dict[str, Any], dict[str, str], int]] = {
-    "hops": (tflite_state_models.over_time, {"hop": {"frames": 1}, "hop_axis": {"frames": 1}}, {}, 2),
-    "two hops": (tflite_state_models.over_time, {"hop": {"frames": 2}, "hop_axis": {"frames": 1}}, {}, 3),
+    "hops": (tflite_state_models.over_time, {"new_frames": {"frames": 1}, "time_axis": {"frames": 1}}, {}, 2),
+    "two hops": (tflite_state_models.over_time, {"new_frames": {"frames": 2}, "time_axis": {"frames": 1}}, {}, 3),
     "window": (state_models.frames, {}, {"before": "before.next"}, 1),
     "moved window": (lambda: state_models.frames(then="MatMul"), {}, {"before": "before.next"}, 1),
     "cell": (state_models.voice_detector, {}, {"h": "hn", "c": "cn"}, 4),
@@ -122,7 +122,7 @@ def stateful_pair(name: str, platform: Platform, folder: Path, monkeypatch: pyte
     alone = compile_module(mod, platform, replace(options, processors=(platform.processor.name,)))
     with monkeypatch.context() as patched:
         place_by_hand(patched, lambda index, _name: platform.processors[index >= first].name)
-        staged = replace(options, processors=(platform.processor.name,), objective="throughput")
+        staged = replace(options, processors=(platform.processor.name,), placement_objective="throughput")
         shared = compile_module(mod, platform, staged)
     assert shared.interface.is_pipeline, "these stages are none of a pipeline; choose others"
     rng = np.random.default_rng(1)

@@ -227,7 +227,7 @@ def test_a_calibration_that_is_not_there_is_a_row(digits: Path, tmp_path: Path) 
 
 
 def test_options_come_back_from_their_json() -> None:
-    for options in (BuildOptions(), BuildOptions(verify=("host",), keep=("x",), ram={"sram": 64}, hop={"x": 1})):
+    for options in (BuildOptions(), BuildOptions(verify=("host",), keep=("x",), ram={"sram": 64}, new_frames={"x": 1})):
         assert BuildOptions.from_json(options.to_json()) == options
     for text in ("", "[]", '{"speed": 1}'):
         with pytest.raises(BadOptions, match=r"not what BuildOptions\.to_json writes"):

@@ -11,7 +11,7 @@ import pytest
 from tests.support.sweeps import some_of
 
 TUTORIALS = sorted(Path(__file__).parents[2].joinpath("tutorials").glob("[0-9][0-9]_*.py"))
-ALWAYS = [path for path in TUTORIALS if path.stem[:2] in ("01", "02", "03", "07", "10", "12")]
+ALWAYS = [path for path in TUTORIALS if path.stem[:2] in ("01", "02", "03", "07", "10", "12", "13")]
 """The others take about twenty seconds each, and use what tests of their own hold."""
 REST = [path for path in TUTORIALS if path not in ALWAYS]
 

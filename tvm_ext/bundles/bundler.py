@@ -32,9 +32,11 @@ from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.progress import Progress, named, stage
-from tvm_ext.execution.board import QemuResult
+from tvm_ext.core.short_tracebacks import short_tracebacks
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.load import load
 from tvm_ext.package import check_finished
+from tvm_ext.progress import told
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
@@ -42,6 +44,7 @@ from tvm_ext.selftest import SelfTest, selftest_of
 from tvm_ext.subject import Subject, make_subject
 
 
+@short_tracebacks
 def bundle(
     source: str | Path | BundleFile,
     platform: Platform | str,
@@ -49,19 +52,20 @@ def bundle(
     *,
     verify: tuple[Target, ...] | None = None,
     limits: Limits | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> BundlePackage:
     """Compile the models of a bundle's file into one package at `folder`, verified together.
 
-    verify: as in `BuildOptions`. limits: as `load` takes them. An existing package there is replaced whole, or, if
-    anything fails, not at all. Raises BadBundle, and what `load` and `build` raise, with the model's name.
+    verify: as in `BuildOptions`. limits: as `load` takes them. progress: as `build` takes it. An existing package there
+    is replaced whole, or, if anything fails, not at all. Raises BadBundle, and what `load` and `build` raise, with the
+    model's name.
     """
     file = source if isinstance(source, BundleFile) else BundleFile.load(path_of(source, "source", BadBundle))
     folder = path_of(folder, "folder")
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
     check_processors(platform)
     targets = targets_of(platform, verify)
-    with replaced_folder(folder) as new:
+    with told(progress) as progress, replaced_folder(folder) as new:
         subjects = [_subject(file, model, platform, limits, bool(targets), progress) for model in file.models]
         common = bundle_of(file.name, [_member(subject) for subject in subjects], file.at_once)
         links = links_of(file, common.members, [subject.mod for subject in subjects])
@@ -179,7 +183,7 @@ def _report_of(
     selftest: SelfTest,
     built: Built,
     verified: Mapping[str, Any],
-    board: QemuResult | None,
+    board: RunResult | None,
     targets: Sequence[str],
     progress: Progress | None,
 ) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from tvm_ext.bundles.compiled import Built
 from tvm_ext.bundles.links import faults_of_links
 from tvm_ext.bundles.variants import passes_of
 from tvm_ext.core.progress import Progress, stage
-from tvm_ext.execution.board import QemuResult, board_seconds
+from tvm_ext.execution.board import board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.judgement import judged_runs, not_the_model, steps_of
 from tvm_ext.selftest import SelfTest, drawn_faults
 from tvm_ext.subject import Subject, answer
@@ -28,7 +29,7 @@ def verify_bundle(
     built: Built,
     targets: Sequence[str],
     progress: Progress | None,
-) -> tuple[dict[str, dict[str, Any]], dict[str, QemuResult]]:
+) -> tuple[dict[str, dict[str, Any]], dict[str, RunResult]]:
     """Results of each model, which all take their turns, sample by sample, and the board's figures.
 
     Raises VerificationFailed, of all models together.
@@ -58,7 +59,7 @@ def verify_bundle(
             ]
     if common.links:
         problems += faults_of_links(folder, common, samples)
-    boards: dict[str, QemuResult] = {}
+    boards: dict[str, RunResult] = {}
     if "qemu" in targets and built.elf:
         seconds = sum(board_seconds(one.compiled.modelled_instructions, _num_runs(one, selftests)) for one in subjects)
         platform = subjects[0].compiled.platform

@@ -73,7 +73,7 @@ def _of_project(
     file = project.path_of("file")
     assert file is not None, "each model has a file"
     typed = build_options(options, chosen.activations)
-    fields = {*given, *(["hop_axis"] if "hop" in given else [])}
+    fields = {*given, *(["time_axis"] if "new_frames" in given else [])}
     return Asked(
         model=file,
         platform=chosen,

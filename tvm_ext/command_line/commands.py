@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from tvm_ext.core.option_table import GROUPS
+from tvm_ext.core.option_table import GROUPS, flag_of
 
 
 class Command(TyperCommand):
@@ -17,6 +17,16 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return [_lazily_coerced(param) for param in super().get_params(ctx)]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an option that was renamed is refused by its present name."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # of an unknown option, whose class typer keeps to itself
+            now = _present_flags().get(getattr(error, "option_name", ""))
+            if now is not None:
+                cast("Any", error).possibilities = [now]
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options under the headings of their groups, those without a group last."""
@@ -63,3 +73,11 @@ def _lazily_coerced(param: Any) -> Any:
 
     param.process_value = process_value
     return param
+
+
+def _present_flags() -> dict[str, str]:
+    """Options of before, as the command line spelt them, and what they are now."""
+    from tvm_ext.core.options import OPTIONS  # numpy, which `--help` does not wait for
+
+    entries = [entry for entry in OPTIONS.values() if entry.option.formerly and entry.option.help]
+    return {flag_of(entry.option.formerly): entry.flag for entry in entries}

@@ -80,7 +80,7 @@ def with_options(entries: Iterable[OptionEntry]) -> Callable[[Callable[..., None
     """A decorator: the command gets a parameter for each option, and all of their values as `options`, by name.
 
     Values are those of `BuildOptions`, but for two that depend on more than one option: limits of memories are by
-    name, "" for the default one, and `hop` is a pair of frames and axes.
+    name, "" for the default one, and `new_frames` is a pair of frames and axes.
     """
     spoken = {entry.name: (entry, _spoken(entry)) for entry in entries if entry.option.help}
 
@@ -123,7 +123,7 @@ def typed_options(context: typer.Context, options: Iterable[str]) -> set[str]:
 
 def build_options(options: Mapping[str, Any], default_memory: str) -> BuildOptions:
     """Options as a build takes them. Raises BadOptions."""
-    frames, axes = options["hop"]
+    frames, axes = options["new_frames"]
     ram = {name or default_memory: size for name, size in options["ram"].items()}
-    values: dict[str, Any] = {**options, "ram": ram or None, "hop": frames, "hop_axis": axes}
+    values: dict[str, Any] = {**options, "ram": ram or None, "new_frames": frames, "time_axis": axes}
     return BuildOptions(**values)

@@ -74,7 +74,9 @@ def parse_hop(text: str | None) -> tuple[dict[str, int] | None, dict[str, int] |
     name, _, numbers = text.rpartition("=")
     found = re.fullmatch(r"([0-9]{1,9})(@(-?[0-9]{1,2}))?", numbers)
     if not name or not found:
-        raise typer.BadParameter(f"{text!r} is not of the form INPUT=FRAMES or INPUT=FRAMES@AXIS.", param_hint="--hop")
+        raise typer.BadParameter(
+            f"{text!r} is not of the form INPUT=FRAMES or INPUT=FRAMES@AXIS.", param_hint="--new-frames"
+        )
     return {name: int(found[1])}, {name: int(found[3])} if found[3] else None
 
 

@@ -7,7 +7,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, SystemNot
 from tvm_ext.core.memory_exhausted import memory_message
 from tvm_ext.core.printable import json_text, printable_lines
 from tvm_ext.core.processes.standard_streams import OutputLost
+from tvm_ext.core.short_tracebacks import full_tracebacks
 from tvm_ext.frontends.shapes import ModelNotice
 
 
@@ -84,7 +85,8 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
             for category in (ModelNotice, DefectNotice, SystemNotice):
                 warnings.simplefilter("always", category)
             warnings.showwarning = _show_notice
-            yield
+            with full_tracebacks() if debug else nullcontext():
+                yield
     except (BrokenPipeError, OutputLost):
         raise  # who read standard output has seen enough, or cannot be reached
     except TvmExtError as error:

@@ -7,7 +7,6 @@ one step of a quantized type and a quarter of one on average, 1e-4 of the larges
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,12 +17,14 @@ from tvm_ext.comparison.compared_values import ComparedValue, compared_values, s
 from tvm_ext.comparison.comparison import LayerComparison, PackageComparison
 from tvm_ext.comparison.judge import judged_value
 from tvm_ext.comparison.runs import two_runs
-from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
+from tvm_ext.core.errors import BadPackage, RunFailed
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.samples import Sample, check_inputs
 from tvm_ext.frontends.pair_states import Pairs
 from tvm_ext.load import load
+from tvm_ext.model_file import model_file
 from tvm_ext.package import TRACE_FILE, Package
 from tvm_ext.report.interface import bundle_names, firmware_of
 from tvm_ext.verification.account import as_stored, source_of
@@ -32,6 +33,7 @@ from tvm_ext.verification.witnesses.ask import ask
 Array = np.ndarray
 
 
+@short_tracebacks
 def compare(
     package: Package | str | Path,
     inputs: Sample,
@@ -52,7 +54,7 @@ def compare(
     package = package if isinstance(package, Package) else Package.load(package)
     _check_comparable(package, on)
     check_inputs(package.interface, inputs)
-    file = _file_of(package, reference)
+    file = model_file(package.folder, package.report["model"], reference)
     shapes = {port.source: port.shape for port in package.interface.inputs}
     module = load(file, shapes=shapes, bind=bind, states=states, limits=limits)
     values, lines = compared_values(package.report, package.folder), step_lines(package.folder / TRACE_FILE)
@@ -97,7 +99,7 @@ def _check_comparable(package: Package, on: Target) -> None:
         )
     if interface.warm_up_runs:
         raise RunFailed(
-            f"{folder}: takes a window over time in parts (hop); compile it without hop to compare its layers."
+            f"{folder}: takes a window over time in parts; compile it without new_frames to compare its layers."
         )
     if package.report.get("quantization"):
         raise RunFailed(
@@ -106,23 +108,3 @@ def _check_comparable(package: Package, on: Target) -> None:
         )
     if on == "qemu" and firmware_of(folder, package.report) is None:
         raise RunFailed(f"{folder}: has no firmware for a board; compare on the host.")
-
-
-def _file_of(package: Package, reference: str | Path | None) -> Path:
-    """The model's file. Raises BadInput where it is not there, or is not the one that the package was made of."""
-    model = package.report["model"]
-    name, sha256 = Path(str(model["source"])).name, str(model["sha256"])
-    places = [Path(name), package.folder / name, package.folder.absolute().parent / name]
-    file = Path(reference) if reference is not None else next((place for place in places if place.is_file()), None)
-    if file is None:
-        raise BadInput(
-            f"{name}: the model of {package.folder} is neither in the working folder nor beside the package; say where "
-            "it is by --reference FILE."
-        )
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{file}: cannot be read: {error.strerror}.") from None
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise BadInput(f"{file}: is not the file that {package.folder} was made of (sha256 {sha256[:12]}...).")
-    return file

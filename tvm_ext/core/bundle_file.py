@@ -32,6 +32,7 @@ from tvm_ext.core.option_table import (
     TEXT,
     TRUTH,
     OptionEntry,
+    renamed_options,
 )
 from tvm_ext.core.options import OPTIONS, BuildOptions, Target
 from tvm_ext.core.sizes import read_size
@@ -313,7 +314,9 @@ def checked(
         found = TypeAdapter(kind).validate_json(json.dumps(table))
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(error, ValidationError):
-            raise refusal(f"{path}: {explained(error, partial(_allowed, kind, tables))}") from None
+            raise refusal(
+                f"{path}: {explained(error, partial(_allowed, kind, tables), renamed_options(OPTIONS))}"
+            ) from None
         raise refusal(f"{path}: holds what no key of a {word} is: {shortened(error)}.") from None
     return replace(cast("Any", found), folder=str(path.absolute().parent))
 

@@ -39,6 +39,12 @@ class BadOptions(TvmExtError):
     )
 
 
+class UnknownOption(BadOptions, TypeError):
+    """A keyword that is no option of a build; names the one that was meant. Also a TypeError, as Python raises it."""
+
+    way_out = "Write the option that the message names: [commands and options](reference/commands.md)."
+
+
 class BadBundle(TvmExtError):
     """A bundle's file that cannot be used: unknown key, impossible value, names or paths that cannot be."""
 
@@ -90,6 +96,12 @@ class PlanRejected(TvmExtError):
     """The independent validator found a memory plan wrong. A defect of the compiler, never of the model."""
 
     way_out = "A defect of the compiler: report it with the model. Nothing wrong was written."
+
+
+class ExtensionFailed(TvmExtError):
+    """Code of another distribution, which an entry point brings, failed or gave what cannot be used."""
+
+    way_out = "Mend or uninstall the distribution that is named: [extensions](inside.md#extensions)."
 
 
 class DefectNotice(UserWarning):

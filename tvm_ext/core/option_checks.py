@@ -6,17 +6,32 @@ Each raises BadOptions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.errors import BadOptions, UnknownOption
 from tvm_ext.core.input_forms import InputForm
 from tvm_ext.core.names import hides_header, identifier, is_device
+from tvm_ext.core.option_table import OptionEntry, renamed_options
 from tvm_ext.core.option_values import shown
 
 _MOST_BYTES = 1 << 48
 _MOST_LABEL_CHARACTERS = 200
 _MOST_DECIBELS = 1000
+
+
+def check_keywords(
+    choices: Iterable[str], options: Mapping[str, OptionEntry], taker: str, *, beside: Iterable[str] = ()
+) -> None:
+    """Refuses keywords that are no options, with the nearest one. beside: arguments that `taker` has of its own."""
+    known = [*options]
+    renamed = renamed_options(options)
+    for name in choices:
+        if name not in options:
+            near = [renamed[name]] if name in renamed else get_close_matches(name, [*known, *beside], 1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Options: {', '.join(known)}."
+            raise UnknownOption(f"{taker} has no option {name!r}. {hint}")
 
 
 def check_bytes(ram: int | Mapping[str, int] | None, flash: int | None, pin: Mapping[str, int] | None) -> None:
@@ -35,7 +50,7 @@ def check_bytes(ram: int | Mapping[str, int] | None, flash: int | None, pin: Map
             )
 
 
-def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, image: bool) -> None:
+def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, relocatable_image: bool) -> None:
     """Refuses forms of inputs, outputs and instances that do not go together."""
     if reread and io != "stream":
         raise BadOptions(
@@ -44,9 +59,9 @@ def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, image: 
         )
     if io != "arena" and is_pinned:
         raise BadOptions(f"pin places tensors in the arena; with io = {io!r} inputs and outputs are not there.")
-    if image and context != "caller":
+    if relocatable_image and context != "caller":
         raise BadOptions(
-            "image: an image has no variables, so callers hold the arenas and states; it needs context = 'caller'."
+            "relocatable_image: it has no variables, callers hold the arenas and states; it needs context = 'caller'."
         )
 
 
@@ -64,10 +79,10 @@ def check_placed(place_port: Mapping[str, str] | None, *, io: str, context: str)
         )
 
 
-def check_hop(hop: Mapping[str, int] | None, hop_axis: Mapping[str, int] | None) -> None:
+def check_new_frames(new_frames: Mapping[str, int] | None, time_axis: Mapping[str, int] | None) -> None:
     """Refuses more than one window over time, and the axis of another input."""
-    if len(hop or {}) > 1 or set(hop_axis or {}) - set(hop or {}):
-        raise BadOptions("hop: one input over time, and hop_axis of that input alone, can be given.")
+    if len(new_frames or {}) > 1 or set(time_axis or {}) - set(new_frames or {}):
+        raise BadOptions("new_frames: one input over time, and time_axis of that input alone, can be given.")
 
 
 def check_renames(rename: Mapping[str, str] | None) -> None:

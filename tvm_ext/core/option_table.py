@@ -65,6 +65,7 @@ class Option:
     kind: of its values; None for one of several words, which the field's type lists, and for True or False.
     flag: where it is not the field's name. metavar: stands for the value in `--help`.
     in_files: whether BUNDLE.toml and SWEEP.toml have it as a key of a model's options.
+    formerly: name that it had before, which errors answer by the present one.
     """
 
     help: str = ""
@@ -73,6 +74,7 @@ class Option:
     flag: str = ""
     metavar: str | None = None
     in_files: bool = True
+    formerly: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,17 @@ class OptionEntry:
     @property
     def flag(self) -> str:
         """The option as the command line spells it."""
-        return self.option.flag or f"--{self.name.replace('_', '-')}"
+        return self.option.flag or flag_of(self.name)
+
+
+def flag_of(name: str) -> str:
+    """An option's name as the command line spells it."""
+    return f"--{name.replace('_', '-')}"
+
+
+def renamed_options(entries: Mapping[str, OptionEntry]) -> dict[str, str]:
+    """Names that options had before -> their present names."""
+    return {entry.option.formerly: name for name, entry in entries.items() if entry.option.formerly}
 
 
 @cache

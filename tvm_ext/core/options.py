@@ -13,10 +13,11 @@ from tvm_ext.core.option_checks import (
     check_bytes,
     check_decibels,
     check_forms,
-    check_hop,
     check_inputs,
+    check_keywords,
     check_labels,
     check_name,
+    check_new_frames,
     check_placed,
     check_renames,
     check_targets,
@@ -56,7 +57,7 @@ Quantize = Literal["none", "int8", "auto"]
 Weights = Literal["int8", "mixed", "int4"]
 Activations = Literal["int8", "mixed", "int16"]
 IoType = Literal["int8", "float32"]
-Guide = Literal["none", "learned"]
+CostModel = Literal["analytic", "learned"]
 Memories = Literal["all", "default"]
 
 
@@ -71,8 +72,8 @@ class BuildOptions:
         an image in flash or in a frame buffer; done where rows that come once need more memory than there is.
     context: `static` gives the model its arenas and states as variables of its own; `caller` takes them in one block by
         pointer, at each call, so that the model runs for several streams, threads or tasks at once.
-    image: beside the library, the model as an image that a main program finds in memory, checks, and calls without
-        being linked with it; for boards, with context = 'caller'.
+    relocatable_image: beside the library, the model as an image that a main program finds in memory, checks, and calls
+        without being linked with it; for boards, with context = 'caller'.
     verify: where the package is run and compared; None means the host, and QEMU where the platform
         has a board and QEMU is installed. An empty tuple verifies nothing, and the package says so.
     name: C prefix of everything generated; None derives it from the model file's name.
@@ -107,16 +108,16 @@ class BuildOptions:
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     least_flash: take no kernels whose weights are stored in more bytes than the model's for speed; tried by itself
         where constants take more than `flash`, or than their memory holds.
-    guide: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans did,
-        and proposes places in several memories beside what the search finds; `none` ranks by the kernels' own estimates
-        alone.
-    hop: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps what it
-        needs of earlier frames, and answers as the whole window would. hop_axis: input -> axis of time, where more than
-        one may be.
-    objective: where a platform has several processors, operators are placed on them for the least `makespan`, `energy`
-        of a run, or time between successive inputs of a pipeline (`throughput`).
-    group: operators that stay on one processor together: all that the same processors can run (`support`), whole
-        branches (`branches`), what fits the fastest memory (`volume`), or `none`.
+    cost_model: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans
+        did, and proposes places in several memories beside what the search finds; `analytic` ranks by the kernels' own
+        estimates alone.
+    new_frames: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps
+        what it needs of earlier frames, and answers as the whole window would. time_axis: input -> axis of time, where
+        more than one may be.
+    placement_objective: where a platform has several processors, operators are placed on them for the least `makespan`,
+        `energy` of a run, or time between successive inputs of a pipeline (`throughput`).
+    placement_granularity: operators that stay on one processor together: all that the same processors can run
+        (`support`), whole branches (`branches`), what fits the fastest memory (`volume`), or `none`.
     processors: those that may be used; None for all. The first one of the platform always is.
     hooks: put hooks around each layer's call, which `<model>_profile.h` makes nothing of until `<MODEL>_PROFILE` is
         defined: then they count the cycles of each layer on the device.
@@ -136,9 +137,10 @@ class BuildOptions:
         Context,
         Option(group="Output", help="Arenas and state as variables of the package, or in a block that callers hold."),
     ] = "static"
-    image: Annotated[
+    relocatable_image: Annotated[
         bool,
         Option(
+            formerly="image",
             group="Output",
             in_files=False,
             help="Also an image that a main program loads from anywhere in memory; needs --context caller.",
@@ -252,9 +254,10 @@ class BuildOptions:
     ] = None
     least_scratch: Annotated[bool, Option(group="Memory")] = False
     least_flash: Annotated[bool, Option(group="Memory")] = False
-    guide: Annotated[
-        Guide,
+    cost_model: Annotated[
+        CostModel,
         Option(
+            formerly="guide",
             group="Memory",
             help="Rank what could be computed again by learned costs, or by the kernels' estimates.",
         ),
@@ -290,27 +293,30 @@ class BuildOptions:
             help="Values that stay readable behind a run. May be repeated.",
         ),
     ] = ()
-    hop: Annotated[
+    new_frames: Annotated[
         Mapping[str, int] | None,
         Option(
+            formerly="hop",
             group="Model",
             kind=FRAMES,
             metavar="INPUT=FRAMES[@AXIS]",
             help="Take only so many new frames of a window over time in each run, and answer as the whole window.",
         ),
     ] = None
-    hop_axis: Annotated[Mapping[str, int] | None, Option(group="Model", kind=AXES)] = None
-    objective: Annotated[
+    time_axis: Annotated[Mapping[str, int] | None, Option(formerly="hop_axis", group="Model", kind=AXES)] = None
+    placement_objective: Annotated[
         Objective,
         Option(
+            formerly="objective",
             group="Processors",
             in_files=False,
             help="Where a platform has several processors: what placing operators on them is for.",
         ),
     ] = "makespan"
-    group: Annotated[
+    placement_granularity: Annotated[
         Grouping,
         Option(
+            formerly="group",
             group="Processors",
             in_files=False,
             help="Operators that stay on one processor together, where there are several.",
@@ -342,6 +348,11 @@ class BuildOptions:
         ),
     ] = False
 
+    def __new__(cls, *_: object, **choices: object) -> Self:
+        """Refuse unknown keywords before `__init__` does, whose TypeError names no other option."""
+        check_keywords(choices, entries_of(cls), cls.__name__)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         entries = entries_of(type(self)).values()
         for entry in entries:
@@ -356,9 +367,15 @@ class BuildOptions:
             if not ((value is None and entry.is_optional) or entry.kind.is_good(value)):
                 raise BadOptions(f"{entry.name} = {shown(value)}: {entry.kind.wanted} is needed.")
         check_bytes(self.ram_bytes, self.flash_bytes, self.pin)
-        check_forms(io=self.io, reread=self.reread, is_pinned=bool(self.pin), context=self.context, image=self.image)
+        check_forms(
+            io=self.io,
+            reread=self.reread,
+            is_pinned=bool(self.pin),
+            context=self.context,
+            relocatable_image=self.relocatable_image,
+        )
         check_placed(self.place_port, io=self.io, context=self.context)
-        check_hop(self.hop, self.hop_axis)
+        check_new_frames(self.new_frames, self.time_axis)
         problem = quantization_problem(
             quantize=self.quantize, io_type=self.io_type, activations=self.activations, weights=self.weights
         )
@@ -369,7 +386,7 @@ class BuildOptions:
         check_name(self.name)
         check_renames(self.rename)
         check_inputs(self.input)
-        check_labels(self.labels, image=self.image)
+        check_labels(self.labels, image=self.relocatable_image)
 
     @property
     def ram_bytes(self) -> int | Mapping[str, int] | None:
@@ -451,10 +468,10 @@ class BuildOptions:
         asked = {platform.processor.name, *(known if self.processors is None else self.processors)}
         used = tuple(processor for processor in platform.processors if processor.name in asked)
         silent = [processor.name for processor in used if not processor.watts]
-        if self.objective == "energy" and len(used) > 1 and silent:
+        if self.placement_objective == "energy" and len(used) > 1 and silent:
             raise BadOptions(
-                f"objective = 'energy': {platform.name} does not say the power of {', '.join(silent)}; give each "
-                "processor its watts."
+                f"placement_objective = 'energy': {platform.name} does not say the power of {', '.join(silent)}; give "
+                "each processor its watts."
             )
         return used
 
@@ -484,10 +501,10 @@ class BuildOptions:
             return bool(near) or (near == "" and all(platform.reached_by(one.name, memory) for memory in needed))
 
         found = tuple(one for one in self.processors_of(platform) if one.kind == "offload" and is_reached(one))
-        if found and self.objective == "throughput":
+        if found and self.placement_objective == "throughput":
             raise BadOptions(
-                f"objective = 'throughput': {found[0].name} is an accelerator, and no stage of a pipeline; choose "
-                "objective = 'makespan' or 'energy', or name the cores by processors."
+                f"placement_objective = 'throughput': {found[0].name} is an accelerator, and no stage of a pipeline; "
+                "choose placement_objective = 'makespan' or 'energy', or name the cores by processors."
             )
         return found
 

@@ -39,6 +39,7 @@ from tvm_ext.core.platform_parts import (
     Toolchain,
     TvmBackend,
 )
+from tvm_ext.core.rich_display import bars_html, rows_html
 from tvm_ext.core.shipped import board_names, core_names, platform_path
 
 __all__ = [
@@ -70,6 +71,24 @@ class Platform(PlatformTables):
         Of names, neither case nor `-` and `_` matter: `"nucleo-h743zi"`, `"STM32H743ZI"`, `"pico"`.
         """
         return cls._read(platform_path(str(name_or_path)))
+
+    def __repr__(self) -> str:
+        memories = ", ".join(f"{one.name} {one.capacity_bytes:,} B" for one in self.memories)
+        return f"<Platform {self.name}: {', '.join(one.isa for one in self.processors)}; {memories}>"
+
+    def _repr_html_(self) -> str:
+        cores = [(one.name, one.kind, one.isa, one.simd, one.fpu, one.clock_hz / 1e6) for one in self.processors]
+        memories = [
+            (one.name, one.kind, one.capacity_bytes, None if one.address is None else f"0x{one.address:08x}",
+             one.read_bytes_per_cycle, one.latency_cycles)
+            for one in self.memories
+        ]  # fmt: skip
+        sizes = [(one.name, float(one.capacity_bytes), f"{one.capacity_bytes:,} B {one.kind}") for one in self.memories]
+        return (
+            rows_html(self.name, ("processor", "kind", "isa", "simd", "fpu", "MHz"), cores)
+            + rows_html("memories", ("memory", "kind", "B", "address", "B/cycle", "latency"), memories)
+            + bars_html("memories", sizes)
+        )
 
     @staticmethod
     def shipped() -> list[str]:

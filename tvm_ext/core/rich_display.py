@@ -7,6 +7,9 @@ from html import escape as html_escape
 
 from tvm_ext.core.printable import printable
 
+_MOST_LETTERS = 28
+_BAR = "#6f9bf0"
+"""Between the light and the dark blue of the report's page: notebooks have either."""
 _LEFT, _RIGHT = 'style="text-align:left"', 'style="text-align:right"'
 
 
@@ -30,6 +33,30 @@ def rows_html(title: str, headings: Sequence[str], rows: Iterable[Sequence[objec
     return (
         f"<table><caption {_LEFT}><b>{escape(title)}</b></caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}{more if len(every) > most else ''}</tbody></table>"
+    )
+
+
+def bars_html(title: str, bars: Iterable[tuple[str, float, str]], *, most: int = 40) -> str:
+    """A title and horizontal bars, each of a name, a value of 0 or more, and its text; as long as the values are."""
+    every = list(bars)
+    shown, longest = every[:most], max((value for _, value, _ in every), default=0) or 1
+    lengths = [300 * value / longest for _, value, _ in shown]
+    rows = "".join(_bar(22 * index, shown[index], length) for index, length in enumerate(lengths))
+    more = f"<p>and {len(every) - most:,} more</p>" if len(every) > most else ""
+    return (
+        f"<p><b>{escape(title)}</b></p>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{22 * len(shown) + 6}" font-size="12" '
+        f'font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">{rows}</svg>{more}'
+    )
+
+
+def _bar(y: float, bar: tuple[str, float, str], width: float) -> str:
+    name, _, text = bar
+    short = name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 3]}..."
+    return (
+        f'<text x="190" y="{y + 15}" text-anchor="end" fill="currentColor">{escape(short)}</text>'
+        f'<rect x="198" y="{y + 4}" width="{width:.1f}" height="14" rx="2" fill="{_BAR}" />'
+        f'<text x="{204 + width:.1f}" y="{y + 15}" fill="currentColor">{escape(text)}</text>'
     )
 
 

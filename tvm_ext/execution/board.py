@@ -15,7 +15,6 @@ import numpy as np
 from codegen_c.emit.firmware import instruction_shift
 from codegen_c.program.interface import Interface
 from codegen_c.program.interval import MEASURED_INPUTS
-from codegen_c.program.makespan import SharedRun
 from codegen_c.program.parallel import ParallelProgram
 from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Board, Platform
@@ -23,6 +22,7 @@ from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.count_instructions import count_plugin, shared_run
 from tvm_ext.execution.qemu_plugin import quoted
 from tvm_ext.execution.qemu_start import INPUTS, OUTPUTS, QemuExtras, started
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
 from tvm_ext.frontends.shapes import ModelNotice
 
@@ -30,25 +30,6 @@ Fields = dict[str, int]
 EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
 _START_SECONDS = 30.0
 _SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes ten times as many on a loaded machine
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class QemuResult:
-    """Outputs per sample; executed instructions and stack of one run() on the first sample, after a warm-up.
-
-    instructions: from begin to end; None where several processors share a run, and nothing counted them.
-
-    Instructions are not cycles. stack_bytes is the high-water mark below the caller of run(). moved_bytes: counted, of
-    that run, for each pair of memories (from, to) between which any went. driver_calls: counted, of that run, starts
-    of accelerators and waits for them; None where nothing counts them.
-    """
-
-    outputs: tuple[dict[str, np.ndarray], ...]
-    instructions: int | None
-    stack_bytes: int
-    moved_bytes: Mapping[tuple[str, str], int]
-    shared: SharedRun | None = None
-    driver_calls: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +50,7 @@ def run_qemu(
     placed: Placed | None = None,
     parallel: ParallelProgram | None = None,
     extras: QemuExtras | None = None,
-) -> QemuResult:
+) -> RunResult:
     """Run firmware on its board in QEMU.
 
     time_limit_s: of each start of the board; `board_seconds` knows one that fits the work. placed: the image that
@@ -124,7 +105,7 @@ def booted(
 
 def qemu_result(
     elf: Path, platform: Platform, interface: Interface, num_samples: int, data: bytes, fields: Fields, coarse: Fields
-) -> QemuResult:
+) -> RunResult:
     """Figures and outputs of one model. data: its outputs as the board wrote them; fields, coarse: of `booted`."""
     outputs = outputs_of(data, interface, num_samples, elf.name)
     assert platform.board is not None, "the caller has looked"
@@ -132,7 +113,7 @@ def qemu_result(
         instructions = unwrap_instructions(fields, coarse, platform.board, instruction_shift(platform.board))
     else:
         instructions = _field(fields, "instructions", elf)
-    return QemuResult(
+    return RunResult(
         outputs=outputs, instructions=instructions, stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform),
         driver_calls=_driver_calls(fields),
     )  # fmt: skip
@@ -146,7 +127,7 @@ def _run_shared(
     came: bytes,
     time_limit_s: float,
     parallel: ParallelProgram | None,
-) -> QemuResult:
+) -> RunResult:
     """A run that several processors share, in real time: with a clock that counts instructions they take turns."""
     assert platform.board is not None, "the caller has looked"
     with TemporaryDirectory(prefix="tvm_ext_") as name:
@@ -168,7 +149,7 @@ def _run_shared(
             (fields,) = boot(elf, platform, None, folder, seconds, [""], None)
         data = (folder / OUTPUTS).read_bytes()
         shared = shared_run(folder, platform, parallel) if parallel and counting else None
-    return QemuResult(
+    return RunResult(
         outputs=outputs_of(data, interface, num_samples, elf.name), instructions=shared.makespan if shared else None,
         stack_bytes=fields["stack"], moved_bytes=_moved(fields, platform), shared=shared,
         driver_calls=_driver_calls(fields),

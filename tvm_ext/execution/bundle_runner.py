@@ -15,9 +15,10 @@ from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import BadInput, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.execution.board import QemuResult, booted, qemu_result
+from tvm_ext.execution.board import booted, qemu_result
 from tvm_ext.execution.host_model import HOST_LIMITS, HostModel, host_library, loaded_library
 from tvm_ext.execution.qemu_start import qemu_command
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.execution.samples import Sample, check_inputs
 
 
@@ -63,7 +64,7 @@ def run_bundle_on_board(
     samples: Mapping[str, Sequence[Sample]],
     *,
     time_limit_s: float,
-) -> dict[str, QemuResult]:
+) -> dict[str, RunResult]:
     """Results of the models that there are samples for. Each begins reset; all take their turns, sample by sample.
 
     order: names of all models, as the firmware has them. interfaces: of those that run. Raises as `run_qemu` does.
@@ -82,7 +83,7 @@ def run_bundle_on_board(
     counts = np.array([len(samples.get(name, ())) for name in order], np.uint32)
     came = counts.tobytes() + b"".join(array.tobytes() for array in flat)
     fields, data = booted(elf, platform, came, [f"{one.model} " for one in running], time_limit_s)
-    results: dict[str, QemuResult] = {}
+    results: dict[str, RunResult] = {}
     begin = 0
     for one, (fine, coarse) in zip(running, fields, strict=True):
         count = len(samples[one.model])

@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -23,11 +22,13 @@ from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.core.processes.wire import Value
 from tvm_ext.core.toolchain import compile_objects, shared_library
 from tvm_ext.execution.samples import Sample, check_inputs
+from tvm_ext.execution.session import Session
 
+_MANY_SAMPLES = 16
 HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
 
 
-class HostModel:
+class HostModel(Session):
     """A package's C, compiled for the host and loaded in a process of its own for many runs.
 
     A model with states carries them from run to run; it begins reset. beside, objects: as `host_library` takes them.
@@ -81,12 +82,8 @@ class HostModel:
             self._told("hold", self._instance, interface.context_bytes)
         self.reset()
 
-    def run(self, inputs: Sample) -> dict[str, np.ndarray]:
-        """Outputs of one sample.
-
-        Raises BadInput, NotReady while a window over time is not full, RunFailed for a status other than 0 or no end.
-        """
-        return self.run_watched(inputs, None)[0]
+    def run_sample(self, sample: Sample) -> dict[str, np.ndarray]:
+        return self.run_watched(sample, None)[0]
 
     def run_watched(
         self, inputs: Sample, watch: Value, ask: Callable[..., Value] | None = None
@@ -147,19 +144,16 @@ class HostModel:
         ]
 
     def reset(self) -> None:
-        """Begin anew: the next run finds the states as the model begins with them."""
         if self.interface.state_bytes:
             self._told("call", self.interface.reset, self._instance)
 
     def state(self) -> bytes:
-        """State that the last run left for the next one; empty for a model that keeps nothing."""
         if not self.interface.state_bytes:
             return b""
         place, num_bytes = self.interface.state_place, self.interface.state_bytes
         return self._told("read_bytes", place, num_bytes, self._instance)
 
     def restore(self, state: bytes) -> None:
-        """Go on from what `state` gave, of a session with the same package. Raises BadInput."""
         if len(state) != self.interface.state_bytes:
             raise BadInput(
                 f"the state of {self.interface.model} is {self.interface.state_bytes} B; {len(state)} B are given."
@@ -168,7 +162,6 @@ class HostModel:
             self._told("write_bytes", self.interface.state_place, state, self._instance)
 
     def close(self) -> None:
-        """End the process and remove the temporary folder."""
         self._closed = True
         self._held.close()
 
@@ -177,14 +170,6 @@ class HostModel:
         if self._closed:
             raise RunFailed(f"the session of {self.interface.model} is closed; open another one.")
         return self._child.call(function, *values, ask=ask)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @contextmanager
@@ -234,12 +219,15 @@ def host_library(
 
 
 def run_host(
-    folder: Path, interface: Interface, inputs: Sample, *, beside: Sequence[str] = ()
-) -> dict[str, np.ndarray]:
-    """Build the package for the host, run one sample, clean up. Raises as HostModel does."""
-    check_inputs(interface, inputs)
-    with HostModel(folder, interface, beside=beside, toolchain=QUICK_TOOLCHAIN) as model:
-        return model.run(inputs)
+    folder: Path, interface: Interface, samples: Sequence[Sample], *, beside: Sequence[str] = ()
+) -> list[dict[str, np.ndarray]]:
+    """Build the package for the host, run samples in order, clean up. Raises as HostModel does.
+
+    Of a few samples compiling takes longer than running them, and is done without optimization.
+    """
+    toolchain = QUICK_TOOLCHAIN if len(samples) < _MANY_SAMPLES else HOST_TOOLCHAIN
+    with HostModel(folder, interface, beside=beside, toolchain=toolchain) as model:
+        return [model.run_sample(one) for one in samples]
 
 
 def library_sources(folder: Path, *models: str) -> list[Path]:

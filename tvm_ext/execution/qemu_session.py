@@ -9,8 +9,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 import numpy as np
 
@@ -21,13 +20,14 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import PATIENCE, allowed_seconds
 from tvm_ext.execution.qemu_start import INPUTS, OUTPUTS, QemuExtras, qemu_command
 from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
+from tvm_ext.execution.session import Session
 
 _RESET, _RUN = 0, 1
 _LOOK_SECONDS = 0.2
 """Seconds between looks at whether QEMU still runs."""
 
 
-class QemuSession:
+class QemuSession(Session):
     """A package's firmware on its board in QEMU: it starts once and runs many samples.
 
     A model with states carries them from run to run; it begins reset. Instructions are not counted here, for QEMU is
@@ -66,13 +66,8 @@ class QemuSession:
             self._told(_RESET)
             self._held = held.pop_all()
 
-    def run(self, inputs: Sample) -> dict[str, np.ndarray]:
-        """Outputs of one sample.
-
-        Raises BadInput, NotReady while a window over time is not full, RunFailed for a status other than 0, no end, or
-        a board that ended.
-        """
-        arrays = check_inputs(self.interface, inputs)
+    def run_sample(self, sample: Sample) -> dict[str, np.ndarray]:
+        arrays = check_inputs(self.interface, sample)
         self._check_open()
         ports = zip(self.interface.inputs, arrays, strict=True)
         with self._inputs.open("r+b") as file:
@@ -89,22 +84,12 @@ class QemuSession:
         return outputs_of(self._outputs.read_bytes(), self.interface, 1, self._machine)[0]
 
     def reset(self) -> None:
-        """Begin anew: the next run finds the states as the model begins with them."""
         self._check_open()
         self._told(_RESET)
 
     def close(self) -> None:
-        """End QEMU and remove the temporary folder."""
         self._closed = True
         self._held.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -21,6 +21,7 @@ from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import BadInput, BadOptions, MissingTool, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
+from tvm_ext.execution.run_result import RunResult
 from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
 
 ELF = "{elf}"
@@ -96,20 +97,6 @@ class Runner:
         return said
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RunnerResult:
-    """Outputs per sample, and what the firmware measured of one run on the first, after a warm-up.
-
-    cycles: of the processor, by the board's timer; None where it wrapped. stack_bytes: high-water mark below the caller
-    of run(). Nothing counts instructions on a device.
-    """
-
-    outputs: tuple[dict[str, np.ndarray], ...]
-    cycles: int | None
-    stack_bytes: int
-    said: str
-
-
 def check_device(platform: Platform) -> None:
     """Raises BadOptions for a platform whose firmware is for a QEMU machine, not for the chip."""
     if platform.board is not None and platform.board.memories:
@@ -120,9 +107,7 @@ def check_device(platform: Platform) -> None:
         )
 
 
-def run_by(
-    runner: Runner, elf: Path, platform: Platform, interface: Interface, samples: Sequence[Sample]
-) -> RunnerResult:
+def run_by(runner: Runner, elf: Path, platform: Platform, interface: Interface, samples: Sequence[Sample]) -> RunResult:
     """Run firmware over samples by a runner.
 
     Raises BadInput, BadOptions for a platform whose firmware is for QEMU alone, and RunFailed with what was printed: an
@@ -143,7 +128,7 @@ def run_by(
         fields = _fields(said)
         data = written(folder, said)
     outputs = outputs_of(data, interface, len(samples), elf.name)
-    return RunnerResult(
+    return RunResult(
         outputs=outputs, cycles=_cycles(fields, platform), stack_bytes=fields["stack"], said=said
     )  # fmt: skip
 

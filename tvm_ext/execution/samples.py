@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 import numpy as np
@@ -17,20 +17,10 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
     """The arrays in the order of the interface, contiguous. Raises BadInput: name, shape or dtype is wrong."""
     if not isinstance(inputs, Mapping):
         raise BadInput(f"inputs are a {type(inputs).__name__}; a dict of arrays by name is needed.")
-    names = [port.source for port in interface.inputs]
-    for name in inputs:
-        if name not in names:
-            near = get_close_matches(str(name), names, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise BadInput(f"{name!r} is not an input of {interface.model}: {', '.join(names)}.{hint}")
+    check_names(interface, inputs)
     arrays: list[np.ndarray] = []
     for port in interface.inputs:
-        if port.source not in inputs:
-            raise BadInput(f"input {port.source!r} is missing; {interface.model} reads {', '.join(names)}.")
-        try:
-            array = np.asarray(inputs[port.source])
-        except ValueError:
-            raise BadInput(f"input {port.source!r} is no array: its rows differ in length.") from None
+        array = array_of(port.source, inputs[port.source])
         if array.shape != port.shape or array.dtype != np.dtype(port.dtype):
             raise BadInput(
                 f"input {port.source!r} is {array.dtype}{list(array.shape)}; "
@@ -38,6 +28,27 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
             )
         arrays.append(np.asarray(array, order="C"))
     return arrays
+
+
+def check_names(interface: Interface, inputs: Collection[str]) -> None:
+    """Raises BadInput where an input is missing, or a name is none."""
+    names = [port.source for port in interface.inputs]
+    for name in inputs:
+        if name not in names:
+            near = get_close_matches(str(name), names, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise BadInput(f"{name!r} is not an input of {interface.model}: {', '.join(names)}.{hint}")
+    for name in names:
+        if name not in inputs:
+            raise BadInput(f"input {name!r} is missing; {interface.model} reads {', '.join(names)}.")
+
+
+def array_of(name: str, value: object) -> np.ndarray:
+    """An input as an array. Raises BadInput."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise BadInput(f"input {name!r} is no array: its rows differ in length.") from None
 
 
 def outputs_of(data: bytes, interface: Interface, num_samples: int, writer: str) -> tuple[dict[str, np.ndarray], ...]:

@@ -25,8 +25,8 @@ from tvm_ext.frontends.refusals import Refused, summary
 Returned = TypeVar("Returned")
 
 HOW_TO_BRING = (
-    "a tvm_ext.CustomOperator, registered by tvm_ext.register_operator or installed under the entry point group "
-    f"{GROUP!r} (docs/operators.md)"
+    "a tvm_ext.custom.CustomOperator, registered by tvm_ext.custom.register_operator or installed under the entry "
+    f"point group {GROUP!r} (docs/operators.md)"
 )
 
 

@@ -40,8 +40,8 @@ class ModelFile:
     said: str
 
 
-def file_in_memory(source: object, example_inputs: Sequence[object] | None) -> ModelFile:
-    """A file that holds the model. example_inputs: of a torch.nn.Module, arrays or tensors in order.
+def file_in_memory(source: object, example_inputs: Sequence[object] | object | None) -> ModelFile:
+    """A file that holds the model. example_inputs: of a torch.nn.Module, arrays or tensors in order, or a single one.
 
     Raises BadModel for objects that are no model, and for what cannot be exported or written; BadOptions for example
     inputs where none are needed, or none where they are.
@@ -62,6 +62,12 @@ def file_in_memory(source: object, example_inputs: Sequence[object] | None) -> M
         data = bytes(source)
         return _file(data, _suffix(data), f"the {len(data)} bytes given")
     raise BadModel(f"a model is {_told(source)}; {TAKEN} is needed.")
+
+
+def kept_file(sha256: str) -> Path | None:
+    """The file of a model that was handed over in memory, while this process runs."""
+    folder = Path(_FOLDER.name) / sha256
+    return next(iter(sorted(folder.glob("model.*"))), None) if sha256.isalnum() else None
 
 
 def _file(data: bytes, suffix: str, said: str) -> ModelFile:
@@ -110,8 +116,10 @@ def _archive(torch: Any, program: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _exported(torch: Any, module: Any, example_inputs: Sequence[object] | None) -> Any:
+def _exported(torch: Any, module: Any, example_inputs: Sequence[object] | object | None) -> Any:
     name = type(module).__name__
+    if hasattr(example_inputs, "shape"):  # a single array or tensor
+        example_inputs = (example_inputs,)
     if not isinstance(example_inputs, list | tuple) or not example_inputs:
         raise BadOptions(
             f"example_inputs: {name} is a torch.nn.Module, which has no shapes of its own; give a tuple of arrays or "

@@ -14,6 +14,7 @@ from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.rich_display import bars_html, rows_html
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.execution.host_model import library_sources
 from tvm_ext.execution.runner import Runner, check_device, run_by, tail_of
@@ -51,6 +52,15 @@ class DeviceProfile:
     layers: tuple[MeasuredLayer, ...]
     total_cycles: int | None
     stack_bytes: int
+
+    def __repr__(self) -> str:
+        figures = f"{self.cycles:,} cycles measured, {self.milliseconds(self.cycles):,.3f} ms"
+        return f"<DeviceProfile {self.model} on {self.platform}: {len(self.layers):,} layers, {figures}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.kernel, one.calls, one.cycles, self.milliseconds(one.cycles)) for one in self.layers]
+        shown = rows_html(repr(self)[1:-1], ("layer", "kernel", "calls", "cycles", "ms"), rows, most=200)
+        return shown + bars_html("measured cycles", [(one.name, one.cycles, f"{one.cycles:,}") for one in self.layers])
 
     @property
     def cycles(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tvm_ext.core.rich_display import rows_html
+from tvm_ext.core.rich_display import bars_html, rows_html
 
 SCHEMA_VERSION = 1
 NOTE = (
@@ -103,7 +103,14 @@ class Profile:
              one.stack_bytes)
             for one in self.layers
         ]  # fmt: skip
-        return rows_html(repr(self)[1:-1], headings, rows, most=200)
+        bars = [(one.name, one.cycles, f"{one.cycles:,.0f}") for one in self.layers]
+        traffic = [
+            (one.name, memory.name, memory.loaded_bytes, memory.stored_bytes, round(memory.wait_cycles))
+            for one in self.layers for memory in one.memories
+        ]  # fmt: skip
+        read = ("layer", "memory", "loaded B", "stored B", "wait cycles")
+        shown = rows_html(repr(self)[1:-1], headings, rows, most=200) + bars_html("estimated cycles", bars)
+        return shown + (rows_html("accesses to memories", read, traffic, most=200) if traffic else "")
 
     @property
     def num_instructions(self) -> int:

@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.emit.header import describe_type
 from codegen_c.emit.stream import streamed
+from codegen_c.operators.kinds import Rounding
 from codegen_c.operators.quantization import Quantization
 from codegen_c.program.interface import Interface, Port, StreamedPort
 from tvm_ext.core.errors import BadPackage
@@ -55,6 +56,7 @@ class _Port:
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class _Model:
     name: Identifier
+    rounding: Rounding = "onnx"
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -115,7 +117,7 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
         state_bytes=checked.state_bytes, warm_up_runs=checked.warm_up_runs,
         context=checked.options.context, context_bytes=checked.context_bytes,
         servers=tuple(runner.name for runner in checked.processors[1:] if runner.driver is None),
-        in_flight=checked.in_flight,
+        in_flight=checked.in_flight, rounding=checked.model.rounding,
     )  # fmt: skip
     for what in ("name", "source"):
         sides = [interface.inputs + interface.outputs] if what == "name" else [interface.inputs, interface.outputs]

@@ -28,6 +28,7 @@ def arenas_of(compiled: Compiled, options: BuildOptions, live: Mapping[str, Sequ
             "peak_step": arena.peak_step,
             "limit_bytes": limits.get(arena.inside),
             "live_bytes": list(live[arena.memory]),
+            **({"planner": arena.planner} if arena.planner else {}),
         }
         for arena in compiled.plan.arenas
         if arena.num_bytes

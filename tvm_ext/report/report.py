@@ -15,6 +15,7 @@ from codegen_c.program.interface import KeptValue, Port
 from codegen_c.program.makespan import SharedRun
 from codegen_c.program.tensors import KeptState
 from tvm_ext.core.decisions.models import ModelOrigin
+from tvm_ext.core.extensions import PASSES, extensions
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.report.flash import FlashByLayer
@@ -77,6 +78,7 @@ def make_report(
             "source": compiled.origin.model,
             "sha256": origin.sha256,
             "format": origin.source_format,
+            "rounding": compiled.interface.rounding,
         },
         "platform": platform.name,
         "machine": machine_of(platform),
@@ -96,6 +98,7 @@ def make_report(
         "lower_bound_bytes": plan.lower_bound_bytes,
         "arena_proved": all(arena.proved for arena in plan.arenas),
         "arenas": arenas_of(compiled, options, live),
+        **({"extension_passes": said} if (said := [one.said for one in extensions(PASSES)]) else {}),
         "state_bytes": plan.state_bytes,
         "warm_up_runs": compiled.interface.warm_up_runs,
         "context_bytes": compiled.interface.context_bytes,
@@ -131,7 +134,7 @@ def make_report(
         "quantization": quantization,
         "artifacts": dict(artifacts),
         "image": dict(image) if image else None,
-        **({"in_flight": compiled.interface.in_flight} if options.objective == "throughput" else {}),
+        **({"in_flight": compiled.interface.in_flight} if options.placement_objective == "throughput" else {}),
         **shared_processors(compiled, shared_run),
         "verify": dict(verify),
         "comparisons": [dict(one) for one in comparisons],

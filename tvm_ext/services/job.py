@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tvm_ext.core.errors import WorkerRefused
+from tvm_ext.core.extensions import PASSES, PLANNERS
 
 PACKAGES = ("tvm_ext", "relay_passes", "codegen_c")
 LIBRARIES = (
@@ -26,7 +27,7 @@ LIBRARIES = (
     "tflite", "flatbuffers", "torch", "ortools", "ai-edge-litert", "tflite-micro",
 )  # fmt: skip
 """Distributions whose versions may change a result; `tests/services/` compares them with pyproject.toml."""
-_EXTENSIONS = ("tvm_ext.targets", "tvm_ext.operators")
+_EXTENSIONS = ("tvm_ext.targets", "tvm_ext.operators", PASSES, PLANNERS)
 """Groups of entry points by which other distributions bring code that decides results."""
 _MARK = "tvm_ext answer 1"
 

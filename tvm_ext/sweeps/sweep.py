@@ -14,6 +14,7 @@ from tvm_ext.core.errors import BadOptions, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import ChildLimits
+from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.services.cache import ResultCache, Services, default_folder, remembered
 from tvm_ext.services.choose import check_services, chosen_services
@@ -30,6 +31,7 @@ Progress = Callable[[int, Row], None]
 TIERS = ("estimate", "full")
 
 
+@short_tracebacks
 def sweep(
     models: Iterable[SweepModel | str | Path | IRModule],
     platforms: Sequence[Platform | str],

@@ -18,7 +18,8 @@ from pydantic.dataclasses import dataclass
 from tvm_ext.core.bundle_file import BundledOptions, Extent, FileName
 from tvm_ext.core.errors import BadInput
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
-from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.option_table import renamed_options
+from tvm_ext.core.options import OPTIONS, BuildOptions
 from tvm_ext.sweeps.candidates import SweepModel
 
 _CONFIG = ConfigDict(extra="forbid", strict=True)
@@ -53,7 +54,7 @@ class SweepFile:
             return TypeAdapter(cls).validate_json(json.dumps(table))
         except (TypeError, ValueError) as error:  # of json: a date, an integer too long to be written
             if isinstance(error, ValidationError):
-                raise BadInput(f"{path}: {explained(error, _allowed)}") from None
+                raise BadInput(f"{path}: {explained(error, _allowed, renamed_options(OPTIONS))}") from None
             raise BadInput(f"{path}: is no table of a sweep: {shortened(error)}.") from None
 
     def sweep_models(self, folder: Path) -> Iterator[SweepModel]:

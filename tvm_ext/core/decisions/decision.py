@@ -85,3 +85,11 @@ class Decision:
     def names(cls) -> list[str]:
         """Names of the attributes."""
         return [own.metadata["attribute"] for own in fields(cls)]
+
+
+def carried_over(after: Written, before: Written) -> Written:
+    """A function or module with the decisions of the one that it was made of, where it does not say them itself."""
+    own: Mapping[str, Any] = after.attrs or {}
+    known: Mapping[str, Any] = before.attrs or {}
+    missing = {key: value for key, value in known.items() if key not in own}
+    return after.with_attrs(missing) if missing else after

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,15 +46,24 @@ def shortened(error: Exception) -> str:
     return " ".join(str(error).split())[:_MOST_CHARACTERS]
 
 
-def explained(error: ValidationError, allowed: Callable[[Location], Iterable[str]]) -> str:
-    """The first problem found, as key, value, and what is allowed. allowed: keys of the table at a location."""
+def explained(
+    error: ValidationError, allowed: Callable[[Location], Iterable[str]], renamed: Mapping[str, str] | None = None
+) -> str:
+    """The first problem found, as key, value, and what is allowed.
+
+    allowed: keys of the table at a location. renamed: keys of before, and their present names.
+    """
     problems = error.errors(include_url=False)
     unknown = [one for one in problems if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]
     first = (unknown or problems)[0]
     parts = [str(part) for part in first["loc"] if not _TYPE.match(str(part))]
     key = re.sub(r"\.(\d+)", r"[\1]", ".".join(parts))
     if unknown:
-        return f"{key}: unknown key; allowed here: {', '.join(allowed(first['loc']))}."
+        keys, last = [*allowed(first["loc"])], parts[-1] if parts else ""
+        now = (renamed or {}).get(last)
+        near = [now] if now in keys else get_close_matches(last, keys, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return f"{key}: unknown key; allowed here: {', '.join(keys)}.{hint}"
     if first["type"] in ("missing", "missing_argument"):
         return f"{key}: is missing."
     is_ours = first["type"] == "value_error"

@@ -59,7 +59,7 @@ class ModelPart:
 
 def report_page(report: Report) -> str:
     """Text of report.html for a model's report or a bundle's. Raises BadPackage for one that is damaged."""
-    report = _visible(report)
+    report = visible(report)
     try:
         is_bundle = "bundle" in report and "model" not in report
         title = report["bundle"]["name"] if is_bundle else report["model"]["name"]
@@ -152,14 +152,14 @@ def _instructions_tile(report: Report) -> tuple[str, str, str]:
     return elapsed_label(report), count_text(executed), "; ".join(facts)
 
 
-def _visible(value: Any) -> Any:
+def visible(value: Any) -> Any:
     """A report without characters that no document may hold, and without those that would reorder its text."""
     if isinstance(value, str):
         return printable_lines(value)
     if isinstance(value, list):
-        return [_visible(item) for item in value]
+        return [visible(item) for item in value]
     if isinstance(value, dict):
-        return {_visible(key): _visible(item) for key, item in value.items()}
+        return {visible(key): visible(item) for key, item in value.items()}
     return value
 
 

@@ -1,0 +1,96 @@
+"""Planners of offsets that other distributions bring, beside our own search.
+
+An entry point of the group `tvm_ext.planners` names a function of an `AllocationProblem` that gives an offset for each
+of its buffers, or None where it has nothing to offer. What it gives is checked here, before use, and taken where it is
+lower than ours; the whole plan goes through the independent validator afterwards, as every plan does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from codegen_c.arena.problem import Buffer
+from codegen_c.arena.solve import Solution
+from tvm_ext.core.errors import ExtensionFailed
+from tvm_ext.core.extensions import PLANNERS, Extension, extensions
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocationProblem:
+    """Buffers of one memory. memory: its name. names: of the buffers. lower_bound_bytes: no offsets take less.
+
+    num_bytes: what the offsets that are known already take. A buffer uses bytes [offset, offset + size) in steps
+    [begin, end), at a multiple of `alignment`, at `offset` where that is given. It may leave bytes unused in some
+    steps, its `gaps`; who ignores these plans for more than is needed, and is right.
+    """
+
+    memory: str
+    names: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    lower_bound_bytes: int
+    num_bytes: int
+
+
+def with_planners(problem: AllocationProblem, ours: Solution) -> tuple[Solution, str]:
+    """The lowest solution of ours and of what is installed, and the planner it is of; "" for ours.
+
+    Raises ExtensionFailed for a planner that fails, or gives what is no solution.
+    """
+    best, planner = ours, ""
+    for extension in extensions(PLANNERS):
+        offsets = _planned(extension, problem)
+        if offsets is None:
+            continue
+        taken = max((offset + buffer.size for offset, buffer in zip(offsets, problem.buffers, strict=True)), default=0)
+        if taken < best.num_bytes:
+            least = min(taken, best.lower_bound_bytes)
+            best = Solution(offsets=offsets, num_bytes=taken, lower_bound_bytes=least)
+            planner = extension.said
+    return best, planner
+
+
+def _planned(extension: Extension, problem: AllocationProblem) -> list[int] | None:
+    where = f"planner {extension.said}, on {len(problem.buffers)} buffers of {problem.memory}"
+    try:
+        given = extension.value(problem)
+    except Exception as error:  # whatever the other distribution's code raises
+        raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Mend or uninstall it.") from error
+    if given is None:
+        return None
+    try:
+        offsets = [int(offset) for offset in given]
+    except (TypeError, ValueError):
+        raise ExtensionFailed(f"{where}: gives no integers, one offset for each buffer.") from None
+    if fault := offset_fault(problem, offsets):
+        raise ExtensionFailed(f"{where}: {fault}. Nothing of it was used; mend or uninstall it.")
+    return offsets
+
+
+def offset_fault(problem: AllocationProblem, offsets: Sequence[int]) -> str:
+    """The first reason why offsets are no solution; empty where they are one. Compares bytes in use, pair by pair."""
+    if len(offsets) != len(problem.buffers):
+        return f"gives {len(offsets)} offsets; one for each buffer is needed"
+    for name, buffer, offset in zip(problem.names, problem.buffers, offsets, strict=True):
+        if offset < 0 or offset % buffer.alignment:
+            return f"{name} at {offset}: a multiple of {buffer.alignment} bytes, 0 or more, is needed"
+        if buffer.offset is not None and offset != buffer.offset:
+            return f"{name} at {offset}: it is pinned to {buffer.offset}"
+    for i, j in combinations(range(len(offsets)), 2):
+        if problem.buffers[i].overlaps(problem.buffers[j]) and (step := _met(problem, offsets, i, j)) is not None:
+            one, other = (f"{problem.names[index]} at {offsets[index]}" for index in (i, j))
+            return f"{one} and {other} share bytes in step {step}"
+    return ""
+
+
+def _met(problem: AllocationProblem, offsets: Sequence[int], i: int, j: int) -> int | None:
+    """The first step in which two buffers use a byte both."""
+    for one in problem.buffers[i].extents():
+        for other in problem.buffers[j].extents():
+            begin = max(one.begin, other.begin)
+            low = max(offsets[i] + one.low, offsets[j] + other.low)
+            high = min(offsets[i] + one.high, offsets[j] + other.high)
+            if begin < min(one.end, other.end) and low < high:
+                return begin
+    return None

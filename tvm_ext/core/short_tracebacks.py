@@ -1,0 +1,56 @@
+"""Tracebacks of our own errors as callers of Python see them: the function they called, and the line that raised.
+
+What lies between are passes, TVM and helpers, which say nothing that the message does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from tvm_ext.core.errors import PlanRejected, TvmExtError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_KEEPS_ALL = ContextVar("keeps all frames of tracebacks", default=False)
+
+
+@contextmanager
+def full_tracebacks() -> Generator[None]:
+    """Keep all frames of the errors that are raised in the block."""
+    token = _KEEPS_ALL.set(True)
+    try:
+        yield
+    finally:
+        _KEEPS_ALL.reset(token)
+
+
+def short_tracebacks(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorator of a public function: an error of ours that leaves it keeps the frame that raised it alone.
+
+    A cause that was named stays, what was merely being handled does not. A rejected plan is a defect and keeps all.
+    """
+
+    @wraps(function)
+    def short(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        try:
+            return function(*arguments, **keywords)
+        except PlanRejected:
+            raise
+        except TvmExtError as error:
+            if _KEEPS_ALL.get():
+                raise
+            raise error.with_traceback(_last(error.__traceback__)) from error.__cause__
+
+    return short
+
+
+def _last(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace

@@ -1,0 +1,139 @@
+"""Arguments of a run as callers hold them: one array, a dict, a sequence, a batch; real numbers or integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from codegen_c.program.interface import Interface, Port
+from tvm_ext.core.errors import BadInput
+from tvm_ext.execution.real_numbers import dequantized, quantized
+from tvm_ext.execution.samples import Sample, array_of, check_inputs, check_names
+
+Inputs = ArrayLike | Mapping[str, ArrayLike] | Sequence[Mapping[str, ArrayLike]]
+"""Inputs of one run or of several: an array, arrays by name, arrays in the order of the inputs, or samples."""
+
+Outputs = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Samples in order. is_batch: whether there may be another number of them than one; outputs are stacked then.
+
+    is_leading: whether samples were told apart by a first axis that the model has, of extent 1.
+    is_real: whether real numbers were quantized on the way in, so that outputs are real numbers, too.
+    """
+
+    samples: tuple[Sample, ...]
+    is_batch: bool
+    is_leading: bool
+    is_real: bool
+
+
+def run_batch(
+    interface: Interface,
+    inputs: Inputs,
+    run: Callable[[Sequence[Sample]], Sequence[Outputs]],
+    *,
+    quantize: bool = True,
+) -> dict[str, np.ndarray]:
+    """Outputs by name of one sample, or, stacked, of the samples of a batch.
+
+    run: outputs of samples, one after another. quantize: whether floats for a port of integers become integers by its
+    scale, and integers of quantized outputs real numbers then. Raises BadInput, and what `run` raises.
+    """
+    batch = batch_of(interface, inputs, quantize=quantize)
+    runs = run(batch.samples)
+    return {port.source: _joined(port, [one[port.source] for one in runs], batch) for port in interface.outputs}
+
+
+def batch_of(interface: Interface, inputs: Inputs, *, quantize: bool = True) -> Batch:
+    """The samples that an argument of `run` holds, of the model's shapes and types. Raises BadInput.
+
+    An array is a batch where it has one axis more than the model's input, in front, or where its first extent is larger
+    than the model's, which is 1.
+    """
+    arrays = arrays_of(interface, inputs)
+    check_names(interface, arrays)
+    ports = {port.source: port for port in interface.inputs}
+    real = {n for n, one in arrays.items() if quantize and ports[n].quantization and one.dtype.kind == "f"}
+    arrays = {n: quantized(ports[n], one, interface.rounding) if n in real else one for n, one in arrays.items()}
+    counts = {name: _count(ports[name], array) for name, array in arrays.items()}
+    if not counts or None in counts.values():
+        check_inputs(interface, arrays)
+        return Batch(samples=(arrays,), is_batch=False, is_leading=False, is_real=bool(real))
+    return _split(interface, arrays, cast("Mapping[str, int]", counts), is_real=bool(real))
+
+
+def _split(interface: Interface, arrays: Sample, counts: Mapping[str, int], *, is_real: bool) -> Batch:
+    """A batch of arrays of which each holds `counts` samples. Raises BadInput where these differ, or are none."""
+    if len({*counts.values()}) > 1:
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise BadInput(f"inputs: the number of samples differs ({listed}); give as many of each.")
+    count = next(iter(counts.values()))
+    if not count:
+        raise BadInput(f"inputs: {interface.model} is handed a batch without samples; give at least one.")
+    ports = {port.source: port for port in interface.inputs}
+    samples = tuple(
+        {name: array[index].reshape(ports[name].shape) for name, array in arrays.items()} for index in range(count)
+    )
+    for sample in samples[:1]:  # the others have the same shapes and types
+        check_inputs(interface, sample)
+    is_leading = all(array.ndim == len(ports[name].shape) for name, array in arrays.items())
+    return Batch(samples=samples, is_batch=True, is_leading=is_leading, is_real=is_real)
+
+
+def arrays_of(interface: Interface, inputs: Inputs) -> dict[str, np.ndarray]:
+    """The arrays of an argument of `run` by name; those of a list of dicts with one axis more. Raises BadInput."""
+    if isinstance(inputs, list | tuple) and inputs and all(isinstance(one, Mapping) for one in inputs):
+        return _stacked(interface, cast("Sequence[Mapping[str, object]]", inputs))
+    names = [port.source for port in interface.inputs]
+    reads = f"{interface.model} reads {', '.join(names)}"
+    if isinstance(inputs, Mapping):
+        return {name: array_of(name, value) for name, value in cast("Mapping[str, object]", inputs).items()}
+    if isinstance(inputs, list | tuple):
+        given = cast("Sequence[object]", inputs)
+        if len(given) != len(names):
+            raise BadInput(
+                f"inputs: {len(given)} values are given as a {type(inputs).__name__}, one for each input; {reads}. "
+                "Samples of one input are stacked by numpy.stack."
+            )
+        return {name: array_of(name, value) for name, value in zip(names, given, strict=True)}
+    if not hasattr(inputs, "__array__"):
+        raise BadInput(f"inputs are a {type(inputs).__name__}; an array, or a dict of arrays by name, is needed.")
+    if len(names) != 1:
+        raise BadInput(f"inputs: one array is given; {reads}. Give a dict, or a sequence in this order.")
+    return {names[0]: array_of(names[0], inputs)}
+
+
+def _stacked(interface: Interface, samples: Sequence[Mapping[str, object]]) -> dict[str, np.ndarray]:
+    for sample in samples:
+        check_names(interface, [*sample])
+    try:
+        return {port.source: np.stack([np.asarray(one[port.source]) for one in samples]) for port in interface.inputs}
+    except ValueError:
+        raise BadInput(
+            "inputs: the samples of a list differ in shape; give arrays of one shape for each input."
+        ) from None
+
+
+def _count(port: Port, array: np.ndarray) -> int | None:
+    """Samples of an array; None where it is a single one, or no batch of them."""
+    if array.ndim == len(port.shape) + 1 and array.shape[1:] == port.shape:
+        return len(array)
+    if port.shape[:1] == (1,) and array.ndim == len(port.shape) and array.shape[1:] == port.shape[1:]:
+        return len(array) if len(array) != 1 else None
+    return None
+
+
+def _joined(port: Port, arrays: Sequence[np.ndarray], batch: Batch) -> np.ndarray:
+    """One output of all runs: the first axis of extent 1 becomes that of samples, where inputs have it so."""
+    is_real = batch.is_real and port.quantization is not None
+    found = [dequantized(port, one) for one in arrays] if is_real else arrays
+    if not batch.is_batch:
+        return found[0]
+    return np.concatenate(found) if batch.is_leading and port.shape[:1] == (1,) else np.stack(found)
