@@ -1,4 +1,4 @@
-"""A package named `kws`, which the smoke tests of docs/packages.md are about."""
+"""Packages named `kws`, which the smoke tests of docs/packages.md are about: for this machine and for a board."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from tvm_ext import BuildOptions
 @pytest.fixture(scope="session")
 def kws(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a package for the host."""
-    folder = tmp_path_factory.mktemp("forms")
+    return _built("host", tmp_path_factory.mktemp("forms"))
+
+
+@pytest.fixture(scope="session")
+def board_kws(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a package for a board."""
+    return _built("nucleo-f446re", tmp_path_factory.mktemp("board_forms"))
+
+
+def _built(platform: str, folder: Path) -> Path:
     model = saved(SMALL_MODELS["branches"](), folder, "kws")
-    return tvm_ext.build(tvm_ext.load(model), "host", folder / "kws_package", BuildOptions(verify=())).folder
+    return tvm_ext.build(tvm_ext.load(model), platform, folder / "kws_package", BuildOptions(verify=())).folder

@@ -32,6 +32,19 @@ def test_a_block_of_the_page(name: str, kws: Path, tmp_path: Path) -> None:
     _run(["bash", "-euo", "pipefail", "-c", _BLOCKS[name]], tmp_path)
 
 
+@pytest.mark.board
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake")
+@pytest.mark.parametrize("name", _BLOCKS)
+def test_a_boards_package_builds_on_this_machine_too(name: str, board_kws: Path, tmp_path: Path) -> None:
+    """As unit tests of firmware do. An installed package is found by projects for its own board alone."""
+    shutil.copytree(board_kws, tmp_path / "kws")
+    if "find_package" in _BLOCKS[name]:
+        with pytest.raises(AssertionError, match=r"Could not find a configuration file.*\n*.*compatible"):
+            _run(["bash", "-euo", "pipefail", "-c", _BLOCKS[name]], tmp_path)
+        return
+    _run(["bash", "-euo", "pipefail", "-c", _BLOCKS[name]], tmp_path)
+
+
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake")
 def test_a_zephyr_build_without_the_symbol_leaves_the_model_out(kws: Path, tmp_path: Path) -> None:
     block = next(text for name, text in _BLOCKS.items() if name.startswith("Zephyr"))
