@@ -9,6 +9,7 @@ not name stands where that says `topics`. No hook or plugin is needed for it: wh
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import sys
@@ -36,8 +37,10 @@ _TUTORIAL = re.compile(r"tutorials/\d\d_\w+\.py")
 _PICTURE = re.compile(r"^!\[(?P<text>[^\]]*)\]\((?:\.\./)*(?P<path>pictures/\w+\.svg)\)$", re.MULTILINE)
 
 
-def main(arguments: Sequence[str]) -> int:
-    folder = Path(arguments[0]) if arguments else ROOT / "build"
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build")
+    folder: Path = parser.parse_args(arguments).folder
     pages = folder / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     documents = _documents()
@@ -141,4 +144,4 @@ def _pages(entry: Any) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
