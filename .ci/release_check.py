@@ -28,6 +28,7 @@ def main() -> int:
         shutil.copy(ROOT / "constraints.txt", folder)
         _installed(folder, wheel)
         _by_pipx(folder, wheel)
+        _uploadable(folder, wheel)
     return 0
 
 
@@ -37,7 +38,7 @@ def _built(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir()
     subprocess.run(["tar", "-x", "-C", source], input=archive, check=True)
-    _run([sys.executable, "-m", "build", "--wheel", "--outdir", folder, source], folder)
+    _run([sys.executable, "-m", "build", "--outdir", folder, source], folder)
     (wheel,) = folder.glob("*.whl")
     shutil.rmtree(source)
     return wheel
@@ -62,6 +63,14 @@ def _by_pipx(folder: Path, wheel: Path) -> None:
     pipx = [folder / "venv" / "bin" / "python", "-m", "pipx", "run", "--spec", wheel, "tvm-ext"]
     _run([*pipx, "compile", "digits.onnx", "-p", "host", "-o", "by_pipx"], folder)
     print("pipx run: done")
+
+
+def _uploadable(folder: Path, wheel: Path) -> None:
+    """Checks the metadata and the description as an index does, of the wheel and of the sources."""
+    programs = folder / "venv" / "bin"
+    _run([programs / "pip", "install", "--quiet", "twine>=6,<8"], folder)
+    _run([programs / "twine", "check", "--strict", wheel, *folder.glob("*.tar.gz")], folder)
+    print("twine check: passed")
 
 
 def _run(command: list[str | Path], folder: Path) -> None:
