@@ -9,7 +9,9 @@ from benchmarks.pairing import (
     onnx_layers,
     onnx_movement,
     onnx_windows,
+    tflite_elements,
     tflite_layers,
+    tflite_movement,
     torch_elements,
     torch_layers,
 )
@@ -22,7 +24,9 @@ _FAMILIES = (
     onnx_movement,
     torch_layers,
     torch_elements,
+    tflite_elements,
     tflite_layers,
+    tflite_movement,
 )
 
 
