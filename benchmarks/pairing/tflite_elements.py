@@ -166,7 +166,8 @@ def _cumsum(net: Network, choice: Choice) -> int:
     x = net.input(choice["shape"])
     axis = net.writer.constant("axis", np.array(choice["axis"], np.int32))
     fields = {"Exclusive": choice["exclusive"], "Reverse": choice["reverse"]}
-    return net.writer.operator("CUMSUM", [x, axis], net.output("y", choice["shape"]), "CumsumOptions", **fields)
+    y = net.output("y", choice["shape"], _same(net, x))  # the only scale that TensorFlow Lite Micro has for it
+    return net.writer.operator("CUMSUM", [x, axis], y, "CumsumOptions", **fields)
 
 
 def _l2_pool(net: Network, choice: Choice) -> int:

@@ -206,12 +206,35 @@ def _resize_nearest(move: Moved) -> relax.Expr:
     return value
 
 
+def _strided_slice(move: Moved) -> relax.Expr:
+    """A slice that takes single indices from axes whose begin is masked, too: 0 there, or the last one backward.
+
+    TensorFlow Lite Micro and LiteRT do so; TensorFlow itself, and TVM, take the begin that the mask hides.
+    """
+    options, shape = move.options(tflite.StridedSliceOptions), static_shape(move.values[0])
+    masks = options.BeginMask(), options.EndMask(), options.ShrinkAxisMask()
+    begins, ends, steps, kept = list[int](), list[int](), list[int](), list[int]()
+    given = zip(*(move.array(place, "slice").reshape(-1).tolist() for place in (1, 2, 3)), strict=True)
+    for axis, (begin, end, step) in enumerate(given):
+        is_open, is_endless, is_one = (bool(mask >> axis & 1) for mask in masks)
+        first, last, step = slice(
+            None if is_open else begin, None if is_endless or is_one else end, step
+        ).indices(shape[axis])  # fmt: skip
+        count = 1 if is_one else len(range(first, last, step))
+        begins.append(first)
+        ends.append(first + count * step if first + count * step >= 0 else -shape[axis] - 1)
+        steps.append(step)
+        kept += [] if is_one else [count]
+    part = relax.op.strided_slice(move.values[0], list(range(len(begins))), begins, ends, steps)
+    return relax.op.reshape(part, [*kept, *shape[len(begins) :]])
+
+
 def _zeros(move: Moved) -> relax.Expr:
     return relax.op.zeros_like(move.values[0])
 
 
 def moves_here(node: TfliteNode) -> bool:
-    """True for an operator that is converted here: of GATHER one with batch axes."""
+    """True for an operator that is converted here: of GATHER one with batch axes, of STRIDED_SLICE one masked twice."""
     if node.operator not in _SOME or node.table.BuiltinOptions() is None:
         return node.operator in MOVEMENTS and node.operator not in _SOME
     kind, is_one = _SOME[node.operator]
@@ -230,9 +253,16 @@ MOVEMENTS: dict[str, Callable[[Moved], relax.Expr]] = {
     "CUMSUM": cumulative_sum,
     "GATHER": _gather,
     "RESIZE_NEAREST_NEIGHBOR": _resize_nearest,
+    "STRIDED_SLICE": _strided_slice,
     "ZEROS_LIKE": _zeros,
 }
 # Operators of which TVM's converters do all but some.
 _SOME: dict[str, tuple[type, Callable[[Any], bool]]] = {
     "GATHER": (tflite.GatherOptions, lambda options: options.BatchDims() > 0),
+    "STRIDED_SLICE": (
+        tflite.StridedSliceOptions,
+        lambda options: (
+            options.BeginMask() & options.ShrinkAxisMask() and not (options.EllipsisMask() or options.NewAxisMask())
+        ),
+    ),
 }
