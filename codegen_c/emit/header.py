@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
@@ -35,7 +36,7 @@ def emit_header(
             *([f"#define {interface.columns_macro(port)} {port.num_columns}"] if port.stream.strips else []),
         )
     ]
-    api = {"arena": _arena_api, "caller": _caller_api, "stream": _stream_api}[interface.io]
+    api = {"arena": partial(_arena_api, memories=arenas), "caller": _caller_api, "stream": _stream_api}[interface.io]
     return "\n".join(
         [
             banner(origin, f"{interface.model}: the functions firmware calls."),
@@ -156,7 +157,7 @@ def _parameters(interface: Interface, *others: str, const: bool = False) -> str:
     return ", ".join([*own, *others]) or "void"
 
 
-def _arena_api(interface: Interface) -> str:
+def _arena_api(interface: Interface, memories: Iterable[str]) -> str:
     inputs = [f"Write the input here before each run: {describe(port)}." for port in interface.inputs]
     outputs = [f"Read the output here after a run: {describe(port)}." for port in interface.outputs]
     ports = zip((*interface.inputs, *interface.outputs), (*inputs, *outputs), strict=True)
@@ -165,12 +166,16 @@ def _arena_api(interface: Interface) -> str:
         "/* One inference. It uses the inputs' memory for its own values: write them again before the\n"
         f"   next run. {_reentrancy(interface)} */\n"
     )
-    return "\n".join([*accessors, *_plain_accessors(interface), f"{run}{signature(interface)};\n"])
+    return "\n".join([*accessors, *_plain_accessors(interface, memories), f"{run}{signature(interface)};\n"])
 
 
-def _plain_accessors(interface: Interface) -> list[str]:
-    """`<model>_input` and `<model>_output`: names that stay when the model calls its tensors otherwise."""
-    found = interface.plain_accessors()
+def _plain_accessors(interface: Interface, memories: Iterable[str]) -> list[str]:
+    """`<model>_input` and `<model>_output`: names that stay when the model calls its tensors otherwise.
+
+    A memory of the platform that is called so has the name for its arena.
+    """
+    arenas = {f"{interface.model}_{memory}" for memory in memories}
+    found = {name: port for name, port in interface.plain_accessors().items() if name not in arenas}
     note = ["/* The same places under names that hold whatever the model calls its tensors. */"]
     handed = "context" if interface.holds_context else ""
     return (note if found else []) + [

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tvm_ext
@@ -129,7 +130,7 @@ def test_what_is_no_package_does_not_open(tmp_path: Path) -> None:
 
 def test_a_package_without_its_platform_or_board(mod, tmp_path: Path) -> None:
     package = tvm_ext.build(mod, "host", tmp_path / "out", FAST)
-    inputs = {name: [[0]] for name in package.inputs}
+    inputs = {port["name"]: np.zeros(port["shape"], port["dtype"]) for port in package.report["inputs"]}
     with pytest.raises(RunFailed, match="has no firmware: host has no board"):
         package.run(inputs, on="qemu")
     (package.folder / "platform.json").write_text("{")

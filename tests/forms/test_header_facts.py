@@ -80,3 +80,8 @@ def test_a_package_says_what_its_report_says(packages: Packages) -> None:
         f'#define {prefix}_MODEL_SHA256 "{report["model"]["sha256"]}"',
     ):
         assert line in header, line
+
+
+def test_a_memory_called_input_keeps_that_name_for_its_arena() -> None:
+    assert "m_input(void)" in emit_header(_PLAIN, _ORIGIN, arenas={"sram": 32})
+    assert "m_input(void)" not in emit_header(_PLAIN, _ORIGIN, arenas={"input": 32})

@@ -232,7 +232,10 @@ def test_labels_of_several_outputs(tmp_path: Path) -> None:
         ({"input": ["x"]}, "input = .*: {input: .* is needed"),
         ({"labels": ("a", "")}, "labels: number 2 is ''; 1 to 200 printable characters are needed"),
         ({"labels": ("a\nb",)}, "labels: number 1 is "),
-        ({"labels": ("a",), "image": True, "context": "caller"}, "labels: an image is loaded without tables"),
+        (
+            {"labels": ("a",), "relocatable_image": True, "context": "caller"},
+            "labels: an image is loaded without",
+        ),
     ],
 )
 def test_refused_by_themselves(options: dict[str, object], message: str) -> None:

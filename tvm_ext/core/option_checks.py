@@ -117,7 +117,7 @@ def check_labels(labels: Sequence[str], *, image: bool) -> None:
                 "needed."
             )
     if labels and image:
-        raise BadOptions("labels: an image is loaded without tables; leave labels out, or image.")
+        raise BadOptions("labels: an image is loaded without tables; leave labels out, or relocatable_image.")
 
 
 def check_decibels(min_snr_db: float) -> None:
