@@ -106,7 +106,8 @@ def test_kinds_of_kernels() -> None:
     kernels = {
         "qconv2d_dsp": "convolution", "qdepthwise_helium": "depthwise", "qdense_dsp": "dense", "qmatmul_i8": "dense",
         "qpool2d_i8": "pool", "qsoftmax_i8": "normalize", "dma": "move", "permute_helium": "move",
-        "qbinary_dsp": "elementwise", "some_operator_of_mine": "other",
+        "qbinary_dsp": "elementwise", "quantize": "elementwise",
+        "some_operator_of_mine": "other",
     }  # fmt: skip
     assert {kernel: layer_kind(kernel) for kernel in kernels} == kernels
     assert {*kernels.values()} == {*LAYER_KINDS}

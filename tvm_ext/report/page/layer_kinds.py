@@ -36,5 +36,6 @@ _WORDS: Mapping[str, str] = MappingProxyType(
 
 def layer_kind(kernel: str) -> str:
     """The kind of a step, from its kernel's name; `other` where no word is known."""
-    parts = {part.removeprefix("q") for part in re.split(r"[_\d]+", kernel.lower())}
+    found = re.split(r"[_\d]+", kernel.lower())
+    parts = {*found, *(part.removeprefix("q") for part in found)}  # qconv2d, quantize
     return next((kind for kind, words in _WORDS.items() if parts & {*words.split()}), "other")
