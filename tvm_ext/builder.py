@@ -34,7 +34,7 @@ from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
-from tvm_ext.core.progress import Progress, stage
+from tvm_ext.core.progress import Progress, stage, told
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.core.toolchain import find_program
 from tvm_ext.core.tools import installed
@@ -50,7 +50,6 @@ from tvm_ext.load import ModelSource
 from tvm_ext.notices import say_doubts, say_floats, say_pipeline, say_weights
 from tvm_ext.package import TRACE_FILE, Package, check_finished
 from tvm_ext.profiling.layer_names import steps_of_package
-from tvm_ext.progress import told
 from tvm_ext.report.flash import FlashByLayer, flash_by_layer
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report

@@ -17,8 +17,7 @@ from codegen_c.arena.validate_order import validate_order
 from codegen_c.arena.validate_reach import check_reach
 from codegen_c.arena.validate_successive import validate_successive
 from codegen_c.backend.named_tensors import kept_tensors, kept_values, tensor_named
-from codegen_c.backend.port_names import port_names
-from codegen_c.backend.ports import ports_of
+from codegen_c.backend.ports import port_names, ports_of
 from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin

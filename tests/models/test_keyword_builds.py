@@ -16,8 +16,8 @@ from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.peers import peer
 from tvm_ext.core.errors import BadInput, BadOptions, UnknownOption
 from tvm_ext.core.options import OPTIONS, BuildOptions
+from tvm_ext.core.progress import told
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.progress import told
 
 EXAMPLE = np.linspace(-1, 1, 8, dtype=np.float32).reshape(1, 8)
 
@@ -112,8 +112,8 @@ def test_progress_in_a_notebook(
     ipython.get_ipython = lambda: SimpleNamespace(kernel=1)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     imported: list[str] = []
-    monkeypatch.setattr("tvm_ext.progress.find_spec", lambda name: name in installed or None)
-    monkeypatch.setattr("tvm_ext.progress.import_module", lambda name: imported.append(name) or made)
+    monkeypatch.setattr("tvm_ext.core.progress.find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr("tvm_ext.core.progress.import_module", lambda name: imported.append(name) or made)
     with told(True) as say:
         say("compiling")
     lines = capsys.readouterr().err.splitlines()
@@ -126,7 +126,7 @@ def test_progress_in_a_notebook(
 
 def test_a_bar_of_tqdm_as_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tqdm")
-    monkeypatch.setattr("tvm_ext.progress._in_notebook", lambda: True)
+    monkeypatch.setattr("tvm_ext.core.progress._in_notebook", lambda: True)
     with told(True) as say:
         say("compiling")
     assert "compiling [00:0" in capsys.readouterr().err

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -31,12 +32,11 @@ from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
-from tvm_ext.core.progress import Progress, named, stage
+from tvm_ext.core.progress import Progress, named, stage, told
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.run_result import RunResult
 from tvm_ext.load import load
 from tvm_ext.package import check_finished
-from tvm_ext.progress import told
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
@@ -120,36 +120,33 @@ def _subject(
     verifies: bool,
     progress: Progress | None,
 ) -> Subject:
+    """Compile one model of the bundle. Errors begin with the model's name."""
+    with _named_in_errors(model.name):
+        initial, path = file.path_of(model, "initial"), file.path_of(model, "file")
+        assert path is not None, "each model has a file"
+        calibration, verify_inputs = file.path_of(model, "calibration"), file.path_of(model, "verify_inputs")
+        module = load(
+            path, shapes=model.shapes, limits=limits, states=model.states,
+            initial=read_arrays(initial) if initial else None, bind=model.bind,
+        )  # fmt: skip
+        module = with_linked_inputs(module, file, model)
+        options = replace(model.build_options(()), processors=(platform.processor.name,))  # it calls them in turn
+        return make_subject(
+            module, platform, options, calibration=calibration, verify_inputs=verify_inputs,
+            verifies=verifies, progress=named(progress, model.name),
+        )  # fmt: skip
+
+
+@contextmanager
+def _named_in_errors(model: str) -> Generator[None]:
+    """Put the model's name before the messages of errors. Those of the bundle's file say where they are already."""
     try:
-        return _compiled(file, model, platform, limits, verifies, progress)
+        yield
     except BadBundle:
         raise
     except TvmExtError as error:
-        error.args = (f"{model.name}: {error}", *error.args[1:])
+        error.args = (f"{model}: {error}", *error.args[1:])
         raise
-
-
-def _compiled(
-    file: BundleFile,
-    model: BundledModel,
-    platform: Platform,
-    limits: Limits | None,
-    verifies: bool,
-    progress: Progress | None,
-) -> Subject:
-    initial, path = file.path_of(model, "initial"), file.path_of(model, "file")
-    assert path is not None, "each model has a file"
-    calibration, verify_inputs = file.path_of(model, "calibration"), file.path_of(model, "verify_inputs")
-    module = load(
-        path, shapes=model.shapes, limits=limits, states=model.states,
-        initial=read_arrays(initial) if initial else None, bind=model.bind,
-    )  # fmt: skip
-    module = with_linked_inputs(module, file, model)
-    options = replace(model.build_options(()), processors=(platform.processor.name,))  # it calls them in turn
-    return make_subject(
-        module, platform, options, calibration=calibration, verify_inputs=verify_inputs,
-        verifies=verifies, progress=named(progress, model.name),
-    )  # fmt: skip
 
 
 def _member(subject: Subject) -> Member:

@@ -1,4 +1,4 @@
-"""What `tvm-ext compile` is asked for: by its arguments, and by the project's file, over which arguments go."""
+"""Combine the arguments of `tvm-ext compile` with the project file. Arguments take precedence."""
 
 from __future__ import annotations
 
@@ -13,10 +13,30 @@ from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.shipped import choices
 
+VALUES = ("shapes", "bind", "states", "initial", "calibration", "verify_inputs")
+"""Arguments that are not build options. In a project file they are keys of the model."""
+_FILES = ("initial", "calibration", "verify_inputs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """The command line of `tvm-ext compile`; None for every argument that the user left out.
+
+    options: all build options by name. typed: names of the options that the user typed. values: by the names in
+    `VALUES`.
+    """
+
+    model: Path | None
+    platform: str | None
+    output: Path | None
+    options: Mapping[str, Any]
+    typed: Set[str]
+    values: Mapping[str, Any]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A model, its platform, where the package goes, and how. values: of `FILE_KEYS`, where any is given."""
+    """A complete build request. values: by the names in `VALUES`, None where nothing was given."""
 
     model: Path
     platform: tvm_ext.Platform
@@ -25,42 +45,30 @@ class Asked:
     values: Mapping[str, Any]
 
 
-VALUES = ("shapes", "bind", "states", "initial", "calibration", "verify_inputs")
-"""Arguments that are no options of a build: a project's file has them as keys of its model."""
-_FILES = ("initial", "calibration", "verify_inputs")
+def asked_for(arguments: Arguments) -> Asked:
+    """Return the build request. Without a model file it comes from the project file in the given or current folder.
 
-
-def asked_for(
-    model: Path | None,
-    platform: str | None,
-    output: Path | None,
-    options: Mapping[str, Any],
-    given: Set[str],
-    values: Mapping[str, Any],
-) -> Asked:
-    """What the arguments ask for; without a model, or with a folder, beside what the project's file there does.
-
-    options: all of the command line, by name; given: those that were typed. values: as `VALUES` names them, None where
-    nothing is said. Raises BadOptions, BadPlatform.
+    Raises BadOptions, BadPlatform.
     """
-    if model is not None and not model.is_dir():
-        chosen = _platform(platform)
-        if output is None:
-            raise BadOptions("-o is missing: give the folder that the package goes to, as -o out/model.")
-        every = build_options(options, chosen.activations)
-        return Asked(model=model, platform=chosen, output=output, options=every, values=values)
-    return _of_project(model or Path(), platform, output, options, given, values)
+    if arguments.model is None or arguments.model.is_dir():
+        return _from_project(arguments.model or Path(), arguments)
+    platform = _platform(arguments.platform)
+    if arguments.output is None:
+        raise BadOptions("-o is missing: give the folder that the package goes to, as -o out/model.")
+    return Asked(
+        model=arguments.model,
+        platform=platform,
+        output=arguments.output,
+        options=build_options(arguments.options, platform.activations),
+        values=arguments.values,
+    )
 
 
-def _of_project(
-    folder: Path,
-    platform: str | None,
-    output: Path | None,
-    options: Mapping[str, Any],
-    given: Set[str],
-    values: Mapping[str, Any],
-) -> Asked:
-    from tvm_ext.core.project_file import PROJECT_FILE, ProjectFile  # pydantic, which other commands do not wait for
+def _from_project(folder: Path, arguments: Arguments) -> Asked:
+    from tvm_ext.core.project_file import (  # imports pydantic, which other commands do not need
+        PROJECT_FILE,
+        ProjectFile,
+    )
 
     if not (folder / PROJECT_FILE).is_file():
         raise BadOptions(
@@ -68,18 +76,19 @@ def _of_project(
             "by `tvm-ext init`."
         )
     project = ProjectFile.load(folder)
-    chosen = _platform(platform or project.platform_name)
-    of_file = {name: project.path_of(name) if name in _FILES else getattr(project.model, name) for name in VALUES}
-    file = project.path_of("file")
-    assert file is not None, "each model has a file"
-    typed = build_options(options, chosen.activations)
-    fields = {*given, *(["time_axis"] if "new_frames" in given else [])}
+    platform = _platform(arguments.platform or project.platform_name)
+    in_file = {name: project.path_of(name) if name in _FILES else getattr(project.model, name) for name in VALUES}
+    model = project.path_of("file")
+    assert model is not None, "every model table has a file"
+    # Only typed options override the file: a default of the command line is not a choice of the user's.
+    options = build_options(arguments.options, platform.activations)
+    overridden = {*arguments.typed, *(["time_axis"] if "new_frames" in arguments.typed else [])}
     return Asked(
-        model=file,
-        platform=chosen,
-        output=output or project.output_folder,
-        options=replace(project.build_options(), **{name: getattr(typed, name) for name in fields}),
-        values={name: of_file[name] if values[name] is None else values[name] for name in VALUES},
+        model=model,
+        platform=platform,
+        output=arguments.output or project.output_folder,
+        options=replace(project.build_options(), **{name: getattr(options, name) for name in overridden}),
+        values={name: in_file[name] if value is None else value for name, value in arguments.values.items()},
     )
 
 

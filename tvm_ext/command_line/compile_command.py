@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import tvm_ext
-from tvm_ext.command_line.asked import asked_for
+from tvm_ext.command_line.asked import Arguments, asked_for
 from tvm_ext.command_line.import_tvm import import_tvm_for
 from tvm_ext.command_line.option_parameters import typed_options, with_options
 from tvm_ext.command_line.option_texts import parse_bindings, parse_shapes, parse_states
@@ -73,7 +73,12 @@ def compile_command(
     }  # fmt: skip
     begin = time.monotonic()
     with errors_shown(as_json, debug):
-        asked = asked_for(model, platform, output, options, typed_options(call, options), values)
+        asked = asked_for(
+            Arguments(
+                model=model, platform=platform, output=output, options=options,
+                typed=typed_options(call, options), values=values,
+            )
+        )  # fmt: skip
         found = asked.values
         check_output(asked.output)
         from tvm_ext.core.files.arrays import read_arrays

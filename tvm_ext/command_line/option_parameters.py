@@ -21,23 +21,8 @@ from tvm_ext.command_line.option_texts import (
     parse_verify,
     read_labels,
 )
-from tvm_ext.core.option_table import (
-    FORMS,
-    FRAMES,
-    LABELS,
-    NUMBER,
-    OFFSETS,
-    PLACES,
-    PROCESSORS,
-    RENAMES,
-    SIZE,
-    SIZES,
-    TARGETS,
-    TENSORS,
-    TEXT,
-    TRUTH,
-    OptionEntry,
-)
+from tvm_ext.core import option_table as kinds
+from tvm_ext.core.option_table import OptionEntry
 from tvm_ext.core.options import BuildOptions
 
 
@@ -59,20 +44,20 @@ def _spoken(entry: OptionEntry) -> _Spoken:
     if entry.words:
         return _Spoken(declared=Literal[entry.words], read=lambda word: word)
     return {
-        TRUTH.wanted: _Spoken(declared=bool, read=bool),
-        NUMBER.wanted: _Spoken(declared=float, read=float),
-        TEXT.wanted: _Spoken(declared=text, read=lambda value: value),
-        SIZE.wanted: _Spoken(declared=text, read=partial(parse_bytes, option=entry.flag)),
-        SIZES.wanted: _Spoken(declared=texts, read=lambda values: parse_ram(values or [])),
-        TENSORS.wanted: _Spoken(declared=texts, read=lambda values: tuple(values or ())),
-        PROCESSORS.wanted: _Spoken(declared=text, read=_split),
-        TARGETS.wanted: _Spoken(declared=text, read=parse_verify),
-        OFFSETS.wanted: _Spoken(declared=texts, read=lambda values: parse_pins(values or [])),
-        PLACES.wanted: _Spoken(declared=texts, read=lambda values: parse_places(values or [])),
-        FORMS.wanted: _Spoken(declared=texts, read=lambda values: parse_inputs(values or []) or None),
-        LABELS.wanted: _Spoken(declared=text, read=read_labels),
-        RENAMES.wanted: _Spoken(declared=texts, read=lambda values: parse_renames(values or []) or None),
-        FRAMES.wanted: _Spoken(declared=text, read=parse_hop),
+        kinds.TRUTH.wanted: _Spoken(declared=bool, read=bool),
+        kinds.NUMBER.wanted: _Spoken(declared=float, read=float),
+        kinds.TEXT.wanted: _Spoken(declared=text, read=lambda value: value),
+        kinds.SIZE.wanted: _Spoken(declared=text, read=partial(parse_bytes, option=entry.flag)),
+        kinds.SIZES.wanted: _Spoken(declared=texts, read=lambda values: parse_ram(values or [])),
+        kinds.TENSORS.wanted: _Spoken(declared=texts, read=lambda values: tuple(values or ())),
+        kinds.PROCESSORS.wanted: _Spoken(declared=text, read=_split),
+        kinds.TARGETS.wanted: _Spoken(declared=text, read=parse_verify),
+        kinds.OFFSETS.wanted: _Spoken(declared=texts, read=lambda values: parse_pins(values or [])),
+        kinds.PLACES.wanted: _Spoken(declared=texts, read=lambda values: parse_places(values or [])),
+        kinds.FORMS.wanted: _Spoken(declared=texts, read=lambda values: parse_inputs(values or []) or None),
+        kinds.LABELS.wanted: _Spoken(declared=text, read=read_labels),
+        kinds.RENAMES.wanted: _Spoken(declared=texts, read=lambda values: parse_renames(values or []) or None),
+        kinds.FRAMES.wanted: _Spoken(declared=text, read=parse_hop),
     }[entry.kind.wanted]
 
 

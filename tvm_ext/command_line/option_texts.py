@@ -106,41 +106,34 @@ def parse_bytes(text: str | None, option: str) -> int | None:
 
 def parse_pins(texts: list[str]) -> dict[str, int]:
     """`["input=0", "x=0x40"]` to `{"input": 0, "x": 64}`."""
-    pins: dict[str, int] = {}
-    for text in texts:
-        name, _, offset = text.rpartition("=")
-        if not name or not re.fullmatch(r"[0-9]{1,15}|0x[0-9a-fA-F]{1,12}", offset):
-            raise typer.BadParameter(f"{text!r} is not of the form input=0.", param_hint="--pin")
-        if name in pins:
-            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--pin")
-        pins[name] = int(offset, 16 if offset.startswith("0x") else 10)
-    return pins
+    pins = _pairs(texts, "input=0", "--pin", r"[0-9]{1,15}|0x[0-9a-fA-F]{1,12}")
+    return {name: int(offset, 16 if offset.startswith("0x") else 10) for name, offset in pins.items()}
 
 
 def parse_places(texts: list[str]) -> dict[str, str]:
-    """`["image=dtcm"]` to `{"image": "dtcm"}`; the last `=` divides."""
-    places: dict[str, str] = {}
-    for text in texts:
-        name, _, memory = text.rpartition("=")
-        if not name or not memory:
-            raise typer.BadParameter(f"{text!r} is not of the form input=dtcm.", param_hint="--place-port")
-        if name in places:
-            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--place-port")
-        places[name] = memory
-    return places
+    """`["image=dtcm"]` to `{"image": "dtcm"}`."""
+    return _pairs(texts, "input=dtcm", "--place-port")
 
 
 def parse_renames(texts: list[str]) -> dict[str, str]:
-    """`["serving_default_x:0=image"]` to `{"serving_default_x:0": "image"}`; the last `=` divides."""
-    renames: dict[str, str] = {}
+    """`["serving_default_x:0=image"]` to `{"serving_default_x:0": "image"}`."""
+    return _pairs(texts, "OLD=NEW", "--rename")
+
+
+def _pairs(texts: list[str], form: str, option: str, value: str = r".+") -> dict[str, str]:
+    """Names and values of an option that may be repeated. The last `=` separates them, because names may contain one.
+
+    form: an example for the error message. value: pattern that every value has to match.
+    """
+    found: dict[str, str] = {}
     for text in texts:
-        old, _, new = text.rpartition("=")
-        if not old or not new:
-            raise typer.BadParameter(f"{text!r} is not of the form OLD=NEW.", param_hint="--rename")
-        if old in renames:
-            raise typer.BadParameter(f"{old!r} is given twice.", param_hint="--rename")
-        renames[old] = new
-    return renames
+        name, _, given = text.rpartition("=")
+        if not name or not re.fullmatch(value, given):
+            raise typer.BadParameter(f"{text!r} is not of the form {form}.", param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice.", param_hint=option)
+        found[name] = given
+    return found
 
 
 def parse_inputs(texts: list[str]) -> dict[str, str]:

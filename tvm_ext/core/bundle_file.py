@@ -12,28 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeV
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from tvm_ext.core import option_table as kinds
 from tvm_ext.core.errors import BadBundle, BadOptions, TvmExtError
 from tvm_ext.core.files.user_tables import Location, explained, read_table, shortened
 from tvm_ext.core.names import hides_header, is_device
-from tvm_ext.core.option_table import (
-    AXES,
-    FORMS,
-    FRAMES,
-    LABELS,
-    NUMBER,
-    OFFSETS,
-    PLACES,
-    PROCESSORS,
-    RENAMES,
-    SIZE,
-    SIZES,
-    TARGETS,
-    TENSORS,
-    TEXT,
-    TRUTH,
-    OptionEntry,
-    renamed_options,
-)
+from tvm_ext.core.option_table import OptionEntry, renamed_options
 from tvm_ext.core.options import OPTIONS, BuildOptions, Target
 from tvm_ext.core.sizes import read_size
 
@@ -53,21 +36,21 @@ Names = Annotated[tuple[Tensor, ...], Field(max_length=256, strict=False)]
 
 
 _FILE_TYPES: Mapping[str, Any] = {
-    TRUTH.wanted: bool,
-    NUMBER.wanted: Annotated[float, Field(strict=False)],
-    SIZE.wanted: Size,
-    SIZES.wanted: Size | dict[str, Size],
-    TEXT.wanted: Tensor,
-    TENSORS.wanted: Names,
-    PROCESSORS.wanted: Names,
-    TARGETS.wanted: Annotated[tuple[Target, ...], Field(strict=False)],
-    OFFSETS.wanted: dict[str, Count],
-    PLACES.wanted: dict[str, Tensor],
-    FORMS.wanted: dict[Tensor, Tensor],
-    LABELS.wanted: Annotated[tuple[str, ...], Field(max_length=1 << 16, strict=False)],
-    RENAMES.wanted: dict[Tensor, Name],
-    FRAMES.wanted: dict[str, Count],
-    AXES.wanted: dict[str, int],
+    kinds.TRUTH.wanted: bool,
+    kinds.NUMBER.wanted: Annotated[float, Field(strict=False)],
+    kinds.SIZE.wanted: Size,
+    kinds.SIZES.wanted: Size | dict[str, Size],
+    kinds.TEXT.wanted: Tensor,
+    kinds.TENSORS.wanted: Names,
+    kinds.PROCESSORS.wanted: Names,
+    kinds.TARGETS.wanted: Annotated[tuple[Target, ...], Field(strict=False)],
+    kinds.OFFSETS.wanted: dict[str, Count],
+    kinds.PLACES.wanted: dict[str, Tensor],
+    kinds.FORMS.wanted: dict[Tensor, Tensor],
+    kinds.LABELS.wanted: Annotated[tuple[str, ...], Field(max_length=1 << 16, strict=False)],
+    kinds.RENAMES.wanted: dict[Tensor, Name],
+    kinds.FRAMES.wanted: dict[str, Count],
+    kinds.AXES.wanted: dict[str, int],
 }
 """Types of the keys of a model's options, by kind."""
 

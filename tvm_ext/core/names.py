@@ -97,11 +97,13 @@ def shared_prefix(names: Collection[str]) -> str:
     return prefix if is_plain else ""
 
 
-def unique(word: str, taken: set[str]) -> str:
-    """`word`, or word_2, word_3 …, whichever is free; the choice is added to `taken`."""
-    candidate, number = word, 1
+def unique(word: str, taken: set[str], separator: str = "_", first: int = 2) -> str:
+    """Return `word`, or word_2, word_3, ... where it is taken, and add the result to `taken`.
+
+    separator: stands before the number. first: the number that is tried first.
+    """
+    candidate, number = word, first
     while candidate in taken:
-        number += 1
-        candidate = f"{word}_{number}"
+        candidate, number = f"{word}{separator}{number}", number + 1
     taken.add(candidate)
     return candidate

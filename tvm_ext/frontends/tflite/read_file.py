@@ -14,11 +14,12 @@ import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.core.names import unique
 from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.tflite.check_scales import Scales, read_scales
 from tvm_ext.frontends.tflite.file_sizes import FileSizes
 from tvm_ext.frontends.tflite.four_bits import is_packed, unpacked
-from tvm_ext.frontends.tflite.signatures import free_name, signature_names
+from tvm_ext.frontends.tflite.signatures import signature_names
 
 _IDENTIFIER = b"TFL3"
 # Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
@@ -204,7 +205,7 @@ def _tensors(
         table = graph.Tensors(index)
         sizes.check_tensor(table, index)
         own = (table.Name() or b"").decode("utf-8", "replace") or f"tensor_{index}"
-        name = signed[index] if index in signed else free_name(own, taken)
+        name = signed[index] if index in signed else unique(own, taken, ".", 1)
         shape = _numbers(table.ShapeAsNumpy())
         signature = _numbers(table.ShapeSignatureAsNumpy())
         dims = tuple(None if extent < 0 else extent for extent in signature) if signature else shape

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 import tflite
 
+from tvm_ext.core.names import unique
+
 
 def signature_names(
     model: tflite.Model, graph_index: int, inputs: Sequence[int], outputs: Sequence[int]
@@ -31,7 +33,7 @@ def signature_names(
     names: dict[int, str] = {}
     for index, name in entries:
         if index not in names:
-            names[index] = free_name(name, taken)
+            names[index] = unique(name, taken, ".", 1)
     return names
 
 
@@ -45,13 +47,3 @@ def _entries(entry: Callable[[int], tflite.TensorMap], count: int, ports: Sequen
         raise ValueError("a signature names more inputs or outputs than its subgraph has")
     found = [(int(one.TensorIndex()), one.Name() or b"") for one in map(entry, range(count))]
     return [(index, name.decode("utf-8", "replace")) for index, name in found if name and index in ports]
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """The name, or name.1, name.2 ... where tensors before have it: files are free to repeat names."""
-    candidate, number = name, 0
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}.{number}"
-    taken.add(candidate)
-    return candidate
