@@ -31,9 +31,9 @@ sys.path.insert(0, str(ROOT))
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
+from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.pipeline import compile_module  # noqa: E402
 
 PLATFORM = "cortex_m4"
 LIMITS = {

@@ -44,11 +44,14 @@ from relay_passes.solvers.graph import Graph  # noqa: E402
 from relay_passes.solvers.recompute.annealing import anneal_repeats  # noqa: E402
 from relay_passes.solvers.recompute.reordering import reordered  # noqa: E402
 from relay_passes.solvers.recompute.search import Recomputation  # noqa: E402
-from relay_passes.solvers.schedule.annealed import annealed_schedule  # noqa: E402
-from relay_passes.solvers.schedule.search import Schedule, schedule  # noqa: E402
+from relay_passes.solvers.schedule.search import (  # noqa: E402
+    Schedule,
+    annealed_schedule,
+    schedule,
+)
+from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.guide import learned_rank  # noqa: E402
-from tvm_ext.pipeline import compile_module  # noqa: E402
 
 GRAPHS = ((100, 0), (100, 1), (250, 0), (250, 1), (500, 0))
 """(nodes, seed) of layered graphs."""

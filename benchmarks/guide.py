@@ -34,7 +34,7 @@ from benchmarks.guide_corpus import PLATFORMS, features_of, measured  # noqa: E4
 from benchmarks.measure.commit import stamped  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import Problem, to_problem  # noqa: E402
-from relay_passes.solvers import liveness  # noqa: E402
+from relay_passes.solvers import graph as liveness  # noqa: E402
 from relay_passes.solvers.recompute import search as recompute_search  # noqa: E402
 from relay_passes.solvers.recompute.search import Rank  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402

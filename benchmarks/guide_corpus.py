@@ -34,9 +34,9 @@ from codegen_c.backend.build import Compiled  # noqa: E402
 from codegen_c.costs.step_features import FEATURES, step_features  # noqa: E402
 from codegen_c.operators.kinds import TensorType  # noqa: E402
 from codegen_c.program.steps import KernelCall  # noqa: E402
+from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.core.errors import UnsupportedModel  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.pipeline import compile_module  # noqa: E402
 
 PLATFORMS = ("cortex_m4", "cortex_m55")
 DTYPES = ("int8", "fp32")

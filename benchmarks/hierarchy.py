@@ -35,7 +35,7 @@ from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from codegen_c.costs.predict import predicted_cycles, time_model  # noqa: E402
 from relay_passes.solvers.memories.search import assign  # noqa: E402
 from tests.support.memory_problems import random_problem  # noqa: E402
-from tvm_ext.pipeline import compile_module  # noqa: E402
+from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
 
 NETWORKS = (
@@ -111,7 +111,7 @@ def network(board: str, name: str, ram: dict[str, int]) -> dict[str, Any]:
 def _uncut(module: tvm.IRModule, board: str, options: tvm_ext.BuildOptions) -> int:
     """Predicted cycles where nothing runs by rows, or again, but all memories are used."""
     platform = tvm_ext.Platform.load(board)
-    with mock.patch("tvm_ext.pipeline.cutting", lambda *_: tvm.transform.Sequential([])):
+    with mock.patch("tvm_ext.compilation.pipeline.cutting", lambda *_: tvm.transform.Sequential([])):
         found = compile_module(module, platform, replace(options, memories="all"))
     return round(predicted_cycles(found.program, time_model(platform)))
 

@@ -32,12 +32,12 @@ from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.roles import Measured, Subject, by_roles, measured  # noqa: E402
 from codegen_c.backend.build import Compiled  # noqa: E402
 from codegen_c.kernels.registry import candidates  # noqa: E402
-from codegen_c.operators.digest import operator_digest  # noqa: E402
+from codegen_c.operators.titles import operator_digest  # noqa: E402
 from codegen_c.targets.read_times import FOLDER, PARTS  # noqa: E402
 from codegen_c.targets.registry import instruction_set_of, target_of  # noqa: E402
 from tvm_ext import BuildOptions, Platform  # noqa: E402
-from tvm_ext.core.kernel_time import Traffic  # noqa: E402
-from tvm_ext.pipeline import compile_model  # noqa: E402
+from tvm_ext.compilation.pipeline import compile_model  # noqa: E402
+from tvm_ext.core.time_model import Traffic  # noqa: E402
 from tvm_ext.profiling.core_table import core_table  # noqa: E402
 from tvm_ext.tuning.layers import FARTHEST  # noqa: E402
 

@@ -27,9 +27,9 @@ import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from codegen_c.backend.build import Compiled  # noqa: E402
+from tvm_ext.compilation.pipeline import compile_model, compile_within  # noqa: E402
 from tvm_ext.core.errors import DoesNotFit  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.pipeline import compile_model, compile_within  # noqa: E402
 
 NETWORKS = ("digits_fp32", "digits_int8", "ds_cnn_int8", "resnet8_int8")
 PLATFORM = "cortex_m4"

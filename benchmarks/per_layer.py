@@ -25,13 +25,13 @@ from codegen_c.backend.build import Compiled  # noqa: E402
 from codegen_c.emit.firmware import emit_firmware  # noqa: E402
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors  # noqa: E402
 from codegen_c.program.steps import KernelCall  # noqa: E402
+from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.core.options import BuildOptions  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.core.toolchain import compile_objects, link_elf  # noqa: E402
 from tvm_ext.execution.board import run_qemu  # noqa: E402
-from tvm_ext.execution.run_result import RunResult  # noqa: E402
-from tvm_ext.load import load  # noqa: E402
-from tvm_ext.pipeline import compile_module  # noqa: E402
+from tvm_ext.execution.samples import RunResult  # noqa: E402
+from tvm_ext.frontends.load import load  # noqa: E402
 from tvm_ext.verification.input_ranges import random_inputs  # noqa: E402
 
 

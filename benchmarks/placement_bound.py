@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from relay_passes.solvers.processors.assign import assign_processors  # noqa: E402
-from relay_passes.solvers.processors.starts import on_one  # noqa: E402
+from relay_passes.solvers.processors.search import on_one  # noqa: E402
 from relay_passes.solvers.processors.timing import makespan_of  # noqa: E402
 from tests.support.processor_problems import random_problem  # noqa: E402
 

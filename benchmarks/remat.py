@@ -29,10 +29,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from relay_passes.memory.rematerialize import cheapest  # noqa: E402
-from relay_passes.solvers.graph import Graph, Node  # noqa: E402
-from relay_passes.solvers.liveness import peak_bytes  # noqa: E402
+from relay_passes.solvers.graph import (  # noqa: E402
+    Graph,
+    Node,
+    peak_bytes,
+)
 from relay_passes.solvers.recompute.reordering import reordered  # noqa: E402
-from relay_passes.solvers.schedule.annealed import least_schedule  # noqa: E402
+from relay_passes.solvers.schedule.search import least_schedule  # noqa: E402
 from tvm_ext.guide import learned_rank  # noqa: E402
 
 EFFORT = 100.0

@@ -33,7 +33,7 @@ from benchmarks.remat import EFFORT, to_problem  # noqa: E402
 from codegen_c.arena.exact import is_available, place_below  # noqa: E402
 from codegen_c.arena.problem import Buffer, height, lower_bound  # noqa: E402
 from relay_passes.memory.rematerialize import cheapest  # noqa: E402
-from relay_passes.solvers.liveness import peak_bytes  # noqa: E402
+from relay_passes.solvers.graph import peak_bytes  # noqa: E402
 from relay_passes.solvers.recompute.at_places import bound_at_places  # noqa: E402
 from tvm_ext.guide import learned_rank  # noqa: E402
 

@@ -34,13 +34,13 @@ from codegen_c.composites.lower_operator import Lowered, lower_operator  # noqa:
 from codegen_c.operators.kinds import Window  # noqa: E402
 from codegen_c.targets.registry import target_of  # noqa: E402
 from relay_passes.analysis.operator_graph import OperatorGraph  # noqa: E402
-from relay_passes.analysis.row_facts import row_facts  # noqa: E402
+from relay_passes.searched import row_facts  # noqa: E402
 from relay_passes.solvers.graph import Graph  # noqa: E402
 from relay_passes.solvers.split.search import Split, cheapest_cut  # noqa: E402
 from relay_passes.solvers.split.segment import Ending, Segment  # noqa: E402
 from relay_passes.solvers.split.segments import RowFacts, Segments  # noqa: E402
+from tvm_ext.compilation.stages import passes  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.stages import passes  # noqa: E402
 
 NETWORKS = (
     "ds_cnn_int8", "resnet8_int8", "mobilenet_v1_025_96_int8", "mcunet_5fps_vww_int8", "mcunet_320k_int8",

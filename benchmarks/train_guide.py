@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import to_problem  # noqa: E402
 from codegen_c.costs.learned_cost import MOST_BITS, LearnedCost, vector  # noqa: E402
-from relay_passes.solvers.liveness import live_bytes, peak_bytes, spans_of  # noqa: E402
+from relay_passes.solvers.graph import live_bytes, peak_bytes, spans_of  # noqa: E402
 from relay_passes.solvers.recompute.exact import recompute_exactly  # noqa: E402
 from relay_passes.solvers.recompute.facts import facts_of  # noqa: E402
 from relay_passes.solvers.recompute.repeats import Repeat, promising, repeats_at  # noqa: E402

@@ -27,13 +27,18 @@ from benchmarks.networks.random_updates import RandomUpdate, random_update  # no
 from benchmarks.train_guide import trained  # noqa: E402
 from relay_passes.solvers.memories import cut_facts, repeats  # noqa: E402
 from relay_passes.solvers.memories.assignment import Assignment, Place, WeightsCopy  # noqa: E402
-from relay_passes.solvers.memories.menus import Menus  # noqa: E402
-from relay_passes.solvers.memories.place_facts import LEADS, Candidate, candidates, facts_of  # noqa: E402
+from relay_passes.solvers.memories.cuts import SegmentTimes  # noqa: E402
 from relay_passes.solvers.memories.problem import AssignmentProblem  # noqa: E402
+from relay_passes.solvers.memories.propose import (  # noqa: E402
+    LEADS,
+    Candidate,
+    Menus,
+    candidates,
+    facts_of,
+)
 from relay_passes.solvers.memories.repeated import repeated_problem  # noqa: E402
 from relay_passes.solvers.memories.repeats import promising  # noqa: E402
 from relay_passes.solvers.memories.state import Choice, Item, State  # noqa: E402
-from relay_passes.solvers.memories.timed_cuts import SegmentTimes  # noqa: E402
 from relay_passes.solvers.memories.updates import Update, Updates  # noqa: E402
 from relay_passes.solvers.split.segment import Ending  # noqa: E402
 

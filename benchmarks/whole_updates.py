@@ -42,9 +42,9 @@ from relay_passes.solvers.memories.search import assign  # noqa: E402
 from relay_passes.solvers.memories.updates import Rates, Update, Updates  # noqa: E402
 from relay_passes.solvers.recompute.in_rows import unrolled  # noqa: E402
 from relay_passes.solvers.split.segments import Segments  # noqa: E402
+from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
 from tvm_ext.guide import UPDATES, learned_updates  # noqa: E402
-from tvm_ext.pipeline import compile_module  # noqa: E402
 
 NETWORKS = (
     "ds_cnn_int8", "resnet8_int8", "autoencoder_int8", "mobilenet_v1_025_96_int8", "mobilenet_v2_035_144_int8",

@@ -7,7 +7,7 @@ from typing import Any
 import typer.main
 
 from documentation.markdown import page, table
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 
 PATH = "docs/reference/commands.md"
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tvm import relax
 
-from tvm_ext.core.operator_costs import CallCost, Footprint
+from tvm_ext.core.time_model import CallCost, Footprint
 
 
 class Backend(Protocol):

@@ -1,4 +1,4 @@
-"""Composites: private functions of one operator each, as the passes here form and move them."""
+"""Composites: private functions of one fused operator each, and calls of operators that users bring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 from relay_passes.dataflow import bindings, dict_attrs, op_name
-from tvm_ext.core.decisions.composites import CompositeKind, SourceNodes
+from tvm_ext.core.decisions.composites import CompositeKind, CustomUse, SourceNodes
 from tvm_ext.core.decisions.decision import Decision
 
 
@@ -55,3 +55,11 @@ def added(mod: tvm.IRModule, name: str, func: relax.Function) -> tvm.ir.GlobalVa
 def kind_of(operator: relax.Call) -> str:
     """`nn_conv2d` for a call of relax.nn.conv2d."""
     return (op_name(operator) or "call").removeprefix("relax.").replace(".", "_")
+
+
+def custom_use(value: relax.Expr) -> CustomUse | None:
+    """The use of a custom operator that an expression is, None for everything else."""
+    if not isinstance(value, relax.Call) or not isinstance(value.attrs, tvm.ir.DictAttrs):
+        return None
+    use = CustomUse.read(value)
+    return use if use.operator else None

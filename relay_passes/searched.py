@@ -1,17 +1,16 @@
-"""A module as the searches for less memory see it: what does not depend on a budget is found once, for all budgets."""
+"""A module as the memory searches see it: facts that no attempt changes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 import tvm
 
 from relay_passes.analysis.attention_heads import attentions
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.analysis.row_facts import row_facts
 from relay_passes.backend import Backend
 from relay_passes.dataflow import operands, outputs
 from relay_passes.memory import strip_composites
@@ -19,11 +18,12 @@ from relay_passes.memory.split_heads import SplitHeads
 from relay_passes.solvers.graph import Graph
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.patches import PatchedSegments
-from relay_passes.solvers.split.segments import RowFacts, Segments
+from relay_passes.solvers.split.segments import ROWS_PER_CALL, RowFacts, Segments
 from tvm_ext.core.alignment import aligned
-from tvm_ext.core.columns import ColumnOperator
-from tvm_ext.core.decisions.execution import PlacedPorts, PortsOutside
+from tvm_ext.core.decisions.composites import PlacedPorts, PortsOutside
 from tvm_ext.core.decisions.models import KeptStates
+from tvm_ext.core.row_access import ColumnOperator
+from tvm_ext.core.time_model import CallCost
 
 MOST_SEQUENCES = 32
 """Sequences with repeats whose segments are kept at a time."""
@@ -125,3 +125,21 @@ def searched(mod: tvm.IRModule, backend: Backend, known: Searched | None) -> Sea
     if known is not None and known.mod["main"].same_as(mod["main"]):
         return known
     return Searched(mod=mod, backend=backend)
+
+
+def row_facts(operators: OperatorGraph) -> RowFacts:
+    """Facts about the operators run by rows; their costs are asked for where they are needed."""
+
+    @cache
+    def costs(index: int, input_rows: int, some: tuple[int, ...]) -> dict[int, CallCost]:
+        composite = operators.composites[index]
+        assert composite is not None, "what has rows is a composite"
+        return dict(zip(some, operators.backend.call_costs(composite, some, input_rows), strict=True))
+
+    return RowFacts(
+        operators=tuple(operators.rows), accumulations=tuple(operators.accumulations),
+        calls=lambda index, rows, input_rows: (
+            costs(index, input_rows, ROWS_PER_CALL if rows in ROWS_PER_CALL else (rows,))[rows]
+        ),
+        reading=frozenset(operators.reading),
+    )  # fmt: skip

@@ -17,7 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
-from tvm_ext.allocation_problems import write_allocation_problems
+from tvm_ext.packages.allocation_problems import write_allocation_problems
 
 work = Path(tempfile.mkdtemp())
 

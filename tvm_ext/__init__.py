@@ -9,17 +9,15 @@ Public names are loaded when first used: `tvm_ext.Platform` does not import tvm,
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tvm_ext.pipeline_names import register_pipelines
+from tvm_ext.relax.pipeline_names import register_pipelines
 
 if TYPE_CHECKING:
     __version__: str
     from tvm_ext import custom
-    from tvm_ext.builder import build
+    from tvm_ext.building.build import build
     from tvm_ext.bundles.bundler import bundle
     from tvm_ext.bundles.package import BundlePackage
     from tvm_ext.comparison.compare import compare
@@ -27,17 +25,17 @@ if TYPE_CHECKING:
     from tvm_ext.core.limits import Limits
     from tvm_ext.core.options import BuildOptions
     from tvm_ext.core.platform import Platform
-    from tvm_ext.estimates import Estimate, estimate
-    from tvm_ext.execution.run_result import RunResult
+    from tvm_ext.estimates.estimate import Estimate, estimate
+    from tvm_ext.execution.samples import RunResult
     from tvm_ext.execution.session import Session
-    from tvm_ext.load import load
-    from tvm_ext.package import Package
+    from tvm_ext.frontends.load import load
+    from tvm_ext.packages.package import Package
     from tvm_ext.profiling.profile import Profile
+    from tvm_ext.relax.compile import place, relax_pipeline
+    from tvm_ext.relax.placement import Placing
     from tvm_ext.sweeps.candidates import SweepModel
     from tvm_ext.sweeps.sweep import sweep
     from tvm_ext.sweeps.table import SweepTable
-    from tvm_ext.tvm_compile import place, relax_pipeline
-    from tvm_ext.tvm_place import Placing
 
 __all__ = [
     "BuildOptions",
@@ -66,26 +64,26 @@ __all__ = [
 
 _HOMES = {
     "Profile": "tvm_ext.profiling.profile",
-    "RunResult": "tvm_ext.execution.run_result",
+    "RunResult": "tvm_ext.execution.samples",
     "Session": "tvm_ext.execution.session",
     "BuildOptions": "tvm_ext.core.options",
     "BundlePackage": "tvm_ext.bundles.package",
-    "Estimate": "tvm_ext.estimates",
+    "Estimate": "tvm_ext.estimates.estimate",
     "Limits": "tvm_ext.core.limits",
     "SweepModel": "tvm_ext.sweeps.candidates",
-    "Package": "tvm_ext.package",
-    "Placing": "tvm_ext.tvm_place",
+    "Package": "tvm_ext.packages.package",
+    "Placing": "tvm_ext.relax.placement",
     "Platform": "tvm_ext.core.platform",
     "SweepTable": "tvm_ext.sweeps.table",
-    "build": "tvm_ext.builder",
+    "build": "tvm_ext.building.build",
     "bundle": "tvm_ext.bundles.bundler",
     "compare": "tvm_ext.comparison.compare",
     "custom": "tvm_ext",
     "errors": "tvm_ext.core",
-    "estimate": "tvm_ext.estimates",
-    "load": "tvm_ext.load",
-    "place": "tvm_ext.tvm_compile",
-    "relax_pipeline": "tvm_ext.tvm_compile",
+    "estimate": "tvm_ext.estimates.estimate",
+    "load": "tvm_ext.frontends.load",
+    "place": "tvm_ext.relax.compile",
+    "relax_pipeline": "tvm_ext.relax.compile",
     "sweep": "tvm_ext.sweeps.sweep",
 }
 
@@ -115,12 +113,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _Package(ModuleType):
-    """Keeps `tvm_ext.load` the function: importing the submodule would put the module of that name in its place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        super().__setattr__(name, getattr(value, name) if name == "load" and isinstance(value, ModuleType) else value)
-
-
-sys.modules[__name__].__class__ = _Package
 register_pipelines()

@@ -16,7 +16,7 @@ def main() -> None:
 
 
 def _work() -> None:
-    from tvm_ext.cli import run
+    from tvm_ext.command_line.main import run
 
     run()
 

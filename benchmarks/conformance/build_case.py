@@ -20,7 +20,7 @@ from tvm_ext.core.errors import RunFailed, TvmExtError, VerificationFailed
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.toolchain import find_program
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.package import Package
+from tvm_ext.packages.package import Package
 
 # Sentences of an error that is not this project's own, but handed on.
 _FOREIGN = re.compile(r"TVM's importer fails|InternalError|TVMError|ended with signal|Traceback")

@@ -22,8 +22,8 @@ from tvm_ext.core.processes import child, child_main
 
 _MODULES = (
     "tvm_ext.execution.host_library",
-    "tvm_ext.verification.witnesses.onnxruntime_witness",
-    "tvm_ext.verification.witnesses.tvm_witness",
+    "tvm_ext.verification.reference_runtimes.onnxruntime_runtime",
+    "tvm_ext.verification.reference_runtimes.tvm_runtime",
 )
 
 

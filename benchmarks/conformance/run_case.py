@@ -20,13 +20,13 @@ import numpy as np
 from benchmarks.conformance.cases import NARROW_RTOL, Case
 from codegen_c.backend.build import Compiled
 from codegen_c.program.interface import Interface
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BuildFailed, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, STRICT_FLAGS, find_compiler
-from tvm_ext.frontends.onnx.sub_byte import in_bytes
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
+from tvm_ext.frontends.onnx.element_types import in_bytes
 
 _C_FLAGS = (*LANGUAGE_FLAGS, *STRICT_FLAGS, "-O1", "-fPIC", "-shared")
 

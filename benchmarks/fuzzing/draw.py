@@ -27,7 +27,7 @@ from benchmarks.fuzzing.random_qdq import quantized
 from benchmarks.fuzzing.random_tflite import random_tflite
 from benchmarks.fuzzing.seeds import Seeds
 from benchmarks.fuzzing.specimen import ModelSpecimen, Specimen
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 
 def kind_of(seed: int, index: int) -> str:

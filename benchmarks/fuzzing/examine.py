@@ -22,14 +22,14 @@ from benchmarks.fuzzing.outcome import Outcome
 from benchmarks.fuzzing.specimen import CommandSpecimen, ModelSpecimen, Specimen
 from benchmarks.fuzzing.witnesses import CHECKS, Built, Disagreement, Refused, against_runtime
 from codegen_c.backend.build import Compiled
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core import errors
 from tvm_ext.core.bundle_file import BundleFile
 from tvm_ext.core.files.arrays import read_arrays
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_model
+from tvm_ext.frontends.load import load
 from tvm_ext.sweeps.candidates import candidates_of
 from tvm_ext.sweeps.sweep_file import SweepFile
 

@@ -21,10 +21,10 @@ from benchmarks.fuzzing.pool import run_in_order
 from benchmarks.fuzzing.seeds import Seeds, make_seeds
 from benchmarks.fuzzing.specimen import Specimen
 from benchmarks.fuzzing.tables import Record
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from onnx import helper
 
 from tests.support.onnx_models import model_of
 from tests.support.random_models import Network, Shape
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 OPSET = 17
 MOST_ELEMENTS = 10_000

@@ -10,14 +10,14 @@ import tvm
 
 from codegen_c.backend.build import Compiled
 from codegen_c.program.steps import RowSteps
+from tvm_ext.compilation.model_forms import forms_of, streamed_forms
+from tvm_ext.compilation.pipeline import compile_module, fitter_of
 from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.fitter import Fitter
 from tvm_ext.fitting.methods import FitMethod, fit_methods
 from tvm_ext.fitting.next_try import Try
-from tvm_ext.model_forms import forms_of, streamed_forms
-from tvm_ext.pipeline import compile_module, fitter_of
 
 ROWS = (1, 2, 3, 4, 5, 6, 8)
 """Rows per call of sequences, as `--tune` and searches may choose them, and others."""

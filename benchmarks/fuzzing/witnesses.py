@@ -17,7 +17,7 @@ from benchmarks.fuzzing.ways import every_way, in_plain_c
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from tests.support.poison import run_poisoned
-from tvm_ext.builder import build
+from tvm_ext.building.build import build
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS

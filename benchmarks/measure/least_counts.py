@@ -24,13 +24,13 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, StringImm, TensorLoad, Var
 
-from codegen_c.tir.evaluate import values_over
 from codegen_c.tir.intrinsics import RENAMED, SAME_NAME
 from codegen_c.tir.legalize import PrimFuncStages
 from codegen_c.tir.loops import operands, operands_of
 from codegen_c.tir.lower import plain_loops
 from codegen_c.tir.merge import merge_stages
 from codegen_c.tir.ranges import reads_elements
+from codegen_c.tir.tabulate import values_over
 
 FUNCTIONS = SAME_NAME
 """Kinds of counts that are functions of math.h, by the names they have for doubles."""

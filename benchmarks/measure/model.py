@@ -12,7 +12,7 @@ import onnx
 
 from benchmarks import zoo
 from tvm_ext.verification.input_ranges import random_inputs
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 Sample = dict[str, np.ndarray]
 SHARED = ("kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8")

@@ -21,13 +21,13 @@ from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.alignment import aligned
-from tvm_ext.core.kernel_time import Traffic
 from tvm_ext.core.platform import Link, Memory, Platform
+from tvm_ext.core.time_model import Traffic
 from tvm_ext.execution.qemu_start import started
 from tvm_ext.profiling.core_table import core_table
 from tvm_ext.profiling.profile import LayerProfile
 from tvm_ext.profiling.profile_package import counted_layers, profile_plugin
-from tvm_ext.tuning.firmware import linked
+from tvm_ext.tuning.layers_program import linked
 
 MODEL = "layers"
 ROLES = ("input", "output", "scratch")

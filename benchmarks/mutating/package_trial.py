@@ -21,7 +21,9 @@ from benchmarks.mutating.c_changes import CChange
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.drawn_vectors import stored_bytes
 from codegen_c.program.drawn_inputs import Domain, drawn, recipe_number
-from tvm_ext.artifacts import write_texts
+from tvm_ext.building.artifacts import write_texts
+from tvm_ext.building.selftest import SelfTest, drawn_faults, selftest_of
+from tvm_ext.building.subject import Subject, host_outputs, make_subject
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
@@ -29,11 +31,9 @@ from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.core.processes.process import run_program
 from tvm_ext.core.toolchain import compile_objects, host_program
 from tvm_ext.execution.host_model import HostModel, library_sources
-from tvm_ext.judgement import judged_runs, steps_of
-from tvm_ext.load import load
-from tvm_ext.selftest import SelfTest, drawn_faults, selftest_of
-from tvm_ext.subject import Subject, host_outputs, make_subject
+from tvm_ext.frontends.load import load
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
+from tvm_ext.verification.judgement import judged_runs, steps_of
 from tvm_ext.verification.verify import tolerance_of
 
 Sample = Mapping[str, np.ndarray]

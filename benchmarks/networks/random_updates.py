@@ -12,12 +12,10 @@ from relay_passes.solvers.graph import Graph, Node
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.segments import RowFacts, Segments
-from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
-from tvm_ext.core.operator_costs import CallCost
 from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_sequence import RowOperator, RowReader
-from tvm_ext.core.time_model import TimeModel
+from tvm_ext.core.time_model import DOUBLE_WORDS, CallCost, KernelTime, TimeModel
 
 NEAREST = ("dtcm", "tcm")
 MOST_BYTES = 400_000

@@ -17,12 +17,12 @@ from benchmarks.conformance.run_case import build_library, call_compiled
 from benchmarks.pairing.operator_case import Model, Operator, PairCase, choice_of, seed_of
 from codegen_c.backend.build import Compiled
 from codegen_c.program.interface import Port
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.errors import BuildFailed, TvmExtError
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_model
+from tvm_ext.frontends.load import load
 
 Array = np.ndarray
 Arrays = Mapping[str, Array]

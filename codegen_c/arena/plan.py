@@ -1,26 +1,36 @@
-"""Program -> MemoryPlan: when each tensor lives, and where in which memory."""
+"""Plan the memory of a program: lifetimes, reuse between tensors, and an offset for each."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import permutations
 from types import MappingProxyType
 
-from codegen_c.arena.at_once import AtOnce, at_once
+import numpy as np
+
 from codegen_c.arena.bound import live_bytes
-from codegen_c.arena.direction import with_directions
-from codegen_c.arena.guests import with_guests
-from codegen_c.arena.lifetimes import extents_while, lifetimes
+from codegen_c.arena.lifetimes import extents, extents_while, lifetimes
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement, peak_placements, scratch_name
 from codegen_c.arena.overlap import Overlaps, overlaps, too_near
 from codegen_c.arena.planners import AllocationProblem, with_planners
 from codegen_c.arena.problem import Buffer, Gap
-from codegen_c.arena.solve import optimise
-from codegen_c.arena.solve_at_once import optimise_at_once
-from codegen_c.program.program import Program
-from codegen_c.program.step_order import StepOrder
-from codegen_c.program.steps import scratch_bytes, scratch_memory
+from codegen_c.arena.solve import optimise, optimise_at_once
+from codegen_c.program.parallel import NONE, StepOrder
+from codegen_c.program.program import Program, parts_of
+from codegen_c.program.steps import (
+    AffineRow,
+    KernelCall,
+    Loop,
+    RowRange,
+    Step,
+    reads,
+    scratch_bytes,
+    scratch_memory,
+    writes,
+)
+from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.platform import STATE_MEMORY, Platform
@@ -265,3 +275,166 @@ def check_capacity(
                 f"{'may give' if memory.reserved_bytes else 'holds'} {memory.usable_bytes} B. "
                 "Try a larger memory or an int8 model."
             )
+
+
+BoolArray = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AtOnce:
+    """Uses of everything that needs bytes of its own, under a partial order of steps.
+
+    touched: steps that touch it, of a tensor and all its parts together. always: what is never dead.
+    """
+
+    program: Program
+    order: StepOrder
+    touched: Mapping[str, tuple[int, ...]]
+    always: frozenset[str]
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.touched)}
+
+    @cached_property
+    def table(self) -> BoolArray:
+        """bool[n, n]: pairs that may be alive at once under some interleaving."""
+        num_lists = len(self.order.done[0]) if self.order.done else 1
+        last = np.full((len(self.touched), num_lists), NONE, np.int64)
+        known = np.full((len(self.touched), num_lists), NONE, np.int64)
+        for index, (name, steps) in enumerate(self.touched.items()):
+            for step in steps:
+                home = self.order.home[step]
+                last[index, home] = max(last[index, home], step)
+            clocks = [self.order.done[step] for step in steps]
+            known[index] = np.min(clocks, axis=0) if clocks else NONE
+            if name in self.program.inputs:  # there before all steps
+                known[index] = NONE
+            if name in self.program.outputs or not steps:
+                last[index] = len(self.program.steps)
+            if name in self.always:
+                last[index], known[index] = len(self.program.steps), NONE
+        before = np.ones((len(last), len(last)), bool)
+        for one in range(num_lists):
+            used = last[:, one] > NONE
+            before &= ~used[:, None] | (last[:, one][:, None] <= known[:, one][None, :])
+        return ~(before | before.T)
+
+    def meet(self, one: str, other: str) -> bool:
+        """True if both may be alive at once."""
+        return bool(self.table[self._index[one], self._index[other]])
+
+    def pairs(self, names: Sequence[str]) -> BoolArray:
+        """bool[n, n]: of these, the pairs of two that may be alive at once."""
+        index = [self._index[name] for name in names]
+        return self.table[np.ix_(index, index)] & ~np.eye(len(index), dtype=bool)
+
+    def kept(self, overlaps: Sequence[Overlaps]) -> list[Overlaps]:
+        """Overlaps of steps that stay right: no other processor may still use the input, or use the output before."""
+        pairs = {pair for step in overlaps for way in (step.ascending, step.descending) for pair in way}
+        wrong = {pair for pair in pairs if not (self._takes_over(*pair) or self._takes_over(*pair[::-1]))}
+        found = [step.without((), wrong) for step in overlaps]
+        return [step for step in found if step.ascending or step.descending]
+
+    def _takes_over(self, output: str, source: str) -> bool:
+        """True if the step that both share comes behind all others of the input and before all others of the output."""
+        common = {*self.touched[output]} & {*self.touched[source]}
+        if len(common) != 1 or source in self.program.outputs or output in self.program.inputs:
+            return False
+        step = common.pop()
+        return all(i == step or self.order.before(i, step) for i in self.touched[source]) and all(
+            i == step or self.order.before(step, i) for i in self.touched[output]
+        )
+
+
+def at_once(program: Program, order: StepOrder, kept: Collection[str] = ()) -> AtOnce:
+    """Uses of the tensors of a program that are no parts, and of the scratch of its steps. kept: what is never dead."""
+    named = dict.fromkeys([*lifetimes(program), *kept])
+    touched: dict[str, set[int]] = {name: set() for name in named if program.tensors[name].part is None}
+    for index, step in enumerate(program.steps):
+        for name in (*reads(step), *writes(step)):
+            part = program.tensors[name].part
+            touched.setdefault(part.tensor if part else name, set()).add(index)
+        if scratch_bytes(step):
+            touched[scratch_name(step.name)] = {index}
+    found = {name: tuple(sorted(steps)) for name, steps in touched.items()}
+    return AtOnce(program=program, order=order, touched=found, always=frozenset([*program.kept, *kept]))
+
+
+def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:
+    """The program with such steps as loops over single rows, last row first."""
+    return replace(program, steps=tuple(_directed(step, placements) for step in program.steps))
+
+
+def _directed(step: Step, placements: Mapping[str, Placement]) -> Step:
+    if not isinstance(step, KernelCall) or step.implementation.spatial is None:
+        return step
+    output = placements.get(step.outputs[0])
+    inputs = [placements[name] for name in step.inputs if name in placements]
+    if output is None or not any(
+        p.memory == output.memory and p.offset < output.offset < p.offset + p.num_bytes for p in inputs
+    ):
+        return step
+    last = step.implementation.spatial.output_rows - 1
+    rows = RowRange(begin=AffineRow(base=last, step=-1), end=AffineRow(base=last + 1, step=-1))
+    return Loop(name=step.name, count=last + 1, body=(replace(step, rows=rows),))
+
+
+@dataclass(kw_only=True)
+class _Room:
+    """Bytes of a state that do not matter at some steps, and how many of them guests take at each."""
+
+    num_bytes: int
+    is_free: list[bool]
+    taken: list[int] = field(default_factory=list[int])
+
+    def admits(self, begin: int, end: int, num_bytes: int) -> bool:
+        """True if there is room at steps [begin, end)."""
+        return all(self.is_free[i] and self.taken[i] + num_bytes <= self.num_bytes for i in range(begin, end))
+
+    def take(self, begin: int, end: int, num_bytes: int) -> None:
+        for index in range(begin, end):
+            self.taken[index] += num_bytes
+
+
+def with_guests(program: Program, alive: Mapping[str, tuple[int, int]], stay: Collection[str]) -> Program:
+    """The program with as many bytes of intermediates as find room among its states, the largest tensors first.
+
+    alive: steps during which tensors that have a place matter. stay: tensors that are left where they are.
+    """
+    rooms = _rooms(program)
+    if not rooms:
+        return program
+    wholes = parts_of(program)
+    candidates = [
+        tensor
+        for name in alive
+        if _may_move(tensor := program.tensors[name], program) and name not in stay and name not in wholes
+    ]
+    guests: dict[str, Tensor] = {}
+    for tensor in sorted(candidates, key=lambda tensor: -tensor.num_bytes):
+        begin, end = alive[tensor.name]
+        num_bytes = -(-tensor.num_bytes // STATE_ALIGNMENT_BYTES) * STATE_ALIGNMENT_BYTES
+        room = next((room for room in rooms if room.admits(begin, end, num_bytes)), None)
+        if room:
+            room.take(begin, end, num_bytes)
+            guests[tensor.name] = replace(tensor, memory=STATE_MEMORY)
+    return replace(program, tensors={**program.tensors, **guests})
+
+
+def _rooms(program: Program) -> list[_Room]:
+    """The smallest first, so that what is large stays for what is large."""
+    needed, num_steps = extents(program), len(program.steps)
+    rooms: list[_Room] = []
+    for state in program.states:
+        num_bytes = program.tensors[state.tensor].num_bytes
+        kept = program.kept_bytes(state)
+        if kept < num_bytes:
+            is_free = [high <= kept for _, high in needed[state.tensor]]
+            rooms.append(_Room(num_bytes=num_bytes - kept, is_free=is_free, taken=[0] * num_steps))
+    return sorted(rooms, key=lambda room: room.num_bytes)
+
+
+def _may_move(tensor: Tensor, program: Program) -> bool:
+    alone = tensor.part is None and tensor.ring is None
+    return alone and tensor.role == "intermediate" and tensor.memory == program.state_home

@@ -1,4 +1,4 @@
-"""Checks a memory plan by replaying the program over bytes that know their owner. Shares no code with the planner.
+"""Check a memory plan by replaying the program over bytes that know their owner.
 
 Every byte of every memory carries the number of the tensor that was last written there. A step may read a
 tensor only if all its bytes still carry its number, and nothing may be written over a tensor that is read later.
@@ -6,20 +6,22 @@ tensor only if all its bytes still carry its number, and nothing may be written 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
-from codegen_c.arena.validate_drivers import check_drivers
-from codegen_c.arena.validate_rows import replay_sequence
-from codegen_c.arena.validate_states import check_states
-from codegen_c.arena.validate_transfers import Flights, check_copies
+from codegen_c.arena.touched_bytes import Touch, located, touches
+from codegen_c.arena.validate_rows import check_states, replay_sequence
+from codegen_c.program.parallel import ParallelProgram, RunStep
 from codegen_c.program.program import Program
-from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, RowSteps, Transfer, Wait, calls
+from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, RowSteps, Step, Transfer, Wait, calls
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import STATE_ALIGNMENT_BYTES
 from tvm_ext.core.errors import PlanRejected
-from tvm_ext.core.platform import STATE_MEMORY
+from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 NOBODY = -1
 
@@ -278,3 +280,230 @@ def _meets(one: Placement | None, other: Placement) -> bool:
     if one is None or one.memory != other.memory:
         return False
     return one.offset < other.offset + other.num_bytes and other.offset < one.offset + one.num_bytes
+
+
+FIRST_FLIGHT_NUMBER = -(1 << 30)
+"""Bytes of targets in flight carry numbers from here up: rings of rows have some just below 0."""
+
+
+class Flights:
+    """The transfers under way. bytes_of: owners of a tensor's bytes, None of one that the caller holds."""
+
+    def __init__(self, bytes_of: Callable[[str], np.ndarray | None]) -> None:
+        self.bytes_of = bytes_of
+        self.started = 0
+        self.under_way: dict[int, Transfer] = {}
+
+    def start(self, transfer: Transfer, where: str) -> None:
+        """Raises PlanRejected for a number out of turn: transfers end in the order in which they start."""
+        if transfer.number != self.started:
+            raise PlanRejected(f"{where}: transfer {transfer.number} starts when {self.started} is next.")
+        self.under_way[self.started] = transfer
+        self._mark(transfer, FIRST_FLIGHT_NUMBER + self.started)
+        self.started += 1
+
+    def wait(self, transfer: Transfer, number: int, where: str) -> None:
+        """Ends a transfer: its target's bytes become its own.
+
+        Raises PlanRejected where it never began, or something was written over its target.
+        """
+        if transfer.number is None or self.under_way.pop(transfer.number, None) != transfer:
+            raise PlanRejected(f"{where}: waits for {transfer.name}, which is not under way.")
+        target = self.bytes_of(transfer.target)
+        if target is not None and (target != FIRST_FLIGHT_NUMBER + transfer.number).any():
+            raise PlanRejected(f"{where}: {transfer.target} was written to while {transfer.name} filled it.")
+        self._mark(transfer, number)
+
+    def finish(self) -> None:
+        """Raises PlanRejected for transfers that no step waited for."""
+        if self.under_way:
+            names = ", ".join(transfer.name for transfer in self.under_way.values())
+            raise PlanRejected(f"the end: nothing waits for {names}.")
+
+    def _mark(self, transfer: Transfer, number: int) -> None:
+        target = self.bytes_of(transfer.target)
+        if target is not None:
+            target[:] = number
+
+
+def check_copies(program: Program) -> None:
+    """Raises PlanRejected where a transfer's ends differ in bytes, or a kernel's constants were never copied there."""
+    copied: set[tuple[str, str]] = set()
+    for index, step in enumerate(program.steps):
+        for inner in calls(step):
+            where = f"step {index} ({step.name})"
+            if isinstance(inner, Transfer):
+                constant = program.constants[inner.source] if inner.source_is_constant else None
+                size = constant.data.nbytes if constant else program.tensors[inner.source].num_bytes
+                if size != program.tensors[inner.target].num_bytes:
+                    raise PlanRejected(f"{where}: {inner.source} and {inner.target} differ in bytes.")
+                if constant:
+                    copied.add((inner.source, inner.target))
+            for constant, tensor in getattr(inner, "fetched", ()):
+                held = program.constants[constant].layer or constant
+                if (held, tensor) not in copied:
+                    raise PlanRejected(f"{where}: {constant} is read from {tensor} and was never copied there.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _UnderWay:
+    """A call that an accelerator is at. touched: bytes that it may read or write at any time, by memory."""
+
+    call: KernelCall
+    touched: tuple[tuple[str, Touch], ...]
+
+
+def check_drivers(program: Program, plan: MemoryPlan) -> None:
+    """Raises PlanRejected where steps in their order do not keep to what accelerators are at.
+
+    No step reads what an accelerator writes, or writes what it reads or writes, before the wait. An accelerator is at
+    one call at a time, and done with all of them at the end.
+    """
+    under_way: dict[str, _UnderWay] = {}
+    for index, step in enumerate(program.steps):
+        where = f"step {index} ({step.name})"
+        if isinstance(step, DriverWait):
+            driver = step.call.implementation.driver
+            if driver is None or driver.processor not in under_way:
+                raise PlanRejected(f"{where}: waits for {step.call.name}, which was not started.")
+            if under_way[driver.processor].call is not step.call:
+                at = under_way[driver.processor].call.name
+                raise PlanRejected(f"{where}: waits for {step.call.name}, and {driver.processor} is at {at}.")
+            del under_way[driver.processor]
+            continue
+        touched = tuple(located(plan, touch) for touch in touches(program, plan, step))
+        for processor, other in under_way.items():
+            _check_apart(where, touched, processor, other)
+        for call in calls(step):
+            driver = call.implementation.driver if isinstance(call, KernelCall) else None
+            if driver is None or not isinstance(call, KernelCall):
+                continue
+            if isinstance(step, Loop | RowSteps):
+                raise PlanRejected(f"{where}: starts {call.name} on {driver.processor} inside a loop.")
+            if driver.processor in under_way:
+                at = under_way[driver.processor].call.name
+                raise PlanRejected(f"{where}: starts {driver.processor} while it is at {at}; wait for that before.")
+            under_way[driver.processor] = _UnderWay(call=call, touched=touched)
+    if under_way:
+        names = ", ".join(other.call.name for other in under_way.values())
+        raise PlanRejected(f"the end: nothing waits for {names}.")
+
+
+def _check_apart(where: str, touched: tuple[tuple[str, Touch], ...], processor: str, other: _UnderWay) -> None:
+    """Raises PlanRejected where a step touches bytes that an accelerator is at, and one of the two writes them."""
+    for memory, touch in touched:
+        for held_in, held in other.touched:
+            if memory != held_in or not (touch.writes or held.writes):
+                continue
+            common = _num_common(touch, held)
+            if common:
+                done, does = "writes" if touch.writes else "reads", "writes" if held.writes else "reads"
+                shared = f", which shares them with {held.tensor}" if held.tensor != touch.tensor else ""
+                raise PlanRejected(
+                    f"{where}: {done} {common} B of {touch.tensor}{shared}, in {memory}, while {processor} may "
+                    f"still be at {other.call.name}, which {does} them; wait for it before."
+                )
+
+
+def _num_common(one: Touch, other: Touch) -> int:
+    """Bytes that two touches of one memory have in common."""
+    if isinstance(one.places, slice) and isinstance(other.places, slice):
+        return max(0, min(one.places.stop, other.places.stop) - max(one.places.start, other.places.start))
+    return int(np.isin(_places(one), _places(other)).sum())
+
+
+def _places(touch: Touch) -> np.ndarray:
+    places = touch.places
+    return np.arange(places.start, places.stop, dtype=np.int64) if isinstance(places, slice) else places
+
+
+def driver_ends(parallel: ParallelProgram) -> dict[int, int]:
+    """Step that starts an accelerator -> position behind the wait for it, in the same list.
+
+    Raises PlanRejected where two lists call one driver: nothing keeps their calls apart.
+    """
+    callers: dict[str, int] = {}
+    starts: dict[str, int] = {}
+    ends: dict[int, int] = {}
+    for number, steps in enumerate(parallel.lists):
+        for position, entry in enumerate(steps.entries):
+            step = parallel.program.steps[entry.index] if isinstance(entry, RunStep) else None
+            call = step.call if isinstance(step, DriverWait) else step
+            driver = call.implementation.driver if isinstance(call, KernelCall) else None
+            if driver is None or not isinstance(entry, RunStep) or not isinstance(call, KernelCall):
+                continue
+            if callers.setdefault(driver.processor, number) != number:
+                raise PlanRejected(
+                    f"{steps.processor}, entry {position}: calls the driver of {driver.processor}, as "
+                    f"{parallel.lists[callers[driver.processor]].processor} does; all such calls need one list."
+                )
+            if isinstance(step, DriverWait):
+                ends[starts.get(call.name, entry.index)] = position + 1
+            else:
+                starts[call.name] = entry.index
+    return ends
+
+
+def check_reach(
+    program: Program, plan: MemoryPlan, platform: Platform, parallel: ParallelProgram | None = None
+) -> None:
+    """Raises PlanRejected naming a step, its processor, and what it touches in a memory that it does not reach.
+
+    parallel: the program in lists, whose processors run its steps; without, the platform's first one runs all.
+    """
+    for arena in plan.arenas:
+        wanted = platform.memory(arena.inside).alignment_bytes
+        if arena.alignment_bytes % wanted:
+            raise PlanRejected(f"{arena.memory}: lies at multiples of {arena.alignment_bytes} B, not of {wanted} B.")
+    inside = {arena.memory: arena.inside for arena in plan.arenas}
+    joined = {(link.source, link.target) for link in platform.links}
+    by_dma = {(link.source, link.target) for link in platform.links if link.dma}
+
+    def memory_of(name: str) -> str | None:
+        """The platform's memory that holds a tensor or scratch; None for what the caller holds."""
+        place = plan.placements.get(name)
+        return inside.get(place.memory, place.memory) if place else None
+
+    runners = _runners(parallel) if parallel else {}
+    phases = (program.steps, *(parallel.phases if parallel else ()))
+    for index, step in (pair for steps in phases for pair in enumerate(steps)):
+        for call in calls(step):
+            where = f"step {index} ({step.name})"
+            if isinstance(call, Transfer) and call.number is not None:
+                ends = _source_memory(program, call, memory_of(call.source)), memory_of(call.target)
+                if None not in ends and ends not in by_dma:
+                    raise PlanRejected(f"{where}: no DMA of {platform.name} moves from {ends[0]} to {ends[1]}.")
+                continue
+            driver = call.implementation.driver if isinstance(call, KernelCall) else None
+            processor = driver.processor if driver else runners.get(index, platform.processors[0].name)
+            for name, memory in _touched(program, step, call):
+                held = memory or memory_of(name)
+                if held and not {(processor, held), (held, processor)} & joined:
+                    raise PlanRejected(f"{where}: {processor} touches {name} in {held}, which it does not reach.")
+
+
+def _source_memory(program: Program, transfer: Transfer, placed: str | None) -> str | None:
+    return program.constants[transfer.source].memory if transfer.source_is_constant else placed
+
+
+def _runners(parallel: ParallelProgram) -> dict[int, str]:
+    """The processor whose list each step is in."""
+    return {
+        entry.index: steps.processor
+        for steps in parallel.lists
+        for entry in steps.entries
+        if isinstance(entry, RunStep)
+    }
+
+
+def _touched(program: Program, step: Step, call: Call) -> Iterator[tuple[str, str]]:
+    """Operands of a call; and memories of those that are constants, which no plan places."""
+    if isinstance(call, Wait | DriverWait):  # what they wait for has been looked at where it started
+        return
+    if isinstance(call, Transfer):
+        held = program.constants[call.source].memory if call.source_is_constant else ""
+        yield from ((call.source, held), (call.target, ""))
+        return
+    fetched = dict(call.fetched)
+    yield from ((name, "") for name in (*call.inputs, *call.outputs, *fetched.values(), f"{step.name}_scratch"))
+    yield from ((name, program.constants[name].memory) for name in call.constants if name not in fetched)

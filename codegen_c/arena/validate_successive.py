@@ -1,4 +1,4 @@
-"""Checks a pipeline over successive inputs, for every order of puts and takes. Shares no code with what made it.
+"""Check a pipeline over successive inputs, for every order of puts and takes.
 
 The caller's puts and its takes are two threads here, for it may do either first: a take comes behind the put of its
 input, and a put behind the take that makes room for it; nothing else is known. As all that an input needs is done when
@@ -12,18 +12,18 @@ signals, and each channel is sent from one thread, so none is taken for another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.arena.states_in_turn import StatesInTurn
 from codegen_c.arena.touched_bytes import Touch, located, touches, whole_of
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.arena.validate_phases import check_channels, check_phases, check_transfers
 from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep
-from codegen_c.program.steps import Loop, RowSteps, Step
+from codegen_c.program.program import Program
+from codegen_c.program.steps import KernelCall, Loop, RowSteps, Step, Turned, calls, reads, writes
 from tvm_ext.core.errors import PlanRejected
 
 Clock = tuple[int, ...]
@@ -279,3 +279,101 @@ def _meet(one: Touch, other: Touch) -> bool:
     if isinstance(one.places, slice) and isinstance(other.places, slice):
         return one.places.start < other.places.stop and other.places.start < one.places.stop
     return any(one.holds(place) for place in np.r_[other.places].tolist())
+
+
+class StatesInTurn:
+    """Runs of a program one after the other, as far as its states go. turns: how many."""
+
+    def __init__(self, program: Program, plan: MemoryPlan, turns: int) -> None:
+        self.program, self.plan, self.turns = program, plan, turns
+        self.kept = frozenset(program.kept)
+
+    @cached_property
+    def found(self) -> Mapping[tuple[int, int], list[np.ndarray]]:
+        """Numbers that a step, of an input, finds in the states that it reads, in the order of its touches."""
+        owners = {name: np.full(self.program.tensors[name].num_bytes, -1, np.int64) for name in self.kept}
+        found: dict[tuple[int, int], list[np.ndarray]] = {}
+        for turn in range(self.turns):
+            for index, step in enumerate(self.program.steps):
+                touched = self.touched(step)
+                found[turn, index] = [owners[one.whole][one.places].copy() for one in touched if not one.writes]
+                for touch in touched:
+                    if touch.writes:
+                        owners[touch.whole][touch.places] = self.number(turn, index)
+            for state in self.program.states:
+                ring = self.program.tensors[state.tensor].ring
+                if ring and ring.turn:
+                    owners[ring.turn][:] = self.number(turn, len(self.program.steps))
+        return found
+
+    def number(self, turn: int, step: int) -> int:
+        """The number of what a step writes for an input, less than all others; one more step turns the rings."""
+        return -3 - turn * (len(self.program.steps) + 1) - step
+
+    def touched(self, step: Step) -> list[Touch]:
+        """Bytes of states that a step touches, but for those that it reads behind its own writes."""
+        found = [touch for touch in touches(self.program, self.plan, step) if touch.whole in self.kept]
+        inside = {touch.whole for touch in found if touch.writes and isinstance(step, Loop | RowSteps)}
+        turned = [
+            whole_of(self.program, ring.turn, writes=False)
+            for call in calls(step)
+            if isinstance(call, KernelCall)
+            for ring in call.rings
+            if isinstance(ring, Turned)
+        ]
+        return [*(touch for touch in found if touch.writes or touch.whole not in inside), *turned]
+
+
+def check_phases(parallel: ParallelProgram) -> None:
+    """Raises PlanRejected where a phase does not run the program's steps over its own tensors."""
+    program, count = parallel.program, len(parallel.phases)
+    owners: dict[str, str] = {}
+    for name, copies in parallel.copies.items():
+        if len(copies) != count or copies[0] != name:
+            raise PlanRejected(f"{program.name}: {name} has places {', '.join(copies)} for {count} inputs in flight.")
+        for copy in copies:
+            if owners.setdefault(copy, name) != name or (copy != name and copy in parallel.copies):
+                raise PlanRejected(f"{program.name}: {copy} is a place of {owners[copy]}, and of {name}.")
+            one, other = program.tensors[copy], program.tensors[name]
+            if (one.shape, one.dtype, one.memory) != (other.shape, other.dtype, other.memory):
+                raise PlanRejected(f"{program.name}: {copy} is no place for {name}: it differs in bytes or memory.")
+    for number, steps in enumerate(parallel.phases):
+        names = {name: copies[number] for name, copies in parallel.copies.items()}
+        if [step.name for step in steps] != [step.name for step in program.steps]:
+            raise PlanRejected(f"{program.name}: phase {number} does not run the program's steps in their order.")
+        for step, own in zip(steps, program.steps, strict=True):
+            wanted = [[names.get(name, name) for name in used(own)] for used in (reads, writes)]
+            if [list(reads(step)), list(writes(step))] != wanted:
+                raise PlanRejected(
+                    f"{program.name}: {step.name} of phase {number} touches "
+                    f"{', '.join((*reads(step), *writes(step)))}; {', '.join(wanted[0] + wanted[1])} are its own."
+                )
+
+
+def check_transfers(parallel: ParallelProgram) -> None:
+    """Raises PlanRejected where transfers that go on are of both puts and takes: they end as they start, by number."""
+    at, own = parallel.take_begins, parallel.lists[0]
+    found = [
+        own.entries.index(entry) >= at
+        for entry in own.entries
+        if isinstance(entry, RunStep)
+        for call in calls(parallel.program.steps[entry.index])
+        if getattr(call, "number", None) is not None or hasattr(call, "transfers")
+    ]
+    if len(set(found)) > 1:
+        raise PlanRejected(
+            f"{own.processor} has transfers that go on when an input is put, and when one is taken: those of the next "
+            "input may come between."
+        )
+
+
+def check_channels(parallel: ParallelProgram) -> None:
+    """Raises PlanRejected where both putting and taking send on a channel: the next put may come before the take."""
+    at, own = parallel.take_begins, parallel.lists[0]
+    put = {entry.target for entry in own.entries[:at] if isinstance(entry, Notify)}
+    take = {entry.target for entry in own.entries[at:] if isinstance(entry, Notify)}
+    for target in sorted(put & take):
+        raise PlanRejected(
+            f"{own.processor} signals {parallel.lists[target].processor} when an input is put, and again when one is "
+            "taken: signals of the next input may come between."
+        )

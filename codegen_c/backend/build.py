@@ -12,19 +12,17 @@ from tvm import relax
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
-from codegen_c.arena.validate import validate
+from codegen_c.arena.validate import check_reach, validate
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.arena.validate_reach import check_reach
 from codegen_c.arena.validate_successive import validate_successive
-from codegen_c.backend.named_tensors import kept_tensors, kept_values, tensor_named
-from codegen_c.backend.ports import port_names, ports_of
+from codegen_c.backend.ports import kept_tensors, kept_values, port_names, ports_of, tensor_named
 from codegen_c.backend.share import check_driven, check_shared, driver_names, processors_of, shared_plan
 from codegen_c.composites.lower_operator import Lower, lower_operator
 from codegen_c.emit.banner import Origin
-from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
+from codegen_c.emit.functions import CONTEXT_NAMES, RESERVED
+from codegen_c.emit.layer_files import layer_files_of
 from codegen_c.emit.memory import context_bytes
 from codegen_c.emit.pieces import Piece
-from codegen_c.emit.processor_files import layer_files_of
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.sources import emit_sources
 from codegen_c.emit.trace import emit_trace
@@ -40,10 +38,8 @@ from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program, drivers_of
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.core.decisions.models import ChangedPorts, PortLayouts, PortScales
-from tvm_ext.core.decisions.outcomes import Recomputed
-from tvm_ext.core.model_nodes import ModelNode
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.decisions.models import ChangedPorts, PortLayouts, PortScales, Recomputed
+from tvm_ext.core.model_nodes import ModelNode, ModelState
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
 

@@ -1,4 +1,4 @@
-"""The face toward TVM: answers to the passes' questions, and the entry that TVM's RunCodegen calls."""
+"""The interface to TVM: answers to queries of the passes, and the entry point of code generation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,38 @@ import numpy as np
 from tvm import relax
 
 from codegen_c.arena.bound import shared_bytes
-from codegen_c.backend.columns import COLUMNS, ROWS, columns_of
 from codegen_c.composites.lower_operator import Lower, Lowered, has_kernel, lower_operator
 from codegen_c.composites.scalar_calls import ELEMENTWISE
 from codegen_c.costs.learned_cost import LearnedCost
 from codegen_c.costs.predict import constants_read, input_read, scratch_accessed
 from codegen_c.costs.step_features import modelled
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
-from codegen_c.operators.kinds import TensorType
+from codegen_c.kernels.movement.permute import CHANNELS_LAST
+from codegen_c.operators.kinds import (
+    Concat,
+    Conv2d,
+    Conv2dTranspose,
+    Convert,
+    Elementwise,
+    HalfCast,
+    Operator,
+    Permute,
+    Pool2d,
+    QBinary,
+    QConv2d,
+    QConv2dTranspose,
+    QPool2d,
+    QUnary,
+    Stream,
+    TensorType,
+    Window,
+)
 from codegen_c.program.sequences import in_sequence, row_reader
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.alignment import aligned
-from tvm_ext.core.columns import ColumnOperator
-from tvm_ext.core.operator_costs import CallCost, Footprint
+from tvm_ext.core.row_access import ColumnOperator, ColumnReader
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
+from tvm_ext.core.time_model import CallCost, Footprint
 
 CODEGEN = "tvm_ext"
 MOST_ROWS = 1 << 14
@@ -166,3 +184,56 @@ def _accumulation(implementation: Implementation) -> RowAccumulation | None:
 
 def _tensor(name: str, kind: TensorType) -> Tensor:
     return Tensor(name=name, source=name, shape=kind.shape, dtype=kind.dtype, memory="")
+
+
+ROWS, COLUMNS = 1, 2
+"""Axes of an image that it can be cut along."""
+
+
+def columns_of(operator: Operator, axis: int = COLUMNS) -> ColumnOperator | None:
+    """Columns of an operator; None where a tensor is no image of one batch, rows are read whole, or columns repeat.
+
+    axis: that of columns; or of rows, for which the same holds.
+    """
+    if isinstance(operator, Permute):
+        by_rows = operator.axes == CHANNELS_LAST and not operator.first and _is_image(operator.output)
+        return ColumnOperator(num_columns=operator.output.shape[axis], readers=(None,)) if by_rows else None
+    if isinstance(operator, Stream):
+        by_rows = operator.direction == "read" and axis == COLUMNS and _is_image(operator.output)
+        return ColumnOperator(num_columns=operator.output.shape[axis], readers=(None,)) if by_rows else None
+    windows = _windows(operator)
+    if windows is None or not all(_is_image(kind) for kind in (*operator.inputs, operator.output)):
+        return None
+    columns = operator.output.shape[axis]
+    readers = tuple(
+        ColumnReader(
+            input_columns=kind.shape[axis], stride=window.strides[axis - 1], left=window.padding[axis - 1],
+            extent=(window.kernel[axis - 1] - 1) * window.dilation[axis - 1] + 1,
+        )
+        for kind, window in zip(operator.inputs, windows, strict=True)
+    )  # fmt: skip
+    repeats = any(
+        window.is_pointwise and kind.shape[axis] != columns
+        for kind, window in zip(operator.inputs, windows, strict=True)
+    )
+    return None if repeats else ColumnOperator(num_columns=columns, readers=readers)
+
+
+def _is_image(kind: TensorType) -> bool:
+    return len(kind.shape) == 4 and kind.shape[0] == 1
+
+
+def _windows(operator: Operator) -> list[Window] | None:
+    """Window that slides over each input; None for an operator that has no columns."""
+    each = Window(kernel=(1, 1))
+    match operator:
+        case Conv2dTranspose() | QConv2dTranspose():
+            return None
+        case Conv2d() | QConv2d() | Pool2d() | QPool2d():
+            return [operator.window, *[each] * (len(operator.inputs) - 1)]
+        case Elementwise() | QBinary() | QUnary() | Convert() | HalfCast():
+            return [each] * len(operator.inputs)
+        case Concat() if operator.axis == 3:
+            return [each] * len(operator.inputs)
+        case _:
+            return None

@@ -7,13 +7,18 @@ from dataclasses import replace
 from functools import partial
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.emit.function_names import CONTEXT_NAMES, RESERVED
-from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.phases import check_stages, shared_by_stages, stage_order, with_copies, with_phases
+from codegen_c.emit.functions import CONTEXT_NAMES, RESERVED
+from codegen_c.program.parallel import ParallelProgram, order_of
+from codegen_c.program.phases import (
+    check_stages,
+    shared_by_stages,
+    stage_order,
+    with_copies,
+    with_copies_of_states,
+    with_phases,
+)
 from codegen_c.program.program import Program, drivers_of
 from codegen_c.program.share_steps import lists_of, share_steps
-from codegen_c.program.stage_states import with_copies_of_states
-from codegen_c.program.step_order import order_of
 from codegen_c.program.steps import processor_of
 from tvm_ext.core.errors import BadOptions, PlanRejected
 from tvm_ext.core.options import BuildOptions

@@ -1,4 +1,4 @@
-"""Regions inside TVM: each is planned, and its C compiled to an object with one symbol, which TVM's machine calls.
+"""Regions inside `tvm.compile`: plan each one, and compile its C and its entry function to an object.
 
 Regions do not depend on each other: while compilers are at work on some, the next ones are planned, by services too
 where there are any.
@@ -23,8 +23,9 @@ from tvm import relax
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import compile_region
 from codegen_c.backend.byoc import CODEGEN
+from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin
-from codegen_c.emit.tvm_entry import emit_tvm_entry
+from codegen_c.program.interface import Interface
 from tvm_ext.core.decisions.composites import Symbol
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
@@ -121,3 +122,42 @@ def _object(symbol: str, texts: Texts) -> tvm.runtime.Module:
             include_dirs=[folder, *includes],
         )
         return tvm.runtime.load_static_library(str(built), [symbol])
+
+
+_TENSOR = """\
+/* The data of an argument: a tensor object, whose DLTensor follows the object's header, or a DLTensor itself. */
+static void *tvm_ext_data(const TVMFFIAny *argument)
+{
+    const DLTensor *tensor = argument->type_index == kTVMFFITensor
+        ? (const DLTensor *)((const char *)argument->v_obj + sizeof(TVMFFIObject))
+        : (const DLTensor *)argument->v_ptr;
+    return (char *)tensor->data + tensor->byte_offset;
+}
+"""
+
+
+def emit_tvm_entry(interface: Interface, symbol: str, sources: Sequence[str]) -> str:
+    """One translation unit: the region's C files included, and `__tvm_ffi_<symbol>` of TVM's calling convention."""
+    ports = [*interface.inputs, *interface.outputs]
+    data = {port.name: f"tvm_ext_data(&args[{index}])" for index, port in enumerate(ports)}
+    if interface.io == "caller":
+        status = [f"return {interface.run}({', '.join(data[port.name] for port in ports)});"]
+    else:
+        status = [
+            *(f"memcpy({interface.accessor(p)}(), {data[p.name]}, {p.num_bytes}u);" for p in interface.inputs),
+            f"const int32_t status = {interface.run}();",
+            *(f"memcpy({data[p.name]}, {interface.accessor(p)}(), {p.num_bytes}u);" for p in interface.outputs),
+            "return status;",
+        ]
+    body = ["(void)self;", "(void)result;", f"if (num_args != {len(ports)}) {{", block("return -1;"), "}", *status]
+    arguments = "void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result"
+    included = [f'#include "{name}"' for name in sources if name.endswith(".c")]
+    return "\n".join(
+        [
+            "#include <string.h>\n#include <tvm/ffi/c_api.h>\n",
+            *included,
+            "",
+            _TENSOR,
+            f"TVM_FFI_DLL_EXPORT int32_t __tvm_ffi_{symbol}({arguments})\n{{\n{block(body)}\n}}\n",
+        ]
+    )

@@ -1,4 +1,4 @@
-"""A composite function of Relax as an Operator: the one place where graph attributes become plain data.
+"""Lower a fused operator of Relax to an Operator, operators that users bring included.
 
 What no kernel of our own computes becomes a Generic operator, plain C made from its PrimFuncs; what even that
 cannot be is refused with a reason.
@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.ir import DictAttrs
 
-from codegen_c.composites.custom import custom_operator_of
-from codegen_c.composites.floats import float_operator
+from codegen_c.composites.floats import float_operator, half_operator
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.composites.half_floats import half_operator
 from codegen_c.composites.movement import slice_places
 from codegen_c.composites.quantized import quantized_operator
 from codegen_c.composites.real_layers import real_layer
+from codegen_c.custom.contract import CustomCode
+from codegen_c.custom.registry import run_reference
 from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Generic, Operator
-from codegen_c.operators.movement import Permute, Reshape, Stream
+from codegen_c.operators.kinds import Custom, Generic, Operator, Permute, Reshape, Stream
 from codegen_c.tir.composite import lower_composite
+from codegen_c.tir.llvm import reference_of
 from codegen_c.tir.plain_c import NoPlainC
-from codegen_c.tir.reference import reference_of
-from tvm_ext.core.decisions.composites import PrimFuncs
-from tvm_ext.core.decisions.execution import StreamDirection
+from tvm_ext.core.decisions.composites import CustomUse, PrimFuncs, StreamDirection
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,3 +147,42 @@ def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ..
         return chosen[0]
     chosen = replace(chosen, alternatives=passed)
     return Lowered(operator=operator, arguments=tuple(range(len(composite.inputs))), implementation=chosen)
+
+
+Array = np.ndarray
+
+
+def custom_operator_of(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
+    """The operator of a composite that is one call of a custom operator."""
+    call = composite.calls[0] if len(composite.calls) == 1 else None
+    use = CustomUse.read(call) if call is not None and isinstance(call.attrs, DictAttrs) else CustomUse()
+    if call is None or use.code is None:
+        return NoMatch("is no custom operator")
+    split = len(call.operands) - use.num_tables
+    tables = [operand.array for operand in call.operands[split:]]
+    assert all(table is not None for table in tables), "tables are constants of the composite"
+    code = CustomCode.from_json(use.code, [table for table in tables if table is not None])
+    operands, names = call.operands[:split], (*code.inputs, *use.states)
+    given = [(name, operand) for name, operand in zip(names, operands, strict=True) if operand.array is None]
+    arguments = tuple(operand.parameter for _, operand in given if operand.parameter is not None)
+    if len(arguments) != len(given):
+        return NoMatch("reads what it computes itself")
+    constants = [(name, operand.array) for name, operand in zip(names, operands, strict=True)
+                 if operand.array is not None]  # fmt: skip
+    operator = Custom(
+        inputs=tuple(composite.inputs[index] for index in arguments),
+        outputs=composite.outputs,
+        name=use.operator,
+        code=code,
+        input_names=tuple(name for name, _ in given),
+        output_names=(*code.outputs, *(f"{state}_next" for state in use.states)),
+        constants=(*constants, *code.tables.items()),
+        reference=partial(_run, use, [operand.array for operand in operands]),
+    )
+    return operator, arguments
+
+
+def _run(use: CustomUse, operands: list[Array | None], inputs: list[Array]) -> list[Array]:
+    """The user's reference; constants stand among the inputs where the call has them."""
+    given = iter(inputs)
+    return run_reference(use.operator, use.call, [next(given) if array is None else array for array in operands])

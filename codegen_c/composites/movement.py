@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.operators.kinds import Array, Operator
-from codegen_c.operators.movement import Concat, Gather
+from codegen_c.operators.kinds import Array, Concat, Gather, Operator
 
 INTEGERS = np.int64
 

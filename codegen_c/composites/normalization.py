@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from codegen_c.composites.chains import QuantizedChain
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.composites.quantized_chain import QuantizedChain
-from codegen_c.operators.attention import Normalize, QNormalize
+from codegen_c.operators.kinds import Normalize, QNormalize
 
 
 def normalize_operator(chain: QuantizedChain, anchor: Call) -> tuple[QNormalize, tuple[int, ...]] | NoMatch:

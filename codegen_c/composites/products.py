@@ -10,10 +10,9 @@ from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
-from codegen_c.composites.float_chain import after_anchor, inputs_of
+from codegen_c.composites.chains import QuantizedChain, after_anchor, inputs_of
 from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.composites.quantized_chain import QuantizedChain
-from codegen_c.operators.attention import Matmul, MatmulShape, QMatmul
+from codegen_c.operators.kinds import Matmul, MatmulShape, QMatmul
 from codegen_c.operators.scalar import Instruction, ScalarProgram
 
 Labels = tuple[str, str, str]

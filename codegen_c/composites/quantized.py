@@ -1,4 +1,4 @@
-"""QDQ composites as Operators: dequantize, float operators, quantize become one integer operator.
+"""Lower quantized (QDQ) fused operators: weights, biases and scales as integers.
 
 The only place where scales of weights and biases meet; kernels see integers and the scales they derive
 multipliers from.
@@ -11,23 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from codegen_c.composites.affine import affine_operator, masked_softmax
+from codegen_c.composites.chains import Dequantized, QuantizedChain, quantized_chain
 from codegen_c.composites.floats import Match, reaching, window_of
-from codegen_c.composites.graph import Call, Composite, NoMatch
-from codegen_c.composites.interpolation import LONGEST_AXIS, images_of, matrices_after, taps_of
+from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
 from codegen_c.composites.normalization import normalize_operator
 from codegen_c.composites.products import product_operator
-from codegen_c.composites.quantized_chain import QuantizedChain, quantized_chain
-from codegen_c.composites.quantized_weights import linear_of
 from codegen_c.composites.scalar_calls import ProgramBuilder
 from codegen_c.operators.kinds import (
     PackedQConv2d,
     PackedQDense,
+    QAffine,
     QBinary,
     QConv2d,
     QConv2dTranspose,
     QDense,
     QInterpolate,
+    QMaskedSoftmax,
     QMean,
     QPool2d,
     QSoftmax,
@@ -35,6 +34,7 @@ from codegen_c.operators.kinds import (
     Window,
 )
 from tvm_ext.core.decisions.composites import StoredWeights
+from tvm_ext.core.wide_biases import HIGH_SCALE, joined_bias
 
 
 def quantized_operator(composite: Composite) -> Match | NoMatch:
@@ -219,3 +219,188 @@ _ANCHORS = {
     "nn.layer_norm": normalize_operator,
     "nn.rms_norm": normalize_operator,
 }
+
+
+VANISHING = 40.0
+"""An element that is so much less than the largest one has an exponential below any step."""
+
+
+def affine_operator(chain: QuantizedChain, anchor: Call) -> tuple[QAffine, tuple[int, ...]] | NoMatch:
+    """add, subtract or multiply of one activation and a constant, real or quantized, of more than one number."""
+    numbers = [_real(chain, value) for value in anchor.operands]
+    known = [array for array in numbers if array is not None]
+    if len(known) != 1 or len(chain.inputs) != 1 or chain.inputs[0].shape != chain.output.shape:
+        return NoMatch("is no activation beside a constant")
+    (constant,), is_first = known, numbers[0] is not None
+    if not np.isfinite(constant).all():
+        return NoMatch("its constant is not finite")
+    if constant.size == 1 and not chain.constants:
+        return NoMatch("its constant is one number")  # which a table of results holds, too
+    one, none = np.ones((), np.float64), np.zeros((), np.float64)
+    factors, addends = {
+        "add": (one, constant), "subtract": (-one, constant) if is_first else (one, -constant),
+        "multiply": (constant, none),
+    }[anchor.name]  # fmt: skip
+    operator = QAffine(
+        inputs=chain.inputs, outputs=(chain.output,), factors=factors, addends=addends, low=chain.low,
+        high=chain.high, rounding=chain.rounding,
+    )  # fmt: skip
+    return operator, (0,)
+
+
+def masked_softmax(chain: QuantizedChain, mask: Call) -> tuple[QMaskedSoftmax, tuple[int, ...]] | NoMatch:
+    """A softmax over the last axis, behind a sum with a constant of zeros and of numbers that leave elements out."""
+    known = [array for value in mask.operands if (array := _real(chain, value)) is not None]
+    rank, source = len(chain.output.shape), chain.inputs[0]
+    is_last = int(chain.body[1].attrs.axis) % rank == rank - 1
+    if not is_last or mask.name != "add" or len(known) != 1 or len(chain.inputs) != 1 or source.quantization is None:
+        return NoMatch("is not a softmax over the last axis of an activation and a constant mask")
+    left_out = known[0] < 0
+    most = -VANISHING - 255 * source.quantization.scale
+    if source.shape != chain.output.shape or (known[0] > 0).any() or (known[0][left_out] > most).any():
+        return NoMatch("its mask has other numbers than zero and those that leave an element out")
+    if np.broadcast_to(left_out, source.shape).all(axis=-1).any():
+        return NoMatch("its mask leaves out all elements of a vector")
+    operator = QMaskedSoftmax(inputs=chain.inputs, outputs=(chain.output,), rounding=chain.rounding, mask=left_out)
+    return operator, (0,)
+
+
+def _real(chain: QuantizedChain, value: CallOperand) -> np.ndarray | None:
+    """A constant's numbers, float64; None for an activation."""
+    if value.array is not None:
+        return value.array.astype(np.float64)
+    given = chain.constants.get(value.var)
+    return given.real if given else None
+
+
+LONGEST_AXIS = 4096
+"""Limit on an axis: a matrix has as many elements as its square."""
+
+
+def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.ndarray]) -> list[np.ndarray] | None:
+    """The matrices after a call, from those of its operands."""
+    if call.name == "take" and len(known) == 1 and len(arrays) == 1 and call.attrs.axis is not None:
+        axis = int(call.attrs.axis) % len(known[0])
+        return [matrix[arrays[0]] if i == axis else matrix for i, matrix in enumerate(known[0])]
+    if call.name == "multiply" and len(known) == 1 and len(arrays) == 1:
+        rank, factors = len(known[0]), arrays[0]
+        shape = (1,) * (rank - factors.ndim) + factors.shape
+        axis = int(np.argmax(shape))
+        if sum(extent > 1 for extent in shape) > 1:
+            return None
+        column = np.broadcast_to(factors.reshape(-1), known[0][axis].shape[0])[:, np.newaxis]
+        return [matrix * column if i == axis else matrix for i, matrix in enumerate(known[0])]
+    if call.name == "add" and len(known) == 2:
+        pairs = list(zip(*known, strict=True))
+        other = [i for i, (a, b) in enumerate(pairs) if not np.array_equal(a, b)]
+        if len(other) != 1:
+            return None
+        return [a + b if i == other[0] else a for i, (a, b) in enumerate(pairs)]
+    return None
+
+
+def images_of(matrices: list[np.ndarray]) -> tuple[int, int, int] | None:
+    """(extents before, index of the rows' axis, extents after) of two neighbouring axes beside which none changes."""
+    fixed = [m.shape[0] == m.shape[1] and np.array_equal(m, np.eye(len(m), dtype=m.dtype)) for m in matrices]
+    changed = [axis for axis, same in enumerate(fixed) if not same]
+    if len(matrices) < 2 or not changed or changed[-1] - changed[0] > 1:
+        return None
+    # A channel axis at the end stays where it is.
+    row = (
+        min(changed[0], len(matrices) - 2) if len(changed) == 2 or len(matrices) != 4 else (1 if changed[0] < 3 else 2)
+    )
+    extents = [len(matrix) for matrix in matrices]
+    return int(np.prod(extents[:row], dtype=np.int64)), row, int(np.prod(extents[row + 2 :], dtype=np.int64))
+
+
+def taps_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places and weights of the elements each row of a matrix adds up; rows of fewer repeat the last, weighted zero."""
+    chosen = [np.flatnonzero(row) if row.any() else np.zeros(1, np.int64) for row in matrix]
+    count = max(len(places) for places in chosen)
+    weights = [np.pad(row[places], (0, count - len(places))) for row, places in zip(matrix, chosen, strict=True)]
+    return np.array([np.pad(places, (0, count - len(places)), "edge") for places in chosen]), np.array(weights)
+
+
+def weights_of(
+    chain: QuantizedChain | Dequantized, value: CallOperand, channel_axis: int, *, takes_nine_bits: bool = False
+) -> tuple[np.ndarray, np.ndarray] | NoMatch:
+    """Weights as int8 around zero, and their float32 scales, one for all output channels or one per channel.
+
+    takes_nine_bits: as int16 where they lie further from their zero point than int8 holds.
+    """
+    if value.var not in chain.constants:
+        return NoMatch("its weights are not quantized constants")
+    given = chain.constants[value.var]
+    if given.scale.size > 1 and given.axis != channel_axis % given.data.ndim:
+        return NoMatch("the scales of its weights lie along another axis than that of its output channels")
+    if given.data.dtype == np.int8 and not given.zero_point.any():
+        return given.data, given.scale
+    if given.data.dtype not in (np.int8, np.uint8):
+        return NoMatch(f"its weights are {given.data.dtype}, not int8 or uint8")
+    steps = given.steps
+    if steps.min(initial=0) < -128 or steps.max(initial=0) > 127:
+        if takes_nine_bits:
+            return steps.astype(np.int16), given.scale
+        return NoMatch("its weights lie further from their zero point than int8 holds; quantize them symmetrically")
+    return steps.astype(np.int8), given.scale
+
+
+def linear_of(
+    chain: QuantizedChain, anchor: Call, channels: int, channel_axis: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
+    """Weights as the graph has them, one scale per channel, and the bias. channel_axis: of the weights' outputs."""
+    if chain.parameter(anchor.operands[0]) is None:
+        return NoMatch("its first operand is no activation")
+    weights = weights_of(chain, anchor.operands[1], channel_axis, takes_nine_bits=True)
+    if isinstance(weights, NoMatch):
+        return weights
+    scale = np.ascontiguousarray(np.broadcast_to(weights[1], channels).astype(np.float32))
+    source = chain.inputs[chain.parameter(anchor.operands[0]) or 0].quantization
+    assert source is not None, "every input of a chain is quantized"
+    bias = _bias(chain, anchor, scale.astype(np.float64) * np.float64(np.float32(source.scale)), channels)
+    return bias if isinstance(bias, NoMatch) else (weights[0], scale, bias)
+
+
+def _bias_type(chain: QuantizedChain) -> str:
+    """Element type of a bias that a file leaves out, or gives as real numbers: wide beside activations of 16 bits."""
+    return "int64" if np.dtype(chain.inputs[0].dtype).itemsize > 1 else "int32"
+
+
+def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
+    """The bias added after the anchor, in units of `scale`; zeros if nothing is added."""
+    rest = list(chain.body[1:])
+    wide = _wide_bias(chain, rest, channels) if len(rest) == 2 else None
+    if wide is not None:
+        return wide
+    if not rest:
+        return np.zeros(channels, dtype=_bias_type(chain))
+    if len(rest) > 1 or rest[0].name != "add":
+        return NoMatch("something other than a bias and a clamp follows it")
+    added = next((v for v in rest[0].operands if v.var is not anchor.var and v.var != anchor.var), None)
+    if added is not None and added.var in chain.constants:
+        given = chain.constants[added.var]
+        if chain.rounding == "tflite" and given.data.dtype == np.int32 and given.data.shape == (channels,):
+            return np.ascontiguousarray(given.data)  # in TensorFlow Lite these are the units, whatever their scale says
+        real = given.steps.reshape(-1) * given.scale.astype(np.float64)
+    elif added is not None and added.array is not None:
+        real = added.array.astype(np.float64).reshape(-1)
+    else:
+        return NoMatch("what is added to it is not constant")
+    shape = added.array.shape if added.array is not None else chain.constants[added.var].data.shape
+    if real.size not in (1, channels) or (real.size == channels > 1 and shape[-1] != channels):
+        return NoMatch("its bias is not one number a channel")
+    units = np.round(np.broadcast_to(real, channels) / scale)
+    if np.abs(units).max(initial=0) >= 2.0 ** (8 * np.dtype(_bias_type(chain)).itemsize - 1):
+        return NoMatch("its bias does not fit 32 bits")
+    return units.astype(_bias_type(chain))
+
+
+def _wide_bias(chain: QuantizedChain, rest: list[Call], channels: int) -> np.ndarray | None:
+    """The int64 bias that is added in two parts; None for anything else."""
+    parts = [chain.constants.get(value.var) for call in rest for value in call.operands if call.name == "add"]
+    known = [part for part in parts if part is not None]
+    if len(known) != 2 or any(part.data.shape != (channels,) or part.data.dtype != np.int32 for part in known):
+        return None
+    high, low = known
+    in_parts = np.array_equal(high.scale, low.scale * np.float32(HIGH_SCALE))
+    return joined_bias(high.data, low.data) if in_parts else None

@@ -11,20 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.composites.float_chain import after_anchor
-from codegen_c.composites.floats import window_of
-from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
-from codegen_c.composites.quantized_chain import (
+from codegen_c.composites.chains import (
     Dequantized,
+    after_anchor,
     dequantized,
     is_quantized,
     quantized_output,
     rounding_of,
 )
-from codegen_c.composites.quantized_weights import weights_of
-from codegen_c.operators.kinds import QConv2d, QDense, TensorType
-from codegen_c.operators.quantization import Quantization
-from codegen_c.operators.real_layer import OwnSteps, RealLayer, steps_type
+from codegen_c.composites.floats import window_of
+from codegen_c.composites.graph import Call, CallOperand, Composite, NoMatch
+from codegen_c.composites.quantized import weights_of
+from codegen_c.operators.kinds import OwnSteps, QConv2d, QDense, Quantization, RealLayer, TensorType, steps_type
 from tvm_ext.core.decisions.composites import OwnRange
 from tvm_ext.core.names import RANGE_QUANTIZE
 

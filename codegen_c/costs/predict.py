@@ -12,9 +12,8 @@ from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Call, DriverWait, KernelCall, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
-from tvm_ext.core.kernel_time import CoreTimes, KernelTime
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
+from tvm_ext.core.time_model import CoreTimes, Event, KernelTime, TimeModel, finish_cycles
 
 
 def time_model(platform: Platform, processor: str = "") -> TimeModel:

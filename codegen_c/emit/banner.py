@@ -1,4 +1,4 @@
-"""The comment every generated file begins with: what it is, and what it was made from. No date."""
+"""The comment at the top of every generated file, and headers that custom operators bring."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from codegen_c.c_text.text import comment
+from codegen_c.program.program import Program
+from tvm_ext.core.errors import UnsupportedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,3 +36,15 @@ def banner(origin: Origin, title: str) -> str:
         f"for {comment(origin.platform)}{f': {memories}' if memories else ''}.",
     ]
     return "\n".join(["/*", *(f" * {line}".rstrip() for line in lines), " */"]) + "\n"
+
+
+def user_headers(program: Program) -> dict[str, str]:
+    """Name -> text of the headers that functions of the program bring. Raises UnsupportedModel for two of one name."""
+    found: dict[str, str] = {}
+    for call in program.kernel_calls():
+        for name, text in call.implementation.function.headers:
+            if found.setdefault(name, text) != text:
+                raise UnsupportedModel(
+                    f"custom operators bring two different headers {name}; one of them needs another name."
+                )
+    return dict(sorted(found.items()))

@@ -12,10 +12,9 @@ from codegen_c.emit.image import LINK_FLAGS, image_flags
 from codegen_c.emit.templates import render
 from codegen_c.targets.registry import startup_of
 from tvm_ext.core.compiler_flags import folder_of, specs_of
-from tvm_ext.core.compilers import linked_flags
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
+from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS, linked_flags
 
 
 def emit_build_files(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.emit.quantize_functions import convertible
+from codegen_c.emit.header import convertible
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
 

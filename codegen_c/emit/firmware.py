@@ -1,4 +1,4 @@
-"""`board/`: files that turn a package into firmware for a QEMU board. Startup, linker script, main, timer.
+"""Emit `board/`: the files that make firmware for a QEMU board of a package, and linker sections.
 
 Regions of the linker script are the platform's memories, where the QEMU machine has them. A memory's own section goes
 to that memory: ram is zeroed at start, but for what the first processor does not reach; constants of rom are loaded in
@@ -7,14 +7,15 @@ place, constants in ram are copied at start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import gcd
 
+from codegen_c.emit.banner import Origin
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.selftest import ports, run_arguments, streams
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface
-from codegen_c.program.interval import MEASURED_INPUTS
+from codegen_c.program.makespan import MEASURED_INPUTS
 from codegen_c.targets.instruction_set import Startup
 from codegen_c.targets.registry import instruction_set_of, runtime_text, starts_of, startup_of, startup_text, timers_of
 from tvm_ext.core.errors import BadPlatform
@@ -273,3 +274,51 @@ def firmware_part(
         inputs=ports(interface, "inputs", "input_", "&instance"),
         outputs=ports(interface, "outputs", "output_", "&instance"),
     )
+
+
+def emit_layers_firmware(interface: Interface, platform: Platform) -> dict[str, str]:
+    """Files under `board/`; inputs and outputs lie in the arena. Raises BadPlatform as `emit_firmware` does."""
+    text = render(
+        "layers_firmware.c.j2",
+        model=interface.model,
+        macro=interface.model.upper(),
+        print_layers=print_layers(interface),
+        inputs=ports(interface, "inputs", ""),
+        outputs=ports(interface, "outputs", ""),
+    )
+    return board_files(platform, {"firmware.c": text}, moves=False)
+
+
+SECTIONS_FILE = "sections.ld"
+
+
+def sectioned_memories(platform: Platform, used: Collection[str]) -> list[Memory]:
+    """Memories whose section is the platform's own and no vendor's linker script has. used: those with any bytes."""
+    return [one for one in platform.memories if one.section and not one.linker_has_section and one.name in used]
+
+
+def emit_linker_sections(platform: Platform, origin: Origin) -> dict[str, str]:
+    """`sections.ld`; nothing for a build of this machine, and where no memory in use needs it."""
+    used = [name for name, num_bytes in origin.memories if num_bytes]
+    memories = sectioned_memories(platform, used) if platform.toolchain.prefix else []
+    if not memories:
+        return {}
+    parts = [
+        {
+            "name": memory.name,
+            "section": memory.section,
+            "region": linker_region(memory),
+            "access": "r" if memory.kind == "rom" else "rw",
+            "address": memory.address,
+            "bytes": memory.capacity_bytes,
+            "alignment": memory.alignment_bytes,
+            "is_zeroed": memory.kind == "ram" and memory.name != platform.weights,
+        }
+        for memory in memories
+    ]
+    return {SECTIONS_FILE: render("sections.ld.j2", origin=origin, parts=parts)}
+
+
+def linker_region(memory: Memory) -> str:
+    """Name of the region of the user's linker script that has a memory."""
+    return memory.linker_region or memory.name.upper()

@@ -1,4 +1,4 @@
-"""`<model>.h`: the public face of a package. Typed pointers, sizes, one run function."""
+"""Emit `<model>.h`: typed pointers, sizes, status, labels, quantization functions, and the check of them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
-from codegen_c.c_text.text import block, comment, float_literal
+import numpy as np
+
+from codegen_c.c_text.text import MOST_COLUMNS, block, comment, comment_block, float_literal, string_literal
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.labels import labels_api
-from codegen_c.emit.quantize_functions import quantize_functions
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
-from codegen_c.program.interface import Interface, Port
-from codegen_c.program.statuses import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET
+from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
 
 
 def emit_header(
@@ -21,7 +19,7 @@ def emit_header(
 ) -> str:
     """Text of `<model>.h`.
 
-    kept_api: declarations of values that are kept (`codegen_c.emit.kept`). arenas: bytes of arenas and states in each
+    kept_api: declarations of values that are kept (`codegen_c.emit.memory`). arenas: bytes of arenas and states in each
     memory that holds any.
     """
     guard = f"{interface.model.upper()}_H"
@@ -342,3 +340,140 @@ def _warm_up(interface: Interface) -> str:
         "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window. */\n"
         f"#define {interface.warm_up_name} {interface.warm_up_runs}\n"
     )
+
+
+def labels_api(interface: Interface) -> str:
+    """Declaration for the header."""
+    return (
+        "/* Names of the classes, in the order of the output's last axis: UTF-8. */\n"
+        f"#define {interface.num_labels_macro} {len(interface.labels)}\n"
+        f"extern const char *const {interface.labels_name}[{interface.num_labels_macro}];\n"
+    )
+
+
+def emit_labels(interface: Interface, origin: Origin) -> dict[str, str]:
+    """Text of `<model>_labels.c`; no file without labels."""
+    if not interface.labels:
+        return {}
+    model = interface.model
+    lines = [f"{string_literal(label)}," for label in interface.labels]
+    text = "\n".join(
+        [
+            banner(origin, f"{model}: names of the classes."),
+            f'#include "{model}.h"\n',
+            f"const char *const {interface.labels_name}[{interface.num_labels_macro}] = {{\n{block(lines)}\n}};\n",
+        ]
+    )
+    return {f"{model}_labels.c": text}
+
+
+_WIDEST_BITS = 16
+"""Widest integers whose distances from any zero point are exact in float32."""
+
+
+def convertible(port: Port) -> bool:
+    """True for a port that has these functions: of 8 or 16 bits, or of int32 around zero."""
+    if port.quantization is None:
+        return False
+    return np.iinfo(port.dtype).bits <= _WIDEST_BITS or (port.dtype == "int32" and not port.quantization.zero_point)
+
+
+def quantize_functions(interface: Interface) -> str:
+    """Definitions for the header, after its macros; empty for a model whose ports are plain numbers."""
+    ports = [port for port in (*interface.inputs, *interface.outputs) if convertible(port)]
+    if not ports:
+        return ""
+    return "\n".join([_nearest(interface), *(text for port in ports for text in _functions(interface, port))])
+
+
+def _nearest(interface: Interface) -> str:
+    """The function that rounds steps from the zero point; comparisons are none of equality, for -Wfloat-equal."""
+    up, down = "rest >= 0.5f", "rest <= -0.5f"
+    halves = "away from zero, as TensorFlow Lite's QUANTIZE rounds them"
+    if interface.rounding == "onnx":
+        halves = "to even numbers, as ONNX's QuantizeLinear rounds them"
+        odd = "((whole % 2) != 0)"
+        up, down = (
+            f"(rest {sign} {half}) || ((rest {sign}= {half}) && {odd})"
+            for sign, half in ((">", "0.5f"), ("<", "-0.5f"))
+        )
+    body = [
+        "int32_t whole = 0;",
+        "if (steps >= (float)most) {", block("whole = most;"), "}",
+        "if (steps <= (float)least) {", block("whole = least;"), "}",
+        "if ((steps > (float)least) && (steps < (float)most)) {",
+        block([
+            "whole = (int32_t)steps;", "const float rest = steps - (float)whole;",
+            f"const bool is_above = {up};", f"const bool is_below = {down};",
+            "whole += is_above ? 1 : 0;", "whole -= is_below ? 1 : 0;",
+        ]),
+        "}", "return whole;",
+    ]  # fmt: skip
+    return (
+        "/* Real numbers as integers of quantized inputs and outputs, and back. Halves are rounded\n"
+        f"   {halves}. What lies outside of the type becomes its nearest\n"
+        "   end, and NaN the zero point. */\n"
+        f"static inline int32_t {interface.nearest}(float steps, int32_t least, int32_t most)\n{{\n{block(body)}\n}}\n"
+    )
+
+
+def _functions(interface: Interface, port: Port) -> list[str]:
+    quantization, limits = port.quantization, np.iinfo(port.dtype)
+    assert quantization is not None, "the port is quantized"
+    scale, zero_point = interface.port_macro(port, "SCALE"), interface.port_macro(port, "ZERO_POINT")
+    least, most = (str(int(bound) - quantization.zero_point) for bound in (limits.min, limits.max))
+    if limits.bits == 32:
+        least, most = "INT32_MIN", "INT32_MAX"
+    # A zero point of 0 is not added: an operation without an effect is one too many for MISRA (2.2).
+    nearest = f"{interface.nearest}(real / {scale}, {least}, {most})"
+    shifted = [f"int32_t value = {nearest};", f"value += {zero_point};", f"return ({port.c_type})value;"]
+    shift = f" - {zero_point}" if quantization.zero_point else ""
+    if not shift:
+        shifted = [f"return ({port.c_type}){nearest};"]
+    stands_for = [f"const int32_t steps = (int32_t)value{shift};", f"return {scale} * (float)steps;"]
+    return [
+        f"static inline {port.c_type} {interface.quantize(port)}(float real)\n{{\n{block(shifted)}\n}}\n",
+        f"static inline float {interface.dequantize(port)}({port.c_type} value)\n{{\n{block(stands_for)}\n}}\n",
+    ]
+
+
+def emit_interface_check(interface: Interface) -> str:
+    """Text of the file. A second declaration of a function must agree with the first one in every type."""
+    ports = (*interface.inputs, *interface.outputs)
+    lines = ["#include <stddef.h>", f'#include "{interface.model}.h"']
+    lines += [_equal(interface.size_macro(port), port.num_elements) for port in ports]
+    lines += [f"{signature(interface)};", *(f"{serve_signature(interface, name)};" for name in interface.servers)]
+    if interface.is_pipeline:
+        lines += [_equal(interface.in_flight_name, interface.in_flight)]
+        lines += [f"{signature(interface, interface.put)};", f"{take_signature(interface)};"]
+    if interface.state_bytes:
+        lines += [_equal(interface.state_bytes_name, interface.state_bytes)]
+        lines += [_equal(interface.warm_up_name, interface.warm_up_runs)] if interface.warm_up_runs else []
+        lines += [f"{reset_signature(interface)};", f"{state_place_signature(interface)};"]
+    if interface.holds_context:
+        lines += [_equal(interface.context_bytes_name, interface.context_bytes)]
+        lines += [_equal(f"sizeof({interface.context_type})", interface.context_bytes)]
+    if interface.io == "arena":
+        lines += [f"{accessor_signature(interface, port)};" for port in ports]
+    if interface.io == "stream":
+        lines += _stream_lines(interface)
+    return "\n".join([*lines, ""])
+
+
+def _stream_lines(interface: Interface) -> list[str]:
+    """Rows of each port, and the functions of the io struct: which there are, their order and their types."""
+    lines: list[str] = []
+    members = [(direction, port, f"{direction}_{port.name}") for direction, port in streamed(interface)]
+    for index, (direction, port, name) in enumerate(members):
+        assert port.stream is not None, "the port is streamed"
+        lines += [_equal(interface.rows_macro(port), port.stream.rows)]
+        lines += [_equal(interface.row_macro(port), port.num_elements // port.stream.rows)]
+        lines += [_equal(interface.columns_macro(port), port.num_columns)] if port.stream.strips else []
+        lines += [_equal(f"offsetof({interface.io_struct}, {name})", f"{index + 1} * sizeof(void *)")]
+        kind = callback_signature(direction, port, "(*)")
+        lines += [_equal(f"_Generic((({interface.io_struct} *)0)->{name}, {kind}: 1, default: 0)", 1)]
+    return [*lines, _equal(f"sizeof({interface.io_struct})", f"{len(members) + 1} * sizeof(void *)")]
+
+
+def _equal(left: str, right: int | str) -> str:
+    return f'_Static_assert({left} == {right}, "{left.split("(")[0]}");'

@@ -1,19 +1,19 @@
-"""Files of layers in pieces: `<model>.c`, and one for each other kind of code that processors run."""
+"""Files of the layers: `<model>.c`, and one for each other kind of processor."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.emit.banner import Origin
-from codegen_c.emit.lists import written_lists
+from codegen_c.emit.lists import pipelined_lists, written_lists
 from codegen_c.emit.model import model_pieces
 from codegen_c.emit.pieces import Piece
-from codegen_c.emit.pipeline_lists import pipelined_lists
-from codegen_c.emit.processor_files import layer_files_of, steps_in
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.program.interface import Interface
-from codegen_c.program.parallel import ParallelProgram
+from codegen_c.program.parallel import ParallelProgram, RunStep
 from codegen_c.program.program import Program
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import Platform, Processor
 
 
 def layer_pieces(
@@ -38,3 +38,39 @@ def layer_pieces(
         )
         for one in layer_files_of(parallel, platform, interface.model)
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerFile:
+    """A file of layers. lists: those of the program that its processors run; processor: the first of these."""
+
+    file: str
+    lists: tuple[int, ...]
+    processor: str
+
+
+def layer_files_of(parallel: ParallelProgram, platform: Platform, model: str) -> tuple[LayerFile, ...]:
+    """The files, the caller's first: `<model>.c`, then `<model>_<processor>.c` for other code."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for number, steps in enumerate(parallel.lists):
+        groups.setdefault(_code(platform.processor_named(steps.processor)), []).append(number)
+    found: list[LayerFile] = []
+    for numbers in groups.values():
+        processor = parallel.lists[numbers[0]].processor
+        file = f"{model}_{processor}.c" if found else f"{model}.c"
+        found.append(LayerFile(file=file, lists=tuple(numbers), processor=processor))
+    return tuple(found)
+
+
+def steps_in(parallel: ParallelProgram, one: LayerFile) -> Program:
+    """The program with the steps of a file alone, in their order."""
+    indices = {
+        entry.index for number in one.lists for entry in parallel.lists[number].entries if isinstance(entry, RunStep)
+    }
+    steps = tuple(step for index, step in enumerate(parallel.program.steps) if index in indices)
+    return replace(parallel.program, steps=steps)
+
+
+def _code(processor: Processor) -> tuple[object, ...]:
+    """Properties of a processor that decide its code."""
+    return processor.isa, processor.simd, processor.fpu, processor.flags

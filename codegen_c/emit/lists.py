@@ -1,18 +1,19 @@
-"""Lists of steps as functions: the caller's `run`, and one that each other processor runs."""
+"""Emit the run functions: lists of steps for each processor, of pipelines too, and checks of states."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.emit.header import serve_signature, signature
-from codegen_c.emit.run_states import turn_lines
+from codegen_c.c_text.text import block
+from codegen_c.emit.header import serve_signature, signature, take_signature
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import Entry, Notify, ParallelProgram, RunStep
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Step, reads, writes
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 Entries = tuple[Step | str, ...]
 """Steps, and signals as statements in C."""
@@ -156,3 +157,135 @@ def _reasons(parallel: ParallelProgram) -> Iterator[tuple[int, str]]:
                 last = f"{parallel.program.steps[entry.index].name} is done"
             elif isinstance(entry, Notify):
                 yield entry.signal, last
+
+
+def flow_name(model: str) -> str:
+    """C name of what the caller's functions know of the inputs under way."""
+    return f"{model}_flow"
+
+
+def phase_name(model: str, processor: str) -> str:
+    """C name of the phase of a processor's next input."""
+    return f"{model}_phase_of_{processor}"
+
+
+def pipelined_lists(
+    parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, platform: Platform
+) -> list[list[WrittenList]]:
+    """The functions of each list of a pipeline, the caller's first."""
+    written = [
+        written_entries(replace(parallel, program=replace(parallel.program, steps=steps)), interface, platform)
+        for steps in parallel.phases
+    ]
+    found = [_of_the_caller(parallel, plan, interface, [lists[0] for lists in written])]
+    for number, steps in enumerate(parallel.lists[1:], start=1):
+        phase = phase_name(interface.model, steps.processor)
+        found.append(
+            [
+                WrittenList(
+                    processor=steps.processor, signature=serve_signature(interface, steps.processor), phase=phase,
+                    phases=_phases(parallel, plan, interface, steps.entries, [lists[number] for lists in written]),
+                    behind=(_advanced(phase, interface),),
+                )
+            ]
+        )  # fmt: skip
+    return found
+
+
+def _of_the_caller(
+    parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, written: Sequence[list[Entries]]
+) -> list[WrittenList]:
+    model, flow, at = interface.model, flow_name(interface.model), parallel.take_begins
+    own = parallel.lists[0]
+    ports = (*interface.inputs, *interface.outputs) if interface.io == "caller" else ()
+    put = WrittenList(
+        processor=own.processor, signature=signature(interface, interface.put), phase=f"{flow}.put", begins=True,
+        ends=True, all_steps=parallel.program.steps, phases=tuple(tuple(flat(entries[:at])) for entries in written),
+        before=(
+            _unless(f"{flow}.in_flight == {interface.in_flight_name}", interface.full),
+            *(f"{model}_handed[{flow}.put].{name} = {name};" for name in handed_over(parallel, plan)),
+        ),
+        behind=(_advanced(f"{flow}.put", interface), f"{flow}.in_flight++;"),
+    )  # fmt: skip
+    take = WrittenList(
+        processor=own.processor, signature=take_signature(interface), phase=f"{flow}.take", ends=True, over=True,
+        phases=_phases(parallel, plan, interface, own.entries[at:], [entries[at:] for entries in written]),
+        before=(_unless(f"{flow}.in_flight == 0u", interface.empty),),
+        behind=(
+            f"{flow}.taken = {flow}.take;", _advanced(f"{flow}.take", interface), f"{flow}.in_flight--;",
+        ),
+    )  # fmt: skip
+    arguments = ", ".join(port.name for port in ports)
+    run = WrittenList(
+        processor=own.processor, signature=signature(interface), phases=((),),
+        before=(
+            _unless(f"{flow}.in_flight != 0u", interface.full),
+            f"const {interface.status_type} status = {interface.put}({arguments});",
+            f"return status == {interface.ok} ? {interface.take}() : status;",
+        ),
+    )  # fmt: skip
+    return [put, take, run]
+
+
+def _phases(
+    parallel: ParallelProgram,
+    plan: MemoryPlan,
+    interface: Interface,
+    entries: Sequence[Entry],
+    written: Sequence[list[Entries]],
+) -> tuple[Entries, ...]:
+    """Entries of each phase behind the pointers that the caller handed over, which its first signal brings."""
+    names = held_names(parallel.program, plan, entries)
+    return tuple(
+        (*flat(own[:1]), *(taken(interface, name, f"[{phase}]") for name in names), *flat(own[1:]))
+        for phase, own in enumerate(written)
+    )
+
+
+def _unless(condition: str, answer: str) -> str:
+    return f"if ({condition}) {{\n{block(f'return {answer};')}\n}}"
+
+
+def _advanced(phase: str, interface: Interface) -> str:
+    """Statement that goes on to the next phase."""
+    return f"{phase} = {phase} + 1u == {interface.in_flight_name} ? 0u : {phase} + 1u;"
+
+
+def state_signature(program: Program, plan: MemoryPlan) -> str:
+    """A number that only states of this very layout begin with, as C; never 0, as memory is before the first reset."""
+    places = [plan.placements[name] for name in program.kept]
+    turned = {state.tensor: f":{state.layout}" for state in program.states if state.layout}
+    text = ";".join(
+        f"{place.name}:{program.tensors[place.name].dtype}:{place.offset}:{place.num_bytes}{turned.get(place.name, '')}"
+        for place in places
+    )
+    return f"0x{zlib.crc32(text.encode()) or 1:08x}u"
+
+
+def run_begins(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
+    """Lines with which a run refuses states that were never set."""
+    if not program.states:
+        return []
+    name = f"{STATE_MEMORY}->{program.ready}[0]"
+    return [f"if ({name} != {state_signature(program, plan)}) {{", block(f"return {interface.not_reset};"), "}"]
+
+
+def turn_lines(program: Program) -> dict[str, str]:
+    """Line that turns each ring by the rows that were pushed, by the tensor that says how far it is turned."""
+    lines: dict[str, str] = {}
+    for state in program.states:
+        ring = program.tensors[state.tensor].ring
+        if ring and ring.turn:
+            turn = f"{STATE_MEMORY}->{ring.turn}[0]"
+            lines[ring.turn] = f"{turn} = (uint16_t)(({turn} + {state.pushed}u) % {ring.stored}u);"
+    return lines
+
+
+def run_ends(program: Program, interface: Interface) -> list[str]:
+    """Lines that turn rings, and say where the outputs are no answer yet; in a pipeline each stage turns its own."""
+    lines = [] if interface.is_pipeline else [*turn_lines(program).values()]
+    if program.warmed_up:
+        count = f"{STATE_MEMORY}->{program.warmed_up}[0]"
+        answer = [f"{count}++;", f"return {interface.not_ready};"]
+        lines += [f"if ({count} < {program.warm_up_runs}u) {{", block(answer), "}"]
+    return lines

@@ -1,27 +1,27 @@
-"""`<model>_memory.h` and `.c`: one union per memory, every tensor in it by name at its planned offset.
+"""Emit `<model>_memory.h` and `.c`: one union per memory, with every tensor at its offset.
 
 They are static objects, or members of an instance that the caller holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
 from codegen_c.arena.memory_plan import MemoryPlan, Placement
-from codegen_c.c_text.lines import MOST_COLUMNS, comment_block
-from codegen_c.c_text.text import C_TYPES, block, comment
+from codegen_c.c_text.text import C_TYPES, MOST_COLUMNS, block, comment, comment_block
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.header import accessor_signature
-from codegen_c.emit.kept import kept_functions
-from codegen_c.emit.pipeline_lists import flow_name
-from codegen_c.program.interface import Interface
+from codegen_c.emit.header import accessor_signature, describe
+from codegen_c.emit.lists import flow_name
+from codegen_c.program.interface import Interface, KeptValue
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Transfer, calls
 from codegen_c.program.tensors import Constant
 from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 from tvm_ext.core.platform import Memory, Platform
-from tvm_ext.core.section_names import zeroed_by_name
+from tvm_ext.core.platform_checks import zeroed_by_name
 
 INSTANCE = "instance"
 """Name of an instance as generated functions see it, and of its type behind the model's."""
@@ -274,3 +274,45 @@ def _accessors(
             ]
         texts.append(f"{accessor_signature(interface, port)}\n{{\n{block(lines)}\n}}\n")
     return texts
+
+
+def kept_api(interface: Interface) -> str:
+    """Declarations for `<model>.h`, each under what lies there and where."""
+    head = (
+        "Values inside the model. Read them behind a run: nothing else ever takes their bytes, and the next run "
+        "writes them anew."
+    )
+    texts = [f"{comment_block([_described(value)])}\n{_signature(interface, value)};\n" for value in interface.kept]
+    sizes = [f"#define {_elements(interface, value)}" for value in interface.kept]
+    return "\n".join([comment_block([head]), *sizes, "", *texts])
+
+
+def kept_functions(interface: Interface, object_of: Callable[[str], str], instance: list[str]) -> list[str]:
+    """Definitions for `<model>_memory.c`. object_of: expression of a memory's arena; instance: lines that make one."""
+    return [
+        f"{_signature(interface, value)}\n{{\n"
+        f"{block([*instance, f'return {object_of(value.memory)}.{value.port.name};'])}\n}}\n"
+        for value in interface.kept
+    ]
+
+
+def _signature(interface: Interface, value: KeptValue) -> str:
+    parameters = f"const {interface.context_type} *context" if interface.holds_context else "void"
+    return f"const {value.port.c_type} *{interface.kept_accessor(value)}({parameters})"
+
+
+def _elements(interface: Interface, value: KeptValue) -> str:
+    """Name of the macro that holds the number of elements stored, and the number."""
+    num_elements = value.num_bytes // np.dtype(value.port.dtype).itemsize
+    return f"{interface.model.upper()}_KEPT_{value.port.name.upper()}_ELEMENTS {num_elements}"
+
+
+def _described(value: KeptValue) -> str:
+    """`int8[1, 25, 5, 64], real = 0.5 * (value - 3), in the model conv_1, axes 0, 2, 3, 1 of it; sram + 640`."""
+    axes = f", whose axes stand in the order {', '.join(map(str, value.layout))}" if value.layout else ""
+    rows = (
+        f", the last {value.rows_stored} of {value.rows} rows: row h at h % {value.rows_stored}" if value.rows else ""
+    )
+    pitch = f", a pixel every {value.pitch} elements" if value.pitch else ""
+    place = f"{value.num_bytes} B at offset {value.offset} of the arena in {value.memory}"
+    return f"{describe(value.port)}{axes}{rows}{pitch}; {place}."

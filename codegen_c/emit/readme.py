@@ -1,4 +1,4 @@
-"""README.md of a package, for the engineer who receives it: a view of its report."""
+"""Emit README.md of a package or a bundle, for the engineer who receives it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from codegen_c.c_text.text import block
+from codegen_c.emit.bundle import Bundle
 from codegen_c.emit.forms.registry import usages
-from codegen_c.emit.header import describe_type
+from codegen_c.emit.header import convertible, describe_type
 from codegen_c.emit.memory import section_macro
 from codegen_c.emit.offload import reference_file
-from codegen_c.emit.quantize_functions import convertible
 from codegen_c.emit.stream import callback_signature, describe_rows, describe_strips, streamed
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
@@ -238,3 +238,34 @@ def _describe(port: Port) -> str:
     together = f", up to {stream.rows_per_call} a call" if stream.rows_per_call > 1 else ""
     again = f". {describe_strips(port).removesuffix('.')}" if stream.strips else ""
     return f"{described}: {describe_rows(port)}{together}{kept}{again}"
+
+
+def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
+    """Text of README.md. report: what `report.json` holds."""
+    machine = report["machine"]
+    models = [_model(member.interface, report["models"][member.model], machine) for member in bundle.members]
+    return render(
+        "BUNDLE.md.j2", name=bundle.name, generator=report["generator"], platform=report["platform"], models=models,
+        memories=[(one["name"], one["used_bytes"]) for one in report["memories"] if one["used_bytes"]],
+        arenas=report["arenas"], states=report["states"], instances=report["instances"],
+        variants=report["variants"],
+        links=[{**link, **{end: markdown_code(link[end]) for end in ("source", "target")}} for link in report["links"]],
+        linked_inputs=report["linked_inputs"],
+        at_once=report["bundle"]["at_once"], board=report["artifacts"]["elf"] is not None,
+        sections=report["artifacts"].get("sections"), stands_in=stands_in(machine),
+        code_bytes=report["code_bytes"], weights_bytes=report["weights_bytes"],
+        forms=usages(bundle.name), functions=report["shared_functions"], constants=report["shared_constants"],
+    )  # fmt: skip
+
+
+def _model(interface: Interface, report: Mapping[str, Any], machine: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Fields of a model for the template. machine: as `machine_of` has it."""
+    board: Mapping[str, Any] | None = report["verify"]["qemu"]
+    return {
+        "name": interface.model,
+        "source": markdown_code(report["model"]["source"]),
+        "sha256": report["model"]["sha256"],
+        "verified": verified(report["verify"], report.get("comparisons", ()), machine),
+        "usage": usage(interface),
+        "instructions": board["instructions"] if board else None,
+    }

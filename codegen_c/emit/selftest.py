@@ -1,7 +1,8 @@
-"""`<model>_vectors.*` and `<model>_selftest*`: stored inputs and expected outputs, and code that compares."""
+"""Emit the self-test: stored inputs, expected outputs, and a CRC of all constants."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,9 +12,11 @@ import numpy as np
 from codegen_c.c_text.narrow_floats import NARROW_FLOATS, decode_function
 from codegen_c.c_text.text import C_TYPES, filled, literal
 from codegen_c.emit.drawn_vectors import DrawnVectors, drawn_fields, is_float
+from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import callback_signature, streamed
 from codegen_c.emit.templates import render
 from codegen_c.program.interface import Interface, Port
+from codegen_c.program.program import Program
 
 Side = Literal["inputs", "outputs"]
 SIDES: tuple[Side, Side] = ("inputs", "outputs")
@@ -241,3 +244,27 @@ def _double_literal(value: float) -> str:
     if np.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
     return repr(value)
+
+
+def constants_check(program: Program, model: str, sharing: Sharing = ALONE) -> dict[str, Any] | None:
+    """Fields for the template: C expressions of the arrays in order, and the CRC-32 of their bytes one after the other.
+
+    Arrays with a NaN are left out, as C literals do not keep its payload. None where there are no others.
+    """
+    arrays: list[tuple[str, np.ndarray]] = []
+    for constant in program.constant_objects:
+        symbol = sharing.constants.get(constant.name, f"{model}_{constant.name}")
+        if constant.members:
+            arrays += [(f"{symbol}.{one.member}", one.data) for one in constant.members if one.data.size]
+        elif constant.data.size:
+            arrays.append((symbol, constant.data))
+    kept = [(name, data) for name, data in arrays if not _has_nan(data)]
+    crc = 0
+    for _, data in kept:
+        crc = zlib.crc32(np.ascontiguousarray(data).tobytes(), crc)
+    return {"arrays": [name for name, _ in kept], "crc": f"0x{crc:08x}u"} if kept else None
+
+
+def _has_nan(data: np.ndarray) -> bool:
+    is_float = data.dtype.kind == "f" or data.dtype.name == "bfloat16"
+    return is_float and bool(np.isnan(data.astype(np.float64)).any())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.emit.function_names import function_names
+from codegen_c.emit.functions import function_names
 from codegen_c.kernels.contract import CFunction
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program

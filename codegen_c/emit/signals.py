@@ -1,14 +1,15 @@
-"""`<model>_signals.h` and `.c`: the channels between processors, and what the platform does to wake one."""
+"""Emit the signals between processors, and `<model>_push.h` for rows that an interrupt handler delivers."""
 
 from __future__ import annotations
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import block
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.lists import channel_name, handed_over
+from codegen_c.emit.lists import channel_name, flow_name, handed_over, phase_name
 from codegen_c.emit.memory import define_section, section_macro
-from codegen_c.emit.pipeline_lists import flow_name, phase_name
-from codegen_c.program.interface import Interface
+from codegen_c.emit.stream import describe_rows, streamed
+from codegen_c.emit.templates import render
+from codegen_c.program.interface import Interface, Port
 from codegen_c.program.parallel import ParallelProgram
 from tvm_ext.core.platform import Platform
 
@@ -107,3 +108,51 @@ def _polled(channels: dict[tuple[str, str], tuple[int, ...]], platform: Platform
         return []
     note = "/* A mailbox raises no event of itself: processors look again and again. */"
     return [f"{note}\n#ifndef TVM_EXT_SIGNAL_IDLE\n#define TVM_EXT_SIGNAL_IDLE(channel) ((void)0)\n#endif\n"]
+
+
+PUSH_FULL = -5
+"""Answer of a push for which there is no room."""
+PUSH_HEADERS = ("tvm_ext_push.h", SIGNAL_HEADER)
+
+
+def pushed_ports(interface: Interface) -> list[Port]:
+    """Inputs whose rows may be pushed; none where those of any are asked for more than once."""
+    found = [port for direction, port in streamed(interface) if direction == "read" and interface.io == "stream"]
+    return [] if any(port.stream and port.stream.strips for port in found) else found
+
+
+def emit_push(interface: Interface) -> dict[str, str]:
+    """The header; nothing for a model without streamed inputs."""
+    asked_again = [port for port in interface.inputs if port.stream and port.stream.strips]
+    if asked_again:
+        return {f"{interface.model}_push.h": _refused(interface.model, asked_again[0])}
+    ports = pushed_ports(interface)
+    if not ports:
+        return {}
+    described = [
+        {
+            "name": port.name, "c_type": port.c_type, "macro": interface.port_macro(port, "").rstrip("_"),
+            "capacity": _capacity(port), "suffix": f"_{port.name}" if len(ports) > 1 else "",
+            "rows": describe_rows(port),
+        }
+        for port in ports
+    ]  # fmt: skip
+    text = render("push.h.j2", model=interface.model, full=PUSH_FULL, ports=described)
+    return {f"{interface.model}_push.h": text}
+
+
+def _refused(model: str, port: Port) -> str:
+    """The header of a model that cannot be given rows which come once."""
+    assert port.stream is not None, "it is streamed"
+    return (
+        f"/* No rows of {model} can be pushed: they come once, and a run asks for those of {port.name} "
+        f"{len(port.stream.strips)} times. */\n"
+        f'#error "{model}_push.h: rows of {port.name} are asked for more than once, and rows that are pushed come '
+        f'once. Compile the model without --reread, or hand rows over from where the frame is kept ({model}_io)."\n'
+    )
+
+
+def _capacity(port: Port) -> int:
+    """Twice the rows that a run asks for together, as a power of two: one half fills while the run takes the other."""
+    assert port.stream is not None, "the port is streamed"
+    return 1 << (2 * port.stream.rows_per_call - 1).bit_length()

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.c_text.lines import folded
-from codegen_c.emit.banner import Origin
-from codegen_c.emit.header import emit_header
-from codegen_c.emit.kept import kept_api
-from codegen_c.emit.labels import emit_labels
+from codegen_c.c_text.text import folded
+from codegen_c.emit.banner import Origin, user_headers
+from codegen_c.emit.header import emit_header, emit_labels
+from codegen_c.emit.inspection import emit_profile
 from codegen_c.emit.layer_files import layer_pieces
-from codegen_c.emit.memory import emit_memory
+from codegen_c.emit.memory import emit_memory, kept_api
 from codegen_c.emit.model import COPY_HEADER, DMA_HEADER, headers
 from codegen_c.emit.offload import emit_offload, runtime_headers
 from codegen_c.emit.pieces import Piece, joined
-from codegen_c.emit.profile import emit_profile
-from codegen_c.emit.push import PUSH_HEADERS, emit_push, pushed_ports
 from codegen_c.emit.sharing import ALONE, Sharing
-from codegen_c.emit.signals import SIGNAL_HEADER, emit_signals
+from codegen_c.emit.signals import PUSH_HEADERS, SIGNAL_HEADER, emit_push, emit_signals, pushed_ports
 from codegen_c.emit.state import emit_state
-from codegen_c.emit.user_headers import user_headers
 from codegen_c.emit.weights import emit_weights, weights_pieces
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram

@@ -10,8 +10,8 @@ from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import reset_signature, state_place_signature
+from codegen_c.emit.lists import state_signature
 from codegen_c.emit.memory import arena_object, instance_pointer, union_name
-from codegen_c.emit.run_states import signature
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
 from codegen_c.program.tensors import KeptState, Tensor
@@ -48,7 +48,7 @@ def emit_state(
             lines.append(f"{held}.{tensor.ring.turn}[0] = 0u;")
     if program.warmed_up:
         lines.append(f"{held}.{program.warmed_up}[0] = 0u;")
-    lines.append(f"{held}.{program.ready}[0] = {signature(program, plan)};")
+    lines.append(f"{held}.{program.ready}[0] = {state_signature(program, plan)};")
     finite = all(np.isfinite(state.initial).all() for state in program.states if state.initial.dtype.kind == "f")
     includes = [*([] if finite else ["#include <math.h>", ""]), f'#include "{model}.h"', f'#include "{model}_memory.h"']
     text = "\n".join(

@@ -7,10 +7,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from codegen_c.c_text.lines import comment_block, folded
-from codegen_c.c_text.text import C_TYPES, comment, filled, literal
+from codegen_c.c_text.text import C_TYPES, comment, comment_block, filled, folded, literal
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.emit.layers import layer_names
+from codegen_c.emit.functions import layer_names
 from codegen_c.emit.memory import define_section, section_macro
 from codegen_c.emit.pieces import Piece, joined
 from codegen_c.emit.sharing import ALONE, Sharing

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
-from codegen_c.operators.digest import operator_digest
 from codegen_c.operators.kinds import Operator
+from codegen_c.operators.titles import operator_digest
 
 Block = tuple[int, ...]
 """Sizes of the block in which a kernel works, by its own meaning: pixels, vectors of channels, rows."""

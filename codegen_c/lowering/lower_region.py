@@ -1,4 +1,4 @@
-"""Region function -> Program: composites become kernel calls, values become tensors, weights become constants.
+"""Lower a region function to a Program: fused operators become kernel calls.
 
 A reshape is no step: its result is the tensor it reads, seen under another shape. A move is a transfer; where a DMA
 joins the two memories it goes on while later steps run, and is waited for where its result is first read, or as many
@@ -18,23 +18,28 @@ from tvm import relax
 from codegen_c.composites.graph import tensor_type
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
 from codegen_c.kernels.contract import Refusal, Target
-from codegen_c.lowering.kept_pairs import KeptPair
-from codegen_c.lowering.renaming import with_name
-from codegen_c.lowering.states import with_states
+from codegen_c.lowering.states import KeptPair, with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.movement import Concat, Gather, Permute, Stream
+from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
 from codegen_c.operators.titles import title
 from codegen_c.program.program import Program
 from codegen_c.program.sequences import fold_sequences, in_sequence
 from codegen_c.program.steps import KernelCall, Step, Transfer
 from codegen_c.program.tensors import Constant, Strip, Tensor
-from tvm_ext.core.decisions.composites import ModelTensor, Region, SourceNodes, StorageLayout, Symbol
-from tvm_ext.core.decisions.execution import ColumnStrip, RowSplit
-from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.decisions.composites import (
+    ColumnStrip,
+    ModelTensor,
+    MoveTarget,
+    OperatorMemories,
+    OperatorProcessor,
+    Region,
+    RowSplit,
+    SourceNodes,
+    StorageLayout,
+    Symbol,
+)
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.core.names import MOVE, identifier, strip_ending, unique
 from tvm_ext.core.platform import Platform
 
@@ -326,3 +331,16 @@ class _Lowering:
         self.steps = [with_name(step, old, new) for step in self.steps]
         self.moves = [move.renamed(old, new) for move in self.moves]
         return new
+
+
+def with_name(step: Step, old: str, new: str) -> Step:
+    """The step with one tensor under another name."""
+
+    def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(new if name == old else name for name in names)
+
+    if isinstance(step, KernelCall):
+        return replace(step, inputs=renamed(step.inputs), outputs=renamed(step.outputs))
+    assert isinstance(step, Transfer), "loops and waits come after lowering"
+    source, target = renamed((step.source, step.target))
+    return replace(step, source=source, target=target)

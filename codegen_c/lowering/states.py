@@ -1,4 +1,4 @@
-"""States of a lowered program: each gets one place that runs keep, and the cheapest way in which a run changes it.
+"""States of a program between runs: their memory, and windows into which new rows are pushed.
 
 A value that a run leaves is, in this order: pushed into a ring, where the state is the older rows of a window and the
 readers take rings ("ring"); moved up inside that window ("shift"); written straight over the state, where nothing reads
@@ -8,14 +8,18 @@ that any more ("in place"); or copied at the end ("copy").
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from codegen_c.lowering.kept_pairs import KeptPair, state_number, with_place
-from codegen_c.lowering.state_windows import in_window
+import numpy as np
+
+from codegen_c.kernels.contract import Copy, StoredRows
+from codegen_c.kernels.stored_rows import Kept
+from codegen_c.program.phases import processors_touching
 from codegen_c.program.program import Program
-from codegen_c.program.stage_states import processors_touching
-from codegen_c.program.steps import KernelCall, Transfer, reads, writes
-from codegen_c.program.tensors import Part
+from codegen_c.program.share_functions import with_parameters
+from codegen_c.program.steps import KernelCall, Step, Transfer, Turned, reads, writes
+from codegen_c.program.tensors import KeptState, Part, Ring, Tensor, Update
+from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import STATE_MEMORY
 
@@ -105,3 +109,207 @@ def _copied(program: Program, pair: KeptPair, taken: set[str]) -> Program:
     at = max(moments, default=-1) + 1
     tensors = {**kept.tensors, name: target}
     return replace(kept, tensors=tensors, steps=(*steps[:at], copy, *steps[at:]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeptPair:
+    """A state of the model, the tensor in which a run finds it, and the one in which it leaves it."""
+
+    state: ModelState
+    found: str
+    left: str
+
+
+def state_number(name: str, source: str, dtype: str) -> Tensor:
+    """A number of the C's own that runs keep."""
+    return Tensor(name=name, source=source, shape=(1,), dtype=dtype, memory=STATE_MEMORY, role="state")
+
+
+def with_place(program: Program, pair: KeptPair, *, left: str, update: Update, tensor: Tensor | None = None) -> Program:
+    """The program with the state in the place that runs keep. tensor: that holds it, by default the one found."""
+    held = replace(tensor or program.tensors[pair.found], role="state", memory=STATE_MEMORY)
+    state = KeptState(
+        source=pair.state.name, tensor=held.name, initial=pair.state.initial, left=left, update=update,
+        layout=pair.state.layout,
+    )  # fmt: skip
+    return replace(program, tensors={**program.tensors, held.name: held}, states=(*program.states, state))
+
+
+TURN_DTYPE = "uint16"
+MOVE_INSTRUCTIONS = 0.75
+"""Per byte that is moved up inside a window."""
+_MOST_SLOTS = (1 << 16) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Window:
+    """A state and new elements joined to a window, the end of which is the next state.
+
+    join, cut: the steps that do so; whole, new: tensors. rows, pushed: rows of the window, and of what is new.
+    apart: what is new is another stage's, and is copied into the window.
+    """
+
+    join: KernelCall
+    cut: KernelCall
+    whole: Tensor
+    new: Tensor
+    rows: int
+    pushed: int
+    apart: bool = False
+
+
+def _window(program: Program, pair: KeptPair) -> _Window | None:
+    """The window that a state is the older part of; None where it is used in any other way."""
+    readers = [step for step in program.steps if pair.found in reads(step)]
+    cut = next((step for step in program.steps if pair.left in writes(step)), None)
+    if len(readers) != 1 or not isinstance(join := readers[0], KernelCall) or not isinstance(cut, KernelCall):
+        return None
+    found, whole = program.tensors[pair.found], program.tensors[join.outputs[0]]
+    joined, taken = join.implementation.copies, cut.implementation.copies
+    if len(join.inputs) != 2 or join.inputs[0] != pair.found or cut.inputs != (whole.name,):
+        return None
+    new = program.tensors[join.inputs[1]]
+    behind = Copy(input=1, source_first=0, target_first=found.num_elements, count=new.num_elements)
+    before = Copy(input=0, source_first=0, target_first=0, count=found.num_elements)
+    last = Copy(input=0, source_first=new.num_elements, target_first=0, count=found.num_elements)
+    if joined != (before, behind) or taken != (last,) or pair.left == pair.found:
+        return None
+    if any(t.role != "intermediate" or t.part or t.ring for t in (whole, program.tensors[pair.left])):
+        return None
+    if any(pair.left in reads(step) for step in program.steps):
+        return None
+    rows = _rows_of(whole, new.num_elements)
+    return _Window(join=join, cut=cut, whole=whole, new=new, rows=rows[0], pushed=rows[1]) if rows else None
+
+
+def _rows_of(whole: Tensor, new_elements: int) -> tuple[int, int] | None:
+    """Rows of a window along its first axis that is longer than one, and how many of them are new."""
+    rows = next((extent for extent in whole.shape if extent > 1), 1)
+    row = whole.num_elements // rows
+    return (rows, new_elements // row) if new_elements % row == 0 else None
+
+
+def in_window(program: Program, pair: KeptPair, taken: set[str], *, staged: bool) -> Program | None:
+    """The program with the window kept; None where there is none. staged: as `with_states` takes it."""
+    window = _window(program, pair)
+    if window is None:
+        return None
+    touched = {window.new.name, window.whole.name}
+    window = replace(window, apart=staged and len(processors_touching(program, touched)) > 1)
+    return _ring(program, pair, window, taken) or _shifted(program, pair, window, taken)
+
+
+def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) -> Program | None:
+    """A ring into which the new rows are pushed; None where a reader takes no ring, or moving up costs less."""
+    stored = -(-window.rows // window.pushed) * window.pushed
+    row = window.whole.num_elements // window.rows
+    if window.pushed * 2 > window.rows or stored > _MOST_SLOTS:
+        return None
+    turn = unique(f"{window.whole.name}_turn", taken)
+    shift = (window.pushed + stored - window.rows) % stored
+    readers = [step for step in program.steps if window.whole.name in reads(step) and step is not window.cut]
+    turned = [_turning(step, window, stored, Turned(turn=turn, shift=shift)) for step in readers]
+    if any(call is None for call in turned):
+        return None
+    calls = {call.name: call for call in turned if call}
+    dearer = sum(call.implementation.instructions for call in calls.values())
+    dearer -= sum(step.implementation.instructions for step in readers if isinstance(step, KernelCall))
+    if dearer > MOVE_INSTRUCTIONS * program.tensors[pair.found].num_bytes:
+        return None
+    ring = Ring(rows=window.rows, stored=stored, shift=shift, turn=turn)
+    placed, steps = _pushed_into(program, window, row * (window.rows - window.pushed), taken)
+    kept = with_place(placed, pair, left=window.whole.name, update="ring", tensor=replace(window.whole, ring=ring))
+    state = replace(kept.states[-1], tensor=window.whole.name, pushed=window.pushed, initial=_older(pair, window))
+    turning = state_number(turn, f"{pair.state.name}: slot of the next rows", TURN_DTYPE)
+    return replace(
+        kept,
+        tensors={name: t for name, t in kept.tensors.items() if name not in (pair.found, pair.left)} | {turn: turning},
+        states=(*kept.states[:-1], state),
+        steps=tuple(calls.get(step.name, step) for step in steps),
+    )
+
+
+def _older(pair: KeptPair, window: _Window) -> np.ndarray:
+    """The window before the first run: the state as it begins, one run before."""
+    row = window.whole.num_elements // window.rows
+    begins = np.ascontiguousarray(pair.state.initial).reshape(-1)
+    return np.concatenate([np.repeat(begins[:1], row * window.pushed), begins]).reshape(window.whole.shape)
+
+
+def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> KernelCall | None:
+    """A reader of the window that finds its rows in a ring; None where it cannot, as inside sequences and loops."""
+    if not isinstance(call, KernelCall):
+        return None
+    implementation = call.implementation
+    positions = [place for place, name in enumerate(call.inputs) if name == window.whole.name]
+    if len(positions) != 1 or implementation.keeping is None or implementation.spatial is None or call.rings:
+        return None
+    (place,) = positions
+    spatial = implementation.spatial
+    if place >= len(spatial.inputs) or spatial.accumulates or spatial.inputs[place].input_rows != window.rows:
+        return None
+    if call.seen_shape(place, window.whole)[0] != 1 or call.fetched or len(call.outputs) > 1:
+        return None
+    kept = Kept(stored=stored, shift=turned.shift)
+    rows = StoredRows(inputs=tuple(kept if index == place else None for index in range(len(call.inputs))))
+    name = f"input{place}_shift" if place else "input_shift"
+    made = with_parameters(implementation.keeping, rows, [name])
+    if made.function.helpers != implementation.function.helpers and name in made.function.helpers:
+        return None
+    if [role for role, _ in made.constants] != [role for role, _ in implementation.constants]:
+        return None
+    if name not in made.function.body:
+        return None
+    made = replace(made, alternatives=implementation.alternatives, keeping=None, in_place=())
+    return replace(call, implementation=made, rings=(turned,))
+
+
+def _pushed_into(program: Program, window: _Window, first: int, taken: set[str]) -> tuple[Program, list[Step]]:
+    """The new rows born in the window, or copied there; and the steps without those that join and cut it."""
+    new, steps = window.new, [step for step in program.steps if step not in (window.join, window.cut)]
+    part = Part(tensor=window.whole.name, first=first)
+    made = not window.apart and any(new.name in writes(step) and isinstance(step, KernelCall) for step in steps)
+    if made and new.role == "intermediate" and not new.part and not new.ring and _is_alone(program, new.name):
+        tensors = {**program.tensors, new.name: replace(new, memory=STATE_MEMORY, part=part)}
+        return replace(program, tensors=tensors), steps
+    name = unique(f"{new.name}_pushed", taken)
+    pushed = replace(new, name=name, role="intermediate", memory=STATE_MEMORY, part=part, ring=None, layout=())
+    copy = Transfer(name=unique(f"push_{new.name}", taken), source=new.name, target=name)
+    at = program.steps.index(window.join)
+    before = [step for step in program.steps[:at] if step is not window.cut]
+    return (
+        replace(program, tensors={**program.tensors, name: pushed}),
+        [*before, copy, *(step for step in program.steps[at + 1 :] if step is not window.cut)],
+    )
+
+
+def _is_alone(program: Program, name: str) -> bool:
+    """True where no state is left in a tensor, and its only writer writes nothing else."""
+    states = {state.left for state in program.states}
+    writers = [step for step in program.steps if name in writes(step)]
+    return name not in states and len(writers) == 1 and len(writes(writers[0])) == 1
+
+
+def _shifted(program: Program, pair: KeptPair, window: _Window, taken: set[str]) -> Program | None:
+    """The window lies where the state is kept, and its end moves up to its begin when nothing reads it any more."""
+    placed, steps = _pushed_into(program, window, program.tensors[pair.found].num_elements, taken)
+    kept = with_place(placed, pair, left=pair.left, update="shift", tensor=window.whole)
+    left = replace(program.tensors[pair.left], memory=STATE_MEMORY, part=Part(tensor=window.whole.name, first=0))
+    tensors = {name: t for name, t in kept.tensors.items() if name != pair.found} | {pair.left: left}
+    end = replace(
+        left, name=unique(f"{window.whole.name}_end", taken),
+        part=Part(tensor=window.whole.name, first=window.new.num_elements),
+    )  # fmt: skip
+    touched = {
+        window.whole.name,
+        *(t.name for t in placed.tensors.values() if t.part and t.part.tensor == window.whole.name),
+    }
+    last = max(index for index, step in enumerate(steps) if touched & {*reads(step), *writes(step)})
+    move = Transfer(name=unique(f"shift_{window.whole.name}", taken), source=end.name, target=left.name)
+    begins = np.ascontiguousarray(pair.state.initial).reshape(-1)
+    filled = np.concatenate([begins, np.repeat(begins[:1], window.new.num_elements)])
+    state = replace(kept.states[-1], initial=filled.reshape(window.whole.shape))
+    return replace(
+        kept, tensors=tensors | {end.name: end}, states=(*kept.states[:-1], state),
+        steps=(*steps[: last + 1], move, *steps[last + 1 :]),
+    )  # fmt: skip

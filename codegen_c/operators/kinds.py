@@ -1,8 +1,4 @@
-"""Operators, which say the meaning of composites as plain data: `codegen_c/composites/` writes, kernels read them.
-
-Shapes are as stored: NHWC activations, weights [K, R, S, C] (output channels, kernel rows, kernel columns,
-input channels of the group). Padding is (top, left, bottom, right), ranges are half-open.
-"""
+"""Operators as plain data: the meaning of each kind of fused operator, without its implementation."""
 
 from __future__ import annotations
 
@@ -13,8 +9,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from codegen_c.custom.contract import CustomCode
-from codegen_c.operators.quantization import Quantization
 from codegen_c.operators.scalar import IDENTITY, ScalarProgram
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantization:
+    """real = scale * (integer - zero_point), one pair for the whole tensor."""
+
+    scale: float
+    zero_point: int
+
 
 Array = np.ndarray
 Rounding = Literal["onnx", "tflite"]
@@ -278,3 +282,215 @@ class Custom(Operator):
     output_names: tuple[str, ...]
     constants: tuple[tuple[str, Array], ...]
     reference: Callable[[list[Array]], list[Array]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatmulShape:
+    """Products of vectors: output [row, head, n] is the sum over c of first [row, head, c] * second [head, c, n].
+
+    heads_inside: the first tensor and the output keep a row's heads together, [rows, heads, ...]; else [heads, rows,
+    ...]. steps: elements of the second tensor from one head, column and c to the next, 0 where heads share a matrix.
+    """
+
+    rows: int
+    heads: int
+    depth: int
+    columns: int
+    heads_inside: bool
+    steps: tuple[int, int, int]
+
+    @property
+    def outer(self) -> tuple[int, int]:
+        """The first two axes of the first tensor and of the output."""
+        return (self.rows, self.heads) if self.heads_inside else (self.heads, self.rows)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Matmul(Operator):
+    """Products of the first two float32 inputs, each through `finish`, which may read further ones."""
+
+    shape: MatmulShape
+    finish: ScalarProgram = IDENTITY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QMatmul(Operator):
+    """Products of two QDQ tensors, times `scale`."""
+
+    shape: MatmulShape
+    scale: float
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Normalize(Operator):
+    """float32 vectors along the last axis, each divided by its length; fields as in QNormalize."""
+
+    weight: Array
+    bias: Array
+    epsilon: float
+    is_centered: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QNormalize(Operator):
+    """Vectors of a QDQ tensor along its last axis, each divided by its length: LayerNorm, and RMSNorm.
+
+    weight, bias: float32[C], of the results. is_centered: the vector's mean is taken off first, as LayerNorm does.
+    """
+
+    weight: Array
+    bias: Array
+    epsilon: float
+    is_centered: bool
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QAffine(Operator):
+    """A QDQ tensor times `factors`, plus `addends`: position embeddings, masks, the cosines of rotary embeddings.
+
+    factors, addends: float64 arrays, finite, that repeat to the output's shape, which is the input's.
+    """
+
+    factors: Array
+    addends: Array
+    low: int
+    high: int
+    rounding: Rounding = "onnx"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QMaskedSoftmax(QSoftmax):
+    """QSoftmax that leaves elements out, which are given a probability of zero.
+
+    mask: bool, repeats to the input's shape, True for what is left out. Every vector keeps an element.
+    """
+
+    mask: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HalfConv2d(Conv2d):
+    """Conv2d of float16."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HalfDense(Dense):
+    """Dense of float16."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HalfPool2d(Pool2d):
+    """Pool2d of float16."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HalfElementwise(Elementwise):
+    """Elementwise of float16."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HalfSoftmax(Softmax):
+    """Softmax of float16."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HalfCast(Operator):
+    """float16 to float32, exactly, or float32 to the nearest float16."""
+
+
+HALF_FORMS: dict[type[Operator], type[Operator]] = {
+    Conv2d: HalfConv2d, Dense: HalfDense, Pool2d: HalfPool2d, Elementwise: HalfElementwise, Softmax: HalfSoftmax,
+}  # fmt: skip
+"""Form of each operator of float32."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Permute(Operator):
+    """Axes in another order: output axis i is input axis axes[i]. Any element type.
+
+    first: of each output axis, the place along it from which on elements are taken; empty where all are.
+    """
+
+    axes: tuple[int, ...]
+    first: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream(Operator):
+    """A whole input that the application hands over, or an output that it takes; axes as in Permute.
+
+    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one. columns: [begin, end) of an
+    image [1, H, W, C] that comes in, which are all that is asked for; None for all there are.
+    """
+
+    direction: Literal["read", "write"]
+    axes: tuple[int, ...]
+    columns: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Concat(Operator):
+    """Tensors side by side along one axis. Any element type."""
+
+    axis: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gather(Operator):
+    """Padding, slicing, repeating, nearest neighbours: element [i, j, ...] is input[places[0][i], places[1][j], ...].
+
+    A place of -1 is outside: the element is `value`, of the output's type. places: int64[extent] for each axis.
+    """
+
+    places: tuple[Array, ...]
+    value: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reshape(Operator):
+    """The same bytes under another shape; no kernel computes it."""
+
+
+RangeMeaning = Literal["onnx", "tflite_asymmetric", "tflite_symmetric"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSteps:
+    """Quantization of float activations by the range that they have in a run: its arithmetic, and of how many ranges.
+
+    by_vector: each vector along the last axis has a range; otherwise the whole tensor has one. scale_last: sums are
+    multiplied by the weights' scale, then by that of the activations; otherwise by the product of both.
+    """
+
+    meaning: RangeMeaning
+    by_vector: bool = False
+    scale_last: bool = False
+
+
+def steps_type(shape: tuple[int, ...]) -> TensorType:
+    """Type of activations in steps of a range, as a layer reads them: the zero point of a run is taken off its sums."""
+    return TensorType(shape=shape, dtype="int8", quantization=Quantization(scale=1.0, zero_point=0))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RealLayer(Operator):
+    """Sums of a quantized convolution or dense layer, times `scale`, plus `bias`, then `finish`.
+
+    inputs: the layer's, then those that `finish` reads, each of the output's shape, float32 or quantized. Output:
+    float32, or quantized by `rounding`. layer: of one image, or of one vector of all there are; its result is int32
+    sums without a bias. scale, bias: float32[K]. float32 throughout, products and sums rounded one by one.
+    own_steps: where the first input is float32 and quantized here; then `layer` reads int8 steps around zero, and
+    `scale` is that of the weights.
+    """
+
+    layer: QConv2d | QDense
+    scale: Array
+    bias: Array
+    finish: ScalarProgram = IDENTITY
+    rounding: Rounding = "onnx"
+    own_steps: OwnSteps | None = None

@@ -1,4 +1,4 @@
-"""The face of a package toward the firmware that calls it: ports with names, shapes and types. Plain data."""
+"""The interface of a package to the firmware that calls it: functions, ports, status codes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.operators.kinds import Rounding
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, Rounding
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
 from tvm_ext.core.options import Context, Io
 
@@ -327,3 +326,13 @@ class Interface:
     @property
     def warm_up_name(self) -> str:
         return f"{self.model}_warm_up_runs"
+
+
+NOT_RESET, NOT_READY = -1, -2
+"""Of a run: nobody has set its states; its window over time is not full yet."""
+
+MISALIGNED = -3
+"""Of a run: the caller's block of memory is not aligned."""
+
+FULL, EMPTY = -3, -4
+"""Of a pipeline: it takes no input before outputs are taken; it has no output under way."""

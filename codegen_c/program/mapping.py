@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization
 
 Array = np.ndarray
 MappingKind = Literal["copy", "table", "scale", "quantize", "dequantize"]

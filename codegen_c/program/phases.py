@@ -1,4 +1,4 @@
-"""A parallel program over successive inputs: stages, the tensors that need a place for each input in flight, phases.
+"""A parallel program over successive inputs: its stages, and the states of each.
 
 A stage is the list of a processor; of the caller's list, putting an input is one stage and taking outputs another. Two
 stages work at once on different inputs, so a tensor that both touch lies in one place for an input of even number and
@@ -8,14 +8,25 @@ else is over when its stage is done with an input.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from codegen_c.program.parallel import Notify, ParallelProgram, RunStep
+from codegen_c.program.parallel import NONE, Notify, ParallelProgram, RunStep, StepOrder
 from codegen_c.program.program import Program, parts_of
-from codegen_c.program.stage_states import crossing_states, turned_behind
-from codegen_c.program.step_order import NONE, StepOrder
-from codegen_c.program.steps import Call, KernelCall, Loop, RowSteps, Step, Transfer, Wait, calls, reads, writes
+from codegen_c.program.steps import (
+    Call,
+    KernelCall,
+    Loop,
+    RowSteps,
+    Step,
+    Transfer,
+    Wait,
+    calls,
+    processor_of,
+    reads,
+    writes,
+)
+from codegen_c.program.tensors import KeptState
 from tvm_ext.core.errors import PlanRejected
 
 Copies = Mapping[str, tuple[str, ...]]
@@ -159,3 +170,59 @@ def _free_name(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def touches_state(program: Program, step: Step, state: KeptState) -> bool:
+    """True where a step reads or writes elements of a state."""
+    names = (*reads(step), *writes(step))
+    return any(name == state.tensor or _whole(program, name) == state.tensor for name in names)
+
+
+def processors_touching(program: Program, names: Collection[str]) -> set[str]:
+    """Processors of the kernels that read or write some tensors."""
+    return {
+        processor_of(step)
+        for step in program.steps
+        if any(isinstance(call, KernelCall) for call in calls(step)) and {*reads(step), *writes(step)} & {*names}
+    }
+
+
+def with_copies_of_states(program: Program, processors: Mapping[str, str]) -> dict[str, str]:
+    """Processor by step, the copies that change a state among them: those run where its kernels do.
+
+    processors: of the steps that are no copies.
+    """
+    found = dict(processors)
+    while True:
+        before = len(found)
+        for state in program.states:
+            users = [step for step in program.steps if touches_state(program, step, state)]
+            on = {found[step.name] for step in users if step.name in found}
+            if len(on) == 1:
+                copies = (step for step in users if isinstance(step, Transfer) and step.name not in found)
+                found |= dict.fromkeys((copy.name for copy in copies), on.pop())
+        if len(found) == before:
+            return found
+
+
+def crossing_states(program: Program, stages: Sequence[int]) -> list[str]:
+    """States that change and that several stages use, by the model's own names. stages: of the steps in order."""
+    return [
+        state.source
+        for state in program.states
+        if state.update != "none" and len({stages[index] for index in _users(program, state)}) > 1
+    ]
+
+
+def turned_behind(program: Program) -> dict[str, int]:
+    """For each ring that turns, by the tensor that says how far, the last step that uses it."""
+    found: dict[str, int] = {}
+    for state in program.states:
+        ring = program.tensors[state.tensor].ring
+        if ring and ring.turn:
+            found[ring.turn] = max(_users(program, state))
+    return found
+
+
+def _users(program: Program, state: KeptState) -> list[int]:
+    return [index for index, step in enumerate(program.steps) if touches_state(program, step, state)]

@@ -13,11 +13,18 @@ from codegen_c.program.program import Program
 from codegen_c.program.share_functions import with_rings
 from codegen_c.program.steps import KernelCall, RowSteps, Step, reads
 from codegen_c.program.tensors import Part, Ring, Tensor
-from tvm_ext.core.decisions.execution import RowSplit
+from tvm_ext.core.decisions.composites import RowSplit
 from tvm_ext.core.row_access import RowAccess
-from tvm_ext.core.row_rings import RowRings, possible_guests
-from tvm_ext.core.row_schedule import merged, with_loops
-from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence, in_step
+from tvm_ext.core.row_sequence import (
+    RowOperator,
+    RowReader,
+    RowRings,
+    RowSequence,
+    in_step,
+    merged,
+    possible_guests,
+    with_loops,
+)
 
 
 def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:

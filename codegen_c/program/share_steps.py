@@ -14,9 +14,20 @@ from itertools import pairwise
 import numpy as np
 
 from codegen_c.program.accesses import Access, Places, accesses
-from codegen_c.program.parallel import Await, Entry, Notify, ParallelProgram, RunStep, StepList
+from codegen_c.program.parallel import (
+    BEGIN,
+    Await,
+    Clock,
+    Entry,
+    Notify,
+    ParallelProgram,
+    RunStep,
+    StepList,
+    ended,
+    first_clock,
+    joined,
+)
 from codegen_c.program.program import Program
-from codegen_c.program.step_order import BEGIN, Clock, ended, first_clock, joined
 from codegen_c.program.steps import calls, transfers_of
 from tvm_ext.core.errors import PlanRejected
 

@@ -9,8 +9,7 @@ from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.stored_rows import ALL_STORED
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.tensors import Tensor
-from tvm_ext.core.row_schedule import Schedule, in_turn
-from tvm_ext.core.row_sequence import RowCall
+from tvm_ext.core.row_sequence import RowCall, Schedule, in_turn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization
 from tvm_ext.core.alignment import aligned
 
 DTYPES = tuple(C_TYPES)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tvm_ext.core.kernel_time import CoreTimes
+from tvm_ext.core.time_model import CoreTimes
 
 
 @dataclass(frozen=True, kw_only=True)

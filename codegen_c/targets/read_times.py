@@ -8,7 +8,7 @@ from dataclasses import fields
 from importlib.resources import files
 from typing import Any
 
-from tvm_ext.core.kernel_time import CoreTimes, KernelTime, Traffic
+from tvm_ext.core.time_model import CoreTimes, KernelTime, Traffic
 
 FOLDER = "times"
 PARTS = tuple(field.name for field in fields(KernelTime) if field.name != "cycles")

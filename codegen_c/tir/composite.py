@@ -1,25 +1,25 @@
-"""A composite whose operators have no kernel of their own -> plain C."""
+"""Compile a fused operator without a kernel to plain C, and find inputs that its output may overwrite."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
+from tvm.ir import TensorLoad, Var
 
-from codegen_c.tir.aliasing import in_place_inputs
-from codegen_c.tir.block_loops import block_loops
-from codegen_c.tir.cut_loops import MOST_INSIDE, cut_loops
 from codegen_c.tir.hoist_loads import hoist_loads
 from codegen_c.tir.legalize import legalize_composite, operator_names
-from codegen_c.tir.lower import lower_function
-from codegen_c.tir.macs import macs_of_loops
+from codegen_c.tir.lower import lower_function, macs_of_loops
 from codegen_c.tir.merge import Merged, merge_stages
 from codegen_c.tir.plain_c import CannotLowerError, NoPlainC, PlainC
-from codegen_c.tir.print_function import print_function
 from codegen_c.tir.schedule import schedule_merged
+from codegen_c.tir.shape_loops import MOST_INSIDE, block_loops, cut_loops
 from codegen_c.tir.skip_zeros import LEAST_SKIPPED, skip_zeros
+from codegen_c.tir.statements import print_function
 from codegen_c.tir.storage import place_buffers
 from codegen_c.tir.tabulate import tabulate
 from tvm_ext.core.memory_exhausted import check_memory
@@ -99,3 +99,43 @@ def _printed(lowered: _Lowered) -> PlainC:
 def _refusal(function: relax.Function, reason: str) -> NoPlainC:
     names = operator_names(function)
     return NoPlainC(operators=names, reason=f"{', '.join(names) or 'the function'}: {reason}")
+
+
+def in_place_inputs(
+    lowered: tirx.PrimFunc, num_inputs: int, num_outputs: int, aliases: dict[Var, Var]
+) -> tuple[int, ...]:
+    """Indices of inputs of which every element is read only where the output's same element is stored.
+
+    Only for one loop nest that stores its one output once; anything else gives none.
+    """
+    loads: list[TensorLoad] = []
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(lowered.body, [(TensorLoad, loads.append), (tirx.BufferStore, stores.append)])
+    if num_outputs != 1 or len(stores) != 1:
+        return ()
+    output, place = lowered.params[num_inputs], stores[0].indices
+    if not aliases.get(stores[0].buffer, stores[0].buffer).same_as(output) or not _stores_once(
+        lowered.body, math.prod(_extent(output)[0])
+    ):
+        return ()
+    return tuple(
+        index
+        for index, parameter in enumerate(lowered.params[:num_inputs])
+        if _extent(parameter) == _extent(output)
+        and all(
+            tvm_ffi.structural_equal(load.indices, place)
+            for load in loads
+            if aliases.get(load.source, load.source).same_as(parameter)
+        )
+    )
+
+
+def _stores_once(body: tirx.Stmt, num_elements: int) -> bool:
+    """True where iterations are as many as elements: since all of them are written, none is written twice."""
+    extents: list[tirx.Expr] = []
+    tvm_ffi.structural_walk(body, [(tirx.For, lambda loop: extents.append(loop.extent))])
+    return math.prod(int(extent) for extent in extents) == num_elements
+
+
+def _extent(buffer: Var) -> tuple[tuple[int, ...], int]:
+    return tuple(int(extent) for extent in buffer.ty.shape), np.dtype(str(buffer.ty.dtype)).itemsize

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.literals import number
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, number
 from codegen_c.tir.helpers import short_type
 from codegen_c.tir.intrinsics import library_function
 from codegen_c.tir.plain_c import Helper

@@ -1,24 +1,22 @@
-"""Lowered TIR expressions as C text: exact literals, explicit conversions, the evaluation order as written."""
+"""Print lowered TIR expressions as C: exact literals, explicit conversions, float16 included."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 from tvm import tirx
 from tvm.ir import Call, Expr, StringImm, TensorLoad, Var
 from tvm.sym import Analyzer
 
-from codegen_c.c_text.literals import number
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.narrow_floats import NARROW_FLOATS
+from codegen_c.c_text.text import C_TYPES, number
 from codegen_c.tir import edges, helpers
-from codegen_c.tir.families import dtype_of
 from codegen_c.tir.helpers import PRIMARY
-from codegen_c.tir.intrinsics import library_function
-from codegen_c.tir.narrow import narrow_cast, refuse_arithmetic
+from codegen_c.tir.intrinsics import dtype_of, library_function
 from codegen_c.tir.plain_c import CannotLowerError, Helper
-from codegen_c.tir.print_extreme import printed_extreme
-from codegen_c.tir.ranges import clamped, divides_by_edge, may_overflow, reads_elements, shifts_too_far
+from codegen_c.tir.ranges import clamped, divides_by_edge, may_overflow, place_inside, reads_elements, shifts_too_far
 from codegen_c.tir.rows import NamedRows, row_of
 
 UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(PRIMARY - 1, 4, -1)
@@ -302,3 +300,61 @@ class ExpressionPrinter:
         dtype = dtype_of(value)
         magnitude = self._library("fabs", dtype, [value])[0]
         return f"{magnitude} {symbol} {number(float('inf'), dtype)}", EQUALITY if symbol == "==" else RELATION
+
+
+_MOVES = frozenset(("if_then_else", "likely", "reinterpret"))
+_COMPUTES = (
+    tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Min, tirx.Max, tirx.FloorDiv, tirx.FloorMod,
+    tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE,
+)  # fmt: skip
+
+
+class Printer(Protocol):
+    """Prints expressions, and collects the functions that they call."""
+
+    def helped(self, helper: Helper, *arguments: Expr) -> Text: ...
+    def calls(self, helper: Helper, argument: str) -> Text: ...
+    def text(self, expr: Expr, at_least: int = 0) -> str: ...
+
+
+def refuse_arithmetic(expr: Expr) -> None:
+    """Raises CannotLowerError for an operator on floats of 16 bits: it is computed in float32 between casts."""
+    if isinstance(expr, _COMPUTES):
+        dtypes = [str(side.ty.dtype) for side in (expr.a, expr.b)]
+    elif isinstance(expr, Call) and expr.op.name.rpartition(".")[2] not in _MOVES:
+        dtypes = [str(expr.ty.dtype)]
+    else:
+        return
+    narrow = next((dtype for dtype in dtypes if dtype in NARROW_FLOATS), None)
+    if narrow:
+        raise CannotLowerError(f"arithmetic on {narrow}")
+
+
+def narrow_cast(printer: Printer, expr: tirx.Cast) -> Text | None:
+    """A cast from or to 16 bits, by way of float32; None for one between other types."""
+    target, source = str(expr.ty.dtype), str(expr.value.ty.dtype)
+    if source in NARROW_FLOATS:
+        if target == "float32":
+            return printer.helped(helpers.decode_helper(source), expr.value)
+        wide = printer.text(tirx.Cast(target, tirx.Cast("float32", expr.value)))
+        return f"({wide})", helpers.PRIMARY
+    if target not in NARROW_FLOATS:
+        return None
+    encode = helpers.encode_helper(target)
+    if source == "float32":
+        return printer.helped(encode, expr.value)
+    if source == "float64":
+        return printer.calls(encode, printer.helped(helpers.odd_helper(), expr.value)[0])
+    return printer.calls(encode, printer.text(tirx.Cast("float32", expr.value)))
+
+
+def printed_extreme(printer: Printer, expr: tirx.Min | tirx.Max) -> Text:
+    """A place kept inside of a buffer, a float beside a number, or any two values of a type."""
+    dtype, is_max = str(expr.ty.dtype), isinstance(expr, tirx.Max)
+    inside = place_inside(expr)
+    if inside is not None:
+        return printer.helped(helpers.inside_helper(dtype), *inside)
+    if isinstance(expr.b, tirx.FloatImm) and not math.isnan(expr.b.value):
+        return printer.helped(helpers.limit_helper(dtype, is_max=is_max), expr.a, expr.b)
+    make = helpers.maximum_helper if is_max else helpers.minimum_helper
+    return printer.helped(make(dtype), expr.a, expr.b)

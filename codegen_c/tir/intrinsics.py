@@ -1,6 +1,9 @@
-"""Functions of math.h that TIR intrinsics become."""
+"""Functions of math.h that TIR intrinsics become, and the kinds of expressions that call them."""
 
 from __future__ import annotations
+
+from tvm import tirx
+from tvm.ir import Call, Expr
 
 from codegen_c.tir.plain_c import CannotLowerError
 
@@ -69,3 +72,31 @@ def library_function(name: str, dtype: str) -> str:
     if name not in SAME_NAME or not dtype.startswith("float"):
         raise CannotLowerError(f"a call of {name} on {dtype}, which has no counterpart in C11")
     return f"{name}f" if dtype == "float32" else name
+
+
+DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+RELATIONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+FREE = ("likely", "reinterpret", "assume", "undef")
+"""Calls that no instruction is made of."""
+
+
+def dtype_of(expr: Expr) -> str:
+    return str(expr.ty.dtype)
+
+
+def family(expr: Expr) -> str:
+    """`float`, `double`, `integer`, or `long` for one of 64 bits."""
+    other = "float" if is_float(expr) else "integer"
+    return {"float64": "double", "int64": "long", "uint64": "long"}.get(dtype_of(expr), other)
+
+
+def is_float(expr: Expr) -> bool:
+    return "float" in dtype_of(expr)
+
+
+def function_name(call: Call) -> str:
+    """Name of an intrinsic, or of a function of math.h as for doubles."""
+    name = call.op.name.rpartition(".")[2]
+    if name in ("call_pure_extern", "call_extern"):
+        return str(call.args[0].value).removesuffix("f")
+    return name

@@ -11,17 +11,11 @@ import tvm
 from tvm import relax, tirx
 
 from codegen_c.c_text.text import C_TYPES
-from codegen_c.tir import comparisons, extremes, gathers, normalizations, scatters
+from codegen_c.tir.legalizations import COMPARISONS, EXTREMES, GATHERS, NORMALIZATIONS, SCATTERS
 from codegen_c.tir.plain_c import CannotLowerError
 from tvm_ext.core.decisions.composites import Symbol
 
-_LEGALIZE = {
-    **comparisons.LEGALIZE,
-    **extremes.LEGALIZE,
-    **gathers.LEGALIZE,
-    **normalizations.LEGALIZE,
-    **scatters.LEGALIZE,
-}
+_LEGALIZE = {**COMPARISONS, **EXTREMES, **GATHERS, **NORMALIZATIONS, **SCATTERS}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,17 +1,17 @@
-"""A Relax module on TVM's virtual machine, compiled with LLVM; what TVM's lowering lacks for LLVM is mended here."""
+"""Run a Relax module on TVM's virtual machine with LLVM, as the reference of generated C."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import tvm
 from tvm import relax, tirx, topi
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
-from codegen_c.tir import comparisons, gathers, normalizations
-from codegen_c.tir.indices import with_indices_inside
-from codegen_c.tir.starts import with_true_starts
+from codegen_c.tir.legalizations import COMPARISONS, GATHERS, NORMALIZATIONS, with_indices_inside, with_true_starts
+from codegen_c.tir.legalize import alone
 
 Array = np.ndarray
 
@@ -60,7 +60,7 @@ def _compare(name: str) -> LegalizeFunc:
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if str(call.args[0].ty.dtype) != "bool":
-            return comparisons.LEGALIZE[name](bb, call)
+            return COMPARISONS[name](bb, call)
         differ = bb.call_te(topi.logical_xor, *call.args)
         return differ if name == "relax.not_equal" else bb.call_te(topi.logical_not, bb.normalize(differ))
 
@@ -68,8 +68,17 @@ def _compare(name: str) -> LegalizeFunc:
 
 
 _LEGALIZE = {
-    **comparisons.LEGALIZE,
-    **gathers.LEGALIZE,
-    **normalizations.LEGALIZE,
+    **COMPARISONS,
+    **GATHERS,
+    **NORMALIZATIONS,
     **{name: _compare(name) for name in ("relax.equal", "relax.not_equal")},
 }
+
+
+Reference = Callable[[list[np.ndarray]], list[np.ndarray]]
+
+
+def reference_of(function: relax.Function, module: tvm.IRModule | None = None) -> Reference:
+    """`function` on TVM's virtual machine, compiled when it first runs; it gives a tuple's fields in order."""
+    machine = cache(lambda: compiled_with_llvm(alone(function, module)))
+    return lambda inputs: machine()(inputs)

@@ -9,9 +9,8 @@ import tvm_ffi
 from tvm import s_tir, te, tirx
 from tvm.ir import Range, TensorLoad, TensorRegion, Var
 
-from codegen_c.tir.indices import with_indices_inside
+from codegen_c.tir.legalizations import true_start, with_indices_inside
 from codegen_c.tir.legalize import PrimFuncStages, Stage, StageValue
-from codegen_c.tir.starts import true_start
 from tvm_ext.core.decisions.composites import Symbol
 
 

@@ -17,8 +17,8 @@ from tvm import tirx
 from tvm.ir import Expr, TensorLoad, Var
 from tvm.sym import Analyzer
 
-from codegen_c.tir.block_loops import is_block
-from codegen_c.tir.evaluate import Unknown, values_over
+from codegen_c.tir.shape_loops import is_block
+from codegen_c.tir.tabulate import Unknown, values_over
 
 _DEAR = (tirx.Select, tirx.Min, tirx.Max, tirx.FloorDiv, tirx.FloorMod)
 MOST_VALUES = 1 << 20

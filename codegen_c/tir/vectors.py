@@ -12,7 +12,7 @@ from tvm.ir import Call, Expr, TensorLoad, Var
 from tvm.sym import Analyzer
 
 from codegen_c.kernels.work import LANES
-from codegen_c.tir.families import DIVISIONS, FREE, RELATIONS, family, function_name, is_float
+from codegen_c.tir.intrinsics import DIVISIONS, FREE, RELATIONS, family, function_name, is_float
 from codegen_c.tir.loops import operands
 
 UNROLLED_TURNS = 8

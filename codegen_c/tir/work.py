@@ -1,10 +1,10 @@
-"""Operations that plain loops execute, counted by kind: what a generic step costs, before a processor is known."""
+"""Count the operations that plain loops execute, by kind."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tvm_ffi
@@ -12,16 +12,14 @@ from tvm import tirx
 from tvm.ir import Call, Expr, Range, TensorLoad, Var
 from tvm.sym import Analyzer
 
-from codegen_c.kernels.work import Work
-from codegen_c.tir.evaluate import Unknown, values_over
-from codegen_c.tir.families import DIVISIONS, FREE, function_name
+from codegen_c.kernels.work import LANES, SAVED, Work
+from codegen_c.tir.intrinsics import DIVISIONS, FREE, RELATIONS, RENAMED, SAME_NAME, family, function_name, is_float
 from codegen_c.tir.loops import operands
-from codegen_c.tir.narrow_blocks import narrow_block
-from codegen_c.tir.operation_kinds import kinds_of
 from codegen_c.tir.ranges import place_inside, reads_elements
+from codegen_c.tir.shape_loops import narrow_block
 from codegen_c.tir.storage import Storage
+from codegen_c.tir.tabulate import Unknown, values_over
 from codegen_c.tir.vectors import UNROLLED_TURNS, is_vector, turns_written_out
-from codegen_c.tir.work_of_turns import saved_by_vectors, turn_kind
 
 _MOST_VALUES = 1 << 16
 """Turns of loops that are looked at to know how often a condition holds."""
@@ -258,3 +256,110 @@ def _divides(expr: Expr) -> bool:
 
 def _sum(counts: Iterator[Counter[str]]) -> Counter[str]:
     return sum(counts, Counter())
+
+
+_CALLS = {
+    "sigmoid": ("exp", "arithmetic", "divide"),
+    "rsqrt": ("sqrt", "divide"),
+    "exp10": ("pow",),
+    "isnan": ("compare",),
+}
+
+
+def kinds_of(expr: Expr, is_variable: Callable[[Var], bool]) -> Iterator[str]:
+    """Operations of an expression itself, beside those of its operands. is_variable: of a buffer, nothing is loaded."""
+    if isinstance(expr, TensorLoad):
+        if not is_variable(expr.source):
+            yield "load"
+    elif isinstance(expr, DIVISIONS):
+        by_constant = isinstance(expr.b, tirx.IntImm)
+        name = "fmod" if isinstance(expr, tirx.Mod) and is_float(expr) else "divide"
+        yield "quotient" if by_constant else f"{family(expr)} {name}"
+    elif isinstance(expr, tirx.Min | tirx.Max):
+        yield f"{family(expr)} {_extreme(expr, is_variable)}"
+    elif isinstance(expr, RELATIONS):
+        yield f"{family(expr.a)} compare"
+    elif isinstance(expr, tirx.Select):
+        yield f"{family(expr)} choice"
+    elif isinstance(expr, tirx.Cast):
+        yield from _of_cast(expr)
+    elif isinstance(expr, tirx.LShift | tirx.RShift):
+        yield f"{family(expr)} shift"
+    elif isinstance(expr, Call):
+        yield from _of_call(expr)
+    elif not isinstance(expr, (tirx.IntImm, tirx.FloatImm, Var)) and (
+        is_float(expr) or _reads_memory(expr, is_variable)
+    ):
+        # Sums and products of counters, and of what does not change, are carried from turn to turn.
+        is_product = isinstance(expr, tirx.Mul) and is_float(expr)
+        yield f"{family(expr)} {'product' if is_product else 'arithmetic'}"
+
+
+def _reads_memory(expr: Expr, is_variable: Callable[[Var], bool]) -> bool:
+    """True where an element is read that is no variable."""
+    found: list[TensorLoad] = []
+    tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
+    return not all(is_variable(load.source) for load in found)
+
+
+def _extreme(expr: tirx.Min | tirx.Max, is_variable: Callable[[Var], bool]) -> str:
+    """`place` inside of a buffer, `limit` of a float or of what one so far is, or `extreme` of two."""
+    if place_inside(expr) is not None:
+        return "place"
+    so_far = isinstance(expr.a, TensorLoad) and is_variable(expr.a.source)
+    return "limit" if is_float(expr) and (so_far or isinstance(expr.b, tirx.FloatImm)) else "extreme"
+
+
+def _of_cast(cast: tirx.Cast) -> Iterator[str]:
+    to, of = family(cast), family(cast.value)
+    if to == of:
+        return
+    if "double" in (to, of):
+        yield "double cast"
+    elif "float" in (to, of):
+        yield "float cast" if to == "float" else "float truncate"
+
+
+def _of_call(call: Call) -> Iterator[str]:
+    name = function_name(call)
+    if name in FREE:
+        return
+    if name == "if_then_else":
+        yield "branch"
+    elif not is_float(call) and name != "isnan":
+        yield f"{family(call)} {'shift' if name.startswith('shift') else 'arithmetic'}"
+    else:
+        of = family(call.args[0] if name == "isnan" else call)
+        yield from (f"{of} {part}" for part in _CALLS.get(name, (RENAMED.get(name, name),)))
+
+
+MOST_POINTERS = 16
+"""Loads of a turn that registers point to."""
+_CALLED = SAME_NAME - {"fabs", "floor", "ceil", "trunc", "rint"}
+"""Kinds that are calls of functions, on processors that round in an instruction."""
+_TESTED = ("float choice", "integer divide", "turn", "tested turn")
+
+
+def turn_kind(inside: Counter[str]) -> str:
+    """Kind of a turn: a core that counts turns does so where a body has no branches, calls or loops inside."""
+    others = any(kind in _TESTED or kind.partition(" ")[2] in _CALLED for kind in inside)
+    return "tested turn" if others else "turn"
+
+
+def saved_by_vectors(inside: Counter[str], turns: int, outer_turns: int) -> dict[str, int]:
+    """Operations that vectors save: whole ones take one for as many lanes, what is left is a loop of its own.
+
+    Few vectors are written out, and of many loads in a turn pointers lie on the stack.
+    """
+    if any(kind.startswith(SAVED) for kind in inside):
+        return {}
+    vectors, rest = divmod(turns, LANES)
+    shares = dict.fromkeys(("turn", "tested turn"), 1.0) if vectors <= UNROLLED_TURNS else {}
+    share = 1 - (vectors + rest) / turns
+    saved = {
+        f"{SAVED}{kind}": round(count * shares.get(kind, share)) for kind, count in inside.items() if kind != "loop"
+    }
+    if inside["load"] > MOST_POINTERS * outer_turns * turns:
+        saved["pointer"] = round(inside["load"] * vectors / turns)
+    is_checked = not shares or inside["load"] >= outer_turns * turns  # whether an input lies where it is stored to
+    return saved | ({"remainder": outer_turns} if rest and is_checked else {})

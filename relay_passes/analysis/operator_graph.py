@@ -10,8 +10,8 @@ from relay_passes.backend import Backend
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, op_name, operands, outputs
 from relay_passes.solvers.graph import Graph, Node
-from tvm_ext.core.columns import ColumnOperator
-from tvm_ext.core.decisions.execution import StreamDirection
+from tvm_ext.core.decisions.composites import StreamDirection
+from tvm_ext.core.row_access import ColumnOperator
 from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"})

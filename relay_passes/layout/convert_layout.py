@@ -1,4 +1,4 @@
-"""Composites that slide windows over images keep their channels last (NHWC) inside; the model's borders stay.
+"""Keep the channels of convolutions, pools and states last (NHWC).
 
 Rewrite: for a composite over NCHW tensors of rank 4
     y = conv(x)   ->   y = conv'(permute_dims(x, [0, 2, 3, 1])), permute_dims(y, [0, 3, 1, 2]) where NCHW is asked for
@@ -17,7 +17,9 @@ Leaves alone: composites of other ranks, operators without a rule, inputs and ou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -29,6 +31,7 @@ from relay_passes.dataflow import (
     is_dataflow,
     live,
     op_name,
+    operands,
     outputs,
     rebuild,
     static_shape,
@@ -41,11 +44,11 @@ from relay_passes.layout.channels_last import (
     channels_last,
     has_window,
     is_image,
+    with_ohwi_kernels,
 )
-from relay_passes.layout.ohwi_kernels import with_ohwi_kernels
-from relay_passes.layout.state_layouts import states_as_images, with_turned_states
 from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
 from tvm_ext.core.decisions.models import KeptStates
+from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.core.names import identifier, unique
 
 
@@ -262,3 +265,51 @@ def _permutation(composite: relax.Function) -> tuple[int, ...] | None:
         return None
     axes = sequence[0].value.attrs.axes
     return (3, 2, 1, 0) if axes is None else tuple(int(axis) % 4 for axis in axes)
+
+
+def states_as_images(mod: tvm.IRModule) -> dict[relax.Var, relax.Var]:
+    """Parameters of `main` that are states on their way to a window over NCHW images -> the same, channels last."""
+    main, count = mod["main"], len(KeptStates.read(mod).states)
+    found: dict[relax.Var, relax.Var] = {}
+    for param in main.params[len(main.params) - count :]:
+        if is_image(param) and _reaches_window(mod, param):
+            shape = static_shape(param)
+            found[param] = relax.Var(
+                param.name, relax.TensorType([shape[axis] for axis in NCHW_TO_NHWC], str(param.ty.dtype))
+            )
+    return found
+
+
+def with_turned_states(mod: tvm.IRModule, params: list[relax.Var], turned: dict[relax.Var, relax.Var]) -> tvm.IRModule:
+    """The module whose attribute says how turned states begin. params: of `main` before."""
+    if not turned:
+        return mod
+    states = KeptStates.read(mod).states
+    changed = [
+        _turned(state) if param in turned else state
+        for state, param in zip(states, params[len(params) - len(states) :], strict=True)
+    ]
+    return KeptStates(states=tuple(changed)).write(mod)
+
+
+def _turned(state: ModelState) -> ModelState:
+    moved = [axis for axis in NCHW_TO_NHWC if state.initial.shape[axis] > 1]
+    return replace(
+        state,
+        initial=np.ascontiguousarray(state.initial.transpose(NCHW_TO_NHWC)),
+        layout=() if moved == sorted(moved) else NCHW_TO_NHWC,
+    )
+
+
+def _reaches_window(mod: tvm.IRModule, param: relax.Var) -> bool:
+    """True where a composite that slides a window reads a parameter, or an image made from it."""
+    reached = {param}
+    for binding in bindings(mod["main"]):
+        if reached.isdisjoint(operands(binding.value)):
+            continue
+        composite = composite_of(mod, binding.value)
+        if composite is not None and has_window(composite):
+            return True
+        if is_image(binding.var):
+            reached.add(binding.var)
+    return False

@@ -31,8 +31,7 @@ from relay_passes.dataflow import (
     users,
 )
 from relay_passes.layout.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
-from tvm_ext.core.decisions.composites import ModelTensor, StorageLayout
-from tvm_ext.core.decisions.execution import StreamDirection
+from tvm_ext.core.decisions.composites import ModelTensor, StorageLayout, StreamDirection
 from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.names import identifier, unique
 

@@ -29,15 +29,15 @@ from relay_passes.composites import has_composites_only
 from relay_passes.dataflow import bindings, operands, outputs, rebuild, substitute, with_main
 from relay_passes.memory.memory_problem import has_higher_rate, near_memories, sequences_of, whole_problem
 from relay_passes.memory.searching_pass import SearchingPass
-from relay_passes.move import move
+from relay_passes.own_operators import move
 from relay_passes.searched import Searched
 from relay_passes.solvers.memories.assignment import Assignment, ValueTransfer
 from relay_passes.solvers.memories.cuts import cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.memories.search import assign
-from tvm_ext.core.decisions.outcomes import PredictedTime
-from tvm_ext.core.decisions.places import OperatorMemories
+from tvm_ext.core.decisions.composites import OperatorMemories
+from tvm_ext.core.decisions.models import PredictedTime
 from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 

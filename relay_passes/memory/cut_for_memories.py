@@ -28,7 +28,7 @@ from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.memory.split_sequences import cut_module
 from relay_passes.searched import Searched
 from relay_passes.solvers.memories.updates import Rates, Updates
-from tvm_ext.core.decisions.outcomes import Recomputed
+from tvm_ext.core.decisions.models import Recomputed
 from tvm_ext.core.time_model import TimeModel
 
 LEAST_GAIN = 0.01

@@ -16,10 +16,8 @@ from relay_passes.backend import Backend
 from relay_passes.searched import Searched
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.split.segment import Segment
-from tvm_ext.core.decisions.execution import RowSplit
-from tvm_ext.core.decisions.processors import OperatorProcessor
-from tvm_ext.core.kernel_time import KernelTime, Traffic
-from tvm_ext.core.time_model import TimeModel
+from tvm_ext.core.decisions.composites import OperatorProcessor, RowSplit
+from tvm_ext.core.time_model import KernelTime, TimeModel, Traffic
 
 _STREAMED = Traffic(transactions=0.0, bursts=0.0, num_bytes=1.0)
 

@@ -1,4 +1,4 @@
-"""Inputs and outputs that the application wants in memories of its choice.
+"""Place inputs and outputs in memories that the application chooses, or leave them to it.
 
 Rewrite: main carries `PlacedPorts`.
 Leaves alone: ports that nothing is said of, which stay in the default memory; what the module computes.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import tvm
 
 from relay_passes.dataflow import with_main
-from tvm_ext.core.decisions.execution import PlacedPorts
+from tvm_ext.core.decisions.composites import PlacedPorts, PortsOutside
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.errors import BadOptions
 
@@ -37,3 +37,11 @@ class PlacePorts:
             outputs=tuple(self.memories.get(name, "") for name in names.outputs),
         )
         return with_main(mod, placed.write(mod["main"]))
+
+
+@tvm.transform.module_pass(opt_level=0, name="LeavePorts")
+class LeavePorts:
+    """Says that main's inputs and outputs take no bytes, and that nothing is written over an input."""
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        return with_main(mod, PortsOutside(is_set=True).write(mod["main"]))

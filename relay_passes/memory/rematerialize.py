@@ -25,14 +25,13 @@ from relay_passes.composites import call_new, composite_of
 from relay_passes.dataflow import bindings, live, operands, outputs, rebuild, substitute, with_main
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.searched import Searched
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute.annealing import anneal_repeats
 from relay_passes.solvers.recompute.local import improve_locally
 from relay_passes.solvers.recompute.reordering import reordered
 from relay_passes.solvers.recompute.search import Rank, Recomputation, recompute
 from tvm_ext.core.decisions.composites import ModelTensor
-from tvm_ext.core.decisions.outcomes import Recomputed, SchedulePeak
+from tvm_ext.core.decisions.models import Recomputed, SchedulePeak
 from tvm_ext.core.names import unique
 
 MOST_EXACT = 160

@@ -13,8 +13,8 @@ import tvm
 from relay_passes.dataflow import rebuild, with_main
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.searched import Searched
-from relay_passes.solvers.schedule.annealed import least_schedule
-from tvm_ext.core.decisions.outcomes import SchedulePeak
+from relay_passes.solvers.schedule.search import least_schedule
+from tvm_ext.core.decisions.models import SchedulePeak
 
 
 @tvm.transform.module_pass(opt_level=0, name="ScheduleOperators")

@@ -14,7 +14,7 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from tvm_ext.core.decisions.execution import RowSplit
+from tvm_ext.core.decisions.composites import RowSplit
 
 
 @tvm.transform.module_pass(opt_level=0, name="SetRowsPerCall")

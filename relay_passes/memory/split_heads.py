@@ -25,17 +25,16 @@ import tvm
 from tvm import relax
 from tvm.relax.utils import copy_with_new_vars
 
-from relay_passes.analysis.attention_heads import HEAD_AXIS, Attention, Projection, attentions
-from relay_passes.analysis.channel_parts import computing_channels
+from relay_passes.analysis.attention_heads import HEAD_AXIS, Attention, Projection, attentions, computing_channels
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.backend import Backend
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, build, infer, is_dataflow, live, operands, outputs, static_shape
 from relay_passes.memory import strip_composites
 from relay_passes.memory.main_writer import MainWriter
-from tvm_ext.core.columns import ColumnOperator, ColumnReader, Columns
 from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
-from tvm_ext.core.decisions.outcomes import AttentionInParts
+from tvm_ext.core.decisions.models import AttentionInParts
+from tvm_ext.core.row_access import ColumnOperator, ColumnReader, Columns
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitHeads")

@@ -31,14 +31,13 @@ from relay_passes.memory.main_writer import MainWriter
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
+from relay_passes.solvers.split.patches import columns_made, columns_read
 from relay_passes.solvers.split.search import cut
 from relay_passes.solvers.split.segment import Segment
-from relay_passes.solvers.split.strip_columns import columns_made, columns_read
-from tvm_ext.core.columns import ColumnOperator, Columns
-from tvm_ext.core.decisions.composites import ModelTensor, SourceNodes, StorageLayout
-from tvm_ext.core.decisions.execution import ColumnStrip
-from tvm_ext.core.decisions.outcomes import OperatorsInStrips
+from tvm_ext.core.decisions.composites import ColumnStrip, ModelTensor, SourceNodes, StorageLayout
+from tvm_ext.core.decisions.models import OperatorsInStrips
 from tvm_ext.core.names import identifier, strip_ending
+from tvm_ext.core.row_access import ColumnOperator, Columns
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitPatches")

@@ -23,10 +23,10 @@ from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.dataflow import with_main
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.searched import Searched
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import peak_bytes
 from relay_passes.solvers.split.search import Split, cut
-from tvm_ext.core.decisions.execution import RowSplit
-from tvm_ext.core.decisions.outcomes import SchedulePeak, SplitCost
+from tvm_ext.core.decisions.composites import RowSplit
+from tvm_ext.core.decisions.models import SchedulePeak, SplitCost
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitSequences")

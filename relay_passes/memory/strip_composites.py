@@ -24,9 +24,9 @@ from relay_passes.dataflow import (
     with_span,
 )  # fmt: skip
 from relay_passes.layout.channels_last import WINDOWS
-from relay_passes.solvers.split.strip_columns import columns_read, strips_of
-from tvm_ext.core.columns import ColumnOperator, Columns
+from relay_passes.solvers.split.patches import columns_read, strips_of
 from tvm_ext.core.decisions.composites import StorageLayout
+from tvm_ext.core.row_access import ColumnOperator, Columns
 
 ROW_AXIS, COLUMN_AXIS = 1, 2
 """Axes of an image that keeps its channels last."""

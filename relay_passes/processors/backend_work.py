@@ -1,4 +1,4 @@
-"""Operators as tasks for back ends that TVM's virtual machine calls in turn: the least total time, or energy.
+"""Operators as tasks of TVM's back ends: their memories, times, and the report of a placement.
 
 A back end that shares the memory of the tensors gets a value for nothing; one with a memory of its own by the link that
 joins the two. A run of operators in our C is one call, so what comes to it from elsewhere pays for a call, while every
@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import NANOSECONDS
-from relay_passes.processors.memory_ways import memory_of, moving
 from relay_passes.processors.tvm_costs import OperatorCosts
 from relay_passes.solvers.processors.assign import ProcessorAssignment, answer, assign_processors
 from relay_passes.solvers.processors.bounds import LARGE
 from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem, Route, Task, TaskForm, TaskValue
 from relay_passes.solvers.processors.search import FoundForms, evaluate
-from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.core.decisions.composites import CompositeKind, SourceNodes
+from tvm_ext.core.errors import BadPlatform, UnsupportedModel
 from tvm_ext.core.platform import Platform, Processor
 
 CALLER = "caller"
@@ -127,3 +128,90 @@ def _routes(processors: Sequence[Processor], platform: Platform, call_seconds: f
             time = start + (call if is_ours else 0)
             routes[source, target] = Route(transfer_time=time, time_per_byte=each)
     return routes
+
+
+def backend_report(
+    operators: OperatorGraph,
+    work: BackendWork,
+    found: ProcessorAssignment,
+    alone: Mapping[int, FoundForms],
+    chosen: Sequence[int],
+    *,
+    measured: bool,
+) -> dict[str, Any]:
+    """Seconds of everything; of operators, those on each processor that can run them."""
+    problem, names = work.problem, work.problem.names[:-1]
+    moved = _crossing_nanoseconds(work, found.forms)
+    steps = range(len(work.times))
+
+    def times_on(processor: int) -> list[int]:
+        return [work.times[step][processor] or 0 for step in steps if chosen[step] == processor]
+
+    total = sum(sum(times_on(processor)) for processor in range(len(names))) + moved
+    return {
+        "note": "measured alone on this machine" if measured else "predicted, not measured",
+        "total_seconds": _seconds(total),
+        "crossing_seconds": _seconds(moved),
+        "proved": found.proved,
+        "single_processor_seconds": {
+            name: _seconds(_total(work, alone[number].forms)) if number in alone else None
+            for number, name in enumerate(names)
+        },
+        "processors": [
+            {"name": name, "operators": len(times_on(number)), "seconds": _seconds(sum(times_on(number)))}
+            for number, name in enumerate(names)
+        ],
+        "operators": [
+            {
+                "name": binding.value.op.name_hint,
+                "nodes": list(SourceNodes.read(composite).nodes),
+                "kind": CompositeKind.read(composite).kind,
+                "processor": problem.names[chosen[step]],
+                "seconds": {
+                    name: None if time is None else _seconds(time)
+                    for name, time in zip(names, work.times[step], strict=True)
+                },
+            }
+            for step, ((binding, *_), composite) in enumerate(zip(operators.steps, operators.composites, strict=True))
+        ],
+    }
+
+
+def _crossing_nanoseconds(work: BackendWork, forms: Sequence[int]) -> int:
+    problem = work.problem
+    return sum(problem.transfer_time(value, part, target) for value, part, target in problem.crossings(tuple(forms)))
+
+
+def _total(work: BackendWork, forms: Sequence[int]) -> int:
+    parts = [task.forms[form].parts[0] for task, form in zip(work.problem.tasks, forms, strict=True)]
+    return sum(part.time for part in parts) + _crossing_nanoseconds(work, forms)
+
+
+def _seconds(nanoseconds: int) -> float:
+    return nanoseconds / NANOSECONDS
+
+
+def memory_of(processor: Processor, platform: Platform) -> str:
+    """The memory in which a processor of TVM's, or our first core, has its tensors: that of all, or one of its own."""
+    own = [memory.name for memory in platform.memories if platform.reached_by(processor.name, memory.name)]
+    return platform.activations if not own or platform.activations in own else own[0]
+
+
+def moving(platform: Platform, source: str, target: str) -> tuple[int, float]:
+    """Nanoseconds of a transfer's start, and of each byte. Cycles of links are those of the first processor.
+
+    Raises BadPlatform where no link joins the two.
+    """
+    if source == target:
+        return 0, 0.0
+    if platform.activations not in (source, target):  # from one back end's memory to another's: through that of all
+        first, second = moving(platform, source, platform.activations), moving(platform, platform.activations, target)
+        return first[0] + second[0], first[1] + second[1]
+    link = platform.link_between(source, target) or platform.link_between(target, source)
+    if link is None:
+        raise BadPlatform(
+            f"{platform.name}: no way joins {source} and {target}, which TVM copies tensors between; add a [[links]] "
+            "table with its rate."
+        )
+    cycle = NANOSECONDS / platform.processor.clock_hz
+    return ceil(link.latency_cycles * cycle), cycle / link.bytes_per_cycle

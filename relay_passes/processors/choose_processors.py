@@ -12,13 +12,14 @@ from relay_passes.solvers.processors.assign import ProcessorAssignment, answer, 
 from relay_passes.solvers.processors.bounds import LARGE
 from relay_passes.solvers.processors.caller_first import caller_first
 from relay_passes.solvers.processors.driven import Driving, driven, driven_makespan
-from relay_passes.solvers.processors.groupings import (
+from relay_passes.solvers.processors.groups import (
+    Groups,
+    assign_groups,
     group_by_branches,
     group_by_support,
     group_by_volume,
     group_kept,
 )
-from relay_passes.solvers.processors.groups import Groups, assign_groups
 from relay_passes.solvers.processors.loads import energy_of, interval_of
 from relay_passes.solvers.processors.search import FoundForms, evaluate
 from relay_passes.solvers.processors.timing import makespan_of

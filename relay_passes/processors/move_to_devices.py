@@ -20,7 +20,7 @@ from tvm.s_tir import dlight
 
 from relay_passes.composites import added
 from relay_passes.dataflow import bindings, build, infer, is_dataflow, op_name, outputs, rebuild, substitute
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.decisions.composites import OperatorProcessor
 from tvm_ext.core.names import unique
 
 _CALLS = ("relax.call_tir", "relax.call_dps_packed")

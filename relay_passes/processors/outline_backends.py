@@ -1,4 +1,4 @@
-"""Runs of composites that other back ends than our C run become functions of plain operators, which TVM compiles.
+"""Outline runs of composites of other back ends as functions, by the patterns that a back end accepts.
 
 Rewrite:
     main: a = c1(x); b = c2(a); d = c3(b)     c1 and c2 carry processor = "llvm"
@@ -16,10 +16,8 @@ import tvm
 from tvm import relax
 
 from relay_passes.composites import added, call_new, composite_of, is_composite
-from relay_passes.dataflow import bindings, build, operands, outputs, rebuild, substitute
-from relay_passes.processors.byoc_patterns import Patterns, codegen_functions, with_codegen_functions
-from tvm_ext.core.decisions.composites import Region, Symbol
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from relay_passes.dataflow import bindings, build, is_dataflow, op_name, operands, outputs, rebuild, substitute
+from tvm_ext.core.decisions.composites import CompositeKind, OperatorProcessor, PrimFuncs, Region, Symbol
 from tvm_ext.core.names import unique
 
 
@@ -172,3 +170,46 @@ def _call(
         relax.VarBinding(whole, call),
         *(relax.VarBinding(v, relax.TupleGetItem(whole, i)) for i, v in enumerate(given)),
     ]
+
+
+Patterns = Sequence[relax.transform.FusionPattern]
+
+
+def takes_anchor(composite: relax.Function, patterns: Patterns) -> bool:
+    """True where a pattern covers the operator that a composite is named for; TVM's own code may run the others."""
+    functions = dict(PrimFuncs.read(composite).functions or {})
+    plain = PrimFuncs().write(CompositeKind().write(composite))
+    kind = CompositeKind.read(composite).kind
+    before = _operators(plain)
+    anchors = {name for name in before if kind in (_kind(name), f"q{_kind(name)}")}
+    left = _operators(with_codegen_functions(plain, functions, patterns)["main"])
+    return any(left.count(name) < before.count(name) for name in anchors)
+
+
+def with_codegen_functions(
+    function: relax.Function, functions: dict[tvm.ir.GlobalVar, object], patterns: Patterns
+) -> tvm.IRModule:
+    """A module whose `main` is the function, with calls of functions for the back end; neighbours are one function.
+
+    functions: those that it calls. Bodies for the back end carry a `Region`, as TVM's own partitioning writes it.
+    """
+    main = Symbol(name="main").write(function)
+    module = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
+    fuse = relax.transform.FuseOpsByPattern(patterns, bind_constants=True, annotate_codegen=False)
+    merge = relax.transform.MergeCompositeFunctions()
+    return tvm.transform.Sequential([fuse, merge])(module)
+
+
+def codegen_functions(module: tvm.IRModule) -> dict[tvm.ir.GlobalVar, relax.Function]:
+    """Functions that a back end compiles, in the order of their names."""
+    found = {var: func for var, func in module.functions_items() if isinstance(func, relax.Function)}
+    named = sorted(found.items(), key=lambda pair: pair[0].name_hint)
+    return {var: func for var, func in named if Region.read(func).codegen}
+
+
+def _operators(function: relax.Function) -> list[str]:
+    return [name for b in bindings(function) if (name := op_name(b.value))] if is_dataflow(function) else []
+
+
+def _kind(name: str) -> str:
+    return name.removeprefix("relax.").replace(".", "_")

@@ -22,13 +22,11 @@ from relay_passes.backend import Backend
 from relay_passes.composites import composite_of, has_composites_only
 from relay_passes.dataflow import is_dataflow, operands, with_main
 from relay_passes.memory.main_writer import MainWriter
-from relay_passes.processors.backend_report import backend_report
-from relay_passes.processors.backend_work import BackendWork, backend_work
+from relay_passes.processors.backend_work import BackendWork, backend_report, backend_work
 from relay_passes.processors.tvm_costs import OperatorCosts
 from relay_passes.solvers.processors.runs import in_runs
-from tvm_ext.core.decisions.composites import SourceNodes
-from tvm_ext.core.decisions.outcomes import SchedulePeak
-from tvm_ext.core.decisions.processors import OperatorProcessor, ProcessorPlacement
+from tvm_ext.core.decisions.composites import OperatorProcessor, ProcessorPlacement, SourceNodes
+from tvm_ext.core.decisions.models import SchedulePeak
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.platform import Platform
 

@@ -1,4 +1,4 @@
-"""Decides which processor runs each operator, and which layers several compute at once, for the least predicted time.
+"""Decide which processor runs each operator, and write the module accordingly.
 
 Rewrite:
     a = c1(x); b = c2(a); d = c3(a); e = c4(b, d)
@@ -15,20 +15,30 @@ Never let TVM's EliminateCommonSubexpr run after it: it may join what two proces
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import tvm
+from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.composites import has_composites_only
-from relay_passes.dataflow import is_dataflow, with_main
+from relay_passes.dataflow import is_dataflow, operands, outputs, with_main
+from relay_passes.memory import strip_composites
+from relay_passes.memory.main_writer import MainWriter
+from relay_passes.memory.strip_composites import ROW_AXIS
 from relay_passes.processors.choose_processors import choose_processors, placement_report
-from relay_passes.processors.routes import driving_of
-from relay_passes.processors.shared_work import fast_memory_bytes, shared_work
-from relay_passes.processors.write_placement import PlacementWriter
-from tvm_ext.core.decisions.outcomes import SchedulePeak
-from tvm_ext.core.decisions.processors import ProcessorPlacement
+from relay_passes.processors.row_parts import RowPart, Rows
+from relay_passes.processors.shared_work import driving_of, fast_memory_bytes, shared_work
+from tvm_ext.core.decisions.composites import (
+    ModelTensor,
+    OperatorProcessor,
+    ProcessorPlacement,
+    SourceNodes,
+    StorageLayout,
+)
+from tvm_ext.core.decisions.models import SchedulePeak
+from tvm_ext.core.names import identifier
 from tvm_ext.core.objectives import Grouping, Objective
 from tvm_ext.core.platform import Platform
 
@@ -79,3 +89,115 @@ class PlaceProcessors:
         report = placement_report(work, chosen, self.costs, self.objective, self.grouping, driving)
         placed = ProcessorPlacement(report=report).write(SchedulePeak().write(writer.function()))
         return with_main(module, placed)
+
+
+Pieces = list[tuple[Rows, relax.Var]]
+"""Rows of a value, and the variable that holds them, in order."""
+
+
+class PlacementWriter:
+    """Writes a module's main anew, step by step. names: of the processors, the first one's empty. accelerators: among
+    these; the first core joins for them."""
+
+    def __init__(
+        self,
+        module: tvm.IRModule,
+        operators: OperatorGraph,
+        names: Sequence[str],
+        accelerators: Collection[int] = (),
+    ) -> None:
+        self.module, self.operators, self.names, self.accelerators = module, operators, names, accelerators
+        self.main = MainWriter(module, operators)
+        self.pieces: dict[relax.Var, Pieces] = {}
+        self.cut: dict[tuple[relax.Var, Rows], relax.Var] = {}
+        self.unjoined: dict[relax.Var, int] = {}
+        """Results in pieces, and views of them, that nobody has read whole: the step that makes them."""
+        self.placed: dict[tvm.ir.GlobalVar, int] = {}
+        """Functions that are called whole, and the processor that they say."""
+
+    def whole(self, index: int, processor: int) -> None:
+        """A step that one processor runs."""
+        computing, *views = self.operators.steps[index]
+        self._join_all(computing.value, 0 if processor in self.accelerators else processor)
+        self.main.bound += [relax.VarBinding(computing.var, self._placed(computing.value, processor)), *views]
+
+    def split(self, index: int, parts: Sequence[RowPart]) -> None:
+        """A step whose rows several processors compute."""
+        computing, *views = self.operators.steps[index]
+        pieces: Pieces = []
+        for part in parts:
+            arguments = [
+                self._rows(argument, wanted, part.processor)
+                for argument, wanted in zip(computing.value.args, part.reads, strict=True)
+            ]
+            function = OperatorProcessor(processor=self.names[part.processor]).write(part.function)
+            function = ModelTensor().write(function)
+            ending = f"{part.unit}_{part.rows[0]}_{part.rows[1]}"
+            call = self.main.call(f"{computing.value.op.name_hint}_{ending}", function, arguments, computing.value.span)
+            pieces.append((part.rows, self.main.bind(f"{computing.var.name}.{ending}", call)))
+        self.pieces[computing.var] = pieces
+        self.unjoined |= {binding.var: index for binding in (computing, *views)}
+
+    def function(self) -> relax.Function:
+        """The function as it was written; composites that nothing calls any more are gone from the module."""
+        for result in outputs(self.operators.main):
+            self._join_all(result, 0)
+        return self.main.function()
+
+    def _placed(self, call: relax.Call, processor: int) -> relax.Call:
+        """The call of a function that says its processor; a copy of it where another processor runs it too."""
+        known = self.placed.setdefault(call.op, processor)
+        decision = OperatorProcessor(processor=self.names[processor])
+        if known == processor:
+            if OperatorProcessor.read(self.module[call.op]) != decision:
+                self.module.update_func(call.op, decision.write(self.module[call.op]))
+            return call
+        function = decision.write(self.module[call.op])
+        return self.main.call(f"{call.op.name_hint}_{self.names[processor] or 'first'}", function, call.args, call.span)
+
+    def _rows(self, value: relax.Expr, wanted: Rows | None, processor: int) -> relax.Expr:
+        """A variable that holds these rows of a value, and no others; the value itself for None."""
+        if wanted is None or not isinstance(value, relax.Var):
+            self._join_all(value, processor)
+            return value
+        if (value, wanted) in self.cut:
+            return self.cut[value, wanted]
+        around = [
+            (rows, var) for rows, var in self.pieces.get(value, []) if rows[0] <= wanted[0] <= wanted[1] <= rows[1]
+        ]
+        for rows, var in around:
+            if rows == wanted:
+                return var
+        if not around:
+            self._join_all(value, processor)
+        begin, source = (around[0][0][0], around[0][1]) if around else (0, value)
+        local = wanted[0] - begin, wanted[1] - begin
+        function = strip_composites.cutting(source, local, self.main.layout(value), ROW_AXIS)
+        function = OperatorProcessor(processor=self.names[processor]).write(function)
+        call = self.main.call(f"cut_{identifier(value.name)}_{_ending(wanted)}", function, [source])
+        self.cut[value, wanted] = self.main.bind(f"{value.name}.{_ending(wanted)}", call)
+        return self.cut[value, wanted]
+
+    def _join_all(self, value: relax.Expr, processor: int) -> None:
+        """Binds what an expression reads and is in pieces so far."""
+        for leaf in operands(value):
+            if isinstance(leaf, relax.Var) and leaf in self.unjoined:
+                self._join(self.unjoined[leaf], processor)
+
+    def _join(self, index: int, processor: int) -> None:
+        """A result in pieces as one, and its views."""
+        computing, *views = self.operators.steps[index]
+        whole = self.operators.composites[index]
+        pieces = [var for _, var in self.pieces[computing.var]]
+        nodes = SourceNodes.read(whole).nodes
+        function = strip_composites.joining(pieces, nodes, StorageLayout.read(whole), ROW_AXIS)
+        function = ModelTensor.read(whole).write(OperatorProcessor(processor=self.names[processor]).write(function))
+        joined = self.main.call(f"join_{computing.value.op.name_hint}", function, pieces, computing.value.span)
+        self.main.bound += [relax.VarBinding(computing.var, joined), *views]
+        for binding in (computing, *views):
+            del self.unjoined[binding.var]
+
+
+def _ending(rows: Rows) -> str:
+    """Suffix in the names of some rows of a tensor and of the functions that compute them."""
+    return f"rows_{rows[0]}_{rows[1]}"

@@ -18,10 +18,8 @@ from tvm import relax
 from relay_passes.analysis.operator_graph import VIEWS
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, is_dataflow, op_name, operands, outputs, rebuild, substitute, with_main
-from relay_passes.move import move
-from tvm_ext.core.decisions.composites import ModelTensor
-from tvm_ext.core.decisions.places import OperatorMemories
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from relay_passes.own_operators import move
+from tvm_ext.core.decisions.composites import ModelTensor, OperatorMemories, OperatorProcessor
 from tvm_ext.core.names import unique
 from tvm_ext.core.platform import Platform
 

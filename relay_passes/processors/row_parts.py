@@ -13,11 +13,11 @@ from typing import Literal
 
 from tvm import relax
 
-from relay_passes.analysis.channel_parts import channels_of, computing_channels
+from relay_passes.analysis.attention_heads import channels_of, computing_channels
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.memory.strip_composites import ROW_AXIS, computing_strip
-from relay_passes.solvers.split.strip_columns import columns_read
-from tvm_ext.core.columns import ColumnOperator
+from relay_passes.solvers.split.patches import columns_read
+from tvm_ext.core.row_access import ColumnOperator
 
 Rows = tuple[int, int]
 """Half-open range of rows, or of channels."""

@@ -1,4 +1,4 @@
-"""The operators of a module as tasks to share among processors: the ways each can run, and the values between them.
+"""Operators as tasks to share among processors: options of each, transfers between processors, groups.
 
 A run starts on the platform's first processor, which is called, and ends there: a task before all, and one behind all,
 say so. A pipeline has neither: its first stage takes an input while the last one is still busy with an older.
@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from tvm import relax
+
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
-from relay_passes.processors.kept_together import kept_together
-from relay_passes.processors.routes import fetch_time, routes_of
+from relay_passes.dataflow import bindings, op_name, outputs
 from relay_passes.processors.row_parts import RowPart, cuttable, split_rows
-from relay_passes.solvers.liveness import live_bytes
+from relay_passes.solvers.graph import live_bytes
+from relay_passes.solvers.processors.driven import Driving
 from relay_passes.solvers.processors.problem import (
     WHOLE,
     FormPart,
@@ -25,7 +27,8 @@ from relay_passes.solvers.processors.problem import (
     TaskForm,
     TaskValue,
 )
-from tvm_ext.core.decisions.execution import RowSplit, StreamDirection
+from tvm_ext.core.decisions.composites import RowSplit, StreamDirection
+from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.objectives import Objective
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import CALL_CYCLES
@@ -226,3 +229,83 @@ def fast_memory_bytes(platform: Platform) -> int:
     rams = [memory for memory in platform.memories if memory.kind == "ram"]
     fastest = min(rams, key=lambda memory: (-memory.read_bytes_per_cycle, memory.usable_bytes))
     return fastest.usable_bytes
+
+
+def kept_together(operators: OperatorGraph) -> list[frozenset[int]]:
+    """Steps of each state that changes; states that change places, or share a step, have one set."""
+    states = len(KeptStates.read(operators.mod).states)
+    if not states:
+        return []
+    found: list[tuple[set[int], set[int]]] = []
+    for param, result in zip(operators.main.params[-states:], outputs(operators.main)[-states:], strict=True):
+        values = {*operators.values[param], *operators.values.get(result, ())}
+        if values != {*operators.values[param]}:
+            found.append((values, _users(operators, operators.values[param], values)))
+    merged: list[tuple[set[int], set[int]]] = []
+    for values, steps in found:
+        meeting = [one for one in merged if one[0] & values or one[1] & steps]
+        merged = [one for one in merged if one not in meeting]
+        merged.append((values.union(*(one[0] for one in meeting)), steps.union(*(one[1] for one in meeting))))
+    return [frozenset(steps) for _, steps in merged if steps]
+
+
+def _users(operators: OperatorGraph, state: tuple[int, ...], values: set[int]) -> set[int]:
+    """Steps that read a state as it is found, make the next one, or read a window of it."""
+    readers = {step for step, node in enumerate(operators.nodes) if {*node.reads} & {*state}}
+    windows = {value for step in readers if _joins(operators, step) for value in operators.nodes[step].writes}
+    of_windows = {step for step, node in enumerate(operators.nodes) if windows & {*node.reads}}
+    return readers | of_windows | {operators.made_by[value] for value in values if value in operators.made_by}
+
+
+def _joins(operators: OperatorGraph, step: int) -> bool:
+    composite = operators.composites[step]
+    values = [] if composite is None else [binding.value for binding in bindings(composite)]
+    return any(isinstance(value, relax.Call) and op_name(value) == "relax.concat" for value in values)
+
+
+def routes_of(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple[int, int], Route]:
+    """Signals between cores; all share the memory of the tensors, so nothing else crosses.
+
+    The first core speaks for accelerators.
+    """
+    callers = [costs[0] if cost.is_offload else cost for cost in costs]
+    routes: dict[tuple[int, int], Route] = {}
+    for source, one in enumerate(callers):
+        for target, other in enumerate(callers):
+            signal = platform.signal_between(one.processor.name, other.processor.name)
+            if signal:
+                routes[source, target] = Route(signal_time=one.from_cycles(signal.latency_cycles))
+            elif one is other and source != target:
+                routes[source, target] = Route()
+    for source, target in routes:
+        near = [platform.near_memory(costs[number].processor) or platform.activations for number in (source, target)]
+        if near[0] != near[1]:
+            routes[source, target] = _moving(costs[0], routes[source, target], near[0], near[1])
+    return routes
+
+
+def _moving(first: ProcessorCosts, route: Route, source: str, target: str) -> Route:
+    """A route along which tensors are moved between memories; by way of the default one, where it is neither."""
+    home, probe = first.time.platform.activations, 1 << 12
+    ways = [(source, target)] if home in (source, target) else [(source, home), (home, target)]
+    none, some = (
+        sum(first.time.transfer_cycles(*way, num_bytes) for way in ways) for num_bytes in (0, probe)
+    )  # fmt: skip
+    time = first.from_cycles(probe * 1000) / (probe * 1000) * (some - none) / probe
+    return replace(route, transfer_time=first.from_cycles(none + CALL_CYCLES), time_per_byte=time)
+
+
+def driving_of(costs: Sequence[ProcessorCosts]) -> Driving | None:
+    """The accelerators among processors; None without."""
+    found = frozenset(number for number, cost in enumerate(costs) if cost.is_offload)
+    return Driving(accelerators=found, call_time=costs[0].from_cycles(CALL_CYCLES)) if found else None
+
+
+def fetch_time(composite: relax.Function | None, costs: Sequence[ProcessorCosts], cost: ProcessorCosts) -> int:
+    """Time in which weights come to an accelerator that does not reach them."""
+    platform = costs[0].time.platform
+    near = platform.near_memory(cost.processor)
+    if not near or composite is None or platform.reached_by(cost.processor.name, platform.weights):
+        return 0
+    num_bytes = cost.backend.footprint(composite).weights_bytes
+    return costs[0].from_cycles(costs[0].time.transfer_cycles(platform.weights, near, num_bytes))

@@ -16,7 +16,7 @@ from tvm import relax
 
 from relay_passes.analysis.processor_costs import NANOSECONDS
 from relay_passes.dataflow import bindings, operands, outputs
-from relay_passes.processors.byoc_patterns import Patterns, takes_anchor
+from relay_passes.processors.outline_backends import Patterns, takes_anchor
 from relay_passes.streams.hop_costs import total
 from tvm_ext.core.decisions.composites import CompositeKind, QuantizedRounding
 from tvm_ext.core.platform import Processor, TvmBackend

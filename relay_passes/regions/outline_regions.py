@@ -18,7 +18,7 @@ from tvm import relax
 
 from relay_passes.composites import call_new, composite_of, is_composite
 from relay_passes.dataflow import bindings, build, is_dataflow, operands, outputs, rebuild, substitute
-from relay_passes.move import is_move
+from relay_passes.own_operators import is_move
 from tvm_ext.core.decisions.composites import ModelTensor, Region, Symbol
 from tvm_ext.core.names import unique
 

@@ -24,7 +24,7 @@ from relay_passes.dataflow import (
     users,
     with_span,
 )
-from relay_passes.range_quantize import range_quantize
+from relay_passes.own_operators import range_quantize
 from tvm_ext.core.decisions.composites import RangePart
 from tvm_ext.core.names import unique
 

@@ -1,21 +1,32 @@
-"""The function of one hop: rows that are new are computed, rows that are read again are kept from run to run."""
+"""Write the function of one streaming step: new rows are computed, older ones are read from state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
+import tvm
 from tvm import relax
 
-from relay_passes.dataflow import bindings, build, constant, live, operands, outputs, static_shape, substitute
+from relay_passes.dataflow import (
+    bindings,
+    build,
+    constant,
+    infer,
+    live,
+    operands,
+    outputs,
+    static_shape,
+    substitute,
+    with_span,
+)
 from relay_passes.streams.hop_costs import cost_of_window, label
-from relay_passes.streams.named_bindings import NamedBindings
-from relay_passes.streams.time_rule import Rule, Slide
+from relay_passes.streams.time_rules import Rule, Slide
 from relay_passes.streams.value_times import Times, arguments_of
 from tvm_ext.core.decisions.composites import InputCount
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelState
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -250,3 +261,53 @@ class _HopWriter:
         """Some of the `rows` of a value's that the source holds."""
         axis = self.times.over[var].axis
         return self.written.slice_rows(f"{var.name}.part", source, axis, begin, end, step=step, rows=rows)
+
+
+class NamedBindings:
+    """A growing sequence of bindings. taken: names that others have already.
+
+    sequence: the bindings so far.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.sequence: list[relax.VarBinding] = []
+        self._taken = set(taken)
+
+    def keep(self, binding: relax.VarBinding) -> relax.Var:
+        """A binding of the old function, as it is."""
+        self.sequence.append(binding)
+        return binding.var
+
+    def bind(
+        self, name: str, value: relax.Expr, *, keep_name: bool = False, span: tvm.ir.Span | None = None
+    ) -> relax.Var:
+        """The value under that name, or with a number behind it where the name is taken; a variable as it is.
+
+        keep_name: whether the name is the value's own, taken by it in the old function. span: of the operator that the
+        value is part of.
+        """
+        if isinstance(value, relax.Var):
+            return value
+        typed = infer(value) if isinstance(value, relax.Call) else value
+        if span is not None:
+            typed = with_span(typed, span)
+        typed = relax.BlockBuilder().normalize(typed)
+        var = relax.DataflowVar(name if keep_name else self.free(name), typed.ty)
+        return self.keep(relax.VarBinding(var, typed))
+
+    def slice_rows(
+        self, name: str, source: relax.Var, axis: int, begin: int, end: int, *, step: int = 1, rows: int
+    ) -> relax.Var:
+        """Rows [begin, end) of the source's `rows` along the axis, every `step`th; the source itself where all are."""
+        if (begin, end, step) == (0, rows, 1):
+            return source
+        return self.bind(name, relax.op.strided_slice(source, [axis], [begin], [end], [step]))
+
+    def free(self, name: str) -> str:
+        """The name, or the first one with a number behind it that nothing has; taken from now on."""
+        candidate, number = name, 0
+        while candidate in self._taken:
+            number += 1
+            candidate = f"{name}.{number}"
+        self._taken.add(candidate)
+        return candidate

@@ -10,8 +10,7 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, operands, static_shape
 from relay_passes.streams.hop_costs import label
-from relay_passes.streams.time_rule import Known, Rule, Unruly
-from relay_passes.streams.time_rules import rule_of
+from relay_passes.streams.time_rules import Known, Rule, Unruly, rule_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_c.arena.at_once import at_once
 from codegen_c.arena.lifetimes import lifetimes
-from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.plan import at_once, plan_memory
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.program.parallel import ParallelProgram
+from codegen_c.program.parallel import ParallelProgram, StepOrder, order_of
 from codegen_c.program.program import Program
 from codegen_c.program.share_steps import share_steps
-from codegen_c.program.step_order import StepOrder, order_of
 from codegen_c.program.steps import reads, scratch_bytes, writes
 from tests.arena.programs import call, program
 from tests.support.parallel_programs import in_place, random_lists, random_program

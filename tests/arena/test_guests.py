@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.arena import plan
-from codegen_c.arena.guests import with_guests
 from codegen_c.arena.lifetimes import extents, lifetimes
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.plan import plan_memory, with_guests
 from codegen_c.arena.validate import validate
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Transfer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codegen_c.program.interval import put_order, replayed_interval, successive_signals
+from codegen_c.program.makespan import put_order, replayed_interval, successive_signals
 from codegen_c.program.parallel import Notify, ParallelProgram, RunStep
 from codegen_c.program.program import Program
 from codegen_c.program.share_steps import share_steps

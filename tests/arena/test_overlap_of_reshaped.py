@@ -13,9 +13,9 @@ import tvm_ext
 from tests.support.onnx_models import model_of, saved
 from tests.support.poison import run_poisoned
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.input_ranges import random_inputs
 
 NODE = helper.make_node

@@ -13,11 +13,10 @@ import pytest
 from codegen_c.arena.memory_plan import Arena, MemoryPlan, Placement
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.program.parallel import ParallelProgram, RunStep
+from codegen_c.program.parallel import ParallelProgram, RunStep, order_of
 from codegen_c.program.program import Program
 from codegen_c.program.reference import run
 from codegen_c.program.share_steps import share_steps
-from codegen_c.program.step_order import order_of
 from codegen_c.program.steps import scratch_bytes
 from tests.support.interleavings import Deadlock, run_interleaved
 from tests.support.parallel_programs import random_lists, random_program

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from tvm_ext.core.row_access import RowAccess
-from tvm_ext.core.row_rings import Guest, RowRings, possible_guests
-from tvm_ext.core.row_sequence import RowOperator, RowReader, RowSequence, in_step
+from tvm_ext.core.row_sequence import Guest, RowOperator, RowReader, RowRings, RowSequence, in_step, possible_guests
 
 
 def reader(rows: int, kernel: int, producer: int | None, *, in_place: bool) -> RowReader:

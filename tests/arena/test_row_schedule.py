@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.arena.test_row_sequence import random_graph, three_by_three
-from tvm_ext.core.row_schedule import RowLoop, Schedule, in_turn, merged, with_loops
-from tvm_ext.core.row_sequence import RowCall, RowSequence
+from tvm_ext.core.row_sequence import RowCall, RowLoop, RowSequence, Schedule, in_turn, merged, with_loops
 
 
 def calls(word: str) -> list[RowCall]:

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from codegen_c.program.accesses import Access, accesses
-from codegen_c.program.parallel import Await, Notify, ParallelProgram
+from codegen_c.program.parallel import Await, Notify, ParallelProgram, order_of
 from codegen_c.program.program import Program
 from codegen_c.program.share_steps import lists_of, share_steps
-from codegen_c.program.step_order import order_of
 from codegen_c.program.steps import AffineRow, Loop, RowRange, Transfer, Wait
 from codegen_c.program.tensors import Constant, Part
 from tests.arena.lists import DIAMOND

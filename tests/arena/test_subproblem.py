@@ -8,10 +8,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.arena.first_fit import first_fit
+from codegen_c.arena.exact import PackingProblem, raised_bound, repaired
 from codegen_c.arena.problem import Buffer, clearances, height, lower_bound
-from codegen_c.arena.solve import optimise
-from codegen_c.arena.subproblem import PackingProblem, raised_bound, repaired
+from codegen_c.arena.solve import first_fit, optimise
 from tests.arena.test_solve_exact import lowest
 
 PROBLEMS = settings(max_examples=80, deadline=None, derandomize=True)

@@ -8,13 +8,17 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.arena.states_in_turn import StatesInTurn
-from codegen_c.arena.validate_successive import validate_successive
+from codegen_c.arena.validate_successive import StatesInTurn, validate_successive
 from codegen_c.program.parallel import ParallelProgram
-from codegen_c.program.phases import check_stages, with_phases
+from codegen_c.program.phases import (
+    check_stages,
+    crossing_states,
+    processors_touching,
+    with_copies_of_states,
+    with_phases,
+)
 from codegen_c.program.program import Program
 from codegen_c.program.share_steps import share_steps
-from codegen_c.program.stage_states import crossing_states, processors_touching, with_copies_of_states
 from codegen_c.program.steps import Loop, Transfer, Turned
 from codegen_c.program.tensors import Part, Ring, Tensor
 from tests.arena.programs import call, program

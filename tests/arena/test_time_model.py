@@ -9,9 +9,16 @@ import pytest
 from codegen_c.costs.predict import time_model
 from codegen_c.targets.registry import instruction_set_of
 from tests.support.memory_problems import always_on
-from tvm_ext.core.kernel_time import KernelTime, Traffic
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.time_model import CALL_CYCLES, COPY_INSTRUCTIONS_A_BYTE, Event, TimeModel, finish_cycles
+from tvm_ext.core.time_model import (
+    CALL_CYCLES,
+    COPY_INSTRUCTIONS_A_BYTE,
+    Event,
+    KernelTime,
+    TimeModel,
+    Traffic,
+    finish_cycles,
+)
 
 TIME = TimeModel(platform=always_on())
 

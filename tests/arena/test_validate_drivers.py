@@ -13,9 +13,9 @@ from codegen_c.arena.validate import validate
 from codegen_c.arena.validate_order import validate_order
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.lowering.driver_waits import with_waits
+from codegen_c.program.parallel import order_of
 from codegen_c.program.program import Program
 from codegen_c.program.share_steps import share_steps
-from codegen_c.program.step_order import order_of
 from codegen_c.program.steps import DriverWait, KernelCall, Loop, Step
 from tests.arena.lists import listed, placed
 from tests.arena.programs import call, program

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate_order import validate_order
+from codegen_c.program.parallel import order_of
 from codegen_c.program.program import Program
 from codegen_c.program.share_steps import share_steps
-from codegen_c.program.step_order import order_of
 from codegen_c.program.steps import Step, Transfer, Wait
 from codegen_c.program.tensors import Part
 from tests.arena.lists import DIAMOND, listed, placed, rejected

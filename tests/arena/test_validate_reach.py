@@ -9,8 +9,8 @@ import pytest
 
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.plan import plan_memory
+from codegen_c.arena.validate import check_reach
 from codegen_c.arena.validate_order import validate_order
-from codegen_c.arena.validate_reach import check_reach
 from codegen_c.kernels.user_functions import DriverCall
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program

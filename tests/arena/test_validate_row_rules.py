@@ -16,8 +16,7 @@ from codegen_c.program.tensors import Constant, Ring
 from tests.arena.planted import beside, placed, rejected
 from tests.arena.programs import call, program
 from tvm_ext.core.row_access import RowAccess
-from tvm_ext.core.row_schedule import RowLoop
-from tvm_ext.core.row_sequence import RowCall
+from tvm_ext.core.row_sequence import RowCall, RowLoop
 
 ROWS = 4
 SAME = RowAccess.same(ROWS)

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.arena.validate_phases import check_transfers
-from codegen_c.arena.validate_successive import validate_successive
+from codegen_c.arena.validate_successive import check_transfers, validate_successive
 from codegen_c.program.parallel import Await, Notify, ParallelProgram
 from codegen_c.program.phases import check_stages, with_phases
 from codegen_c.program.share_steps import share_steps

@@ -9,8 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from codegen_c.lowering.layer_objects import MOST_REPEATED_BYTES
-from codegen_c.lowering.transfers import Fetch, Move, with_transfers
+from codegen_c.lowering.transfers import MOST_REPEATED_BYTES, Fetch, Move, with_transfers
 from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall, Transfer, Wait
 from codegen_c.program.tensors import Constant

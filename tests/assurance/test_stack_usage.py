@@ -12,9 +12,8 @@ from tests.golden.models import integer_network
 from tests.support.onnx_models import saved
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.assurance.bare_elf import bare_elf
-from tvm_ext.assurance.riscv_frames import riscv_frame
-from tvm_ext.assurance.stack_bound import frames_of
+from tvm_ext.assurance.assurance import bare_elf
+from tvm_ext.assurance.stack_bound import frames_of, riscv_frame
 from tvm_ext.core.errors import BuildFailed
 from tvm_ext.core.toolchain import compile_objects, disassembly
 from tvm_ext.execution.host_model import library_sources

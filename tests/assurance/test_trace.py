@@ -19,8 +19,8 @@ from tests.passes.modules import module_of
 from tests.support.kinds import KINDS
 from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.decisions.models import ModelOrigin
-from tvm_ext.pipeline import compile_model
 
 NODE = helper.make_node
 Trace = dict[str, Any]

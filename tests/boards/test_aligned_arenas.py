@@ -13,9 +13,8 @@ import tvm_ext
 from codegen_c.arena.memory_plan import MemoryPlan
 from codegen_c.arena.overlay import overlay_faults, overlay_of
 from codegen_c.arena.plan import plan_memory
-from codegen_c.arena.validate import validate
-from codegen_c.arena.validate_reach import check_reach
-from codegen_c.program.statuses import MISALIGNED
+from codegen_c.arena.validate import check_reach, validate
+from codegen_c.program.interface import MISALIGNED
 from tests.arena.programs import call, program
 from tests.errors.test_platform_errors import platform_file
 from tests.golden import models as small_models

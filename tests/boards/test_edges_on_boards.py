@@ -13,11 +13,11 @@ from tests.boards.toy import build_elf, write_texts
 from tests.support.edge_cases import CASES, model_of
 from tests.support.index_cases import INDEX_CASES
 from tests.support.onnx_models import saved
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import run_qemu
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 
 pytestmark = pytest.mark.board
 # The boards' C library says that -1 to the power of NaN is 1 (docs/edges.md).

@@ -26,7 +26,7 @@ from tests.kernels.quantized import elements
 from tests.support.runtime_headers import HEADERS
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import run_qemu
-from tvm_ext.execution.run_result import RunResult
+from tvm_ext.execution.samples import RunResult
 
 SAMPLES = LAYER_SAMPLES | ATTENTION_SAMPLES | SIDE_SAMPLES
 pytestmark = pytest.mark.board

@@ -18,7 +18,8 @@ import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.state_models import gate
 from tvm_ext import BuildOptions, Package
-from tvm_ext.cli import app
+from tvm_ext.building.image import Image, places
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import (
     BadOptions,
     BuildFailed,
@@ -29,8 +30,7 @@ from tvm_ext.core.errors import (
 )
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.execution.board import Placed, run_qemu
-from tvm_ext.execution.run_result import RunResult
-from tvm_ext.image import Image, places
+from tvm_ext.execution.samples import RunResult
 
 pytestmark = pytest.mark.board
 PLACE = 0x20_0000
@@ -195,7 +195,7 @@ def test_an_image_that_differs_from_the_library_is_no_package(tmp_path: Path, mo
         ran = run_qemu(*given, **options)
         return replace(ran, outputs=tuple({name: array + 1 for name, array in one.items()} for one in ran.outputs))
 
-    monkeypatch.setattr("tvm_ext.image.run_qemu", off_by_one)
+    monkeypatch.setattr("tvm_ext.building.image.run_qemu", off_by_one)
     with pytest.raises(VerificationFailed, match=r"image at 0x[0-9a-f]+: outputs differ from the library's by 1"):
         built(network(1), tmp_path / "net", verify=("host", "qemu"))
     assert not (tmp_path / "net" / "package").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tvm_ext.builder
+import tvm_ext.building.build
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.packages import Packages, assert_close, sample
 from tests.support.sweeps import some_of
@@ -52,7 +52,7 @@ def test_small_models(packages: Packages, name: str, options: BuildOptions) -> N
 
 
 def test_a_board_that_computes_something_else_fails_verification(tmp_path, monkeypatch) -> None:
-    real = tvm_ext.builder.run_qemu
+    real = tvm_ext.building.build.run_qemu
 
     def wrong(*arguments: object, **options: object) -> object:
         result = real(*arguments, **options)
@@ -61,7 +61,7 @@ def test_a_board_that_computes_something_else_fails_verification(tmp_path, monke
                 array += np.float32(0.01)
         return result
 
-    monkeypatch.setattr(tvm_ext.builder, "run_qemu", wrong)
+    monkeypatch.setattr(tvm_ext.building.build, "run_qemu", wrong)
     mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
     with pytest.raises(VerificationFailed, match=r"board: outputs differ from the host's by 0\.0"):
         tvm_ext.build(mod, "cortex_m4", tmp_path / "out", BOTH)

@@ -14,7 +14,7 @@ from tests.support.onnx_models import SMALL_MODELS
 from tests.support.packages import Packages, sample
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.options import Io
 from tvm_ext.core.platform import Platform

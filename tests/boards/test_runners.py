@@ -15,7 +15,7 @@ import tvm_ext
 from tests.support import stand_in_device
 from tests.support.onnx_models import SMALL_MODELS, model_of, saved, weights
 from tvm_ext import BuildOptions, Package
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadOptions, MissingTool, RunFailed, TvmExtError, VerificationFailed
 from tvm_ext.core.processes.process import PATIENCE
 from tvm_ext.execution.runner import Runner

@@ -14,9 +14,9 @@ import tvm_ext
 from codegen_c.backend.build import Compiled
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain
 from tvm_ext.core.toolchain import compile_objects
-from tvm_ext.pipeline import compile_module
 
 ARM_GCC = ["arm-none-eabi-gcc", "-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"]
 CODE = (".text", ".ARM.exidx")

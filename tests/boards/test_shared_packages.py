@@ -19,13 +19,15 @@ import tvm_ext
 from codegen_c.program.parallel import ParallelProgram
 from tests.golden import models
 from tests.support.placed import place_by_hand
-from tvm_ext import BuildOptions, Package, Platform, alone
+from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.building import build as alone
+from tvm_ext.building.subject import make_subject
 from tvm_ext.core.errors import BadPackage, DoesNotFit, MissingTool
 from tvm_ext.core.toolchain import disassembly
-from tvm_ext.execution import board, qemu_plugin
+from tvm_ext.execution import board
+from tvm_ext.execution import qemu_start as qemu_plugin
 from tvm_ext.execution.qemu_start import QemuExtras
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.subject import make_subject
 
 pytestmark = pytest.mark.board
 DSP_OR_FPU = re.compile(r"\t(v(?!scclrm)\w+\.f32|smla\w*|smmla\w*|sxtb16|pkhbt|qadd16)\b")

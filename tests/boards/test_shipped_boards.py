@@ -15,12 +15,12 @@ from tests.boards.test_sections import sections_of
 from tests.golden.models import integer_network
 from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.platform import MachineMemory
 from tvm_ext.core.shipped import board_tables, core_names, names_of_files
 from tvm_ext.core.toolchain import link_elf
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pipeline import compile_module
 
 BOARDS = Platform.boards()
 CORES = {

@@ -19,7 +19,7 @@ from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Targe
 from codegen_c.operators.kinds import QConv2d
 from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Package, Platform
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.command_line.show import stdout
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice

@@ -15,7 +15,7 @@ from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.options import Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.board import run_qemu
-from tvm_ext.execution.run_result import RunResult
+from tvm_ext.execution.samples import RunResult
 
 pytestmark = pytest.mark.board
 RUNS = 20

@@ -25,8 +25,8 @@ from tests.support.onnx_models import saved
 from tests.support.tflite_models import autoencoder, ds_cnn, resnet
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package
-from tvm_ext.core.compilers import LANGUAGE_FLAGS, WARNING_FLAGS, compile_command
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS, compile_command
 from tvm_ext.execution.host_model import library_sources
 
 pytestmark = [pytest.mark.board, pytest.mark.riscv_board]

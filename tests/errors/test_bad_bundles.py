@@ -26,7 +26,7 @@ from tvm_ext.core.errors import (
 )
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.bundle_runner import run_bundle_on_board, selftest_on_board
-from tvm_ext.judgement import Problem
+from tvm_ext.verification.judgement import Problem
 
 MODEL = '[[models]]\nname = "one"\nfile = "one.onnx"\n'
 TEXTS = [

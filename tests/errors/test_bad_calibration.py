@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from tvm_ext.calibration import read_calibration
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
 from tvm_ext.core.options import BuildOptions
+from tvm_ext.frontends.calibration import read_calibration
 
 INPUTS = {"x": ((1, 3), "float32"), "y": ((2,), "float32")}
 

@@ -13,8 +13,8 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from tests.models.onnx_models import model_of, relu_model, saved, write
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
+from tvm_ext.frontends.load import load
 from tvm_ext.frontends.onnx import known_operators
-from tvm_ext.load import load
 
 NODE = helper.make_node
 WEIGHTS = np.ones((1, 4), "float32")

@@ -11,8 +11,8 @@ from tvm.script import tirx as T
 from tests.passes.modules import module_of
 from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.core.model_states import ModelState
-from tvm_ext.load import load
+from tvm_ext.core.model_nodes import ModelState
+from tvm_ext.frontends.load import load
 
 
 def relax_module(**types: relax.Type) -> tvm.IRModule:

@@ -11,7 +11,7 @@ from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import SAME, Network, autoencoder, ds_cnn
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 
 def relu(writer: TfliteWriter, x: int, **tensor: object) -> int:

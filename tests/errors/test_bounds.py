@@ -21,8 +21,8 @@ from tests.support.onnx_models import model_of
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
 from tvm_ext.core.limits import Limits
-from tvm_ext.frontends.onnx.count_nodes import MOST, NodeCounter
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
+from tvm_ext.frontends.onnx.check_nodes import MOST, NodeCounter
 
 SECONDS, BYTES = 5, 1 << 30
 
@@ -154,7 +154,7 @@ def test_less_than_nothing(tmp_path: Path) -> None:
 
 def test_pt2(tmp_path: Path) -> None:
     """Tensors are judged by the archive's JSON before torch makes them."""
-    from tvm_ext.frontends.pytorch.archive_sizes import check_directory, check_json, check_payloads, check_program
+    from tvm_ext.frontends.pytorch.screen_archive import check_directory, check_json, check_payloads, check_program
 
     path, limits = tmp_path / "model.pt2", Limits()
     meta = {"dtype": 7, "sizes": [{"as_int": 1 << 31}, {"as_int": 1 << 31}]}

@@ -17,9 +17,9 @@ from codegen_c.custom import registry
 from tests.support import custom_operators as custom
 from tests.support.tflite_file import TfliteWriter
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions, UnsupportedModel
 from tvm_ext.custom import CustomCode, CustomOperator, CustomState, CustomTensor
-from tvm_ext.pipeline import compile_module
 
 
 @pytest.fixture(autouse=True)

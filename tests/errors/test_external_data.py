@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from relay_passes.dataflow import array_of, bindings
 from tests.models.onnx_models import model_of, write
 from tvm_ext.core.errors import BadModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 NODE = helper.make_node
 WEIGHTS = np.array([[1, 2, 3, 4]], "float32")

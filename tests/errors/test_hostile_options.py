@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, nasty_names, saved
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.calibration import read_calibration
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadInput, BadModel, BadOptions, BadPackage, BadPlatform
+from tvm_ext.frontends.calibration import read_calibration
 
 HUGE = 10**5000  # Python does not write it out
 OPTIONS: list[tuple[str, dict[str, Any]]] = [

@@ -16,9 +16,9 @@ import tvm
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext.core.errors import OutOfMemory
 from tvm_ext.core.memory_exhausted import check_memory, memory_message, says_memory
-from tvm_ext.core.tools import run_tool
+from tvm_ext.core.toolchain import run_tool
+from tvm_ext.frontends.load import load
 from tvm_ext.frontends.pytorch.import_program import open_program
-from tvm_ext.load import load
 
 
 def caused(error: Exception, cause: BaseException) -> Exception:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import TvmExtError
 
 SAMPLES = np.zeros((4, 1, 3, 12, 10), np.float32)

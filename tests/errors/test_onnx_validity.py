@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.models.onnx_models import model_of, write
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 NODE = helper.make_node
 RANDOM = np.random.default_rng(0)

@@ -20,8 +20,7 @@ from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Package
 from tvm_ext.core.errors import BadPackage, RunFailed
 from tvm_ext.core.files import staging
-from tvm_ext.core.files.manifest import in_the_way
-from tvm_ext.core.files.output_folder import check_output, replaced_folder
+from tvm_ext.core.files.output_folder import check_output, in_the_way, replaced_folder
 
 FAST = BuildOptions(verify=())
 

@@ -20,7 +20,7 @@ from tvm_ext import BuildOptions, Package
 from tvm_ext.command_line.show import SafeConsole
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError, UnsupportedModel
 from tvm_ext.core.printable import markdown, markdown_code, printable, printable_lines
-from tvm_ext.frontends.model_name import model_name
+from tvm_ext.frontends.load import model_name
 from tvm_ext.report.listings import front_table
 from tvm_ext.sweeps.picture import picture
 from tvm_ext.sweeps.table import SweepTable

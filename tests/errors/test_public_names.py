@@ -47,7 +47,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 
 def test_submodules_do_not_hide_functions() -> None:
-    result = python("import tvm_ext.load, tvm_ext.tvm_compile; import tvm_ext; assert callable(tvm_ext.load)")
+    result = python("import tvm_ext.load, tvm_ext.relax.compile; import tvm_ext; assert callable(tvm_ext.load)")
     assert result.returncode == 0, result.stderr
 
 
@@ -97,7 +97,7 @@ def test_unknown_name() -> None:
 def test_the_command_line_starts_without_what_it_does_not_need(arguments: list[str]) -> None:
     code = f"""
 import sys
-from tvm_ext.cli import run
+from tvm_ext.command_line.main import run
 sys.argv[1:] = {arguments!r}
 try:
     run()
@@ -120,7 +120,7 @@ def test_formats_are_imported_when_they_are_read() -> None:
 def test_pytorch_can_be_imported_behind_a_tvm_that_did_without() -> None:
     code = """
 import sys
-from tvm_ext.tvm_alone import import_tvm_alone
+from tvm_ext.services.import_tvm import import_tvm_alone
 import_tvm_alone()
 assert "tvm" in sys.modules and "torch" not in sys.modules
 sys.modules["torch"] = other = type(sys)("torch")
@@ -136,7 +136,7 @@ def test_a_command_imports_tvm_without_what_it_has_for_gpus(arguments: str) -> N
     """Both meet errors in there, whose backtraces cost the symbols of all libraries."""
     code = f"""
 import os, sys
-from tvm_ext.tvm_alone import import_tvm_alone
+from tvm_ext.services.import_tvm import import_tvm_alone
 before = dict(os.environ)
 import_tvm_alone({arguments})
 assert dict(os.environ) == before

@@ -45,7 +45,7 @@ def test_a_package_that_contradicts_itself_replaces_nothing(
     path = saved(SMALL_MODELS["two_inputs_two_outputs"](), tmp_path)
     tvm_ext.build(path, "host", tmp_path / "out", _UNVERIFIED)
     before = files_of(tmp_path)
-    _changed(monkeypatch, "tvm_ext.builder", change)
+    _changed(monkeypatch, "tvm_ext.building.build", change)
     with pytest.raises(BadPackage, match=message) as caught:
         tvm_ext.build(path, "host", tmp_path / "out", _UNVERIFIED)
     assert "was not replaced" in str(caught.value) and ".tvm_ext." not in str(caught.value)
@@ -55,7 +55,7 @@ def test_a_package_that_contradicts_itself_replaces_nothing(
 def test_scales_that_the_report_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where report and header agree, the report is compared with what was compiled."""
     path = saved(SMALL_MODELS["two_inputs_two_outputs"](), tmp_path)
-    monkeypatch.setattr("tvm_ext.package.check_header", lambda *_: None)
+    monkeypatch.setattr("tvm_ext.packages.package.check_header", lambda *_: None)
     made = reports.make_report
 
     def other(*given: Any, **named: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_scales_that_the_report_does_not_have(tmp_path: Path, monkeypatch: pytes
         report["inputs"][0] |= {"scale": 0.5, "zero_point": 0}
         return report
 
-    monkeypatch.setattr("tvm_ext.builder.make_report", other)
+    monkeypatch.setattr("tvm_ext.building.build.make_report", other)
     with pytest.raises(BadPackage, match="its report has other inputs and outputs than its C"):
         tvm_ext.build(path, "host", tmp_path / "out", _UNVERIFIED)
     assert not (tmp_path / "out").exists()
@@ -88,7 +88,7 @@ def _strict(text: str) -> Any:
 
 def test_a_figure_that_is_no_number_is_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(SMALL_MODELS["branches"](), tmp_path)
-    _changed(monkeypatch, "tvm_ext.builder", {"measured": {"snr_db": [float("nan"), float("-inf"), 1.5]}})
+    _changed(monkeypatch, "tvm_ext.building.build", {"measured": {"snr_db": [float("nan"), float("-inf"), 1.5]}})
     package = tvm_ext.build(path, "host", tmp_path / "out", _UNVERIFIED)
     assert _strict((package.folder / "report.json").read_text())["measured"] == {"snr_db": [None, None, 1.5]}
 

@@ -12,12 +12,12 @@ from codegen_c.backend.build import Compiled
 from codegen_c.emit.firmware import emit_firmware
 from tests.golden import models
 from tests.support.placed import place_by_hand
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions, BadPlatform
 from tvm_ext.core.objectives import Objective
 from tvm_ext.core.options import BuildOptions, Context, Io
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadModel, BadOptions, PlanRejected, TvmExtError
 from tvm_ext.core.short_tracebacks import full_tracebacks, short_tracebacks
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.onnx_models import SMALL_MODELS, saved
-from tvm_ext.core.files.manifest import in_the_way
-from tvm_ext.core.files.output_folder import replaced_folder
+from tvm_ext.core.files.output_folder import in_the_way, replaced_folder
 from tvm_ext.core.files.staging import PREFIX
 
 MARK = "TVM_EXT_TEST_OF_SIGNALS"

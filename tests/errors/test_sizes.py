@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Limits, Platform
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.bundle_file import BundleFile
 from tvm_ext.core.errors import BadBundle, BadOptions, BadPlatform, TvmExtError
 from tvm_ext.core.sizes import parse_size

@@ -14,7 +14,7 @@ from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import Network
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 Make = Callable[[Network], Sequence[int]]
 

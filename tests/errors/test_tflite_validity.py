@@ -13,7 +13,7 @@ from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import NONE, RELU, SAME, VALID, Network
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 A, B = Quantized(scale=0.05, zero_point=3), Quantized(scale=0.07, zero_point=3)
 TANH = tflite.ActivationFunctionType.TANH

@@ -13,7 +13,7 @@ from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import SAME, VALID, Network
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 RELU = tflite.ActivationFunctionType.RELU
 WORD = Quantized(scale=1e-4)

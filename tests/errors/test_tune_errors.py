@@ -10,10 +10,10 @@ import tvm
 import tvm_ext
 from tests.support.onnx_models import image_in_and_out, saved
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.budgets import Budgets
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.estimates import estimate
-from tvm_ext.tvm_compile import relax_pipeline
+from tvm_ext.estimates.estimate import estimate
+from tvm_ext.estimates.pareto import Budgets
+from tvm_ext.relax.compile import relax_pipeline
 
 TUNE = BuildOptions(tune=True)
 

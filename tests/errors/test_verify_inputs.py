@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import tvm_ext
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.packages import HOST_ONLY
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadInput, VerificationFailed
 from tvm_ext.verification.verify_inputs import read_verify_inputs
 

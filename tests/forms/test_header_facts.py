@@ -12,8 +12,7 @@ import pytest
 
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
-from codegen_c.program.interface import Interface, Port
-from codegen_c.program.statuses import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET
+from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_RESET, Interface, Port
 from tests.support.onnx_models import image_in_and_out
 from tests.support.packages import Packages
 

@@ -11,12 +11,11 @@ import pytest
 
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.header import emit_header
-from codegen_c.operators.kinds import Rounding
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, Rounding
 from codegen_c.program.interface import Interface, Port
 from tests.support.sweeps import some_of
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS
-from tvm_ext.execution.real_numbers import dequantized, quantized
+from tvm_ext.execution.batches import dequantized, quantized
 
 _ORIGIN = Origin(generator="tvm_ext 0", model="m.onnx", sha256="0", platform="host")
 _PORTS = {

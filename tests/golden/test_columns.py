@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import tvm_ext
-from codegen_c.c_text.lines import MOST_COLUMNS, comment_block, folded
+from codegen_c.c_text.text import MOST_COLUMNS, comment_block, folded
 from tests.golden import models
 from tests.golden.test_golden import CASES
 from tests.support.kinds import KINDS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tvm_ext.core.decisions.composites import MoveTarget
 from tvm_ext.core.decisions.decision import Decision
-from tvm_ext.core.decisions.places import MoveTarget
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("tvm_ext", "relay_passes", "codegen_c")

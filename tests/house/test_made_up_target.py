@@ -20,7 +20,7 @@ from tests.support.onnx_models import NODE, model_of, saved
 from tests.support.toy_target import write_toy_target
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.assurance.assurance import measured_assurance
-from tvm_ext.pipeline import compile_module
+from tvm_ext.compilation.pipeline import compile_module
 
 
 @pytest.fixture

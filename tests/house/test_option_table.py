@@ -15,8 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from typer.testing import CliRunner
 
 from documentation.commands import commands_page
-from tvm_ext.cli import app
-from tvm_ext.command_line.commands import Command
+from tvm_ext.command_line.main import Command, app
 from tvm_ext.command_line.option_parameters import with_options
 from tvm_ext.core.bundle_file import BundleFile, options_in_files
 from tvm_ext.core.errors import BadBundle, BadOptions

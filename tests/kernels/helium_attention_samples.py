@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from codegen_c.kernels.contract import Kernel
-from codegen_c.operators.attention import MatmulShape, QMatmul, QNormalize
-from codegen_c.operators.kinds import Operator, QSoftmax, QUnary, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import (
+    MatmulShape,
+    Operator,
+    QMatmul,
+    QNormalize,
+    QSoftmax,
+    Quantization,
+    QUnary,
+    TensorType,
+)
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from codegen_c.targets.helium.kernels import qmatmul_helium, qnormalize_helium, qsoftmax_helium, qunary_helium
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from codegen_c.kernels.contract import Kernel
-from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, QPool2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, QPool2d, Quantization, TensorType, Window
 from codegen_c.targets.helium.kernels import (
     qbinary_helium,
     qconv2d_helium,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from codegen_c.kernels.contract import Kernel
-from codegen_c.operators.kinds import Operator, Window
-from codegen_c.operators.movement import Permute
+from codegen_c.operators.kinds import Operator, Permute, Window
 from codegen_c.targets.helium.kernels import permute_helium, qconv2d_side_helium
 from tests.kernels.helium_samples import POINT, SAME, STRIDED, conv, tensor
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import Operator, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Operator, Quantization, TensorType, Window
 from tests.kernels.harness import HOST, run_every_way
 
 # One example compiles several kernels at once, as the compiler's start costs more than they do.

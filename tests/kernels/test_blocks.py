@@ -9,8 +9,7 @@ import pytest
 
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.registry import kernels
-from codegen_c.operators.kinds import Conv2d, Dense, Operator, QConv2d, QDense, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Conv2d, Dense, Operator, QConv2d, QDense, Quantization, TensorType, Window
 from tests.kernels.dsp import CORTEX_M4
 from tests.kernels.float32 import floats
 from tests.kernels.harness import PORTABLE, run_every_way

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.shared.common_shift import SHIFTS, CommonShift
 from codegen_c.kernels.shared.requantize import Requantize
-from codegen_c.operators.kinds import Rounding, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, Rounding, TensorType
 
 MANY = settings(max_examples=60, deadline=None, derandomize=True)
 LARGEST = 40_000

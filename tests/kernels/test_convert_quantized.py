@@ -7,8 +7,7 @@ import pytest
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.elementwise import convert_quantized
-from codegen_c.operators.kinds import Convert, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Convert, Quantization, TensorType
 from tests.kernels.harness import HOST, run_kernel, run_ring, smallest_rings
 
 SHAPES = [(1, 5, 4, 3), (2, 3, 2, 5), (7,), ()]

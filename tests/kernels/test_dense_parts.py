@@ -14,8 +14,7 @@ from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Targe
 from codegen_c.kernels.dense import dense_f32, qdense
 from codegen_c.kernels.shared.vector_rows import rows_of
 from codegen_c.kernels.stored_rows import Kept
-from codegen_c.operators.kinds import Dense, QDense, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Dense, QDense, Quantization, TensorType
 from codegen_c.targets.dsp.kernels import qdense_dsp
 from codegen_c.targets.helium.kernels import qdense_helium
 from tests.kernels import float32

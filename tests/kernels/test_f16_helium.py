@@ -9,15 +9,17 @@ import pytest
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.kernels.stored_rows import Kept
-from codegen_c.operators.half_floats import (
+from codegen_c.operators.kinds import (
     HalfCast,
     HalfConv2d,
     HalfDense,
     HalfElementwise,
     HalfPool2d,
     HalfSoftmax,
+    Operator,
+    TensorType,
+    Window,
 )
-from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.operators.scalar import IDENTITY, Operand, ScalarProgram
 from codegen_c.targets.helium.kernels import (
     cast_f16,

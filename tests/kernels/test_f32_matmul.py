@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.matmul import matmul_f32
 from codegen_c.kernels.stored_rows import Kept
-from codegen_c.operators.attention import Matmul, MatmulShape
+from codegen_c.operators.kinds import Matmul, MatmulShape
 from codegen_c.operators.scalar import ScalarProgram
 from tests.kernels.dsp import for_cortex_m4
 from tests.kernels.float32 import (

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.normalization import normalize_f32
-from codegen_c.operators.attention import Normalize
+from codegen_c.operators.kinds import Normalize
 from tests.kernels.dsp import for_cortex_m4
 from tests.kernels.float32 import FEW, assert_kernel, elements, floats, run_once, seeds
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.movement import permute
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.movement import Permute
+from codegen_c.operators.kinds import Permute, TensorType
 from codegen_c.program.tensors import DTYPES
 from tests.kernels.harness import HOST, compile_kernels, run_kernel
 

@@ -10,8 +10,8 @@ import pytest
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.figures import KernelFigures, Way
 from codegen_c.kernels.registry import candidates, select
-from codegen_c.operators.digest import operator_digest
 from codegen_c.operators.kinds import Operator, QConv2d, Window
+from codegen_c.operators.titles import operator_digest
 from tests.kernels.dsp import CORTEX_M4
 from tests.kernels.test_blocks import SAME, conv2d_f32, qconv2d
 

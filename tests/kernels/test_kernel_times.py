@@ -17,8 +17,8 @@ from codegen_c.targets.read_times import core_times, read_times
 from codegen_c.targets.registry import instruction_sets
 from tests.support.onnx_models import model_of, saved, weights
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.core.kernel_time import KernelTime, Traffic
-from tvm_ext.pipeline import compile_model
+from tvm_ext.compilation.pipeline import compile_model
+from tvm_ext.core.time_model import KernelTime, Traffic
 from tvm_ext.profiling.core_table import core_tables
 
 TARGETS = [target for target in instruction_sets() if target.times]

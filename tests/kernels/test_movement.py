@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Copy, Refusal, StoredRows
 from codegen_c.kernels.movement import concat, gather
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.movement import Concat, Gather
+from codegen_c.operators.kinds import Concat, Gather, TensorType
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import FEW, assert_c_equals_reference, seeds
 

@@ -25,11 +25,11 @@ from codegen_c.operators.kinds import (
     QBinary,
     QConv2d,
     QPool2d,
+    Quantization,
     Rounding,
     TensorType,
     Window,
 )
-from codegen_c.operators.quantization import Quantization
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from codegen_c.targets.registry import target_of
 from tests.arena.programs import call, program

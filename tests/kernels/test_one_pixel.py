@@ -12,8 +12,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.one_pixel import as_dense
-from codegen_c.operators.kinds import QConv2d, QDense, Rounding, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, QDense, Quantization, Rounding, TensorType, Window
 from codegen_c.targets.registry import target_of
 from tests.kernels.dsp import CORTEX_M4
 from tests.kernels.harness import run_kernel

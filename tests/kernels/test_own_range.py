@@ -14,11 +14,10 @@ from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.convolution import real_layer
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.own_range import steps_of
-from codegen_c.operators.kinds import QConv2d, QDense, TensorType, Window
-from codegen_c.operators.real_layer import OwnSteps, RangeMeaning, RealLayer, steps_type
+from codegen_c.operators.kinds import OwnSteps, QConv2d, QDense, RangeMeaning, RealLayer, TensorType, Window, steps_type
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from relay_passes.dataflow import build
-from relay_passes.range_quantize import range_quantize
+from relay_passes.own_operators import range_quantize
 from tests.kernels.dsp import CORTEX_M4
 from tests.kernels.harness import HOST, run_every_way
 from tests.kernels.helium import M55

@@ -14,17 +14,21 @@ import pytest
 
 from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.attention import MatmulShape, QAffine, QMaskedSoftmax, QMatmul, QNormalize
 from codegen_c.operators.kinds import (
+    MatmulShape,
     Operator,
     PackedQConv2d,
     PackedQDense,
+    QAffine,
     QBinary,
     QConv2d,
     QConv2dTranspose,
     QDense,
     QInterpolate,
+    QMaskedSoftmax,
+    QMatmul,
     QMean,
+    QNormalize,
     QPool2d,
     Window,
 )

@@ -15,8 +15,7 @@ from codegen_c.kernels.convolution import qconv2d_nine_bits
 from codegen_c.kernels.dense import qdense_nine_bits
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.nine_bits import split_weights
-from codegen_c.operators.kinds import QConv2d, QDense, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, QDense, Quantization, TensorType, Window
 from tests.kernels.harness import HOST, run_kernel
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_q_refusals import reasons

@@ -16,11 +16,11 @@ from codegen_c.operators.kinds import (
     QDense,
     QPool2d,
     QSoftmax,
+    Quantization,
     QUnary,
     TensorType,
     Window,
 )
-from codegen_c.operators.quantization import Quantization
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.harness import HOST
 

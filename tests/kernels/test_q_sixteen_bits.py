@@ -19,8 +19,17 @@ from codegen_c.kernels.elementwise import qbinary_i16, qbroadcast_i16, qlinear_i
 from codegen_c.kernels.pooling import qpool2d_i16
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize_tflite import fixed_point_wide, multiply_wide
-from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, QPool2d, QUnary, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import (
+    Operator,
+    QBinary,
+    QConv2d,
+    QDense,
+    QPool2d,
+    Quantization,
+    QUnary,
+    TensorType,
+    Window,
+)
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import assert_c_equals_reference, assert_rounds, elements, limits, real, seeds

@@ -21,8 +21,17 @@ from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize_tflite import INCLUDES, divide, divide_by_power, fixed_point, multiply
 from codegen_c.kernels.softmax import qsoftmax_tflite
 from codegen_c.kernels.softmax.tflite_exponential import exponential, reciprocal
-from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QPool2d, QSoftmax, QUnary, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import (
+    Operator,
+    QBinary,
+    QConv2d,
+    QPool2d,
+    QSoftmax,
+    Quantization,
+    QUnary,
+    TensorType,
+    Window,
+)
 from tests.kernels.harness import HOST, compile_kernels
 from tests.kernels.quantized import FEW, assert_c_equals_reference, clamps, elements, seeds, tensor_types
 from tests.kernels.test_q_refusals import ADD, AVERAGE, CONV, DENSE, MAX, SOFTMAX, TABLE, reasons

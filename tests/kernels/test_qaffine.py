@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.elementwise import qaffine
-from codegen_c.operators.attention import QAffine
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QAffine, Quantization, TensorType
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
     FEW,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.elementwise import qbinary
-from codegen_c.operators.kinds import QBinary, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QBinary, Quantization, TensorType
 from tests.kernels.harness import HOST, compile_kernels
 from tests.kernels.quantized import (
     FEW,

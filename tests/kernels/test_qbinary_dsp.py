@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import QBinary, Rounding, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QBinary, Quantization, Rounding, TensorType
 from codegen_c.targets.dsp.kernels import qbinary_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import run_in_place

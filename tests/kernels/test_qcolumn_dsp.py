@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import QConv2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import qcolumn_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds

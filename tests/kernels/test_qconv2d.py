@@ -11,8 +11,7 @@ from codegen_c.kernels.convolution import qconv2d, qconv2d_pairs, qdepthwise
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize import quantization, scale_of
 from codegen_c.kernels.shared.window import pack_blocks
-from codegen_c.operators.kinds import QConv2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from tests.kernels.harness import HOST, PORTABLE
 from tests.kernels.quantized import (
     FEW,

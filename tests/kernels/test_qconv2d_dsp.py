@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
-from codegen_c.operators.kinds import QConv2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import qconv2d_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST, PORTABLE, registered, run_in_place

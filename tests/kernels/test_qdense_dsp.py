@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.shared import common_shift
-from codegen_c.operators.kinds import QDense, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QDense, Quantization, TensorType
 from codegen_c.targets.dsp.kernels import qdense_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds

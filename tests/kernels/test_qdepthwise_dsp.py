@@ -13,8 +13,7 @@ from codegen_c.kernels.contract import Implementation, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
 from codegen_c.kernels.stored_rows import Kept
-from codegen_c.operators.kinds import QConv2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.dsp.kernels import qdepthwise_dsp
 from codegen_c.targets.dsp.kernels.planes_dsp import Plane
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by

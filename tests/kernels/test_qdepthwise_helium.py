@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.shared.requantize import scale_of
-from codegen_c.operators.kinds import QConv2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.targets.helium.kernels import qdepthwise_helium
 from tests.kernels.helium import assert_same_bytes, implementation, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows

@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.matmul import heads, qmatmul
-from codegen_c.operators.attention import MatmulShape, QMatmul
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import MatmulShape, QMatmul, Quantization, TensorType
 from codegen_c.targets.dsp.kernels import qmatmul_dsp
 from codegen_c.targets.helium.kernels import qmatmul_helium
 from tests.kernels.dsp import for_cortex_m4, taken_by

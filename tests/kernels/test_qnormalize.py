@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.normalization import qnormalize
-from codegen_c.operators.attention import QNormalize
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QNormalize, Quantization, TensorType
 from codegen_c.targets.helium.kernels import qnormalize_helium
 from tests.kernels.harness import HOST
 from tests.kernels.helium import assert_same_bytes

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.pooling import pool_sums, qpool2d
-from codegen_c.operators.kinds import QPool2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QPool2d, Quantization, TensorType, Window
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
     FEW,

@@ -13,8 +13,7 @@ from codegen_c.kernels.contract import Refusal
 from codegen_c.kernels.movement import qinterpolate
 from codegen_c.kernels.pooling import qmean
 from codegen_c.kernels.shared.requantize import quantization, scale_of
-from codegen_c.operators.kinds import QInterpolate, QMean, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QInterpolate, QMean, Quantization, TensorType
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
     FEW,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter
 from codegen_c.kernels.shared.requantize import INCLUDES, Requantize, fixed_point, results_fit, round_shift
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, TensorType
 from tests.kernels.harness import compile_kernels
 
 MANY = settings(max_examples=300, deadline=None, derandomize=True)

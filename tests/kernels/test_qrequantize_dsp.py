@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.requantize import Requantize, round_shift
-from codegen_c.operators.kinds import Rounding, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, Rounding, TensorType
 from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
 
 MANY = settings(max_examples=400, deadline=None, derandomize=True)

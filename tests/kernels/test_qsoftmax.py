@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.softmax import qsoftmax
-from codegen_c.operators.kinds import QSoftmax, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QSoftmax, Quantization, TensorType
 from codegen_c.targets.dsp.kernels import qsoftmax_dsp
 from codegen_c.targets.helium.kernels import qsoftmax_helium
 from tests.kernels.dsp import for_cortex_m4

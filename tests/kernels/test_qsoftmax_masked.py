@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.softmax import masked, qsoftmax_masked
-from codegen_c.operators.attention import QMaskedSoftmax
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QMaskedSoftmax, Quantization, TensorType
 from codegen_c.targets.dsp.kernels import qsoftmax_masked_dsp
 from codegen_c.targets.helium.kernels import qsoftmax_masked_helium
 from tests.kernels.dsp import for_cortex_m4

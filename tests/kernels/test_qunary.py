@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.elementwise import qunary
-from codegen_c.operators.kinds import QUnary, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, QUnary, TensorType
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from codegen_c.targets.helium.kernels import qunary_helium
 from tests.kernels.helium import assert_same_bytes

@@ -14,8 +14,7 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.winograd import transformed
 from codegen_c.kernels.stored_rows import Kept
-from codegen_c.operators.kinds import QConv2d, TensorType, Window
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.targets.dsp.kernels import qwinograd_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by

@@ -13,9 +13,7 @@ from codegen_c.composites.real_layers import MOST_SUM, UNIT
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.convolution import real_layer
 from codegen_c.kernels.registry import select
-from codegen_c.operators.kinds import QConv2d, QDense, TensorType
-from codegen_c.operators.quantization import Quantization
-from codegen_c.operators.real_layer import RealLayer
+from codegen_c.operators.kinds import QConv2d, QDense, Quantization, RealLayer, TensorType
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.kernels.dsp import CORTEX_M4
 from tests.kernels.harness import HOST, run_every_way

@@ -9,8 +9,8 @@ import numpy as np
 import tvm_ext
 from benchmarks.measure.steps import alone
 from tests.support.onnx_models import NODE, model_of, saved
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import Platform
-from tvm_ext.pipeline import compile_module
 
 
 def test_a_call_that_writes_into_another_tensor(tmp_path: Path) -> None:

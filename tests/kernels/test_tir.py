@@ -17,11 +17,11 @@ from tvm.relax import op
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from codegen_c.c_text.literals import number
+from codegen_c.c_text.text import number
 from codegen_c.tir import composite
 from codegen_c.tir.composite import lower_composite
+from codegen_c.tir.llvm import reference_of
 from codegen_c.tir.plain_c import NoPlainC, PlainC
-from codegen_c.tir.reference import reference_of
 from tests.kernels import tir_cases
 from tests.kernels.tir_cases import CASES, Case
 from tests.kernels.tir_library import PRELUDE, arguments_of, assert_equal, c_dtype, call, compile_c, entry, lowered

@@ -22,8 +22,8 @@ from codegen_c.operators.kinds import Generic
 from codegen_c.targets.registry import target_of
 from codegen_c.tir import composite, lower, statements
 from codegen_c.tir.hoist_loads import Hoisted, hoist_loads
-from codegen_c.tir.narrow_blocks import narrow_block
 from codegen_c.tir.plain_c import PlainC
+from codegen_c.tir.shape_loops import narrow_block
 from tests.kernels.tir_cases import Case
 from tests.kernels.tir_library import PRELUDE, arguments_of, assert_same_bits, c_dtype, call, compile_c, entry, lowered
 from tvm_ext.core.platform import Platform

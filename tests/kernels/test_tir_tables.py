@@ -11,9 +11,8 @@ from tvm.relax import op
 
 from codegen_c.tir import composite
 from codegen_c.tir.composite import lower_composite
-from codegen_c.tir.evaluate import Unknown, values_of
 from codegen_c.tir.plain_c import PlainC
-from codegen_c.tir.tabulate import Tabulated
+from codegen_c.tir.tabulate import Tabulated, Unknown, values_of
 from tests.kernels.tir_cases import Case
 from tests.kernels.tir_library import assert_same_bits, lowered
 

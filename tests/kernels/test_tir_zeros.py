@@ -11,7 +11,7 @@ from tvm import relax, tirx
 from tvm.relax import op
 
 from codegen_c.tir import composite
-from codegen_c.tir.narrow_indices import narrow_indices
+from codegen_c.tir.hoist_loads import narrow_indices
 from tests.kernels.tir_cases import Case
 from tests.kernels.tir_library import assert_same_bits, lowered
 

@@ -13,7 +13,7 @@ from relay_passes.dataflow import bindings
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from relay_passes.simplify.fold_constants import FoldConstants
 from tvm_ext.core.decisions.models import PortNames
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 
 def run(mod: tvm.IRModule, inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -17,10 +17,10 @@ from codegen_c.program.tensors import Tensor
 from tests.support.tflite_models import Network, resnet
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.pipeline import compile_module
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.verification.account import Account, account_for
 from tvm_ext.verification.input_ranges import random_inputs
-from tvm_ext.verification.witnesses.testimony import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import Testimony
 
 Array = np.ndarray
 Sample = dict[str, Array]

@@ -18,11 +18,11 @@ from tests.support import state_models
 from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import BadOptions, DoesNotFit
-from tvm_ext.pipeline import compile_model
+from tvm_ext.relax.compile import relax_pipeline
 from tvm_ext.report.tables import report_tables
-from tvm_ext.tvm_compile import relax_pipeline
 
 M4 = Platform.load("cortex_m4")
 INT16 = BuildOptions(quantize="int8", activations="int16", min_snr_db=-100.0, verify=("host",))

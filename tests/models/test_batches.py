@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from codegen_c.operators.kinds import Rounding
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, Rounding
 from codegen_c.program.interface import Interface, Port
 from tests.support.onnx_models import NODE, model_of, saved
 from tvm_ext.core.errors import BadInput

@@ -15,7 +15,7 @@ import tvm_ext
 from tests.support.bundles import written
 from tests.support.onnx_models import saved
 from tests.support.packages import HOST_ONLY
-from tvm_ext.command_line.option_texts import parse_bindings
+from tvm_ext.command_line.options import parse_bindings
 from tvm_ext.core.errors import BadBundle, BadOptions, UnsupportedModel
 from tvm_ext.frontends.shapes import ModelNotice
 

@@ -18,7 +18,7 @@ from tests.support.packages import Packages, assert_close, sample
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
 from tvm_ext.execution.host_model import library_sources
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 SHARED = ["kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8"]
 STREAM = BuildOptions(io="stream", verify=("host",))

@@ -18,9 +18,9 @@ from tests.support import state_models
 from tests.support.bundles import written
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, BundlePackage, Package
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
-from tvm_ext.report.bundle_tables import bundle_tables
+from tvm_ext.report.tables import bundle_tables
 
 STATES = {"before": "before.next"}
 MODELS = {"plain": plain.float_network(), "frames": state_models.frames()}

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import tvm_ext
 from tests.support.onnx_models import model_of, saved
-from tvm_ext.cli import app
-from tvm_ext.command_line import stages_shown
+from tvm_ext.command_line import show as stages_shown
+from tvm_ext.command_line.main import app
 from tvm_ext.command_line.show import SafeConsole
 
 ROOT = Path(__file__).resolve().parents[2]

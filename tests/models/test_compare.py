@@ -15,16 +15,15 @@ import pytest
 from typer.testing import CliRunner
 
 import tvm_ext
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization
 from codegen_c.program.tensors import Tensor
 from tests.support.onnx_models import saved
 from tests.support.random_models import random_model
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.comparison.compared_values import ComparedValue
-from tvm_ext.comparison.comparison import LayerComparison, PackageComparison
-from tvm_ext.comparison.judge import judged_value
+from tvm_ext.comparison.comparison import LayerComparison, PackageComparison, judged_value
 from tvm_ext.core.errors import BadInput, BadPackage, RunFailed
 from tvm_ext.core.options import Target
 

@@ -16,9 +16,9 @@ from benchmarks.networks.quantize import quantized
 from tests.support.onnx_models import model_of, saved, weights
 from tests.support.packages import sample
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.input_ranges import random_inputs
 
 

@@ -11,13 +11,13 @@ import pytest
 
 import tvm_ext
 from codegen_c.custom import registry
-from relay_passes.custom_uses import custom_use
+from relay_passes.composites import custom_use
 from relay_passes.dataflow import bindings
 from tests.support import custom_operators as custom
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.custom import CustomOperator
-from tvm_ext.pipeline import compile_module
 
 SAMPLES = [np.arange(32, dtype=np.int16).reshape(1, 32), np.zeros(1, np.int32)]
 

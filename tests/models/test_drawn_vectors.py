@@ -11,7 +11,7 @@ import pytest
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.emit.drawn_vectors import MOST_STORED_BYTES, DrawnVector, DrawnVectors
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization
 from codegen_c.program.drawn_inputs import FORMS, Domain, Recipe, drawn, recipe_number
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.platform import HOST_TOOLCHAIN

@@ -19,8 +19,8 @@ from tests.support.peers import tool
 from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import RELU, RELU6, SAME, VALID
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.platform import Platform
-from tvm_ext.pipeline import compile_model
 from tvm_ext.verification.verify import BOARD_TOLERANCE, tolerance_of
 
 LITERT = "ai_edge_litert"

@@ -9,11 +9,11 @@ from tests.support.edge_cases import CASES as NUMBERS
 from tests.support.edge_cases import EdgeCase, model_of
 from tests.support.index_cases import INDEX_CASES
 from tests.support.onnx_models import saved
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 
 CASES = [*NUMBERS, *INDEX_CASES]
 SANITIZE = ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all", "-O0")

@@ -14,17 +14,17 @@ import tvm_ext
 from tests.report.reports import parsed, words
 from tests.support.onnx_models import NODE, model_of, saved
 from tests.support.peers import peer
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadInput, BadOptions
-from tvm_ext.evaluation.evaluation import PackageEvaluation
-from tvm_ext.evaluation.scores import (
+from tvm_ext.evaluation.evaluation import (
     ClassificationScores,
+    PackageEvaluation,
     RegressionScores,
     classification_scores,
     regression_scores,
     task_of,
 )
-from tvm_ext.package import Package
+from tvm_ext.packages.package import Package
 
 RANDOM = np.random.default_rng(5)
 X = RANDOM.standard_normal((40, 4)).astype(np.float32)

@@ -19,10 +19,10 @@ from codegen_c.arena.solve import Solution, optimise
 from tests.report.reports import report_of
 from tests.support.distributions import install
 from tests.support.onnx_models import NODE, model_of, saved
-from tvm_ext.allocation_problems import allocation_problems, write_allocation_problems
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadPackage, ExtensionFailed
 from tvm_ext.core.extensions import PASSES, PLANNERS, extensions
+from tvm_ext.packages.allocation_problems import allocation_problems, write_allocation_problems
 from tvm_ext.services.job import libraries
 
 Install = Callable[..., None]

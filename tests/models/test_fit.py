@@ -24,10 +24,10 @@ from tests.support.onnx_models import model_of, saved
 from tests.support.tflite_runners import saved_tflite
 from tests.support.tflite_state_models import over_time
 from tvm_ext import BuildOptions
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
+from tvm_ext.compilation.pipeline import compile_module, compile_within
 from tvm_ext.core.errors import DefectNotice, DoesNotFit, PlanRejected
 from tvm_ext.core.platform import Platform
-from tvm_ext.pipeline import compile_module, compile_within
 
 BOARD = "cortex_m4"
 PLANTED = "step 1 (planted): row 0 of x is not there any more."

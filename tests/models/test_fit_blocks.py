@@ -16,11 +16,11 @@ from tests.support.poison import run_poisoned
 from tests.support.sweeps import some_of
 from tests.support.transformer_models import encoder_block
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_model, compile_within
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import Io
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_model, compile_within
 from tvm_ext.verification.input_ranges import random_inputs
 
 BOARD = "cortex_m4"

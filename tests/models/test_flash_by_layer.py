@@ -9,9 +9,8 @@ import pytest
 from tests.golden.models import integer_network
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.core.object_code import object_code
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Toolchain
-from tvm_ext.core.toolchain import compile_objects, section_sizes, symbol_sizes
+from tvm_ext.core.toolchain import compile_objects, object_code, section_sizes, symbol_sizes
 from tvm_ext.report.tables import report_tables
 
 LAYERS = """\

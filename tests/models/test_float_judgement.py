@@ -12,17 +12,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
-import tvm_ext.judgement
-import tvm_ext.subject
+import tvm_ext.building.subject
+import tvm_ext.verification.judgement
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.figures import KernelFigures
 from tests.support.packages import HOST_ONLY
+from tvm_ext.compilation.pipeline import compiler_of
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pipeline import compiler_of
 from tvm_ext.verification.judge_floats import KnownTensor, judged, tolerances
-from tvm_ext.verification.witnesses.ask import OtherMode, ask_modes
-from tvm_ext.verification.witnesses.float64_witness import shared_noise
+from tvm_ext.verification.reference_runtimes.ask import OtherMode, ask_modes
+from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
 
 RANDOM = np.random.default_rng(5)
 
@@ -92,7 +92,7 @@ def _compile_wrongly(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled
 
         return wrong
 
-    monkeypatch.setattr(tvm_ext.subject, "compiler_of", changed)
+    monkeypatch.setattr(tvm_ext.building.subject, "compiler_of", changed)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_modes_of_a_runtime_that_differ_are_named(tmp_path: Path, monkeypatch: p
     _compile_wrongly(monkeypatch, _scaled(128, 1.2))
     one, other = {"y": np.zeros((1, 2), np.float32)}, {"y": np.full((1, 2), 0.5, np.float32)}
     modes = OtherMode(modes=("the runtime", "the runtime in haste"), outputs=[(one, other)] * 4)
-    monkeypatch.setattr(tvm_ext.judgement, "ask_modes", lambda *_: modes)
+    monkeypatch.setattr(tvm_ext.verification.judgement, "ask_modes", lambda *_: modes)
     message = "cannot tell.*the runtime in haste differs from the runtime by 0.5 in output y.*--verify-inputs"
     with pytest.raises(VerificationFailed, match=message):
         tvm_ext.build(path, "host", tmp_path / "package", HOST_ONLY)

@@ -17,11 +17,11 @@ from tests.support.four_bits import small_weights
 from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.compilation.pipeline import compile_model, compile_within
 from tvm_ext.core.decisions.models import QuantizationMeasured
 from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pipeline import compile_model, compile_within
-from tvm_ext.tvm_compile import relax_pipeline
+from tvm_ext.relax.compile import relax_pipeline
 
 INT4 = BuildOptions(quantize="int8", weights="int4", min_snr_db=-100.0, verify=("host",))
 

@@ -15,11 +15,11 @@ from tests.support.tflite_models import SAME, VALID
 from tests.support.tflite_runners import saved_tflite
 from tests.support.tflite_state_models import over_time
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions, NotReady
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pipeline import compile_module
+from tvm_ext.verification.reference_runtimes.ask import ask
 from tvm_ext.verification.windows import against_windows, inner_of
-from tvm_ext.verification.witnesses.ask import ask
 
 
 @pytest.mark.board

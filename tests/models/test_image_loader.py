@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tvm_ext.building.image import seal
 from tvm_ext.core.platform import HOST_TOOLCHAIN
 from tvm_ext.core.toolchain import compile_objects, shared_library
-from tvm_ext.image import seal
 
 OK, MISALIGNED, NONE, VERSION, SIZE, PROCESSOR, HASH = 0, -101, -102, -103, -104, -105, -106
 HEADER = struct.Struct("<4s32sIIIIIIIIIIII")

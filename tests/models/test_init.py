@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tests.support.tflite_models import Network
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 
 
 def told(*arguments: str | Path, status: int = 0) -> str:

@@ -12,7 +12,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from tests.support.onnx_models import saved
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
 
 FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64

@@ -15,7 +15,7 @@ from tests.golden import models as plain_models
 from tests.support import state_models
 from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions, Package
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadOptions, BadPackage
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform, Toolchain
 from tvm_ext.core.processes.process import run_program

@@ -16,7 +16,7 @@ from tvm_ext.execution.board import run_qemu
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.verification.input_ranges import random_inputs
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 INPUTS = 200
 
@@ -35,7 +35,7 @@ def test_the_class_is_onnxruntimes(packages: Packages, shared_models: Path, name
 
 
 @pytest.mark.board
-@pytest.mark.filterwarnings("ignore::tvm_ext.load.ModelNotice")
+@pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
 @pytest.mark.parametrize("platform", some_of(["cortex_m4"], sweep=["cortex_m55"]))
 @pytest.mark.parametrize("name", HASHES)
 def test_boards_give_tflms_bytes(shared_models: Path, tmp_path: Path, name: str, platform: str) -> None:

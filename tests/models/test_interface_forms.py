@@ -21,8 +21,8 @@ from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import Network
 from tests.support.tflite_runners import litert, saved_tflite
 from tvm_ext import BuildOptions, Package
-from tvm_ext.cli import app
-from tvm_ext.command_line.option_texts import parse_inputs, parse_renames, read_labels
+from tvm_ext.command_line.main import app
+from tvm_ext.command_line.options import parse_inputs, parse_renames, read_labels
 from tvm_ext.core.errors import BadOptions
 
 NAMED = replace(HOST_ONLY, name="net")
@@ -244,7 +244,7 @@ def test_refused_by_themselves(options: dict[str, object], message: str) -> None
 
 
 def test_tvm_compile_leaves_inputs_and_outputs_as_they_are(tmp_path: Path) -> None:
-    from tvm_ext.tvm_compile import relax_pipeline
+    from tvm_ext.relax.compile import relax_pipeline
 
     mod = tvm_ext.load(saved(network(), tmp_path))
     with pytest.raises(BadOptions, match=r"inside tvm\.compile inputs and outputs are those of the module"):

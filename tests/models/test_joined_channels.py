@@ -14,7 +14,7 @@ from tests.support.onnx_models import model_of, saved, weights
 from tests.support.poison import run_poisoned
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.pipeline import compile_model
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.verification.input_ranges import random_inputs
 
 NODE = helper.make_node

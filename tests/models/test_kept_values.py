@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from codegen_c.backend.named_tensors import kept_values
+from codegen_c.backend.ports import kept_values
 from tests.support.onnx_models import saved
 from tests.support.packages import sample
 from tests.support.random_models import random_model
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.execution.host_model import host_library
-from tvm_ext.pipeline import compile_module
-from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.reference_runtimes.ask import ask
 
 WAYS = (BuildOptions(verify=()), BuildOptions(verify=(), io="caller"), BuildOptions(verify=(), context="caller"))
 

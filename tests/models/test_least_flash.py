@@ -14,9 +14,9 @@ import tvm_ext
 from codegen_c.backend.build import Compiled
 from tests.support.onnx_models import model_of, saved
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module, compile_within
 from tvm_ext.core.errors import DoesNotFit
-from tvm_ext.pipeline import compile_module, compile_within
-from tvm_ext.report.model_tables import totals_table
+from tvm_ext.report.tables import totals_table
 
 M4 = Platform.load("cortex_m4")
 SPEED = BuildOptions(verify=())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto
 
 import tvm_ext
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization
 from codegen_c.program.mapping import Element, Mapping, mapping_of
 from tests.support import state_models
 from tests.support.bundles import written

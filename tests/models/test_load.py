@@ -20,8 +20,7 @@ from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, relu_model, saved
 from tests.support.sweeps import some_of
 from tvm_ext.core.decisions.models import ModelOrigin, PortNames
-from tvm_ext.frontends.model_name import model_name
-from tvm_ext.load import ModelNotice, load
+from tvm_ext.frontends.load import ModelNotice, load, model_name
 
 NODE = helper.make_node
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from relay_passes.dataflow import bindings
 from tests.models.agree import agree, names, run, spans
 from tests.models.onnx_models import model_of, saved
-from tvm_ext.load import ModelNotice, load
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.frontends.load import ModelNotice, load
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 NODE = helper.make_node
 

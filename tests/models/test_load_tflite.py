@@ -19,7 +19,7 @@ from tests.support.tflite_models import NETWORKS, NONE, RELU6, SAME, VALID, Netw
 from tests.support.tflite_runners import litert, referenced, saved_tflite
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import BadOptions
-from tvm_ext.load import ModelNotice, load
+from tvm_ext.frontends.load import ModelNotice, load
 
 
 def normal(shape: tuple[int, ...]) -> np.ndarray:

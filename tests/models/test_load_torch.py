@@ -17,7 +17,7 @@ from tests.support.torch_models import digits_network, export, nn, torch
 from tvm_ext.core.decisions.models import ModelOrigin, PortNames
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.load import ModelNotice, load
+from tvm_ext.frontends.load import ModelNotice, load
 
 
 class Tiny(nn.Module):

@@ -13,8 +13,8 @@ from tests.support.packages import HOST_ONLY
 from tests.support.peers import peer
 from tests.support.torch_models import export, nn, torch
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.frontends.pytorch.quantized_operators import register_operators
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
+from tvm_ext.frontends.pytorch.operators import register_operators
 
 peer("torch")
 register_operators()

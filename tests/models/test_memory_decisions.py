@@ -25,11 +25,11 @@ from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module, origin
+from tvm_ext.compilation.stages import passes
 from tvm_ext.core.decisions.composites import Region
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_module, origin
-from tvm_ext.stages import passes
 from tvm_ext.verification.input_ranges import random_inputs
 
 SEEDS = some_of([1], sweep=[0, *range(2, 8)])

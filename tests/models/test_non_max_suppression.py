@@ -25,8 +25,8 @@ from tvm_ext import BuildOptions
 from tvm_ext.core.decisions.models import FilledRows
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.custom import CustomCall, CustomTensor
-from tvm_ext.load import ModelNotice
-from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.frontends.load import ModelNotice
+from tvm_ext.verification.reference_runtimes.ask import ask
 
 Array = np.ndarray
 INT32 = TensorProto.INT32
@@ -84,7 +84,7 @@ def test_names_are_all_of_the_suite(suite: dict[str, Any]) -> None:
     assert sorted(suite) == NAMES
 
 
-@pytest.mark.filterwarnings("ignore::tvm_ext.load.ModelNotice")
+@pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
 @pytest.mark.parametrize("name", some_of(NAMES[::3], sweep=[name for name in NAMES if name not in NAMES[::3]]))
 def test_cases_of_onnx(suite: dict[str, Any], name: str, tmp_path: Path) -> None:
     """Limits are inputs there, and bound."""
@@ -121,7 +121,7 @@ def test_its_reference_is_onnxruntimes(centred: int) -> None:
 
 
 @pytest.mark.board
-@pytest.mark.filterwarnings("ignore::tvm_ext.load.ModelNotice")
+@pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
 @pytest.mark.parametrize("centred", some_of([0], sweep=[1]))
 def test_its_c_is_onnxruntimes(centred: int, tmp_path: Path) -> None:
     model, random = selection(SHAPE, 10 + centred, center_point_box=centred), np.random.default_rng(2)
@@ -159,7 +159,7 @@ def test_limits_that_are_left_out(tmp_path: Path) -> None:
         np.testing.assert_array_equal(session.run(inputs)["kept"][:2, 2], [5, -1])
 
 
-@pytest.mark.filterwarnings("ignore::tvm_ext.load.ModelNotice")
+@pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
 def test_a_witness_gives_what_the_package_gives(tmp_path: Path) -> None:
     """onnxruntime's rows, with -1 behind them; tensors inside the model too."""
     model = selection((1, 2, 8))
@@ -208,7 +208,7 @@ def test_readers_are_refused(model: onnx.ModelProto, tmp_path: Path) -> None:
         tvm_ext.load(saved(model, tmp_path))
 
 
-@pytest.mark.filterwarnings("error::tvm_ext.load.ModelNotice")
+@pytest.mark.filterwarnings("error::tvm_ext.frontends.load.ModelNotice")
 def test_constants_have_as_many_rows_as_are_selected(tmp_path: Path) -> None:
     """Those that are known at import may be read."""
     inputs = drawn(np.random.default_rng(0), (1, 2, 8))
@@ -225,7 +225,7 @@ def test_constants_have_as_many_rows_as_are_selected(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array_of(results_of(mod["main"])[0]), places)
 
 
-@pytest.mark.filterwarnings("ignore::tvm_ext.load.ModelNotice")
+@pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
 def test_no_boxes_at_all(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"int64\[0, 3\], a tensor without elements"):
         tvm_ext.build(tvm_ext.load(saved(selection((1, 2, 0)), tmp_path)), "host", tmp_path / "out", BuildOptions())

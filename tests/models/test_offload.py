@@ -23,13 +23,13 @@ from tests.support.onnx_models import model_of, weights
 from tests.support.random_models import random_model
 from tests.support.shared_runs import write_sources
 from tests.support.sweeps import some_of
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_model
+from tvm_ext.frontends.load import load
 
 HOST = with_accelerator("host")
 Sample = dict[str, np.ndarray]

@@ -15,8 +15,8 @@ from codegen_c.program.steps import KernelCall
 from tests.models.test_offload import Sample, answers, compiled, same
 from tests.support.offload_platforms import ALL_KINDS, COSTS, with_accelerator
 from tests.support.onnx_models import model_of, weights
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
-from tvm_ext.pipeline import compile_module
 
 FAST = with_accelerator("host", dict.fromkeys(ALL_KINDS, COSTS), clock_hz=10**12)
 

@@ -11,8 +11,8 @@ from onnx import helper
 import tvm_ext
 from tests.support.onnx_models import model_of, saved
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import Platform
-from tvm_ext.pipeline import compile_module
 
 NODE = helper.make_node
 

@@ -16,12 +16,12 @@ import tvm_ext
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.child import Child
-from tvm_ext.pareto import pareto
-from tvm_ext.pipeline import compile_module
+from tvm_ext.estimates.pareto import pareto
 
 
 def test_points_fall_in_bytes_and_rise_in_instructions(tmp_path: Path) -> None:

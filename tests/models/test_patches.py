@@ -20,10 +20,10 @@ from tests.support.onnx_models import saved
 from tests.support.poison import run_poisoned
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_model, compile_module
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_model, compile_module
 from tvm_ext.verification.input_ranges import random_inputs
 
 FRACTIONS = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85)

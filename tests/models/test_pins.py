@@ -13,9 +13,9 @@ from tests.support.onnx_models import saved
 from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.execution.instrumented import Arenas, run_instrumented
-from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.input_ranges import random_inputs
 
 SEEDS = range(6)

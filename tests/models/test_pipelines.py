@@ -31,13 +31,13 @@ from tests.support.shared_runs import (
 from tests.support.sweeps import some_of
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package
+from tvm_ext.building.subject import answer, host_outputs
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadPackage, RunFailed, VerificationFailed
 from tvm_ext.core.objectives import Grouping
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.host_model import HostModel
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pipeline import compile_module
-from tvm_ext.subject import answer, host_outputs
 
 PLATFORM = "dual_m33_equal"
 ORDERS = 6

@@ -22,10 +22,10 @@ from tests.support.packages import assert_close
 from tests.support.refusing import refuse
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Placing
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.decisions.composites import OperatorProcessor
 from tvm_ext.core.platform import Link, Memory
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 NODE = helper.make_node
 EVEN = 1e9

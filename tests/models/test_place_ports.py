@@ -13,8 +13,8 @@ import tvm_ext
 from codegen_c.backend.build import Compiled
 from tests.support.onnx_models import image_in_and_out, saved
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions, DoesNotFit
-from tvm_ext.pipeline import compile_module
 
 BOARD = Platform.load("always_on")
 

@@ -25,9 +25,9 @@ from tests.support.tflite_file import Quantized
 from tests.support.tflite_models import Network
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadInput
 from tvm_ext.core.options import Io
-from tvm_ext.pipeline import compile_module
 
 _TYPES = {
     "int8": onnx.TensorProto.INT8, "uint8": onnx.TensorProto.UINT8, "int16": onnx.TensorProto.INT16,

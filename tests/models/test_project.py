@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.onnx_models import SMALL_MODELS, saved
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.project_file import ProjectFile
 

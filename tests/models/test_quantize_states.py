@@ -12,15 +12,15 @@ import tvm
 from tvm import relax
 
 import tvm_ext
-from relay_passes.analysis.choose_float import Ratio
+from relay_passes.analysis.choose_precision import Ratio
 from relay_passes.dataflow import array_of, bindings, op_name, outputs
 from tests.support import state_models as models
 from tests.support.onnx_models import saved
 from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.compilation.pipeline import compile_model
 from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.errors import BadInput
-from tvm_ext.pipeline import compile_model
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 Sample = dict[str, np.ndarray]
 

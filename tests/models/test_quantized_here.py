@@ -16,7 +16,7 @@ import tvm_ext
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.report.tables import report_tables
-from tvm_ext.verification.witnesses.ask import run_module
+from tvm_ext.verification.reference_runtimes.ask import run_module
 
 INT8 = BuildOptions(quantize="int8", verify=("host",))
 RANDOM = np.random.default_rng(2)
@@ -104,13 +104,13 @@ def test_samples_that_are_an_iterator_are_read_once(tmp_path: Path) -> None:
 
 
 def test_without_a_runtime_it_is_still_our_own_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvm_ext.verification.witnesses.ask._said", lambda *_, **__: "is not installed")
+    monkeypatch.setattr("tvm_ext.verification.reference_runtimes.ask._said", lambda *_, **__: "is not installed")
     path = network(tmp_path / "model.onnx")
     package = tvm_ext.build(path, "host", tmp_path / "package", INT8, calibration=calibration())
     assert "quantized here" in package.report["verify"]["host"]["own_reading"]
 
 
 def test_a_module_that_tvm_does_not_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvm_ext.verification.witnesses.ask._run_here", lambda *_: "out of memory")
+    monkeypatch.setattr("tvm_ext.verification.reference_runtimes.ask._run_here", lambda *_: "out of memory")
     with pytest.raises(VerificationFailed, match="TVM does not run the module: out of memory"):
         run_module(tvm_ext.load(network(tmp_path / "model.onnx")), [])

@@ -12,7 +12,7 @@ from tests.support.packages import Packages, assert_close, sample
 from tests.support.random_models import random_model
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 
 @pytest.mark.parametrize("seed", some_of([2, 8, 15, 20], sweep=range(21, 26)))

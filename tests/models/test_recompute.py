@@ -31,14 +31,14 @@ from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_module, origin
+from tvm_ext.compilation.stages import passes
 from tvm_ext.core.decisions.composites import Region
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.fitting.methods import MemoryPass
-from tvm_ext.pipeline import compile_module, origin
-from tvm_ext.stages import passes
 from tvm_ext.verification.input_ranges import random_inputs
 
 HOST = Platform.load("host")

@@ -16,10 +16,10 @@ from tests.support.poison import run_poisoned
 from tests.support.row_networks import row_network, samples_of
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_model, compile_within
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_model, compile_within
 from tvm_ext.verification.input_ranges import random_inputs
 
 NUM_BUDGETS = 3

@@ -18,13 +18,12 @@ import pytest
 from tests.support.torch_models import nn, torch
 from tvm_ext.core.errors import BadModel, TvmExtError, UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.load import load
 from tvm_ext.frontends.pytorch import program_schema
-from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals, refusals
 from tvm_ext.frontends.pytorch.plain_json import Damaged
-from tvm_ext.frontends.pytorch.screen_archive import ScreenedArchive, screened_archive
+from tvm_ext.frontends.pytorch.program_schema import read_tree_spec
+from tvm_ext.frontends.pytorch.screen_archive import ScreenedArchive, declaration_refusals, refusals, screened_archive
 from tvm_ext.frontends.pytorch.symbolic_sizes import read_expression
-from tvm_ext.frontends.pytorch.tree_spec import read_tree_spec
-from tvm_ext.load import load
 
 Program = dict[str, Any]
 MODEL, CONFIG = "models/model.json", "data/weights/model_weights_config.json"

@@ -21,10 +21,10 @@ from tests.support.random_models import random_model
 from tests.support.shared_runs import Pair, delayed, pair_of, write_package, write_sources
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.pipeline import compile_module
 
 RUNS = 20
 ON_ONE = {13, 25, 31}

@@ -13,12 +13,12 @@ from codegen_c.backend.build import Compiled
 from tests.golden import models
 from tests.support.placed import place_by_hand
 from tests.support.shared_runs import write_sources
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform, Signal
 from tvm_ext.core.toolchain import compile_objects
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 
 MAILBOX = Signal(
     source="cpu0", target="cpu1", kind="mailbox", set_address=0x4000_1000, status_address=0x4000_1004,

@@ -21,7 +21,7 @@ from tvm_ext import BuildOptions, Package
 from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.errors import BadInput, BadModel, BadOptions, RunFailed, UnsupportedModel
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 Sample = dict[str, np.ndarray]
 SHARED_STREAMS = {"okay_nabu_v2": (0xB6EE594A, 26_080), "vad_v2": (0x2D34039B, 16_772)}

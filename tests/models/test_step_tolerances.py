@@ -19,7 +19,7 @@ from codegen_c.program.tensors import Part, Strip, Tensor
 from tests.arena.programs import call
 from tvm_ext import Platform
 from tvm_ext.verification.account import account_for, sources
-from tvm_ext.verification.witnesses.testimony import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import Testimony
 
 Array = np.ndarray
 SIZE = 100

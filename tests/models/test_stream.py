@@ -25,11 +25,11 @@ from tests.support.packages import sample
 from tests.support.poison import run_poisoned
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions, DoesNotFit, PlanRejected, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.host_model import host_library
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.input_ranges import random_inputs
 
 STREAM = BuildOptions(io="stream", verify=())

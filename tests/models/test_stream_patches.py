@@ -26,14 +26,14 @@ from tests.support.packages import sample
 from tests.support.poison import run_poisoned
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Package
+from tvm_ext.compilation.model_forms import forms_of, streamed_forms
+from tvm_ext.compilation.pipeline import compile_module, fitter_of
 from tvm_ext.core.errors import BadOptions, BadPackage, DoesNotFit, PlanRejected
 from tvm_ext.core.platform import Platform
 from tvm_ext.execution.host_model import host_library
 from tvm_ext.execution.instrumented import run_instrumented
 from tvm_ext.fitting.methods import fit_methods
 from tvm_ext.fitting.next_try import Try
-from tvm_ext.model_forms import forms_of, streamed_forms
-from tvm_ext.pipeline import compile_module, fitter_of
 from tvm_ext.verification.input_ranges import random_inputs
 
 RAM = 5_500

@@ -10,7 +10,7 @@ import pytest
 import tvm_ext
 from tests.support.onnx_models import NODE, model_of, saved
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.pipeline import compile_module
+from tvm_ext.compilation.pipeline import compile_module
 
 HOST = Platform.load("host")
 

@@ -41,7 +41,7 @@ def fnv(data: bytes, start: int = 2166136261) -> int:
     return start
 
 
-@pytest.mark.filterwarnings("ignore::tvm_ext.load.ModelNotice")
+@pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
 @pytest.mark.parametrize("name", HASHES)
 def test_shared_models(name: str, shared_models: Path, tmp_path: Path) -> None:
     package = tvm_ext.build(tvm_ext.load(shared_models / f"{name}.tflite"), "host", tmp_path / name, HOST_ONLY)

@@ -12,8 +12,7 @@ import pytest
 from benchmarks.tflite_cases import elementwise, layers, movement
 from benchmarks.tflite_cases.case import distance_from_real
 from codegen_c.kernels.elementwise.tflite_table import tflite_table
-from codegen_c.operators.kinds import QUnary, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, QUnary, TensorType
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.support.peers import peer
 from tests.support.sweeps import some_of
@@ -23,9 +22,9 @@ from tests.support.tflite_runners import referenced, saved_tflite, tflite_micro
 from tvm_ext import BuildOptions, build
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.core.limits import Limits
+from tvm_ext.frontends.load import ModelNotice, load
 from tvm_ext.frontends.tflite.read_file import read_tflite
-from tvm_ext.load import ModelNotice, load
-from tvm_ext.verification.witnesses.litert_witness import is_undefined
+from tvm_ext.verification.reference_runtimes.litert_runtime import is_undefined
 
 CASES = {case.name: case for cases in itertools.chain(
     elementwise.CASES.values(), movement.CASES.values(), layers.CASES.values()) for case in cases}  # fmt: skip

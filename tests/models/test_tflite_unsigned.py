@@ -22,7 +22,7 @@ from tests.support.tflite_runners import litert, referenced, saved_tflite
 from tests.support.tflite_unsigned import to_unsigned_bytes
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.load import ModelNotice, load
+from tvm_ext.frontends.load import ModelNotice, load
 
 CASES = {
     case.name: case

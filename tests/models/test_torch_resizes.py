@@ -8,7 +8,7 @@ from typing import Any
 import tvm_ext
 from tests.support.packages import HOST_ONLY
 from tests.support.torch_models import export, nn, torch
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 WAYS: list[dict[str, Any]] = [
     {"scale_factor": 2, "mode": "bilinear"},

@@ -22,7 +22,7 @@ from tests.support.state_models import frames
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, errors
 from tvm_ext.verification.input_ranges import input_ranges, random_inputs
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 NODE = helper.make_node
 

@@ -23,10 +23,10 @@ from tests.support.poison import run_poisoned
 from tests.support.random_models import random_model
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.options import Io
 from tvm_ext.execution.instrumented import run_instrumented
-from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.input_ranges import random_inputs
 
 Arrays = dict[str, np.ndarray]
@@ -120,7 +120,7 @@ def test_what_runs_by_rows_lies_near(seed: int, tmp_path: Path) -> None:
     assert rings_in(built, "dtcm")
     assert [call for step in built.program.steps if isinstance(step, RowSteps) for call in step.body if call.fetched]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tvm_ext.pipeline.cutting", lambda *_: tvm.transform.Sequential([]))
+        patched.setattr("tvm_ext.compilation.pipeline.cutting", lambda *_: tvm.transform.Sequential([]))
         uncut = compiled(path, platform)
     assert not rings_in(uncut, "dtcm")
     assert predicted_cycles(built.program, time) < 0.99 * predicted_cycles(uncut.program, time)

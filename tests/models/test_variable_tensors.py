@@ -15,8 +15,8 @@ from tests.support.tflite_file import Quantized, TfliteWriter
 from tests.support.tflite_models import RELU
 from tests.support.tflite_runners import saved_tflite
 from tvm_ext import BuildOptions, Package, Platform
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.pipeline import compile_module
 
 NONE, RELU6 = tflite.ActivationFunctionType.NONE, tflite.ActivationFunctionType.RELU6
 

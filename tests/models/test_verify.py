@@ -16,21 +16,21 @@ from onnx import numpy_helper
 from rich.console import Console
 
 import tvm_ext
-import tvm_ext.subject
+import tvm_ext.building.subject
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.figures import KernelFigures
 from codegen_c.program import reference
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module, compiler_of
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.pipeline import compile_module, compiler_of
 from tvm_ext.report.tables import report_tables
 from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import random_inputs
+from tvm_ext.verification.judgement import against_steps, check_steps
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
+from tvm_ext.verification.reference_runtimes.reference_result import Testimony
 from tvm_ext.verification.verify import compare, difference
-from tvm_ext.verification.verify_steps import against_steps, check_steps
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
-from tvm_ext.verification.witnesses.testimony import Testimony
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def _replace_compile(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled
 
         return compiled_by
 
-    monkeypatch.setattr(tvm_ext.subject, "compiler_of", changed)
+    monkeypatch.setattr(tvm_ext.building.subject, "compiler_of", changed)
 
 
 def _shown(report: dict[str, object]) -> str:

@@ -19,7 +19,7 @@ from tests.support.onnx_models import saved
 from tests.support.packages import Packages
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, Platform
-from tvm_ext.pipeline import compile_module
+from tvm_ext.compilation.pipeline import compile_module
 
 
 def small(name: str, family: Family) -> onnx.ModelProto:

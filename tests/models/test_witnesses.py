@@ -22,9 +22,9 @@ from tests.support.tflite_runners import saved_tflite
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.core.processes.child import ChildLimits
-from tvm_ext.verification.witnesses import ask as asking
-from tvm_ext.verification.witnesses.ask import ask
-from tvm_ext.verification.witnesses.onnxruntime_deviations import deviation
+from tvm_ext.verification.reference_runtimes import ask as asking
+from tvm_ext.verification.reference_runtimes.ask import ask
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import deviation
 
 
 def host_result(path: Path, folder: Path) -> dict[str, object]:
@@ -148,8 +148,8 @@ def test_with_verify_none_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
     def nobody(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("tvm_ext.subject.ask", nobody)
-    monkeypatch.setattr("tvm_ext.selftest.reference", None)
+    monkeypatch.setattr("tvm_ext.building.subject.ask", nobody)
+    monkeypatch.setattr("tvm_ext.building.selftest.reference", None)
     mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))
     package = tvm_ext.build(mod, "host", tmp_path / "out", tvm_ext.BuildOptions(verify=()))
     name = package.report["model"]["name"]

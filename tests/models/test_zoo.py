@@ -13,7 +13,7 @@ from benchmarks.networks.mobile import make_divisible
 from tests.support.packages import Packages
 from tests.support.sweeps import some_of
 from tvm_ext.verification.input_ranges import random_inputs
-from tvm_ext.verification.witnesses.onnxruntime_witness import onnx_outputs
+from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
 
 MACS = {
     "ds_cnn_fp32": 2_656_768,

@@ -14,7 +14,7 @@ from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from tests.passes.modules import module_of
 from tests.passes.stub_backend import ELEMENTWISE
 from tvm_ext.core.decisions.models import QuantizationMeasured
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 OP = relax.op
 IMAGE = (1, 2, 4, 4)

@@ -17,10 +17,10 @@ from tests.passes.stub_backend import StubBackend
 from tests.support.core_platforms import host_cores
 from tests.support.onnx_models import model_of, saved
 from tvm_ext import BuildOptions
-from tvm_ext.core.decisions.processors import OperatorProcessor, ProcessorPlacement
+from tvm_ext.compilation.stages import backend_of, before_order, order, sharing
+from tvm_ext.core.decisions.composites import OperatorProcessor, ProcessorPlacement
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
-from tvm_ext.stages import backend_of, before_order, order, sharing
 
 EQUAL = host_cores(1_000_000_000, 1_000_000_000)
 

@@ -7,13 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute import reordering
 from relay_passes.solvers.recompute.reordering import anneal_order, tidied
 from relay_passes.solvers.schedule import search as schedule_search
-from relay_passes.solvers.schedule.annealed import annealed_schedule, least_schedule
-from relay_passes.solvers.schedule.search import schedule
+from relay_passes.solvers.schedule.search import annealed_schedule, least_schedule, schedule
 from tests.passes.test_recompute_annealing import shared_graph
 from tests.passes.test_recompute_local import problem
 

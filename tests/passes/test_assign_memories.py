@@ -15,14 +15,12 @@ from tvm.script import relax as R
 from relay_passes.composites import is_composite
 from relay_passes.dataflow import bindings, rebuild, substitute
 from relay_passes.memory.assign_memories import AssignMemories
-from relay_passes.move import is_move, move
+from relay_passes.own_operators import is_move, move
 from relay_passes.regions.form_composites import FormComposites
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tests.support.memory_problems import always_on
-from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
-from tvm_ext.core.operator_costs import Footprint
-from tvm_ext.core.time_model import TimeModel
+from tvm_ext.core.time_model import DOUBLE_WORDS, Footprint, KernelTime, TimeModel
 
 LIMITS = {"sram": 1 << 20, "dtcm": 8 * 1024 + 512}
 

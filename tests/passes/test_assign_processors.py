@@ -14,8 +14,7 @@ from relay_passes.solvers.processors.assign import ProcessorAssignment, assign_p
 from relay_passes.solvers.processors.bounds import heads, lower_bound, rests
 from relay_passes.solvers.processors.loads import stage_order
 from relay_passes.solvers.processors.problem import ProcessorProblem, Route
-from relay_passes.solvers.processors.search import improve, started
-from relay_passes.solvers.processors.starts import on_one
+from relay_passes.solvers.processors.search import improve, on_one, started
 from tests.support.processor_problems import (
     best_by_trying_all,
     energy,
@@ -231,7 +230,7 @@ def test_a_bound_that_is_far_below_is_raised(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("processors", [2, 3])
 def test_windows_bound_the_best(processors: int) -> None:
     """Transfers, DMAs, tasks in parts, processors that cannot run all."""
-    from relay_passes.solvers.processors.exact_windows import window_bound
+    from relay_passes.solvers.processors.exact import window_bound
 
     raised = 0
     for seed in range(40):
@@ -246,7 +245,7 @@ def test_windows_bound_the_best(processors: int) -> None:
 @needs_ortools
 def test_windows_see_transfers() -> None:
     """Two branches behind one task, whose values take longer to cross than they gain: one processor runs both."""
-    from relay_passes.solvers.processors.exact_windows import window_bound
+    from relay_passes.solvers.processors.exact import window_bound
 
     for seed, equal, least in ((3, True, 840), (5, False, 880)):
         problem = random_problem(seed, 30, equal=equal, series_parallel=True)

@@ -28,11 +28,10 @@ from tests.support.mixed_platforms import llvm, mixed
 from tests.support.onnx_models import model_of, saved, weights
 from tests.support.virtual_machine import run
 from tvm_ext import BuildOptions, Placing
-from tvm_ext.core.decisions.composites import CompositeKind, QuantizedRounding
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.decisions.composites import CompositeKind, OperatorProcessor, QuantizedRounding
 from tvm_ext.core.platform import Processor
 from tvm_ext.core.platform_parts import TvmBackend
-from tvm_ext.tvm_measure import Stopwatch, operator_key
+from tvm_ext.relax.placement import Stopwatch, operator_key
 
 
 @I.ir_module

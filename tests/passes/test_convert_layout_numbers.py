@@ -14,7 +14,7 @@ from tests.models.agree import run
 from tests.passes.layouts import RANDOM, TO_FIRST, TO_LAST, WEIGHTS, conv, convert, formed, image, moves
 from tests.passes.modules import module_of
 from tvm_ext.core.decisions.models import KeptStates
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelState
 
 
 def test_constants_beside_images_move_too() -> None:

@@ -27,7 +27,7 @@ from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on
 from tests.support.onnx_models import NODE, model_of, saved, weights
 from tests.support.virtual_machine import run
-from tvm_ext.core.decisions.execution import RowSplit
+from tvm_ext.core.decisions.composites import RowSplit
 from tvm_ext.core.platform import Platform
 
 NEAR_BYTES = 2048

@@ -15,7 +15,7 @@ from tvm import relax
 import tvm_ext
 from benchmarks import zoo
 from codegen_c.program import reference
-from relay_passes.analysis.channel_parts import channels_of, computing_channels
+from relay_passes.analysis.attention_heads import channels_of, computing_channels
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.dataflow import bindings, constant
 from relay_passes.memory.split_sequences import SplitSequences
@@ -29,12 +29,11 @@ from tests.support.onnx_models import model_of, saved
 from tests.support.sweeps import some_of
 from tests.support.virtual_machine import run
 from tvm_ext import BuildOptions
-from tvm_ext.core.columns import ColumnOperator
-from tvm_ext.core.decisions.execution import RowSplit
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.compilation.pipeline import compile_module
+from tvm_ext.compilation.stages import backend_of, before_order, order, sharing
+from tvm_ext.core.decisions.composites import OperatorProcessor, RowSplit
+from tvm_ext.core.row_access import ColumnOperator
 from tvm_ext.core.time_model import TimeModel
-from tvm_ext.pipeline import compile_module
-from tvm_ext.stages import backend_of, before_order, order, sharing
 from tvm_ext.verification.input_ranges import random_inputs
 
 

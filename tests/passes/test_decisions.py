@@ -6,21 +6,35 @@ import pytest
 import tvm
 from tvm import relax
 
-from relay_passes.move import move
+from relay_passes.own_operators import move
 from tvm_ext.core.decisions.composites import (
+    ColumnStrip,
     CompositeKind,
     ModelTensor,
+    MoveTarget,
+    OperatorMemories,
+    PortsOutside,
     Region,
+    RowSplit,
     SourceNodes,
     StorageLayout,
     StoredWeights,
+    StreamDirection,
     Symbol,
 )
 from tvm_ext.core.decisions.decision import Decision
-from tvm_ext.core.decisions.execution import ColumnStrip, PortsOutside, RowSplit, StreamDirection
-from tvm_ext.core.decisions.models import InputDemands, LoadLimits, ModelOrigin, PortNames, QuantizationMeasured
-from tvm_ext.core.decisions.outcomes import AttentionInParts, PredictedTime, Recomputed, SchedulePeak, SplitCost
-from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
+from tvm_ext.core.decisions.models import (
+    AttentionInParts,
+    InputDemands,
+    LoadLimits,
+    ModelOrigin,
+    PortNames,
+    PredictedTime,
+    QuantizationMeasured,
+    Recomputed,
+    SchedulePeak,
+    SplitCost,
+)
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 

@@ -9,7 +9,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from relay_passes.dataflow import bindings, op_name, with_span
-from relay_passes.range_quantize import range_quantize
+from relay_passes.own_operators import range_quantize
 from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
 from tests.passes.modules import module_of
 from tvm_ext.core.names import RANGE_QUANTIZE

@@ -14,7 +14,7 @@ import tvm_ext
 from relay_passes.dataflow import bindings, op_name
 from relay_passes.simplify.expose_gathers import ExposeGathers
 from tests.support.onnx_models import model_of, saved
-from tvm_ext.pipeline import compile_module
+from tvm_ext.compilation.pipeline import compile_module
 
 NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 

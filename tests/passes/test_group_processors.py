@@ -7,14 +7,18 @@ from typing import get_args
 
 import pytest
 
-from relay_passes.solvers.processors.groupings import (
+from relay_passes.solvers.processors.groups import (
+    Groups,
+    assign_groups,
+    contracted,
     group_by_branches,
     group_by_support,
     group_by_volume,
     group_kept,
+    ordered,
+    processors_of,
     volume_bytes,
 )
-from relay_passes.solvers.processors.groups import Groups, assign_groups, contracted, ordered, processors_of
 from relay_passes.solvers.processors.problem import ProcessorProblem, Route
 from tests.support.processor_problems import energy, halves, interval, problem_of, random_problem, run, whole
 from tvm_ext.core.objectives import Objective

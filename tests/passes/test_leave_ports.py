@@ -9,11 +9,11 @@ from tvm import relax
 from codegen_c.backend.byoc import CodegenBackend
 from codegen_c.targets.registry import target_of
 from relay_passes.dataflow import build
-from relay_passes.memory.leave_ports import LeavePorts
+from relay_passes.memory.place_ports import LeavePorts
 from relay_passes.regions.form_composites import FormComposites
 from relay_passes.searched import Searched
 from tvm_ext.core.decisions.models import KeptStates
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))

@@ -13,11 +13,9 @@ from relay_passes.solvers.memories import search as memory_search
 from relay_passes.solvers.memories.assignment import Assignment, Place
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 from relay_passes.solvers.memories.search import assign
-from relay_passes.solvers.memories.state import Item, State
-from relay_passes.solvers.memories.timeline import Timeline, Transfer
+from relay_passes.solvers.memories.state import Item, State, Timeline, Transfer
 from tests.support.memory_problems import always_on, in_sequences, random_problem
-from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
-from tvm_ext.core.time_model import TimeModel
+from tvm_ext.core.time_model import DOUBLE_WORDS, KernelTime, TimeModel
 
 SEEDS = st.integers(0, 10_000)
 

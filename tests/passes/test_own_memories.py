@@ -21,9 +21,9 @@ from tests.support.core_platforms import host_cores, with_own_memory
 from tests.support.image_networks import image_network
 from tests.support.memory_problems import always_on, on_two_cores, random_problem
 from tvm_ext import BuildOptions
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.time_model import TimeModel
-from tvm_ext.pipeline import compile_module
 
 TWO = host_cores(1_000_000_000, 1_000_000_000)
 

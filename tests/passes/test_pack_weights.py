@@ -13,7 +13,7 @@ from tvm.script import relax as R
 from relay_passes.regions.pack_weights import PackWeights
 from tests.passes.stub_backend import StubBackend
 from tvm_ext.core.decisions.composites import CompositeKind, StoredWeights
-from tvm_ext.core.operator_costs import Footprint
+from tvm_ext.core.time_model import Footprint
 
 
 @dataclass(frozen=True, kw_only=True)

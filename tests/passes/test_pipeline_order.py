@@ -13,12 +13,12 @@ from tvm.script import relax as R
 from codegen_c.backend.byoc import CODEGEN
 from relay_passes.composites import composite_of
 from relay_passes.dataflow import bindings, is_dataflow, op_name
+from tvm_ext.compilation.pipeline import compile_module
+from tvm_ext.compilation.stages import passes
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
-from tvm_ext.pipeline_names import register_pipelines
-from tvm_ext.stages import passes
+from tvm_ext.frontends.load import load
+from tvm_ext.relax.pipeline_names import register_pipelines
 
 MODELS = ("kws_fp32", "kws_int8", "resnet_fp32", "resnet_int8")
 

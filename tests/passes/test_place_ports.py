@@ -14,7 +14,7 @@ from relay_passes.memory.memory_problem import whole_problem
 from relay_passes.memory.place_ports import PlacePorts
 from relay_passes.regions.form_composites import FormComposites
 from relay_passes.searched import Searched
-from tvm_ext.core.decisions.execution import PlacedPorts
+from tvm_ext.core.decisions.composites import PlacedPorts
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.platform import Platform

@@ -27,14 +27,13 @@ from tests.passes.stub_backend import StubBackend
 from tests.support.core_platforms import host_cores
 from tests.support.memory_problems import always_on
 from tvm_ext import BuildOptions
-from tvm_ext.core.decisions.processors import OperatorProcessor, ProcessorPlacement
+from tvm_ext.compilation.pipeline import compile_module
+from tvm_ext.compilation.stages import backend_of, before_order, computes_floats, sharing
+from tvm_ext.core.decisions.composites import OperatorProcessor, ProcessorPlacement
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.objectives import Grouping, Objective
-from tvm_ext.core.operator_costs import Footprint
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.time_model import TimeModel
-from tvm_ext.pipeline import compile_module
-from tvm_ext.stages import backend_of, before_order, computes_floats, sharing
+from tvm_ext.core.time_model import Footprint, TimeModel
 
 
 class CostlyBackend(StubBackend):

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.networks.random_updates import random_update
 from relay_passes.solvers.memories import search as memory_search
-from relay_passes.solvers.memories.menus import Menus
-from relay_passes.solvers.memories.place_facts import LEADS, NUM_FACTS, candidates, facts_of
-from relay_passes.solvers.memories.propose import propose
+from relay_passes.solvers.memories.propose import FACT_LEADS, NUM_FACTS, Menus, candidates, facts_of, propose
 from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import State
 from tests.passes.test_memory_search import checked
@@ -79,11 +77,11 @@ def test_ratings_decide_what_is_put_in() -> None:
     """Among the choices of an item that all save as much, the one that is rated best."""
     problem = random_update(4, 16).problem
     state = State(problem)
-    choices = candidates(state, Menus(state, LEADS))
+    choices = candidates(state, Menus(state, FACT_LEADS))
     facts = facts_of(state, choices)
     assert facts.shape == (len(choices), NUM_FACTS) and np.isfinite(facts).all()
     wanted = int(np.argmax(facts[:, 4] * (facts[:, 10] == 0)))  # the most saved without a transfer
-    propose(state, Menus(State(problem), LEADS), lambda rows: np.eye(len(rows))[wanted])
+    propose(state, Menus(State(problem), FACT_LEADS), lambda rows: np.eye(len(rows))[wanted])
     item, choice = choices[wanted]
     assert state.choices[item] == choice
 

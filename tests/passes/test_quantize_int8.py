@@ -33,7 +33,7 @@ from tests.passes.float_modules import (
 from tests.passes.modules import module_of, without_spans
 from tests.passes.stub_backend import ELEMENTWISE
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 
 def test_a_convolution() -> None:

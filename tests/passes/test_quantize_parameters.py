@@ -23,7 +23,7 @@ from tests.passes.float_modules import (
 from tests.passes.modules import module_of
 from tests.passes.stub_backend import ELEMENTWISE
 from tvm_ext.core.errors import UnsupportedModel
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 
 def test_infinite_activations_are_named() -> None:

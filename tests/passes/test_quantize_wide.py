@@ -9,14 +9,13 @@ import pytest
 import tvm
 from tvm import relax
 
-from relay_passes.analysis.choose_float import Ratio
-from relay_passes.analysis.choose_width import has_wide_form
+from relay_passes.analysis.choose_precision import Ratio, has_wide_form
 from relay_passes.analysis.int8_parameters import AffineQuantization
 from relay_passes.analysis.quantization_units import units_of
 from relay_passes.dataflow import bindings, op_name
 from tests.passes.float_modules import BIAS, OP, build, conv, measured, operators, quantized, samples_of
 from tests.passes.stub_backend import ELEMENTWISE
-from tvm_ext.load import load
+from tvm_ext.frontends.load import load
 
 
 def wide_range(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:

@@ -16,7 +16,7 @@ from tvm.script import relax as R
 from codegen_c.costs.predict import moved_bytes
 from codegen_c.program.program import drivers_of
 from relay_passes.dataflow import bindings
-from relay_passes.move import is_move
+from relay_passes.own_operators import is_move
 from relay_passes.processors.reach_accelerators import ReachAccelerators
 from relay_passes.regions.form_composites import FormComposites
 from tests.models.test_offload import answers, branches, compiled, same
@@ -24,8 +24,7 @@ from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
 from tests.support.offload_platforms import with_accelerator, with_far_accelerator
 from tests.support.virtual_machine import run
-from tvm_ext.core.decisions.places import MoveTarget, OperatorMemories
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.core.decisions.composites import MoveTarget, OperatorMemories, OperatorProcessor
 from tvm_ext.core.options import BuildOptions
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from relay_passes.memory import rematerialize
 from relay_passes.memory.rematerialize import cheapest
-from relay_passes.solvers.graph import Graph, Node
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, Node, peak_bytes
 from relay_passes.solvers.recompute import annealing
 from relay_passes.solvers.recompute.annealing import anneal_repeats
 from relay_passes.solvers.recompute.search import recompute

@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("ortools", reason="ortools is not installed")
 
 from relay_passes.memory.rematerialize import cheapest
-from relay_passes.solvers.graph import Graph, Node
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, Node, peak_bytes
 from relay_passes.solvers.recompute.at_places import bound_at_places
 from relay_passes.solvers.recompute.exact import recompute_exactly
 from relay_passes.solvers.recompute.place_program import KeptAtPlaces, NoneKept, PlaceProblem, keep_at

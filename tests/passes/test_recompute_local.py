@@ -15,7 +15,7 @@ from benchmarks.networks.layered_graph import layered_graph
 from benchmarks.remat import Problem, to_problem
 from relay_passes.memory import rematerialize
 from relay_passes.memory.rematerialize import cheapest
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import peak_bytes
 from relay_passes.solvers.recompute import local as recompute_local
 from relay_passes.solvers.recompute.facts import NUM_FACTS
 from relay_passes.solvers.recompute.local import improve_locally

@@ -17,8 +17,7 @@ from tvm.script import relax as R
 from relay_passes.dataflow import bindings
 from relay_passes.memory.rematerialize import Rematerialize
 from relay_passes.regions.form_composites import FormComposites
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute import reordering
 from relay_passes.solvers.recompute.annealing import anneal_repeats
 from relay_passes.solvers.recompute.reordering import anneal_order, reordered

@@ -8,8 +8,7 @@ from itertools import combinations, product
 
 import pytest
 
-from relay_passes.solvers.graph import Graph, Node
-from relay_passes.solvers.liveness import live_bytes, peak_bytes
+from relay_passes.solvers.graph import Graph, Node, live_bytes, peak_bytes
 from relay_passes.solvers.recompute.search import recompute, repeats_cost
 
 needs_ortools = pytest.mark.skipif(importlib.util.find_spec("ortools") is None, reason="ortools is not installed")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from relay_passes.analysis.correct_biases import MOST_DEPTH, rounded_weights
 from relay_passes.analysis.int8_parameters import NIBBLES, nibble_scales, quantize_linear, round_by
 from relay_passes.analysis.quantization_units import Unit, units_of
-from relay_passes.analysis.round_weights import MOST_DEPTH, rounded_weights
 
 Array = np.ndarray
 

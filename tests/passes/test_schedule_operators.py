@@ -20,7 +20,7 @@ from relay_passes.solvers.schedule import search as schedule_search
 from relay_passes.solvers.schedule.search import schedule
 from tests.passes.modules import without_spans
 from tests.passes.stub_backend import StubBackend
-from tvm_ext.core.operator_costs import Footprint
+from tvm_ext.core.time_model import Footprint
 
 
 def peak(graph: Graph, order: tuple[int, ...]) -> int | None:

@@ -16,9 +16,9 @@ from relay_passes.memory.split_heads import SplitHeads
 from tests.support.onnx_models import model_of, saved
 from tests.support.transformer_models import Graph, decoder, encoder_block
 from tvm_ext import BuildOptions
-from tvm_ext.core.decisions.outcomes import AttentionInParts
+from tvm_ext.compilation.stages import before_order
+from tvm_ext.core.decisions.models import AttentionInParts
 from tvm_ext.core.platform import Platform
-from tvm_ext.stages import before_order
 
 PLATFORM = Platform.load("host")
 BACKEND = CodegenBackend(target=target_of(PLATFORM.processor))

@@ -14,20 +14,20 @@ import tvm_ext
 from codegen_c.backend.byoc import CodegenBackend
 from codegen_c.targets.registry import target_of
 from relay_passes.analysis.operator_graph import OperatorGraph
-from relay_passes.analysis.row_facts import row_facts
 from relay_passes.dataflow import bindings
 from relay_passes.layout.convert_layout import ConvertLayout
 from relay_passes.layout.stream_ports import StreamPorts
 from relay_passes.memory.split_patches import SplitPatches
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.regions.form_composites import FormComposites
+from relay_passes.searched import row_facts
 from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.solvers.split.patches import PatchedSegments
 from tests.support.image_networks import image_network
 from tests.support.onnx_models import model_of, saved
 from tests.support.sweeps import some_of
 from tests.support.virtual_machine import run
-from tvm_ext.core.decisions.execution import ColumnStrip, StreamDirection
+from tvm_ext.core.decisions.composites import ColumnStrip, StreamDirection
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))

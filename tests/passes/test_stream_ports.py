@@ -27,7 +27,7 @@ from relay_passes.simplify.fold_constants import FoldConstants
 from relay_passes.simplify.slice_splits import SliceSplits
 from tests.golden.models import integer_network
 from tests.support.onnx_models import model_of, saved
-from tvm_ext.core.decisions.execution import StreamDirection
+from tvm_ext.core.decisions.composites import StreamDirection
 from tvm_ext.core.platform import Platform
 
 BACKEND = CodegenBackend(target=target_of(Platform.load("host").processor))

@@ -13,7 +13,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from codegen_c.tir.llvm import compiled_with_llvm
-from codegen_c.tir.macs import macs_of_function
+from codegen_c.tir.lower import macs_of_function
 from relay_passes.dataflow import static_shape
 from relay_passes.streams.stream_windows import StreamWindows
 from tests.passes.modules import module_of, without_spans

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay_passes.solvers.graph import Graph, Node
-from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
-from tvm_ext.core.columns import ColumnOperator, ColumnReader, Columns
+from relay_passes.solvers.split.patches import columns_made, columns_read, strips_of
+from tvm_ext.core.row_access import ColumnOperator, ColumnReader, Columns
 
 WINDOWS = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(0, 2))
 """Extent, stride, padding on the left."""

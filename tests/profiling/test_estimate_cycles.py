@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 from tvm_ext.core.errors import BadPackage, RunFailed
-from tvm_ext.core.kernel_time import Traffic
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.time_model import TimeModel
+from tvm_ext.core.time_model import TimeModel, Traffic
 from tvm_ext.profiling.core_table import core_tables
-from tvm_ext.profiling.counts import BlockCount, CallSite, RunCounts, read_counts
-from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles, wait_cycles
+from tvm_ext.profiling.estimate_cycles import (
+    BlockCount,
+    CallSite,
+    Firmware,
+    RunCounts,
+    layer_profiles,
+    read_counts,
+    wait_cycles,
+)
 from tvm_ext.profiling.instructions import instruction
 from tvm_ext.profiling.layer_names import PackageSteps, layer_names, steps_of_package
 

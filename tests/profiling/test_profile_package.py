@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization
 from codegen_c.program.interface import Interface, Port
 from tests.support.onnx_models import SMALL_MODELS
 from tests.support.packages import Packages
 from tvm_ext import BuildOptions
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects

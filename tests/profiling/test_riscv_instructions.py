@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tvm_ext.profiling.core_table import core_tables
-from tvm_ext.profiling.instructions import FirmwareInstruction, Kind
-from tvm_ext.profiling.riscv_instructions import read_riscv, riscv_instruction
+from tvm_ext.profiling.instructions import FirmwareInstruction, Kind, read_riscv, riscv_instruction
 
 
 def code(*lines: str) -> Sequence[FirmwareInstruction]:

@@ -12,11 +12,11 @@ from typing import Any
 import onnx
 
 from tests.golden import models
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 from tvm_ext.report.report import make_report
 
 PASSED = {

@@ -7,14 +7,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from codegen_c.arena.memory_plan import peak_placements
-from codegen_c.arena.profile import largest_arena, live_profile
+from codegen_c.arena.memory_plan import largest_arena, live_profile, peak_placements
 from tests.golden import models
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 from tvm_ext.report.report import make_report
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from tests.report.reports import PASSED, parsed, report_of, words
 from tvm_ext.bundles.package import BundlePackage
 from tvm_ext.core.platform import Platform
-from tvm_ext.estimates import Estimate
-from tvm_ext.package import Package
+from tvm_ext.estimates.estimate import Estimate
+from tvm_ext.packages.package import Package
 from tvm_ext.profiling.device_profile import DeviceProfile, MeasuredLayer
 from tvm_ext.profiling.profile import FunctionProfile, LayerProfile, Profile
-from tvm_ext.report.page.inline_map import inline_maps
+from tvm_ext.report.page.page import inline_maps
 from tvm_ext.report.read_report import PackageReport
 from tvm_ext.sweeps.table import SweepTable
 

@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.report.reports import PASSED, Document, parsed, report_of, words
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.report.page.axes import count_text
+from tvm_ext.report.page.drawing import count_text
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.summary import summary_line
 

@@ -8,12 +8,23 @@ from itertools import combinations, pairwise
 import pytest
 
 from tests.report.reports import Document, parsed, report_of
-from tvm_ext.budgets import Point
-from tvm_ext.pareto_picture import chosen, pareto_picture
-from tvm_ext.report.page.axes import byte_ticks, bytes_text, count_text, round_ticks
-from tvm_ext.report.page.colours import DARK, KINDS, LIGHT, contrast
-from tvm_ext.report.page.graph_layout import layered
-from tvm_ext.report.page.labels import Rect, label_in, shortened, spread, text_width
+from tvm_ext.estimates.pareto import Point, chosen, pareto_picture
+from tvm_ext.report.page.drawing import (
+    DARK,
+    KINDS,
+    LIGHT,
+    Rect,
+    byte_ticks,
+    bytes_text,
+    contrast,
+    count_text,
+    label_in,
+    round_ticks,
+    shortened,
+    spread,
+    text_width,
+)
+from tvm_ext.report.page.graph_picture import layered
 from tvm_ext.report.page.page import report_page
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,8 +13,8 @@ import tvm_ext
 from tests.report.reports import parsed
 from tests.support.onnx_models import SMALL_MODELS, saved
 from tvm_ext import BuildOptions
-from tvm_ext.cli import app
-from tvm_ext.report.page.layer_kinds import LAYER_KINDS, layer_kind
+from tvm_ext.command_line.main import app
+from tvm_ext.report.page.drawing import LAYER_KINDS, layer_kind
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.timeline import DMA, lanes_of, timeline_of, trace_of
 

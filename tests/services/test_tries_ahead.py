@@ -15,9 +15,9 @@ from tvm_ext.core.errors import BadOptions, DoesNotFit
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.ahead import TriesAhead
+from tvm_ext.fitting.fitter import TryOutcome
 from tvm_ext.fitting.methods import fit_methods
 from tvm_ext.fitting.next_try import Try
-from tvm_ext.fitting.outcome import TryOutcome
 from tvm_ext.services.job import Job, result_of
 from tvm_ext.services.work import run
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from relay_passes.solvers.memories.problem import AssignmentProblem, Step
-from tvm_ext.core.kernel_time import DOUBLE_WORDS, KernelTime
 from tvm_ext.core.platform import Platform
-from tvm_ext.core.time_model import TimeModel
+from tvm_ext.core.time_model import DOUBLE_WORDS, KernelTime, TimeModel
 
 
 def always_on(dtcm_bytes: int = 0x1_0000, *, dma: bool = True) -> Platform:

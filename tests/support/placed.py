@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 import tvm
 
-from tvm_ext import pipeline
-from tvm_ext.core.decisions.execution import RowSplit, StreamDirection
-from tvm_ext.core.decisions.processors import OperatorProcessor
+from tvm_ext.compilation import pipeline
+from tvm_ext.core.decisions.composites import OperatorProcessor, RowSplit, StreamDirection
 
 Choose = Callable[[int, str], str]
 """Processor of an operator, by its position in the order and its composite's name.

@@ -21,13 +21,13 @@ from tests.support import state_models, tflite_state_models
 from tests.support.onnx_models import saved
 from tests.support.placed import place_by_hand
 from tests.support.tflite_runners import saved_tflite
+from tvm_ext.building.subject import answer
+from tvm_ext.compilation.pipeline import compile_model, compile_module
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.options import BuildOptions, Io, Quantize
 from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
 from tvm_ext.execution.host_model import HostModel
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_model, compile_module
-from tvm_ext.subject import answer
+from tvm_ext.frontends.load import load
 
 Sample = dict[str, np.ndarray]
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from codegen_c.program import reference
 from tests.support.peers import peer
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.load import load
-from tvm_ext.pipeline import compile_module
+from tvm_ext.frontends.load import load
 
 
 def saved_tflite(data: bytes, folder: Path, name: str = "model") -> Path:

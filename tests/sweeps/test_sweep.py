@@ -20,7 +20,7 @@ from tests.support.image_networks import image_network
 from tests.support.onnx_models import saved
 from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions, SweepModel
-from tvm_ext.cli import app
+from tvm_ext.command_line.main import app
 from tvm_ext.core.errors import BadInput, BadOptions, MissingTool
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.frontends.shapes import ModelNotice

@@ -1,4 +1,4 @@
-"""Assurance of a build about its C, beside figures: a bound of the stack, and the lines that the self-test covers."""
+"""Assurance of the generated C: a bound of the stack and the coverage of the self-test."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.stream import streamed
 from codegen_c.targets.registry import startup_of
-from tvm_ext.assurance.bare_elf import bare_elf
 from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.assurance.stack_bound import StackBound, firmware_bound
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.progress import Progress, stage
+from tvm_ext.core.toolchain import find_compiler, run_tool
 
 
 def measured_assurance(
@@ -65,3 +65,11 @@ def _bound(file: Path, toolchain: Toolchain, run: str, callbacks: Sequence[str])
         except (MissingTool, BuildFailed) as error:
             return StackBound(num_bytes=None, reason=f"the library does not link: {str(error).splitlines()[0]}")
         return firmware_bound(elf, toolchain, run, callbacks)
+
+
+def bare_elf(library: Path, elf: Path, toolchain: Toolchain, run: str) -> Path:
+    """Link what the function `run` reaches; it is never run. Raises MissingTool, BuildFailed."""
+    fixed = ["-nostartfiles", "-Wl,--gc-sections", f"-Wl,-e,{run}", f"-Wl,-u,{run}"]
+    files = ["-o", str(elf.resolve()), str(library.resolve()), "-lm"]
+    run_tool([*find_compiler(toolchain), *toolchain.flags, *fixed, *files], library.parent, reads=[library])
+    return elf

@@ -18,8 +18,7 @@ from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import HOST_TOOLCHAIN
 from tvm_ext.core.processes.confine import Rights, confined_command
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program
-from tvm_ext.core.tools import installed
+from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program, installed
 from tvm_ext.execution.host_model import library_sources
 
 MOST_MACS = 500_000_000

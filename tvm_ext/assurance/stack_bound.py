@@ -1,4 +1,4 @@
-"""Upper bound of the stack below a function of firmware, from the disassembly of the linked ELF.
+"""Upper bound of the stack below a function of firmware, from its disassembly (Arm and RISC-V).
 
 The frame of a function is the sum of all that it pushes and subtracts from its stack pointer; the bound is the most
 that frames add up to along any path of calls. Everything linked is there, functions of libm, libgcc and libc too.
@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_ext.assurance.frames import Frame, left_for, target_of
-from tvm_ext.assurance.inner_jumps import grown_bytes, inner_jumps, plain
-from tvm_ext.assurance.riscv_frames import is_riscv, own_code
 from tvm_ext.core.errors import BuildFailed, MissingTool
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.toolchain import disassembly
@@ -170,3 +167,190 @@ def _ends(body: list[tuple[str, str]]) -> bool:
             return True
         return name in ("pop", "ldmia", "ldr", "mov") and bool(re.search(r"\bpc\b", operands))
     return False
+
+
+_TARGET = re.compile(r"([0-9a-f]+) <[^>]*>\s*$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """A function: bytes of its own, and addresses it calls, jumps to or runs into.
+
+    calls_pointers: whether it calls through a pointer. unclear: why its bytes are not known.
+    """
+
+    name: str
+    num_bytes: int
+    targets: tuple[int, ...]
+    calls_pointers: bool = False
+    unclear: str | None = None
+
+
+def target_of(operands: str) -> int | None:
+    """The address that objdump names at the end of an instruction's operands."""
+    found = _TARGET.search(operands)
+    return int(found[1], 16) if found else None
+
+
+def left_for(jumps: Iterable[tuple[str, bool]], start: int, following: int | None, *, ends: bool) -> tuple[int, ...]:
+    """Addresses outside of a function that it calls, jumps to or runs into, and its own where it calls itself.
+
+    jumps: operands of its branches in order, and whether each is a call. start: its address. following: that of the
+    function behind it. ends: whether its last instruction never goes on to the next.
+    """
+    end = 1 << 32 if following is None else following
+    reached = [(address, is_call) for operands, is_call in jumps if (address := target_of(operands)) is not None]
+    left = [address for address, is_call in reached if (is_call and address == start) or not start <= address < end]
+    runs_on = [] if following is None or ends else [following]
+    return tuple(dict.fromkeys([*left, *runs_on]))
+
+
+_ADDED = re.compile(r"sp,sp,(-?\d+)")
+_RISCV_BRANCH = re.compile(r"(c\.)?(j|jal|tail|call|b\w+)")
+_READS = ("sw", "sh", "sb", "c.sw", "c.swsp", "bltu", "bgeu", "blt", "bge", "beq", "bne")
+_SAVES = re.compile(r"t0,[0-9a-f]+ <__riscv_save_\d+>")
+_SAVED_BYTES = 64
+"""Most that such a routine takes, for 13 registers of 4 bytes."""
+_ENDS = ("j", "jr", "ret", "mret", "ebreak", "ecall", "c.j", "c.jr", "tail")
+
+
+def riscv_frame(start: int, name: str, body: list[tuple[str, str]], following: int | None) -> Frame:
+    """One function; body: names and operands of its instructions. following: address of the function behind it."""
+    jumps: list[tuple[str, bool]] = []
+    total, pointers, unclear = 0, False, None
+    for operation, operands in body:
+        total += _grown_bytes(operation, operands)
+        if _riscv_sets_stack_pointer(operation, operands):
+            unclear = f"sets its stack pointer: {operation} {operands}"
+        if operation == "jal" and _SAVES.fullmatch(operands):
+            total += _SAVED_BYTES
+            continue
+        if operation in ("jal", "jalr") and operands.startswith("t0,"):
+            unclear = f"leaves its frame to another function: {operation} {operands}"
+        if operation in ("jr", "jalr", "c.jr", "c.jalr"):
+            # The linker leaves `auipc` and `jalr` where a call is far; objdump then tells the address behind #.
+            pointers |= target_of(operands) is None and operands not in ("ra", "0(ra)")
+        if _RISCV_BRANCH.fullmatch(operation) or operation in ("jr", "jalr"):
+            jumps.append((operands, operation in ("jal", "jalr", "call")))
+    targets = left_for(jumps, start, following, ends=_riscv_ends(body))
+    return Frame(name=name, num_bytes=total, targets=targets, calls_pointers=pointers, unclear=unclear)
+
+
+def _grown_bytes(operation: str, operands: str) -> int:
+    """Bytes by which an instruction moves the stack pointer down."""
+    added = _ADDED.match(operands)
+    return max(-int(added[1]), 0) if added and operation in ("add", "addi", "c.addi16sp", "c.addi") else 0
+
+
+def _riscv_sets_stack_pointer(operation: str, operands: str) -> bool:
+    """True where the stack pointer takes any value but its own with a constant added."""
+    if not operands.startswith("sp,") or operation in _READS:
+        return False
+    return not _ADDED.match(operands) and (operation, operands) != ("mv", "sp,sp")
+
+
+def _riscv_ends(body: list[tuple[str, str]]) -> bool:
+    """True where the last instruction never goes on to the next; a call at the end is one that does not return."""
+    last = [operation for operation, _ in body if operation not in ("nop", "unimp", "c.unimp")][-1:]
+    return last[0] in (*_ENDS, "jal", "jalr") if last else False
+
+
+def is_riscv(text: str) -> bool:
+    """True for objdump's output of a RISC-V ELF."""
+    return "riscv" in text[:400].partition("Disassembly")[0]
+
+
+def own_code(bodies: Mapping[int, tuple[str, list[tuple[str, str]]]]) -> dict[int, Frame]:
+    """Frames of all functions, by address."""
+    ordered = sorted(address for address, (_, body) in bodies.items() if body)
+    after = dict(zip(ordered, [*ordered[1:], None], strict=True))
+    return {address: riscv_frame(address, *bodies[address], after[address]) for address in ordered}
+
+
+Line = tuple[str, str]
+"""An instruction and its operands, as objdump writes them."""
+
+_PUSH = re.compile(r"push|vpush|stmdb|vstmdb")
+_STORE_BELOW = re.compile(r"\[sp, #-(\d+)\]!")
+_SUBTRACT = re.compile(r"sp, (?:sp, )?#(\d+)")
+_OWN_ADDRESS = re.compile(r"(\w+), pc, #\d+")
+_ON_STACK = re.compile(r"(.*), \[sp(?:, #(\d+))?\]")
+_READS_OF_JUMPS = re.compile(r"cmp|cmn|tst|teq|it[te]*|b|b\w\w|cbn?z|nop|v?st\w+|v?push")
+"""Instructions that write no register but the stack pointer."""
+
+
+def plain(operation: str) -> str:
+    """The name of an instruction, whatever its width."""
+    return operation.removesuffix(".w").removesuffix(".n")
+
+
+def grown_bytes(operation: str, operands: str) -> int:
+    """Bytes by which an instruction moves the stack pointer down."""
+    if _PUSH.fullmatch(plain(operation)) and ("push" in operation or operands.startswith("sp!")):
+        return sum(size for _, size in _listed(operands))
+    if operation.startswith("sub") and (amount := _SUBTRACT.fullmatch(operands)):
+        return int(amount[1])
+    below = _STORE_BELOW.search(operands)
+    return int(below[1]) if below else 0
+
+
+def inner_jumps(body: Sequence[Line]) -> set[int]:
+    """Indices of the instructions that jump to an address which the function made from its own."""
+    own: set[str] = set()
+    depth, found = 0, set[int]()
+    places: dict[int, bool] = {}  # bytes below the stack as it was at first -> holds nothing but such addresses
+    jumps: dict[int, int] = {}
+    for index, (operation, operands) in enumerate(body):
+        name = plain(operation)
+        depth += grown_bytes(operation, operands) - _shrunk_bytes(name, operands)
+        for offset, register in _stored(name, operands):
+            places[depth - offset] = register in own and places.get(depth - offset, True)
+        if name == "mov" and operands.startswith("pc, ") and operands[4:] in own:
+            found.add(index)
+        elif name == "ldr" and operands.startswith("pc, ") and (place := _ON_STACK.fullmatch(operands)):
+            jumps[index] = depth - int(place[2] or 0)
+        else:
+            _follow(own, name, operands)
+    return found | {index for index, place in jumps.items() if places.get(place, False)}
+
+
+def _follow(own: set[str], name: str, operands: str) -> None:
+    """Registers that hold own addresses behind an instruction, from those before it."""
+    target, *sources = operands.split(", ")
+    if name.startswith("add") and _OWN_ADDRESS.fullmatch(operands):
+        own.add(target)
+    elif (name == "mla" and sources[-1] in own) or (name in ("add", "orr") and not own.isdisjoint(sources)):
+        own.add(target)  # an offset to it
+    elif name.startswith("mov") and len(sources) == 1 and sources[0] in own:
+        own |= {target} if name in ("mov", "movs") or target in own else set()
+    elif not _READS_OF_JUMPS.fullmatch(name):
+        own -= {*re.findall(r"\w+", operands)} if name not in ("bl", "blx") else {*own}
+
+
+def _shrunk_bytes(name: str, operands: str) -> int:
+    """Bytes by which an instruction moves the stack pointer up."""
+    if name in ("pop", "vpop") or (name in ("ldmia", "vldmia") and operands.startswith("sp!")):
+        return sum(size for _, size in _listed(operands))
+    amount = _SUBTRACT.fullmatch(operands)
+    return int(amount[1]) if amount and name.startswith("add") else 0
+
+
+def _stored(name: str, operands: str) -> Iterator[tuple[int, str]]:
+    """Places above the stack pointer that an instruction writes, and the registers from which it does."""
+    place = _ON_STACK.fullmatch(operands)
+    if place and name.startswith("str"):
+        for i, register in enumerate(place[1].split(", ")):
+            yield int(place[2] or 0) + 4 * i, register
+    elif name in ("push", "stmdb", "stmia", "stm") and (name == "push" or operands.startswith(("sp,", "sp!"))):
+        for i, (register, _) in enumerate(_listed(operands)):
+            yield 4 * i, register
+
+
+def _listed(operands: str) -> Iterator[tuple[str, int]]:
+    """Registers of a list such as `{r4, r5, lr}` or `{d8-d15}`, and the bytes of each."""
+    for item in operands[operands.index("{") + 1 : operands.index("}")].split(","):
+        first, _, last = item.strip().partition("-")
+        for number in range(int(first[1:]), int(last[1:]) + 1) if last else ():
+            yield f"{first[0]}{number}", 8 if first[0] == "d" else 4
+        if not last:
+            yield first, 8 if re.fullmatch(r"d\d+", first) else 4

@@ -11,16 +11,16 @@ from typing import Any
 
 from codegen_c.arena.overlay import overlay_faults
 from codegen_c.emit.bundle import Bundle, bundle_of
-from codegen_c.emit.bundle_readme import emit_bundle_readme
+from codegen_c.emit.readme import emit_bundle_readme
 from codegen_c.emit.sharing import Member
 from codegen_c.targets.registry import check_processors
 from tvm_ext.assurance.assurance import measured_assurance
-from tvm_ext.builder import targets_of
-from tvm_ext.bundles.compiled import Built, artifacts_of, compile_bundle, coverage_of
-from tvm_ext.bundles.links import links_of, with_linked_inputs
+from tvm_ext.building.build import targets_of
+from tvm_ext.building.selftest import SelfTest, selftest_of
+from tvm_ext.building.subject import Subject, make_subject
+from tvm_ext.bundles.compiled import Built, artifacts_of, compile_bundle, coverage_of, write_texts
+from tvm_ext.bundles.links import links_of, variants_of, with_linked_inputs
 from tvm_ext.bundles.package import BundlePackage
-from tvm_ext.bundles.texts import write_texts
-from tvm_ext.bundles.variants import variants_of
 from tvm_ext.bundles.verify import verify_bundle
 from tvm_ext.core.arguments import path_of
 from tvm_ext.core.bundle_file import BundledModel, BundleFile
@@ -34,14 +34,12 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.core.printable import json_text
 from tvm_ext.core.progress import Progress, named, stage, told
 from tvm_ext.core.short_tracebacks import short_tracebacks
-from tvm_ext.execution.run_result import RunResult
-from tvm_ext.load import load
-from tvm_ext.package import check_finished
+from tvm_ext.execution.samples import RunResult
+from tvm_ext.frontends.load import load
+from tvm_ext.packages.package import check_finished
 from tvm_ext.report.bundle_report import make_bundle_report, used_bytes
 from tvm_ext.report.page.page import report_page
 from tvm_ext.report.report import make_report
-from tvm_ext.selftest import SelfTest, selftest_of
-from tvm_ext.subject import Subject, make_subject
 
 
 @short_tracebacks

@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.rich_display import facts_html, rows_html
 from tvm_ext.execution.bundle_runner import HostBundle
-from tvm_ext.package import Package
+from tvm_ext.packages.package import Package
 from tvm_ext.report.interface import bundle_names, check_header
 from tvm_ext.report.read_report import read_report
 from tvm_ext.report.summary import summary_facts, summary_line, title

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from codegen_c.emit.bundle import Bundle
+from tvm_ext.building.selftest import SelfTest, drawn_faults
+from tvm_ext.building.subject import Subject, answer
 from tvm_ext.bundles.compiled import Built
-from tvm_ext.bundles.links import faults_of_links
-from tvm_ext.bundles.variants import passes_of
+from tvm_ext.bundles.links import faults_of_links, passes_of
 from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.board import board_seconds
 from tvm_ext.execution.bundle_runner import HostBundle, run_bundle_on_board, selftest_on_board
-from tvm_ext.execution.run_result import RunResult
-from tvm_ext.judgement import judged_runs, not_the_model, steps_of
-from tvm_ext.selftest import SelfTest, drawn_faults
-from tvm_ext.subject import Subject, answer
+from tvm_ext.execution.samples import RunResult
+from tvm_ext.verification.judgement import judged_runs, not_the_model, steps_of
 
 
 def verify_bundle(

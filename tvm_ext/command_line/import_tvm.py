@@ -6,7 +6,7 @@ import gc
 from importlib import import_module
 from pathlib import Path
 
-from tvm_ext.tvm_alone import import_tvm_alone
+from tvm_ext.services.import_tvm import import_tvm_alone
 
 
 def import_tvm_for(file: Path) -> None:
@@ -17,7 +17,7 @@ def import_tvm_for(file: Path) -> None:
     gc.disable()
     try:
         import_tvm_alone(with_torch=file.suffix.lower() == ".pt2")
-        for module in ("tvm_ext.tvm_compile", "tvm_ext.builder"):
+        for module in ("tvm_ext.relax.compile", "tvm_ext.building.build"):
             import_module(module)
         gc.freeze()
     finally:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tvm_ext.command_line.option_texts import (
+from tvm_ext.command_line.options import (
     parse_bytes,
     parse_hop,
     parse_inputs,

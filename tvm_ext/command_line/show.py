@@ -1,26 +1,31 @@
-"""Results as tables or JSON on stdout; progress, notices and errors on stderr."""
+"""Results as tables or JSON on standard output; stages, warnings and errors on standard error."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 import warnings
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from tvm_ext.core.errors import BadOptions, DefectNotice, OutOfMemory, SystemNotice, TvmExtError
-from tvm_ext.core.memory_exhausted import memory_message
+from tvm_ext.core.memory_exhausted import is_limited, memory_message
 from tvm_ext.core.printable import json_text, printable_lines
-from tvm_ext.core.processes.standard_streams import OutputLost
+from tvm_ext.core.processes.supervise import OutputLost
 from tvm_ext.core.short_tracebacks import full_tracebacks
 from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.report.cells import escape
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class SafeConsole(Console):
@@ -107,3 +112,80 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
     if as_json:
         print_json({"error": {"kind": kind, "message": message}})
     raise typer.Exit(status)
+
+
+ShowStage = Callable[[str], AbstractContextManager[None]]
+
+
+@contextmanager
+def stages_shown(quiet: bool) -> Generator[ShowStage]:
+    """A function that shows a stage for as long as the context that it gives; nothing where the command is quiet.
+
+    On a terminal stages that run stand below, with the time that they take so far; in a pipe a line comes as each ends.
+    """
+    if quiet or not moves():
+        yield _silent if quiet else _line
+        return
+    with _bar() as bar:
+
+        @contextmanager
+        def shown(name: str) -> Generator[None]:
+            task = bar.add_task(escape(name), total=None)
+            try:
+                with _line(name):
+                    yield
+            finally:
+                bar.remove_task(task)
+
+        yield shown
+
+
+@contextmanager
+def waiting(name: str) -> Generator[None]:
+    """What a command does that has one stage only: shown on a terminal while it lasts, with the time that it takes."""
+    if not moves():
+        yield
+        return
+    with _bar() as bar:
+        bar.add_task(escape(name), total=None)
+        yield
+
+
+def _bar() -> Progress:
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # no command waits for it in vain
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    return Progress(*columns, console=stderr, transient=True)
+
+
+def moves() -> bool:
+    """True where lines may change while time passes: on a terminal, by a thread, which may hang Python for good where
+    it gets no memory under a limit of the process (CPython 3.11 looks for the handler of that error again and again).
+    """
+    return stderr.is_terminal and not is_limited()
+
+
+@contextmanager
+def _silent(_: str) -> Generator[None]:
+    yield
+
+
+@contextmanager
+def _line(name: str) -> Generator[None]:
+    """A line when the stage ends: whether it was done, its name, its seconds."""
+    begin, sign = time.monotonic(), _letter("\N{BALLOT X}", "failed")
+    try:
+        yield
+        sign = _letter("\N{CHECK MARK}", "done")
+    finally:
+        text = printable_lines(f"{sign} {name}, {time.monotonic() - begin:.1f} s")
+        stderr.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _letter(letter: str, word: str) -> str:
+    """The letter, or a word for it where standard error cannot write it."""
+    try:
+        letter.encode(stderr.encoding)
+    except UnicodeEncodeError:
+        return word
+    return letter

@@ -14,21 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tvm_ext.comparison.compared_values import ComparedValue, compared_values, step_lines
-from tvm_ext.comparison.comparison import LayerComparison, PackageComparison
-from tvm_ext.comparison.judge import judged_value
+from tvm_ext.comparison.comparison import LayerComparison, PackageComparison, judged_value
 from tvm_ext.comparison.runs import two_runs
 from tvm_ext.core.errors import BadPackage, RunFailed
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.options import Target
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.execution.samples import Sample, check_inputs
+from tvm_ext.frontends.load import load
 from tvm_ext.frontends.pair_states import Pairs
-from tvm_ext.load import load
-from tvm_ext.model_file import model_file
-from tvm_ext.package import TRACE_FILE, Package
+from tvm_ext.packages.model_file import model_file
+from tvm_ext.packages.package import TRACE_FILE, Package
 from tvm_ext.report.interface import bundle_names, firmware_of
 from tvm_ext.verification.account import as_stored, source_of
-from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.verification.reference_runtimes.ask import ask
 
 Array = np.ndarray
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization
 from codegen_c.program.tensors import DTYPES, Strip, Tensor
 from tvm_ext.core.errors import BadPackage
 

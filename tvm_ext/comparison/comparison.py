@@ -1,4 +1,4 @@
-"""Outcome of comparing a package layer by layer. Plain data."""
+"""Results of comparing a package layer by layer, how each value is judged, and the table of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any, Literal
+
+import numpy as np
+
+from tvm_ext.comparison.compared_values import ComparedValue
+from tvm_ext.report.cells import FoldingTable, escape
+from tvm_ext.verification.account import LEAST_ELEMENTS, MEAN_LSB, TOLERANCE_LSB, source_of
+from tvm_ext.verification.verify import difference, float_tolerance
 
 Verdict = Literal["equal", "within", "differs", "no counterpart"]
 
@@ -99,3 +106,64 @@ class PackageComparison:
 def _finite(layer: dict[str, Any]) -> dict[str, Any]:
     """Figures as JSON has them: None for what is no number."""
     return {key: None if isinstance(value, float) and not isfinite(value) else value for key, value in layer.items()}
+
+
+_MOST_LETTERS = 40
+
+
+def comparison_table(found: PackageComparison) -> FoldingTable:
+    """Errors: of the layer alone, fed by the reference, and with all errors before it."""
+    title = f"{found.model} on {found.on} beside {found.witness}"
+    if found.own_reading:
+        title += f", our own reading of the model ({found.own_reading})"
+    table = FoldingTable("#", "layer", "value in the model", title=escape(title), title_justify="left")
+    for heading in ("own max error", "own mean", "max error", "may be"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for layer in found.layers:
+        figures = [layer.own_error, layer.mean, layer.error, layer.limit]
+        unit = " LSB" if layer.lsb else ""
+        cells = ["-" if figure is None else f"{figure:.3g}{unit}" for figure in figures]
+        verdict = f"{layer.verdict}: {layer.reason}" if layer.reason else layer.verdict
+        style = "bold red" if layer.verdict == "differs" else None
+        table.add_row(
+            str(layer.step), escape(layer.name), escape(_short(layer.value)), *cells, escape(verdict), style=style
+        )
+    return table
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 3]}..."
+
+
+Array = np.ndarray
+
+
+def judged_value(value: ComparedValue, wanted: Array | None, fed: Array | None, own: Array | None) -> LayerComparison:
+    """The comparison of a value. fed: as the layer gives it from the reference's values; own: from the package's."""
+    tensor = value.tensor
+    lsb = tensor.quantization is not None
+
+    def compared(verdict: Verdict, reason: str = "", **figures: float) -> LayerComparison:
+        return LayerComparison(
+            step=value.step, name=value.step_name, nodes=value.nodes, value=source_of(tensor), dtype=tensor.dtype,
+            lsb=lsb, verdict=verdict, reason=reason, **figures,
+        )  # fmt: skip
+
+    if fed is None or own is None:
+        return compared("no counterpart", value.absent)
+    if wanted is None:
+        return compared("no counterpart", "the reference has no tensor of this name, type and size")
+    shape = wanted.shape
+    signed = fed.reshape(shape).astype(np.float64) - wanted.astype(np.float64)
+    own_error, relative = difference(fed.reshape(shape), wanted)
+    error, _ = difference(own.reshape(shape), wanted)
+    largest = float(np.abs(wanted[np.isfinite(wanted)].astype(np.float64)).max(initial=0))
+    mean = float(signed.mean()) if signed.size and np.isfinite(signed).all() else 0.0
+    is_float = tensor.dtype.startswith(("float", "bfloat"))
+    limit = float_tolerance(tensor.dtype) * largest if is_float else float(TOLERANCE_LSB if lsb else 0)
+    is_off = lsb and signed.size >= LEAST_ELEMENTS and abs(mean) > MEAN_LSB
+    differs = is_off or not (relative <= float_tolerance(tensor.dtype) if is_float else own_error <= limit)
+    verdict: Verdict = "differs" if differs else "equal" if not own_error else "within"
+    figures = {"own_error": own_error, "error": error, "mean": mean, "largest": largest, "limit": limit}
+    return compared(verdict, **figures)

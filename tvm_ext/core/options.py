@@ -21,6 +21,7 @@ from tvm_ext.core.option_checks import (
     check_placed,
     check_renames,
     check_targets,
+    quantization_problem,
 )
 from tvm_ext.core.option_table import (
     AXES,
@@ -41,7 +42,6 @@ from tvm_ext.core.option_table import (
     entries_of,
 )
 from tvm_ext.core.option_values import shown, with_sizes
-from tvm_ext.core.quantization_options import quantization_problem
 
 if TYPE_CHECKING:
     from tvm_ext.core.platform import Platform, Processor

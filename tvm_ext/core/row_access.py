@@ -1,4 +1,4 @@
-"""Input rows that each output row reads, as data: everything that asks about rows asks this."""
+"""Input rows and columns that each output row or column of an operator reads."""
 
 from __future__ import annotations
 
@@ -73,3 +73,43 @@ class RowAccess:
         Output row r lies where row r - lag of the input lay.
         """
         return max(0, *(row + 1 - needed for row, needed in enumerate(self.needed_from[1:])))
+
+
+Columns = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnReader:
+    """Output column w reads `extent` input columns from w * stride - left on; what lies outside them is padding."""
+
+    input_columns: int
+    stride: int = 1
+    left: int = 0
+    extent: int = 1
+
+    def read(self, columns: Columns) -> Columns:
+        """Input columns that some output columns read, clipped to the input; (0, 0) where they read padding only."""
+        begin, end = self._reach(columns)
+        low, high = max(0, begin), min(self.input_columns, end)
+        return (low, high) if low < high else (0, 0)
+
+    def padding(self, columns: Columns) -> tuple[int, int]:
+        """Columns of padding to the left and to the right that some output columns read."""
+        begin, end = self._reach(columns)
+        return max(0, -begin), max(0, end - self.input_columns)
+
+    def _reach(self, columns: Columns) -> Columns:
+        begin, end = columns
+        return begin * self.stride - self.left, (end - 1) * self.stride - self.left + self.extent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOperator:
+    """num_columns: of its output. readers: of each input, None for one that it is handed whole for any columns.
+
+    writes_apart: whether it can write some columns where an image of more columns has them.
+    """
+
+    num_columns: int
+    readers: tuple[ColumnReader | None, ...]
+    writes_apart: bool = False

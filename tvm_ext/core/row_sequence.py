@@ -1,4 +1,4 @@
-"""Operators that run row by row, in series: their order of calls, and the rows of each result that must be kept.
+"""Sequences of operators that run row by row: the order of their calls, as loops, and their ring buffers.
 
 Each operator computes its output rows in ascending order, some rows a call. The last operator asks for its next rows;
 an operator whose rows are asked for asks its producers for what it reads, and the first of all that were asked, in the
@@ -12,11 +12,13 @@ runs of its channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from heapq import heappop, heappush
 from typing import NamedTuple
+
+import numpy as np
 
 from tvm_ext.core.row_access import RowAccess
 
@@ -217,3 +219,232 @@ def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
             if reader.producer is not None:
                 asked[reader.producer] = max(asked[reader.producer], reader.needed_to[last])
     return tuple(found)
+
+
+LOOP_LINES = 2
+"""Lines that a loop takes beside its body."""
+MOST_TURNS_TRIED = 8
+"""Most places in a repetition at which a turn is tried to begin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowLoop:
+    """`body`, `count` times; its calls stand as in the first turn. advances: rows that a turn computes, by operator."""
+
+    count: int
+    body: tuple[RowCall | RowLoop, ...]
+    advances: dict[int, int]
+
+
+Schedule = tuple[RowCall | RowLoop, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Repeat:
+    """A part of a word, several times."""
+
+    count: int
+    body: _Word
+
+
+_Letter = tuple[int, int]
+"""An operator, and the number of rows that a call computes."""
+_Word = tuple["_Letter | _Repeat", ...]
+
+
+def with_loops(calls: Sequence[RowCall]) -> Schedule:
+    """The calls in their order, with loops for what repeats."""
+    letters = tuple((call.operator, call.end - call.begin) for call in calls)
+    return _placed(_folder()(letters), {})
+
+
+def merged(calls: Sequence[RowCall], operators: Collection[int]) -> list[RowCall]:
+    """The calls, neighbouring ones of one of these operators as one."""
+    found: list[RowCall] = []
+    for call in calls:
+        if found and call.operator in operators and found[-1].operator == call.operator:
+            call = found.pop()._replace(end=call.end)
+        found.append(call)
+    return found
+
+
+def in_turn(schedule: Schedule) -> list[RowCall]:
+    """Every call, in the order they run."""
+    return [call for entry in schedule for call in _unrolled(entry)]
+
+
+def _unrolled(entry: RowCall | RowLoop) -> list[RowCall]:
+    if isinstance(entry, RowCall):
+        return [entry]
+    return [
+        RowCall(
+            operator=call.operator, begin=call.begin + turn * entry.advances[call.operator],
+            end=call.end + turn * entry.advances[call.operator],
+        )
+        for turn in range(entry.count)
+        for call in in_turn(entry.body)
+    ]  # fmt: skip
+
+
+def _folder() -> Callable[[tuple[_Letter, ...]], _Word]:
+    """A function from letters to the shortest word found for them."""
+
+    @cache
+    def fold(letters: tuple[_Letter, ...]) -> _Word:
+        repetition = _longest_repetition(letters)
+        if repetition is None:
+            return letters
+        begin, period, slack = repetition
+        words: list[_Word] = []
+        step = max(1, -(-(slack + 1) // MOST_TURNS_TRIED))
+        for first in range(begin, begin + slack + 1, step):
+            count = _repeats(letters, first, period)
+            end = first + count * period
+            turn = _Repeat(count=count, body=fold(letters[first : first + period]))
+            words.append((*fold(letters[:first]), turn, *fold(letters[end:])))
+        return min(*words, letters, key=_lines)
+
+    return fold
+
+
+def _longest_repetition(letters: tuple[_Letter, ...]) -> tuple[int, int, int] | None:
+    """(begin, period, letters by which its first turn may begin later) of the repetition that saves most."""
+    numbers = {letter: number for number, letter in enumerate(dict.fromkeys(letters))}
+    word = np.array([numbers[letter] for letter in letters], np.int64)
+    best, saved = None, 0
+    for period in range(1, len(word) // 2 + 1):
+        same = np.concatenate([[False], word[period:] == word[:-period], [False]])
+        edges = np.flatnonzero(same[1:] != same[:-1])
+        begins, lengths = edges[::2], edges[1::2] - edges[::2]
+        if not lengths.size:
+            continue
+        longest = int(lengths.argmax())
+        turns, slack = divmod(int(lengths[longest]), period)
+        if turns * period - LOOP_LINES > saved:
+            best, saved = (int(begins[longest]), period, slack), turns * period - LOOP_LINES
+    return best
+
+
+def _repeats(letters: tuple[_Letter, ...], begin: int, period: int) -> int:
+    """Number of times that the turn at `begin` repeats without a gap."""
+    turn, count = letters[begin : begin + period], 1
+    while letters[begin + count * period : begin + (count + 1) * period] == turn:
+        count += 1
+    return count
+
+
+def _lines(word: _Word) -> int:
+    return sum(LOOP_LINES + _lines(entry.body) if isinstance(entry, _Repeat) else 1 for entry in word)
+
+
+def _placed(word: _Word, made: dict[int, int]) -> Schedule:
+    """The word with its rows, each operator's behind those `made` before; `made` comes to count these as well."""
+    found: list[RowCall | RowLoop] = []
+    for entry in word:
+        if isinstance(entry, _Repeat):
+            before = dict(made)
+            body = _placed(entry.body, made)
+            advances = {o: rows - before.get(o, 0) for o, rows in made.items() if rows > before.get(o, 0)}
+            for operator, rows in advances.items():
+                made[operator] += (entry.count - 1) * rows
+            found.append(RowLoop(count=entry.count, body=body, advances=advances))
+        else:
+            operator, rows = entry
+            begin = made.get(operator, 0)
+            found.append(RowCall(operator=operator, begin=begin, end=begin + rows))
+            made[operator] = begin + rows
+    return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guest:
+    """An operator's output that may lie in the ring of its producer `host`, `lag` rows behind its place there."""
+
+    host: int
+    lag: int
+
+
+@dataclass(frozen=True)
+class RowRings:
+    """guests: by operator, those that may share a ring; each host has one, and its output no other reader."""
+
+    sequence: RowSequence
+    guests: Mapping[int, Guest]
+
+    @cached_property
+    def _guest_of(self) -> dict[int, int]:
+        return {guest.host: index for index, guest in self.guests.items()}
+
+    def _chain(self, host: int) -> list[tuple[int, int]]:
+        """(operator, its lag behind the host) of a host and all that might share its ring."""
+        found = [(host, 0)]
+        while (guest := self._guest_of.get(found[-1][0])) is not None:
+            found.append((guest, found[-1][1] + self.guests[guest].lag))
+        return found
+
+    @cached_property
+    def _rows(self) -> tuple[tuple[int, ...], ...]:
+        """Per operator, rows of a ring for itself, for itself and a guest, and so on; 0 where nobody reads it."""
+        consumers = self.sequence.consumers
+        needs = [[(index, reader.needed_from) for index, reader in readers] for readers in consumers]
+        chains = [
+            [(needs[index], lag) for index, lag in self._chain(host)] if consumers[host] else []
+            for host in range(len(needs))
+        ]
+        made = [0] * len(chains)
+        most = [[0] * max(1, len(chain)) for chain in chains]
+        for host, _, end in self.sequence.calls:
+            made[host] = needed = end
+            for depth, (readers, lag) in enumerate(chains[host]):
+                for index, needed_from in readers:
+                    needed = min(needed, needed_from[made[index]] - lag)
+                most[host][depth] = max(most[host][depth], end - needed)
+        return tuple(map(tuple, most))
+
+    @cached_property
+    def _depths(self) -> tuple[int, ...]:
+        """Number of guests in each operator's ring, were it a host: all that need no more rows together than apart."""
+        depths = [0] * len(self._rows)
+        for host in reversed(range(len(depths))):
+            guest = self._guest_of.get(host)
+            if guest is not None:
+                together = self._rows[host][1 + depths[guest]]
+                apart = self._rows[host][0] + self._rows[guest][depths[guest]]
+                if together <= apart and together < self.sequence.operators[host].num_rows:
+                    depths[host] = 1 + depths[guest]
+        return tuple(depths)
+
+    def rows(self) -> tuple[int, ...]:
+        """Per operator, rows of its ring and of all that lie in it, were it not in another one itself."""
+        return tuple(rows[depth] for rows, depth in zip(self._rows, self._depths, strict=True))
+
+    def shared(self) -> dict[int, Guest]:
+        """The guests that lie in their hosts' rings."""
+        return {index: guest for index, guest in self.guests.items() if self._depths[guest.host]}
+
+    def lying(self) -> tuple[tuple[int, ...], ...]:
+        """Per operator, those whose outputs lie in its ring themselves, not in a guest's."""
+        found: list[tuple[int, ...]] = [()] * len(self._rows)
+        for index, guest in self.shared().items():
+            found[guest.host] = (*found[guest.host], index)
+        return tuple(found)
+
+
+def possible_guests(sequence: RowSequence, row_bytes: Sequence[int], apart: Sequence[bool]) -> dict[int, Guest]:
+    """Guests by operator: outputs of the host's number and size of rows, where nobody else reads the host's.
+
+    row_bytes: of each operator's output. apart: whether an output has a place of its own, as it outlives the sequence.
+    """
+    found: dict[int, Guest] = {}
+    for index, operator in enumerate(sequence.operators):
+        if apart[index] or not sequence.consumers[index]:
+            continue
+        for reader in operator.readers:
+            host, lag = reader.producer, reader.lag
+            if host is None or lag is None or apart[host] or len(sequence.consumers[host]) > 1:
+                continue
+            same_rows = sequence.operators[host].num_rows == operator.num_rows
+            if same_rows and row_bytes[host] == row_bytes[index]:
+                found[index] = Guest(host=host, lag=lag)
+                break
+    return found

@@ -1,34 +1,122 @@
-"""Predicted run time of a model on a platform: instructions, memory, and transfers beside them.
-
-    cycles of a step = modelled instructions * cycles that one takes in its kernel on this core
-                       + for each operand: wait cycles of its memory
-    wait cycles      = bytes / rate, beyond a cycle for each transaction + latency of each burst
-
-Loads and stores are among the instructions, a cycle for each transaction; a memory adds what it is slower than that.
-Rates are the lower of what the memory and the link between processor and memory give. Bytes are those that the
-kernel's loops read and write, again and again where they do (`codegen_c.kernels.contract.Passes`): no cache is
-modelled. Transactions, and bursts of those that go on where the last one ended, are so many for each such byte.
-
-    cycles of a transfer = bytes / lowest rate on the way + latency of the link
-
-A DMA moves one transfer after the other, in the order in which they start, beside the processor, and slows nothing
-down but itself; where no DMA joins two memories the processor copies: it reads, writes, and executes
-COPY_INSTRUCTIONS_A_BYTE. To start a transfer, or to wait for one, costs CALL_CYCLES.
-
-Cycles and traffic of kernels (`KernelTime`) are fitted to what `tvm-ext profile` estimates of executed instructions
-and counts of accesses, by `benchmarks/kernel_times.py`; the profile has the same wait cycles. QEMU models no memory
-timing. So all that comes out of here is a prediction, and is to be called one wherever it is shown.
-"""
+"""Predicted run time of a model on a platform, from instructions, memory traffic and transfers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
-from tvm_ext.core.kernel_time import UNIFORM, WORDS, KernelTime, Traffic
 from tvm_ext.core.platform import Link, Memory, Platform
+from tvm_ext.core.row_access import ColumnOperator
+from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Accesses to a memory. bursts: those that do not go on where the last one ended.
+
+    Counted, or on the average of a byte or an instruction.
+    """
+
+    transactions: float
+    bursts: float
+    num_bytes: float
+
+    def times(self, count: float) -> Traffic:
+        """So many times the traffic."""
+        return Traffic(
+            transactions=self.transactions * count, bursts=self.bursts * count, num_bytes=self.num_bytes * count
+        )
+
+
+WORDS = Traffic(transactions=0.25, bursts=0.0, num_bytes=1.0)
+"""A byte where all are moved as words, one behind the other."""
+DOUBLE_WORDS = Traffic(transactions=0.125, bursts=0.0, num_bytes=1.0)
+"""The same of 8 bytes at once."""
+NONE = Traffic(transactions=0.0, bursts=0.0, num_bytes=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTime:
+    """Time of a kernel on a core.
+
+    cycles: for each modelled instruction, those of its loads and stores among them, were all memories as fast as the
+    core. input, output, constants, scratch: traffic for each byte that the kernel is modelled to read or write there.
+    stack, code: traffic of its own data in the memories of stack and code, for each modelled instruction.
+    """
+
+    cycles: float = 1.0
+    input: Traffic = WORDS
+    output: Traffic = WORDS
+    constants: Traffic = WORDS
+    scratch: Traffic = WORDS
+    stack: Traffic = NONE
+    code: Traffic = NONE
+
+    @classmethod
+    def of(cls, access: Traffic, *, cycles: float = 1.0) -> Self:
+        """A kernel that moves all of its operands' bytes alike."""
+        return cls(cycles=cycles, input=access, output=access, constants=access, scratch=access)
+
+
+UNIFORM = KernelTime()
+"""A modelled instruction a cycle, and words; what is not measured is taken to have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreTimes:
+    """Times of kernels on cores, as a target's folder has them for each core.
+
+    cpus: names of the core. cycles: for each executed instruction, of kernels that are not there.
+    """
+
+    cpus: tuple[str, ...]
+    cycles: float
+    kernels: Mapping[str, KernelTime] = field(default_factory=dict[str, KernelTime])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """Memory one composite needs beside its inputs and outputs, and its cost when it runs whole.
+
+    instructions: modelled; ranks what could run, is never reported as a measurement.
+    rows: how its rows depend on those of its parameters, None where it only runs whole.
+    columns: the same of columns, None where it cannot be cut into strips of them. bands: the same of rows, where it is
+    to compute some rows alone.
+    accumulation: how it takes in its only parameter row by row, None where it needs all of it at once.
+    shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
+    kernel: the one that computes it; computes_floats: with an FPU, or slowly without.
+    read_bytes: parameter -> bytes read of it in one run, modelled; weights_read_bytes the same of its `weights_bytes`,
+    scratch_access_bytes of its scratch, written ones added. weight_bits: in which its weights are stored.
+    """
+
+    instructions: int
+    rows: RowOperator | None = None
+    columns: ColumnOperator | None = None
+    bands: ColumnOperator | None = None
+    accumulation: RowAccumulation | None = None
+    scratch_bytes: int = 0
+    shared_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    kernel: str = ""
+    computes_floats: bool = False
+    read_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    weights_bytes: int = 0
+    weights_read_bytes: int = 0
+    scratch_access_bytes: int = 0
+    weight_bits: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallCost:
+    """Needs and costs of one composite that runs so many rows per call.
+
+    added_instructions: in all, beyond those of its whole run, by the kernel's own estimate of both.
+    """
+
+    scratch_bytes: int
+    added_instructions: int
+
 
 CALL_CYCLES = 24
 COPY_INSTRUCTIONS_A_BYTE = 0.5

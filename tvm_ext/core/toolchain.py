@@ -1,4 +1,4 @@
-"""Call C compilers and binary tools: objects, libraries, ELF files, section sizes.
+"""Call C compilers and binary tools: command lines, objects, libraries, ELF files, and their sections.
 
 No shell is involved anywhere. Tools run in the folder of the source with relative names, so equal
 sources give equal objects wherever they lie.
@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tvm_ext.core.compilers import (
-    LANGUAGE_FLAGS,
-    STRICT_FLAGS,
-    WARNING_FLAGS,
-    compile_command,
-    compile_flags,
-    find_compiler,
-    link_command,
-    warning_flags,
-)
-from tvm_ext.core.errors import BuildFailed, DoesNotFit
+from tvm_ext.core.compiler_flags import folder_of, specs_of
+from tvm_ext.core.errors import BadOptions, BuildFailed, DoesNotFit, MissingTool, OutOfMemory
+from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.processes.at_once import turns
-from tvm_ext.core.tools import find_program, made_by, run_tool
+from tvm_ext.core.processes.process import allowed_seconds, run_program
 
 __all__ = [
     "LANGUAGE_FLAGS",
@@ -236,3 +230,266 @@ def section_kind(section_flags: str) -> str | None:
 
 def _absolute(paths: Iterable[Path]) -> list[str]:
     return [str(path.resolve()) for path in paths]
+
+
+# Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
+LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
+"""Warnings that build files of packages ask for. They stay warnings there: other compilers know other ones."""
+
+STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
+"""Warnings as errors, for the tests of this project and for a package's target `strict`."""
+
+_STRICT = "TVM_EXT_STRICT_WARNINGS"
+"""Environment variable by which the tests ask for `STRICT_FLAGS` in every compilation; `1` asks."""
+
+SYSROOT = "TVM_EXT_SYSROOT"
+"""Environment variable: the folder of headers and libraries of a cross compiler that has none of its own."""
+
+_LINKED = ("-mcpu=", "-march=", "-mthumb", "-marm", "-mabi=", "-mfloat-abi=", "-mfpu=", "-mcmodel=", "-mcmse")
+"""Beginnings of flags for clang that say which library GCC links, too."""
+
+
+def find_compiler(toolchain: Toolchain) -> list[str]:
+    """The C compiler as the head of an argument list: by its name, else `<prefix>gcc`, or for the host $CC, gcc, clang.
+
+    Raises MissingTool.
+    """
+    if toolchain.prefix or toolchain.compiler:
+        return [find_program(toolchain.compiler_name)]
+    text = os.environ.get("CC", "")
+    try:
+        chosen = shlex.split(text)
+    except ValueError as error:
+        raise MissingTool(f"CC = {text!r}: is no command: {error}. Quote it as for a shell, or unset CC.") from None
+    if chosen:
+        return [find_program(chosen[0]), *chosen[1:]]
+    return [find_program("gcc" if installed("gcc") or not installed("clang") else "clang")]
+
+
+def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:
+    """Flags every source of a package is compiled with, warnings and folders of headers left out."""
+    chosen = toolchain.speed_flags if optimize == "speed" else toolchain.size_flags
+    return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
+
+
+def warning_flags() -> tuple[str, ...]:
+    """Flags about warnings for C that is compiled here: none is reported, so that no result depends on the compiler's
+    version, also where $CC asks for errors. The tests of this project take warnings for errors instead.
+    """
+    return STRICT_FLAGS if os.environ.get(_STRICT) == "1" else ("-w",)
+
+
+def compile_command(toolchain: Toolchain, optimize: Optimize) -> list[str]:
+    """The compiler and its flags, to which sources are added. Raises MissingTool, BuildFailed, BadOptions."""
+    chosen = compile_flags(toolchain, optimize)
+    compiler = find_compiler(toolchain)
+    if not toolchain.crosses_with_clang:
+        _check_specs(compiler, toolchain)
+        return [*compiler, *_arguments(chosen, toolchain)]
+    library = ["-idirafter", str(_library_headers(toolchain))]
+    return [*compiler, *_arguments([one for one in chosen if not specs_of(one)], toolchain), *library]
+
+
+def link_command(toolchain: Toolchain) -> list[str]:
+    """The compiler that links, and its flags, to which objects are added. Raises as `compile_command` does."""
+    if not toolchain.crosses_with_clang:
+        compiler = find_compiler(toolchain)
+        _check_specs(compiler, toolchain)
+        return [*compiler, *_arguments(toolchain.flags, toolchain)]
+    compiler = [find_program(f"{toolchain.prefix}gcc")]
+    _check_specs(compiler, toolchain)
+    return [*compiler, *_of_gcc(toolchain)]
+
+
+def _arguments(flags: Sequence[str], toolchain: Toolchain) -> list[str]:
+    """Flags without those that name folders beside the platform's file; the user's own sysroot, where there is one."""
+    return [*(flag for flag in flags if folder_of(flag) is None), *_sysroot(toolchain)]
+
+
+def _sysroot(toolchain: Toolchain) -> list[str]:
+    """The flag for the folder that the user's environment names. Raises BadOptions for what is no folder."""
+    folder = os.environ.get(SYSROOT, "")
+    if not folder or not toolchain.prefix:
+        return []
+    if not os.path.isabs(folder) or not os.path.isdir(folder):
+        raise BadOptions(
+            f"{SYSROOT} = {folder!r}: is no folder by an absolute path; name the toolchain's, or unset it."
+        )
+    return [f"--sysroot={folder}"]
+
+
+def linked_flags(toolchain: Toolchain) -> list[str]:
+    """Flags for clang that the GCC which links takes, too, as the platform's file has them."""
+    return [one for one in toolchain.flags if one.startswith((*_LINKED, "--sysroot=")) or specs_of(one)]
+
+
+def _of_gcc(toolchain: Toolchain) -> list[str]:
+    return _arguments(linked_flags(toolchain), toolchain)
+
+
+def _library_headers(toolchain: Toolchain) -> Path:
+    """Folder of the C library's headers that the toolchain's GCC takes. Raises MissingTool, BuildFailed."""
+    compiler = find_program(f"{toolchain.prefix}gcc")
+    probe = [compiler, *_of_gcc(toolchain), "-E", "-Wp,-v", "-x", "c", os.devnull]
+    _check_specs([compiler], toolchain)
+    said = run_tool(probe, Path.cwd(), reads=(), and_stderr=True)
+    folders = [Path(line.strip()) for line in said.splitlines() if line.startswith(" ")]
+    found = next((folder.resolve() for folder in folders if (folder / "string.h").is_file()), None)
+    if found is None:
+        raise BuildFailed(
+            f"{Path(compiler).name} has no string.h: clang takes headers of the C library from it. Install the C "
+            "library of that toolchain, or name its specs, such as -specs=picolibc.specs."
+        )
+    return found
+
+
+def _check_specs(compiler: list[str], toolchain: Toolchain) -> None:
+    """Raises BuildFailed where specs are not the compiler's own: else it would read a file of that name elsewhere."""
+    for name in filter(None, map(specs_of, toolchain.flags)):
+        given = linked_flags(toolchain) if toolchain.uses_clang else toolchain.flags
+        others = [flag for flag in given if not specs_of(flag)]
+        command = [*compiler, *_arguments(others, toolchain), f"-print-file-name={name}"]
+        found = Path(run_tool(command, Path.cwd(), reads=()).strip())
+        if not found.is_absolute():
+            raise BuildFailed(
+                f"-specs={name}: {Path(compiler[0]).name} has no specs of that name, and others are not read, for they "
+                "say which programs run. Install the C library that brings them, or leave the flag out."
+            )
+
+
+_LEAST_SECONDS = 120.0
+_SECONDS_PER_MIB = 60.0  # of what a tool reads: some twenty times what GCC takes for generated sources
+_ERROR_LINES = 12
+_LINE_CHARACTERS = 1000
+_PACKAGES = {
+    "arm-none-eabi-gcc": "gcc-arm-none-eabi and libnewlib-arm-none-eabi",
+    "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-riscv32": "qemu-system-misc",
+    "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf",
+    "gcc": "gcc",
+    "clang": "clang",
+}
+
+
+def installed(name: str) -> str | None:
+    """Path of a program on PATH; None where it is not there.
+
+    Relative entries of PATH are left out: platforms name tools, too, and a file of the working folder is none.
+    """
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def find_program(name: str) -> str:
+    """Path of a program as `installed` finds it. Raises MissingTool with the Debian package that holds it."""
+    path = installed(name)
+    if path:
+        return path
+    command = install_hint(name)
+    hint = f"install it (Debian, Ubuntu: {command})" if command else "install it"
+    raise MissingTool(f"{name} is not on PATH; {hint} or add its folder to PATH.")
+
+
+def install_hint(name: str) -> str:
+    """The command that installs a program on Debian and Ubuntu; empty for unknown ones."""
+    known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
+    package = name if re.fullmatch(r"clang-[0-9]+", name) else _PACKAGES.get(known)
+    return f"apt install {package.replace(' and ', ' ')}" if package else ""
+
+
+def made_by(target: Path, tool: str) -> Path:
+    """The file that a tool said it made. Raises BuildFailed where it did not."""
+    if not target.is_file():
+        raise BuildFailed(f"{Path(tool).name} made no {target.name}, and did not say why. Is it what PATH and CC mean?")
+    return target
+
+
+def run_tool(command: Sequence[str], folder: Path, *, reads: Iterable[Path], and_stderr: bool = False) -> str:
+    """Standard output of a tool, and what it says beside if that is asked for.
+
+    Raises BuildFailed with the first lines of its complaints.
+    """
+    name = Path(command[0]).name
+    read_bytes = sum(path.stat().st_size for path in reads if path.is_file())
+    seconds = allowed_seconds(_LEAST_SECONDS + _SECONDS_PER_MIB * read_bytes / (1 << 20))
+    try:
+        done = run_program(command, folder, seconds=seconds, environment={**os.environ, "LC_ALL": "C"})
+    except OSError as error:
+        check_memory(error)
+        raise BuildFailed(f"{name} could not be started: {error.strerror}.") from None
+    if done.status and says_memory(done.stderr):
+        raise OutOfMemory(message(f"{name}: {' '.join(done.stderr.split())[-200:]}"))
+    if done.problem or done.status:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        more = [f"... {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []
+        said = "\n".join(["", *(line[:_LINE_CHARACTERS] for line in lines[:_ERROR_LINES]), *more])
+        raise BuildFailed(f"{name} {done.left} in {folder}{':' if lines else '.'}{said if lines else ''}")
+    return done.stderr + done.stdout if and_stderr else done.stdout
+
+
+Place = tuple[str, str]
+"""An object file's name, and a section of it."""
+_SECTION = re.compile(r"\s*\d+\s+(\S+)\s+([0-9a-f]+)\s+[0-9a-f]+\s+[0-9a-f]+\s+[0-9a-f]+\s+\S+\s+(.*)")
+_SYMBOL = re.compile(r"[0-9a-f]+ (.{7}) (\S+)\t[0-9a-f]+ +(?:\.hidden )?(\S+)$")
+_RELOCATION = re.compile(r"[0-9a-f]+ +\S+ +(\S+?)(?:[+-]0x[0-9a-f]+)?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectCode:
+    """Bytes of each section that an image holds, those that each refers to, and where functions are, by name."""
+
+    num_bytes: Mapping[Place, int]
+    references: Mapping[Place, frozenset[Place]]
+    functions: Mapping[str, Place]
+
+    def reached(self, function: str) -> frozenset[Place]:
+        """Sections of a function and of all that it refers to, directly or through others; none where it is unknown."""
+        pending = [self.functions[function]] if function in self.functions else []
+        seen: set[Place] = set()
+        while pending:
+            place = pending.pop()
+            if place not in seen:
+                seen.add(place)
+                pending += self.references.get(place, ())
+        return frozenset(place for place in seen if place in self.num_bytes)
+
+
+def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
+    """Read objects, whose file names differ. Raises MissingTool, BuildFailed."""
+    program = find_program(f"{toolchain.prefix}objdump")
+    command = [program, "-h", "-t", "-r", "-w", *(str(path.resolve()) for path in objects)]
+    text = run_tool(command, objects[0].parent, reads=objects)
+    num_bytes: dict[Place, int] = {}
+    raw: dict[Place, list[str]] = {}
+    known: dict[str, dict[str, Place]] = {}
+    everywhere: dict[str, Place] = {}
+    file, section = "", ""
+    for line in text.splitlines():
+        if head := re.fullmatch(r"(.*):     file format .*", line):
+            file = Path(head[1]).name
+            known[file] = {}
+        elif head := re.fullmatch(r"RELOCATION RECORDS FOR \[(\S+)\]:", line):
+            section = head[1]
+        elif found := _SECTION.fullmatch(line):
+            place = (file, found[1])
+            known[file][found[1]] = place
+            if section_kind(found[3]) not in (None, "bss"):
+                num_bytes[place] = num_bytes.get(place, 0) + int(found[2], 16)
+        elif found := _SYMBOL.fullmatch(line):
+            known[file].setdefault(found[3], (file, found[2]))
+            if found[2] != "*UND*" and found[1][0] in "gu!w":
+                everywhere[found[3]] = (file, found[2])
+        elif found := _RELOCATION.fullmatch(line):
+            raw.setdefault((file, section), []).append(found[1])
+
+    def home(place: Place, symbol: str) -> Place | None:
+        own = known[place[0]].get(symbol)
+        return own if own and own[1] != "*UND*" else everywhere.get(symbol)
+
+    references = {
+        place: frozenset(target for symbol in symbols if (target := home(place, symbol)))
+        for place, symbols in raw.items()
+    }
+    functions = {symbol: place for symbols in known.values() for symbol, place in symbols.items() if place in num_bytes}
+    return ObjectCode(num_bytes=num_bytes, references=references, functions=functions)

@@ -12,14 +12,12 @@ from numpy.typing import ArrayLike
 
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import BadInput, BadOptions, TvmExtError
-from tvm_ext.evaluation.evaluation import PackageEvaluation, ReferenceScores
-from tvm_ext.evaluation.scores import Scores, Task, scores_of, task_of
-from tvm_ext.execution.batches import Inputs, arrays_of, batch_of
-from tvm_ext.execution.real_numbers import dequantized
+from tvm_ext.evaluation.evaluation import PackageEvaluation, ReferenceScores, Scores, Task, scores_of, task_of
+from tvm_ext.execution.batches import Inputs, arrays_of, batch_of, dequantized
 from tvm_ext.execution.samples import Sample
-from tvm_ext.load import load
-from tvm_ext.model_file import model_file
-from tvm_ext.verification.witnesses.ask import ask
+from tvm_ext.frontends.load import load
+from tvm_ext.packages.model_file import model_file
+from tvm_ext.verification.reference_runtimes.ask import ask
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 

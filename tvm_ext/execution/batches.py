@@ -1,4 +1,4 @@
-"""Arguments of a run as callers hold them: one array, a dict, a sequence, a batch; real numbers or integers."""
+"""Arguments of a run as callers hold them: an array, a dict or a sequence, as real numbers or integers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from codegen_c.operators.kinds import Rounding
 from codegen_c.program.interface import Interface, Port
 from tvm_ext.core.errors import BadInput
-from tvm_ext.execution.real_numbers import dequantized, quantized
 from tvm_ext.execution.samples import Sample, array_of, check_inputs, check_names
 
 Inputs = ArrayLike | Mapping[str, ArrayLike] | Sequence[Mapping[str, ArrayLike]]
@@ -137,3 +137,24 @@ def _joined(port: Port, arrays: Sequence[np.ndarray], batch: Batch) -> np.ndarra
     if not batch.is_batch:
         return found[0]
     return np.concatenate(found) if batch.is_leading and port.shape[:1] == (1,) else np.stack(found)
+
+
+def quantized(port: Port, real: np.ndarray, rounding: Rounding) -> np.ndarray:
+    """Integers of a quantized port, of its dtype: scaled in float32, rounded as the model's format does, saturated.
+
+    NaN becomes the zero point, as in `NAME_quantize_PORT` of the header.
+    """
+    assert port.quantization is not None, "the port is quantized"
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = (np.asarray(real, np.float32) / np.float32(port.quantization.scale)).astype(np.float64)
+    nearest = np.rint(steps) if rounding == "onnx" else np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+    limits = np.iinfo(port.dtype)
+    shifted = np.nan_to_num(nearest, nan=0.0) + port.quantization.zero_point
+    return np.clip(shifted, limits.min, limits.max).astype(port.dtype)
+
+
+def dequantized(port: Port, integers: np.ndarray) -> np.ndarray:
+    """Real numbers, float32, for which integers of a quantized port stand."""
+    assert port.quantization is not None, "the port is quantized"
+    steps = (integers.astype(np.int64) - port.quantization.zero_point).astype(np.float32)
+    return np.float32(port.quantization.scale) * steps

@@ -18,8 +18,7 @@ from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.execution.board import booted, qemu_result
 from tvm_ext.execution.host_model import HOST_LIMITS, HostModel, host_library, loaded_library
 from tvm_ext.execution.qemu_start import qemu_command
-from tvm_ext.execution.run_result import RunResult
-from tvm_ext.execution.samples import Sample, check_inputs
+from tvm_ext.execution.samples import RunResult, Sample, check_inputs
 
 
 class HostBundle:

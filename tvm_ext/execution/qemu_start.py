@@ -1,4 +1,4 @@
-"""The one place where QEMU is started on firmware: without the right to start programs or to reach other files.
+"""Start QEMU on firmware, without the right to start other programs, and compile QEMU's plugins.
 
 Firmware calls its debugger by semihosting, and QEMU does what it asks: open, write, rename and remove files, run a
 command by the shell (SYS_SYSTEM). Firmware needs two files. So QEMU gets rights to these alone, and to its own program
@@ -14,15 +14,16 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from codegen_c.emit.firmware import qemu_arguments
 from codegen_c.targets.registry import startup_of
 from tvm_ext.core.errors import RunFailed
-from tvm_ext.core.platform import Platform
+from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform
 from tvm_ext.core.processes.confine import Rights, confined_command, has_filter
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.core.toolchain import find_program
+from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
 
 INPUTS, OUTPUTS = "in.bin", "out.bin"
 """Files that firmware reads and writes in the folder that it runs in."""
@@ -153,3 +154,18 @@ def _program_folders(emulator: str) -> list[str]:
     beside = [str(program.parent.parent / name) for name in _PREFIX_FOLDERS]
     libraries = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/")]
     return [*_SYSTEM, str(program), *beside, *libraries]
+
+
+def compiled_plugin(package: str, name: str, folder: Path) -> Path:
+    """The library of a plugin in `folder`. package: Python's, in which `<name>.c` stands.
+
+    Raises MissingTool, BuildFailed.
+    """
+    with as_file(files("tvm_ext.execution")) as headers, as_file(files(package) / f"{name}.c") as source:
+        objects = compile_objects([source], folder, HOST_TOOLCHAIN, flags=["-fPIC"], include_dirs=[headers])
+    return shared_library(objects, folder / f"{name}.so", HOST_TOOLCHAIN)
+
+
+def quoted(path: Path) -> str:
+    """A path as QEMU reads it in a list of options: two commas are one."""
+    return str(path.resolve()).replace(",", ",,")

@@ -21,8 +21,7 @@ from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import BadInput, BadOptions, MissingTool, RunFailed
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds, run_program
-from tvm_ext.execution.run_result import RunResult
-from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
+from tvm_ext.execution.samples import RunResult, Sample, check_inputs, outputs_of
 
 ELF = "{elf}"
 RUNNER_SECONDS = 300.0

@@ -1,13 +1,15 @@
-"""Samples: arrays under the model's own names, with the model's shapes and dtypes."""
+"""Samples, which are arrays under the model's own names, and the results of running them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 import numpy as np
 
 from codegen_c.program.interface import Interface, Port
+from codegen_c.program.makespan import SharedRun
 from tvm_ext.core.errors import BadInput, RunFailed
 
 Sample = Mapping[str, np.ndarray]
@@ -79,3 +81,24 @@ def _way_out(port: Port, array: np.ndarray) -> str:
         scale, zero_point = np.float32(port.quantization.scale), port.quantization.zero_point
         return f"{said} It is quantized: round(x / {scale!s}) + {zero_point}, cut off to {port.dtype}."
     return f'{said} .astype("{port.dtype}") converts it.'
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunResult:
+    """Outputs per sample, and figures of one run on the first sample, after a warm-up.
+
+    stack_bytes: high-water mark below the caller of run(). instructions: executed, from begin to end, counted by QEMU;
+    None on a device, and where several processors share a run and nothing counted them. Instructions are not cycles.
+    cycles: of the processor, by the board's timer; None in QEMU, and where the timer wrapped. moved_bytes: counted in
+    QEMU, for each pair of memories (from, to) between which any went. shared: figures of each processor of several.
+    driver_calls: counted in QEMU, starts of accelerators and waits for them. said: what a runner printed.
+    """
+
+    outputs: tuple[dict[str, np.ndarray], ...]
+    stack_bytes: int
+    instructions: int | None = None
+    cycles: int | None = None
+    moved_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    shared: SharedRun | None = None
+    driver_calls: tuple[int, int] | None = None
+    said: str = ""

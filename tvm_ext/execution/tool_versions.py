@@ -8,11 +8,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from codegen_c.targets.registry import startup_of
-from tvm_ext.core.compilers import link_command
 from tvm_ext.core.errors import MissingTool, TvmExtError
 from tvm_ext.core.platform import HOST_TOOLCHAIN, Platform, Toolchain
 from tvm_ext.core.processes.process import run_program
-from tvm_ext.core.toolchain import find_compiler, find_program
+from tvm_ext.core.toolchain import find_compiler, find_program, link_command
 
 _TIME_LIMIT_S = 20
 _LIBRARIES = ("libc.a", "libm.a", "libgcc.a")

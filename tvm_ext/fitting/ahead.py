@@ -16,13 +16,12 @@ from itertools import islice
 import tvm
 
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from tvm_ext.compilation.model_forms import Forms
 from tvm_ext.core.errors import UnsupportedModel, WorkerRefused
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
-from tvm_ext.fitting.fitter import Asked
+from tvm_ext.fitting.fitter import Asked, TryOutcome
 from tvm_ext.fitting.next_try import Try
-from tvm_ext.fitting.outcome import TryOutcome
-from tvm_ext.model_forms import Forms
 from tvm_ext.services.job import Job, OpenServices
 
 _TRY, _READ = "tvm_ext.fitting.job.try_job", "tvm_ext.fitting.job.read_job"

@@ -1,26 +1,94 @@
-"""Compiles one model by the methods that make it fit: what several tries or limits share is done once."""
+"""Compile one model by the methods that make it fit, and keep what several attempts share."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import tvm
 
+from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Compiled
 from relay_passes.backend import Backend
 from relay_passes.memory.set_rows_per_call import SetRowsPerCall
 from relay_passes.searched import Searched
 from relay_passes.solvers.recompute.search import Rank
-from tvm_ext.core.errors import PlanRejected
+from tvm_ext.core.errors import DoesNotFit, PlanRejected
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.native_warnings import native_warnings_dropped
 from tvm_ext.fitting.methods import FitMethod, MemoryPass
-from tvm_ext.fitting.next_try import Offer, Try
-from tvm_ext.fitting.outcome import TryOutcome
+from tvm_ext.fitting.next_try import Offer, Tried, Try
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryOutcome:
+    """Bytes of arenas by memory, none where a method's pass found nothing to change, and modelled instructions.
+
+    is_held: all memories of the platform hold their arenas and weights. ports: memories beside the default one that
+    inputs and outputs were placed in. rejected: objection of the validator to the plan, which then has no bytes.
+    """
+
+    num_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    instructions: int = 0
+    is_held: bool = True
+    ports: tuple[str, ...] = ()
+    rejected: str | None = None
+
+    @classmethod
+    def of(cls, compiled: Compiled | None) -> Self:
+        """The outcome of a compiled try that the validator has nothing against; None where nothing was found."""
+        if compiled is None:
+            return cls()
+        plan, platform = compiled.plan, compiled.platform
+        num_bytes = {memory.name: plan.bytes_in(memory.name) for memory in platform.memories if memory.kind == "ram"}
+        try:
+            check_capacity(compiled.program, plan, platform)
+        except DoesNotFit:
+            is_held = False
+        else:
+            is_held = True
+        return cls(
+            num_bytes=num_bytes, instructions=compiled.modelled_instructions, is_held=is_held,
+            ports=ports_beside(compiled),
+        )  # fmt: skip
+
+    def to_json(self) -> str:
+        """The outcome as text that `from_json` reads."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """The outcome that `to_json` wrote."""
+        values = json.loads(text)
+        return cls(**{**values, "ports": tuple(values["ports"])})
+
+    def within(self, one: Try, limits: Mapping[str, int], home: str) -> Tried:
+        """The outcome of a try where memories may give these bytes. home: the default one, whose limit tells alone
+        where the try has no other memory, but for those that ports are in."""
+        if self.rejected is not None or not self.num_bytes:
+            return Tried(one=one, rejected=self.rejected)
+        others = [memory for memory in (self.ports if one.is_alone else limits) if memory != home]
+        over = {memory: self.num_bytes[memory] - limits[memory] for memory in others}
+        over = {memory: num_bytes for memory, num_bytes in over.items() if num_bytes > 0}
+        return Tried(
+            one=one, arena_bytes=self.num_bytes[home], instructions=self.instructions,
+            fits=not over and self.is_held and self.num_bytes[home] <= limits[home],
+            over_bytes=() if one.is_alone else tuple(over.items()),
+        )  # fmt: skip
+
+
+def ports_beside(compiled: Compiled) -> tuple[str, ...]:
+    """Memories of the platform, but its default one, that a model's inputs and outputs lie in."""
+    program, platform = compiled.program, compiled.platform
+    found = dict.fromkeys(program.tensors[name].memory for name in (*program.inputs, *program.outputs))
+    return tuple(
+        memory.name for memory in platform.memories if memory.name in found and memory.name != platform.activations
+    )
+
 
 T = TypeVar("T")
 Spread = Literal["all", "first"] | int

@@ -9,12 +9,12 @@ from functools import lru_cache
 import tvm
 
 from codegen_c.kernels.figures import KernelFigures
+from tvm_ext.compilation.pipeline import fitter_of
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.fitting.fitter import Asked, Fitter
 from tvm_ext.fitting.methods import fit_methods
 from tvm_ext.fitting.next_try import Try
-from tvm_ext.pipeline import fitter_of
 
 
 def try_job(one: bytes, options: bytes, platform: bytes, figures: bytes, module: bytes) -> bytes:

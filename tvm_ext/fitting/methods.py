@@ -14,7 +14,7 @@ from relay_passes.memory.split_heads_in_rows import SplitHeadsInRows
 from relay_passes.memory.split_patches import SplitPatches
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
-from relay_passes.solvers.liveness import live_bytes
+from relay_passes.solvers.graph import live_bytes
 from relay_passes.solvers.recompute.search import Rank
 from relay_passes.solvers.split.search import Split, cut, frontier
 from tvm_ext.core.options import BuildOptions

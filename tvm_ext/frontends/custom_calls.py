@@ -1,4 +1,4 @@
-"""Custom operators of a model's file: each becomes one call, of what the user brought for its name.
+"""Custom operators in a model file, and their reference functions for TVM's runtime.
 
 The file gives a name, tensors and options. All functions that run here are those of the `CustomOperator`.
 """
@@ -12,13 +12,16 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
+import tvm
+import tvm_ffi
 from tvm import relax
 
 from codegen_c.c_text.text import TYPES_OF_C
 from codegen_c.custom.contract import CustomCall, CustomOperator, CustomState, CustomTensor, call_to_json
 from codegen_c.custom.registry import GROUP
-from relay_passes.dataflow import constant, dict_attrs, static_shape
-from tvm_ext.core.decisions.custom import CustomUse
+from relay_passes.composites import custom_use
+from relay_passes.dataflow import bindings, constant, dict_attrs, static_shape
+from tvm_ext.core.decisions.composites import CustomUse
 from tvm_ext.core.memory_exhausted import check_memory
 from tvm_ext.frontends.refusals import Refused, summary
 
@@ -84,3 +87,28 @@ def listed(tensors: Sequence[CustomTensor]) -> str:
 def _symbol_of(use: CustomUse) -> str:
     """Name under which TVM's runtime finds the reference of one use: the operator, and what it is called with."""
     return f"tvm_ext.operator.{use.operator}.{hashlib.sha256(use.call.encode()).hexdigest()[:8]}"
+
+
+Array = np.ndarray
+Running = Callable[[str, str, list[Array]], list[Array]]
+"""Results of a reference, from the operator's name, its call as text, and arrays of its inputs and states."""
+
+
+def register_references(mod: tvm.IRModule, run: Running) -> None:
+    """Makes the references of the custom operators of `main` known to TVM's runtime in this process, by their symbols.
+
+    A symbol belongs to one operator and one call; what was registered before for it is replaced.
+    """
+    for binding in bindings(mod["main"]):
+        use = custom_use(binding.value)
+        if use is not None:
+            symbol = binding.value.args[0].global_symbol
+            tvm_ffi.register_global_func(symbol, partial(_reference, use, run), override=True)
+
+
+def _reference(use: CustomUse, run: Running, *tensors: tvm.runtime.Tensor) -> None:
+    """Operands and tables that the C reads, then results, which are written."""
+    split = len(tensors) - len(json.loads(use.call)["outputs"]) - len(use.states)
+    operands = [tensor.numpy() for tensor in tensors[: split - use.num_tables]]
+    for target, array in zip(tensors[split:], run(use.operator, use.call, operands), strict=True):
+        target.copyfrom(array)

@@ -10,8 +10,7 @@ import numpy as np
 import tvm
 
 from tvm_ext.core.decisions.models import PortScales
-from tvm_ext.core.model_nodes import ModelNode
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelNode, ModelState
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

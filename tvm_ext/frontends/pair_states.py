@@ -16,7 +16,7 @@ from tvm import relax
 
 from relay_passes.dataflow import bindings, outputs, rebuild, static_shape
 from tvm_ext.core.errors import BadInput, BadOptions
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import ModelNotice
 

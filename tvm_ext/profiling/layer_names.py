@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.profiling.counts import CallSite
+from tvm_ext.profiling.estimate_cycles import CallSite
 
 RUN = "run"
 """Name of the layer that stands for the run function's own instructions."""

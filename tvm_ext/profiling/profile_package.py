@@ -1,4 +1,4 @@
-"""A package's firmware run once on its board in QEMU, with the plugin that counts -> its profile."""
+"""Profile a package: run its firmware once in QEMU beside the counting plugin."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from codegen_c.emit.firmware import stack_range
 from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import RunFailed
 from tvm_ext.core.platform import Platform
+from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.core.time_model import TimeModel
 from tvm_ext.core.toolchain import disassembly, function_ranges
-from tvm_ext.execution.counted_run import run_counted
-from tvm_ext.execution.qemu_plugin import compiled_plugin, quoted
-from tvm_ext.execution.qemu_start import QemuExtras
-from tvm_ext.execution.samples import Sample
+from tvm_ext.execution.board import boot
+from tvm_ext.execution.qemu_start import INPUTS, QemuExtras, compiled_plugin, quoted
+from tvm_ext.execution.samples import Sample, check_inputs
 from tvm_ext.profiling.core_table import CoreTable, core_table
-from tvm_ext.profiling.counts import read_counts
-from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles
-from tvm_ext.profiling.instructions import read_disassembly
+from tvm_ext.profiling.estimate_cycles import Firmware, layer_profiles, read_counts
+from tvm_ext.profiling.instructions import read_disassembly, read_riscv
 from tvm_ext.profiling.layer_names import PackageSteps, layer_names
 from tvm_ext.profiling.profile import LayerProfile, Profile
-from tvm_ext.profiling.riscv_instructions import read_riscv
 
 _WARM_UP_RUNS = 1
 """Runs of firmware before the one that it measures."""
@@ -143,3 +141,29 @@ def _reported(layer: LayerProfile, steps: Sequence[Mapping[str, Any]]) -> LayerP
     return replace(
         layer, kernel=kernel if isinstance(kernel, str) else None, macs=macs if isinstance(macs, int) else None
     )
+
+
+def run_counted(
+    elf: Path,
+    platform: Platform,
+    interface: Interface,
+    sample: Sample,
+    plugin: QemuExtras,
+    order: Sequence[str] = (),
+    *,
+    time_limit_s: float = 300,
+) -> None:
+    """Firmware over one sample in QEMU with a plugin: a warm-up, then runs of which the first counts.
+
+    order: of a bundle, names of all its models. Raises as `run_qemu` does.
+    """
+    assert platform.board is not None, "the caller has looked"
+    counts = np.array([int(name == interface.model) for name in order or [interface.model]], np.uint32)
+    arrays = zip(interface.inputs, check_inputs(interface, sample), strict=True)
+    came = counts.tobytes() + b"".join(port.handed_over(array).tobytes() for port, array in arrays)
+    prefix = f"{interface.model} " if order else ""
+    with TemporaryDirectory(prefix="tvm_ext_") as name:
+        folder = Path(name)
+        (folder / INPUTS).write_bytes(came)
+        seconds = allowed_seconds(time_limit_s)
+        boot(elf, platform, None, folder, seconds, [prefix], None, plugin)

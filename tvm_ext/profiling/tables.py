@@ -7,8 +7,7 @@ from rich.text import Text
 
 from tvm_ext.profiling.device_profile import NOT_AVAILABLE, DeviceProfile
 from tvm_ext.profiling.profile import NOTE, LayerProfile, Profile
-from tvm_ext.report.cells import escape, number
-from tvm_ext.report.folding_table import FoldingTable
+from tvm_ext.report.cells import FoldingTable, escape, number
 
 
 def profile_tables(profile: Profile) -> list[RenderableType]:

@@ -10,8 +10,7 @@ from codegen_c.emit.bundle import Bundle
 from codegen_c.emit.sharing import Member
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY, Platform
-from tvm_ext.report.machine import machine_of
-from tvm_ext.report.report import SCHEMA_VERSION
+from tvm_ext.report.report import SCHEMA_VERSION, machine_of
 
 
 def make_bundle_report(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from codegen_c.program.program import Program
-from tvm_ext.core.object_code import ObjectCode, Place
+from tvm_ext.core.toolchain import ObjectCode, Place
 
 COUNTS = (
     "weights: all constants of the model; code: instructions and tables of the package's own objects. Functions of the "

@@ -18,8 +18,7 @@ from pydantic.dataclasses import dataclass
 from codegen_c.c_text.text import C_TYPES
 from codegen_c.emit.header import describe_type
 from codegen_c.emit.stream import streamed
-from codegen_c.operators.kinds import Rounding
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Quantization, Rounding
 from codegen_c.program.interface import Interface, Port, StreamedPort
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.options import Context, Io

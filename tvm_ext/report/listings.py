@@ -1,4 +1,4 @@
-"""Tables beside those of a report: platforms there are, one of them, points of bytes against instructions."""
+"""Tables that do not come from a report: platforms, budgets, sweeps, and operators by back end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Protocol
 from rich.console import RenderableType
 from rich.padding import Padding
 
-from tvm_ext.report.cells import binary, escape, number
-from tvm_ext.report.folding_table import FoldingTable
+from tvm_ext.report.cells import FoldingTable, binary, escape, number
 
 
 def platform_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
@@ -105,7 +104,7 @@ def _processor(processor: Mapping[str, Any]) -> str:
 
 
 class ParetoPoint(Protocol):
-    """A point of `tvm_ext.pareto`."""
+    """A point of `tvm_ext.estimates.pareto`."""
 
     @property
     def arena_bytes(self) -> int: ...
@@ -140,3 +139,33 @@ def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, 
         figures = (f"{row[column]:,}" for column in columns)
         table.add_row(*(escape(str(row[key])) for key in ("model", "platform", "options")), *figures)
     return table
+
+
+def backend_table(report: Mapping[str, Any]) -> str:
+    """A row for each operator: the back end that runs it, and microseconds on each; totals behind."""
+    names = [processor["name"] for processor in report["processors"]]
+    rows = [["operator", "kind", "on", *(f"{name} us" for name in names)]]
+    for operator in report["operators"]:
+        times = [_microseconds(operator["seconds"][name]) for name in names]
+        rows.append([operator["name"], operator["kind"], operator["processor"], *times])
+    alone = [_microseconds(report["single_processor_seconds"][name]) for name in names]
+    rows.append(["all on one", "", "", *alone])
+    total, crossing = _microseconds(report["total_seconds"]), _microseconds(report["crossing_seconds"])
+    return "\n".join([*_aligned(rows), f"total {total} us, {crossing} us of it between back ends; {report['note']}"])
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e6:,.1f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with columns below each other, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    texts = len(("operator", "kind", "on"))
+    return [
+        "  ".join(
+            cell.ljust(width) if index < texts else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,27 +1,18 @@
-"""Tables of a package's report.json, for people. The report alone is read: no model, no C, no tvm."""
+"""Tables of a package's or a bundle's report.json, for people."""
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
 from rich.errors import ConsoleError
+from rich.panel import Panel
+from rich.text import Text
 
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.report.bundle_tables import bundle_tables
-from tvm_ext.report.flash_tables import flash_table
-from tvm_ext.report.model_tables import (
-    comparisons_table,
-    float_operations_table,
-    memories_table,
-    moves_table,
-    quantization_table,
-    states_table,
-    steps_table,
-    totals_table,
-    verification_table,
-)
-from tvm_ext.report.processor_tables import processors_table
+from tvm_ext.report.cells import FoldingTable, TableByWidth, escape, number, percent, small_number
 from tvm_ext.report.read_report import Report
-from tvm_ext.report.tuning_table import tuned_rows_table, tuning_table
+from tvm_ext.report.summary import elapsed_label, stand_in
 
 
 def report_tables(report: Report) -> list[RenderableType]:
@@ -53,3 +44,428 @@ def other_tables(report: Report) -> list[RenderableType]:
     rows = [tuned_rows_table(tuning["rows"])] if tuning.get("rows") else []
     compared = [comparisons_table(report["comparisons"])] if report.get("comparisons") else []
     return [*states, *moves, *shared, *floats, *quantized, *compared, *flash, *tuned, *rows]
+
+
+_CHANGES = {
+    "ring": "pushes {rows} rows into a ring",
+    "shift": "moves rows up, adds new ones",
+    "in place": "writes it in place",
+    "copy": "copies the next value",
+    "none": "reads it only",
+}
+"""Ways in which a run changes a state, as the report names them."""
+
+_STEP_COLUMNS = 110
+"""Width from which names, kernels, shapes and places of steps have columns of their own."""
+
+
+def totals_table(report: Report) -> FoldingTable:
+    """Bytes, work and instructions of a model, one row for each."""
+    model, steps = report["model"], report.get("steps", ())
+    title = escape(f"{model['name']} on {report['platform']}")
+    table = FoldingTable(title=title, show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("model", escape(f"{model['format']}, sha256 {str(model['sha256'])[:12]}"))
+    table.add_row("arena", _arena(report["arena_bytes"], report["lower_bound_bytes"], bool(report.get("arena_proved"))))
+    if again := report.get("recomputed"):
+        table.add_row("computed again", _computed_again(again))
+    for label, key, unit in (
+        ("weights", "weights_bytes", " B"),
+        ("code", "code_bytes", " B"),
+        ("stack", "stack_bytes", " B"),
+        ("multiply-accumulates", "macs", ""),
+    ):
+        table.add_row(label, number(report[key], unit))
+        if key == "weights_bytes" and (grown := [step["grown_weights"] for step in steps if "grown_weights" in step]):
+            saved = sum(one["modelled_instructions_saved"] for one in grown)
+            table.add_row(
+                "grown for speed", f"{sum(one['bytes'] for one in grown):,} B for {saved:,} modelled instructions"
+            )
+        if key == "code_bytes" and report.get("flash"):
+            table.add_row("flash: weights + code, no C library", number(report["flash"]["total_bytes"], " B"))
+        if key == "stack_bytes":
+            table.add_row("stack, bound by its calls", _stack_bound(report.get("stack_bound") or {}))
+    table.add_row("statements the self-test covers", coverage(report.get("selftest_coverage") or {}))
+    for port in (*report.get("inputs", ()), *report.get("outputs", ())):
+        if stream := port.get("stream"):
+            kept = f"{stream['rows_kept']} of {stream['rows']} rows held" if stream["rows"] > 1 else "whole"
+            table.add_row(f"{escape(port['name'])}, streamed", escape(kept))
+    if report.get("image"):
+        table.add_row("image", escape(_image(report["image"])))
+    qemu: Report = report["verify"].get("qemu") or {}
+    label, alone = elapsed_label(report), report.get("single_processor_instructions")
+    table.add_row(f"{label} (QEMU; not cycles)", number(qemu.get("instructions")))
+    if alone is not None:
+        table.add_row(f"{label}, one processor alone", number(alone))
+    prediction: Report = report.get("prediction", {})
+    if prediction.get("moved"):
+        table.add_row("cycles (predicted)", number(prediction["cycles"]))
+        table.add_row("cycles, all in one memory (predicted)", number(prediction["cycles_in_default_memory"]))
+    return table
+
+
+def _computed_again(again: Report) -> str:
+    spent = f"{again['operators']:,} operators, {again['instructions']:,} modelled instructions"
+    return spent if again["at_least"] is None else f"{spent}; at least {again['at_least']:,} in this order"
+
+
+def _image(image: Report) -> str:
+    places = [f"{run['address']:#x}" for run in image["runs"] or ()]
+    return f"{image['file']}, {image['num_bytes']:,} B, {'run from ' + ' and '.join(places) if places else 'not run'}"
+
+
+def _stack_bound(bound: Report) -> str:
+    if bound.get("num_bytes") is None:
+        return escape(f"none: {bound['reason']}") if bound.get("reason") else number(None)
+    depth = bound.get("callback_depth_bytes")
+    own = number(bound["num_bytes"], " B")
+    return own if depth is None else f"{own}; {depth:,} B and a callback's own at each of the application's"
+
+
+def coverage(measured: Report) -> str:
+    """Statements of the generated C that the self-test ran, or why nobody knows."""
+    if measured.get("statements") is None:
+        return escape(f"not measured: {measured['reason']}") if measured.get("reason") else number(None)
+    missed = sum(len(lines) for lines in measured["missed"].values())
+    return f"{measured['covered']:,} of {measured['statements']:,}{'' if not missed else f', {missed:,} lines missed'}"
+
+
+def _arena(used: int, bound: int | None, proved: bool) -> str:
+    if not bound:
+        return number(used, " B")
+    if used == bound:
+        return f"{used:,} B, its lower bound"
+    gap = f"{used:,} B, {(used - bound) / bound:.1%} above the lower bound of {bound:,} B"
+    return f"{gap}; no offsets need fewer" if proved else gap
+
+
+def memories_table(report: Report) -> FoldingTable:
+    """Bytes used of each memory, and what of it is the application's where the platform says so."""
+    table = FoldingTable("memory", "kind", title="Memories: tensors and weights, without code", title_justify="left")
+    reserves = any(memory.get("reserved_bytes") for memory in report["memories"])
+    for heading in ("used B", "capacity B", *(["reserved B"] if reserves else []), "used"):
+        table.add_column(heading, justify="right")
+    for memory in report["memories"]:
+        used, capacity = memory["used_bytes"], memory["capacity_bytes"]
+        share = "-" if used is None else f"{used / capacity:.1%}"
+        kept = [number(memory.get("reserved_bytes", 0))] if reserves else []
+        table.add_row(escape(memory["name"]), escape(memory["kind"]), number(used), number(capacity), *kept, share)
+    return table
+
+
+def states_table(report: Report) -> FoldingTable:
+    """One row per state; then what runs keep beside them."""
+    table = FoldingTable("state", "elements", title="Kept from run to run", title_justify="left")
+    table.add_column("B", justify="right")
+    table.add_column("at")
+    table.add_column("a run")
+    states: list[Report] = report["states"]
+    for state in states:
+        change = _CHANGES[state["update"]].format(rows=state["rows_pushed"])
+        kind = f"{state['dtype']}[{','.join(map(str, state['shape']))}]"
+        place = f"{state['memory']}, state+{state['offset']}"
+        table.add_row(escape(state["name"]), escape(kind), number(state["num_bytes"]), escape(place), change)
+    marks = report["state_bytes"] - sum(state["num_bytes"] for state in states)
+    table.add_row("marks and places of rings", "", number(marks), "", "")
+    table.add_row("in all", "", number(report["state_bytes"]), "", "")
+    return table
+
+
+def moves_table(moved: list[Report]) -> FoldingTable:
+    """Bytes that a run moves from one memory to another."""
+    table = FoldingTable("from", "to", title="Moved between memories in one run", title_justify="left")
+    table.add_column("B", justify="right")
+    for row in moved:
+        table.add_row(escape(row["source"]), escape(row["target"]), number(row["bytes"]))
+    return table
+
+
+def steps_table(steps: list[Report]) -> TableByWidth:
+    """One row per step; where a tensor stands and how long it lives as `memory+offset [begin, end)`, in steps."""
+    return TableByWidth(title="Steps", wide=_wide_steps(steps), narrow=_narrow_steps(steps), columns=_STEP_COLUMNS)
+
+
+def _wide_steps(steps: list[Report]) -> FoldingTable:
+    table = _table_of_steps("step", "kernel", after=("writes", "at [lives)"))
+    for step in steps:
+        writes, places = _written(step)
+        table.add_row(*_cells(step, [[step["name"]], [step["kernel"]]], [writes, places]))
+    return table
+
+
+def _narrow_steps(steps: list[Report]) -> FoldingTable:
+    """The kernel below the step, places below what is written."""
+    table = _table_of_steps("step\nkernel", after=("writes\nat [lives)",))
+    for step in steps:
+        below = [line for both in zip(*_written(step), strict=True) for line in both]
+        table.add_row(*_cells(step, [[step["name"], step["kernel"]]], [below]))
+    return table
+
+
+def _table_of_steps(*names: str, after: Sequence[str]) -> FoldingTable:
+    table = FoldingTable(title="Steps", title_justify="left")
+    table.add_column("#", justify="right")
+    for heading in names:
+        table.add_column(heading)
+    for heading in ("MACs", "modelled\ninstr.", "scratch\nB"):
+        table.add_column(heading, justify="right")
+    for heading in after:
+        table.add_column(heading)
+    return table
+
+
+def _cells(step: Report, names: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> list[str]:
+    """A row: its figures between columns of one line or more."""
+    figures = [number(step["macs"]), number(step.get("modelled_instructions")), number(step["scratch_bytes"])]
+    before, behind = (["\n".join(map(escape, lines)) for lines in columns] for columns in (names, after))
+    return [escape(str(step["index"])), *before, *figures, *behind]
+
+
+def _written(step: Report) -> tuple[list[str], list[str]]:
+    """Types and shapes of what a step writes, and where that stands."""
+    writes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
+    places = [
+        f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" if out["memory"] else "the caller's"
+        for out in step["outputs"]
+    ]
+    return writes, places
+
+
+def float_operations_table(operations: list[Report]) -> FoldingTable:
+    """Steps that compute in float, and why."""
+    table = FoldingTable("step", title="Float arithmetic left in a quantized model", title_justify="left")
+    table.add_column("because")
+    for operation in operations:
+        table.add_row(escape(operation["step"]), escape(operation["reason"]))
+    return table
+
+
+def quantization_table(quantization: Report) -> RenderableType:
+    """Error per operator beside the float network, why operators are float, accuracy on the calibration samples."""
+    reasons = {left["name"]: left["reason"] for left in quantization["left_float"]}
+    widths = {one["name"]: one["reason"] for one in quantization.get("widths", [])}
+    table = FoldingTable("operator", "type", title="Quantization", title_justify="left")
+    table.add_column("signal to noise", justify="right")
+    table.add_column("because")
+    for operator in quantization["operators"]:
+        name = operator["name"]
+        reason = reasons.get(name, "") if operator["dtype"] == "float32" else widths.get(name, "")
+        kind = f"{operator['dtype']}, weights int4" if operator.get("weight_bits") == 4 else operator["dtype"]
+        table.add_row(escape(name), escape(kind), f"{operator['snr_db']:.2f} dB", escape(reason))
+    for state in quantization.get("states", []):
+        reason = reasons.get(state["name"], "") if state["dtype"] == "float32" else ""
+        table.add_row(escape(state["name"]), escape(state["dtype"]), f"{state['snr_db']:.2f} dB", escape(reason))
+    before, after = (percent(quantization[key]) for key in ("accuracy_float", "accuracy_int8"))
+    summary = f"{quantization['samples']} calibration samples; accuracy on them: float {before}, quantized {after}"
+    if "carried_snr_db" in quantization:
+        summary += f"; outputs with states carried over all of them: {quantization['carried_snr_db']:.2f} dB"
+    return Group(table, Text(summary))
+
+
+def comparisons_table(comparisons: list[Report]) -> FoldingTable:
+    """What leads from the C of a derived form back to the file, one row for each comparison."""
+    table = FoldingTable("compared", "with", title="From the file to the C", title_justify="left")
+    table.add_column("samples", justify="right")
+    table.add_column("result")
+    for one in comparisons:
+        table.add_row(escape(one["form"]), escape(one["against"]), number(one["samples"]), escape(_compared(one)))
+    return table
+
+
+def _compared(one: Report) -> str:
+    """The measurements of a comparison; the last one's are those of the verification."""
+    found = [
+        *([f"largest difference {one['max_abs_error']:.3g}"] if one["max_abs_error"] is not None else []),
+        *([f"{one['of_tolerance']:.1%} of its tolerance"] if one["of_tolerance"] is not None else []),
+        *([f"{one['snr_db']:.1f} dB"] if one["snr_db"] is not None else []),
+        *([f"same class in {one['top1_agreement']:.0%}"] if one["top1_agreement"] is not None else []),
+        *([f"our own reading: {one['own_reading']}"] if one["own_reading"] else []),
+    ]
+    return ", ".join(found) or "see verification"
+
+
+def verification_table(report: Report) -> RenderableType:
+    """Results of each comparison, and notes on those that are missing; a warning where there was none at all."""
+    verify: Report = report["verify"]
+    targets = ["host", "qemu"] if report["artifacts"]["elf"] else ["host"]
+    results = {target: verify[target] for target in ("host", "qemu", "runner") if verify.get(target)}
+    if not results:
+        message = "NOT VERIFIED: this package was never run and compared with a reference."
+        return Panel(Text(message, style="bold red"), border_style="red", expand=False)
+    table = FoldingTable("verified on", "against", "result", title="Verification", title_justify="left")
+    for heading in ("max |error|", "relative to max |reference|", "elements"):
+        table.add_column(heading, justify="right")
+    for target, result in results.items():
+        passed = Text("passed", style="green") if result["passed"] else Text("FAILED", style="bold red")
+        errors = [small_number(result[key]) for key in ("max_abs_error", "max_rel_error")]
+        against = str(result.get("reference", "not said")) + (" (our own reading)" if result.get("own_reading") else "")
+        table.add_row(target, escape(against), passed, *errors, number(result["elements"]))
+    notes = [f"not verified on {target}" for target in targets if target not in results and "runner" not in results][:1]
+    if "qemu" in results and (machine := stand_in(report)):
+        notes.append(f"qemu: {machine}, which has the core of {report['platform']}, and memories of its own")
+    own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
+    notes += [f"compared with our own reading only: {own}"] if own else []
+    notes += [str(doubt) for result in results.values() for doubt in result.get("warnings", ())]
+    return Group(table, *(Text(note, style="yellow") for note in notes)) if notes else table
+
+
+_MOST_NAMED = 4
+
+
+def flash_table(flash: Report) -> FoldingTable:
+    """A row per layer, then one for each function or constant that several share, and what is left."""
+    title = "Flash by layer: weights, and code that only this layer runs; shared code once"
+    table = FoldingTable("layer, or what layers share", "used by", title=title, title_justify="left")
+    for heading in ("weights B", "code B", "sum B"):
+        table.add_column(heading, justify="right")
+    for layer in flash["layers"]:
+        _row(table, layer["layer"], "", layer["weights_bytes"], layer["code_bytes"])
+    for one in flash["shared_weights"]:
+        _row(table, one["name"], _users(one["layers"]), one["num_bytes"], 0)
+    for one in flash["shared_code"]:
+        _row(table, one["name"], _users(one["layers"]), 0, one["num_bytes"])
+    if flash["other_weights_bytes"] or flash["other_code_bytes"]:
+        _row(
+            table,
+            "the run function and what else there is",
+            "",
+            flash["other_weights_bytes"],
+            flash["other_code_bytes"],
+        )
+    table.add_section()
+    _row(table, "all; without the C library, start-up, application", "", flash["weights_bytes"], flash["code_bytes"])
+    return table
+
+
+def _row(table: FoldingTable, name: str, users: str, weights_bytes: int, code_bytes: int) -> None:
+    figures = [number(count) if count else "-" for count in (weights_bytes, code_bytes)]
+    table.add_row(escape(name), escape(users), *figures, number(weights_bytes + code_bytes))
+
+
+def _users(layers: list[str]) -> str:
+    more = f" and {len(layers) - _MOST_NAMED} more" if len(layers) > _MOST_NAMED else ""
+    return f"{', '.join(layers[:_MOST_NAMED])}{more}"
+
+
+def processors_table(report: Report) -> Group:
+    """One row per processor, the caller's first; below, the whole run, or the time between inputs of a pipeline."""
+    table = FoldingTable("processor", title="Processors that share a run", title_justify="left")
+    for heading in ("steps", "instructions", "stack, bound by its calls"):
+        table.add_column(heading, justify="right")
+    bounds: Report = report.get("stack_bound_of") or {}
+    for place, processor in enumerate(report["processors"]):
+        name = processor["name"]
+        bound: Report = bounds.get(name) or (report.get("stack_bound") or {} if place == 0 else {})
+        table.add_row(
+            escape(name + (f", behind {processor['driver']}" if processor.get("driver") else "")),
+            number(len(processor["steps"])),
+            number(processor["instructions"]),
+            number(bound.get("num_bytes"), " B"),
+        )
+    return Group(table, Text(_of_all(report)))
+
+
+def _of_all(report: Report) -> str:
+    """Counts of the run as a whole, as a sentence."""
+    parts = [f"{report['signals']:,} signals"]
+    if calls := report.get("driver_calls"):
+        parts.append(f"accelerators started {calls['starts']:,} times, awaited {calls['waits']:,} times")
+    for key, words in (
+        ("makespan_instructions", "{:,} instructions from begin to end, waits included"),
+        ("interval_instructions", "{:,} between successive outputs"),
+        ("single_processor_instructions", "{:,} on the fastest core alone"),
+    ):
+        if report.get(key) is not None:
+            parts.append(words.format(report[key]))
+    return "In a run: " + "; ".join(parts)
+
+
+def tuning_table(tuning: Report) -> RenderableType:
+    """A row for each measured way of a layer, that which is taken marked; below, the sums before and after.
+
+    Layers of one shape, which measured the same, stand together.
+    """
+    title = f"Kernels measured on {tuning['board']}: the fewest {tuning['metric']} are taken"
+    table = FoldingTable("layer", "kernel", "block", title=escape(title), title_justify="left")
+    for heading in ("modelled instr.", "instructions", "cycles", "scratch B", "taken"):
+        table.add_column(heading, justify="right")
+    alike: dict[str, list[Report]] = {}
+    for layer in tuning["layers"]:
+        alike.setdefault(str((layer["chosen"], layer["candidates"])), []).append(layer)
+    for layers in alike.values():
+        name = ", ".join(step for layer in layers for step in layer["steps"])
+        measured = [one for one in layers[0]["candidates"] if one["not_measured"] is None]
+        for row, one in enumerate(measured):
+            block = "x".join(map(str, one["block"]))
+            is_taken = f"{one['kernel']} {block}".strip() == layers[0]["chosen"]
+            table.add_row(
+                escape(name) if row == 0 else "", escape(one["kernel"]), block, number(one["modelled_instructions"]),
+                number(one["instructions"]), number(one["estimated_cycles"]), number(one["scratch_bytes"]),
+                "x" if is_taken else "", end_section=one is measured[-1],
+            )  # fmt: skip
+    before, after = tuning["before"], tuning["after"]
+    sums = [
+        f"{number(before[key])} {name} before, {number(after[key])} after"
+        for key, name in (("instructions", "instructions"), ("estimated_cycles", "estimated cycles"))
+        if before[key] is not None
+    ]
+    lines = [f"{tuning['layers_measured']} layers with a choice: {'; '.join(sums)}."]
+    notes = [Text(f"{tuning['notice']}.", style="yellow")] if tuning["notice"] else []
+    return Group(table, *map(Text, lines), *notes)
+
+
+def tuned_rows_table(rows: Report) -> RenderableType:
+    """A row for each number of rows per call that was tried for a sequence, the taken one marked."""
+    if rows["not_measured"]:
+        return Text(f"{rows['not_measured']}.")
+    table = FoldingTable("sequence", title="Rows per call, measured by runs of the whole model", title_justify="left")
+    for heading in ("rows", "instructions", "cycles", "arena B", "taken"):
+        table.add_column(heading, justify="right")
+    for sequence in rows["sequences"]:
+        modelled = {"rows_per_call": sequence["modelled"], **rows["before"], "arena_bytes": rows["arena_bytes"]}
+        tried = sorted([modelled, *sequence["candidates"]], key=lambda one: one["rows_per_call"])
+        layers = sequence["layers"]
+        for place, one in enumerate(tried):
+            is_taken = one["rows_per_call"] == sequence["chosen"]
+            table.add_row(
+                escape(f"{layers[0]} to {layers[-1]}") if place == 0 else "", number(one["rows_per_call"]),
+                number(one["instructions"]), number(one["estimated_cycles"]), number(one["arena_bytes"]),
+                "x" if is_taken else "", end_section=one is tried[-1],
+            )  # fmt: skip
+    return table
+
+
+def bundle_tables(report: Report) -> list[RenderableType]:
+    """Shared and saved bytes of a bundle, then each model's totals and verification."""
+    named = report["bundle"]
+    title = f"{named['name']} on {report['platform']}: {', '.join(named['models'])}"
+    table = FoldingTable("shared", "models", title=escape(title), title_justify="left")
+    for heading in ("B", "saved B"):
+        table.add_column(heading, justify="right")
+    for arena in report["arenas"]:
+        models = ", ".join(one["model"] for one in arena["arenas"])
+        row = (number(arena["num_bytes"]), number(arena["saved_bytes"]))
+        table.add_row(escape(f"arenas in {arena['memory']}"), escape(models), *row)
+    for what, key in (("function", "shared_functions"), ("constant", "shared_constants")):
+        for one in report[key]:
+            row = (number(one["num_bytes"]), number(one["saved_bytes"]))
+            table.add_row(escape(f"{what} {one['name']}"), escape(", ".join(one["models"])), *row)
+    for link in report.get("links", ()):
+        cost = number(link["constant_bytes"])
+        table.add_row(escape(f"link to {link['target']}, {link['mapping']}"), escape(link["source"]), cost, "-")
+    kept = (("state", "states"), ("linked inputs", "linked_inputs"), ("instance, the caller's", "instances"))
+    for what, key in kept:
+        for one in report.get(key, ()):
+            table.add_row(what, escape(one["model"]), number(one["num_bytes"]), "-")
+    table.add_row("weights", "", number(report["weights_bytes"]), "-")
+    table.add_row("code", "", number(report["code_bytes"]), "-")
+    table.add_row("statements the self-test covers", "", coverage(report.get("selftest_coverage") or {}), "")
+    each = [part for own in report["models"].values() for part in _of_model(own)]
+    return [table, memories_table(report), *each]
+
+
+def _of_model(report: Report) -> list[RenderableType]:
+    """Totals and verification of a model, and the comparisons that lead from its file to the C."""
+    compared = [comparisons_table(report["comparisons"])] if report.get("comparisons") else []
+    return [totals_table(report), verification_table(report), *compared]

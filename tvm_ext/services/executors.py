@@ -1,4 +1,4 @@
-"""Services that somebody else runs: any `concurrent.futures.Executor`, and a cluster of dask.distributed."""
+"""Choose the services of a build: processes of this machine, or an executor that the caller brings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tvm_ext.core.errors import MissingTool, WorkerRefused
+from tvm_ext.core.errors import BadOptions, MissingTool, WorkerRefused
+from tvm_ext.core.processes.child import ChildLimits
+from tvm_ext.services.cache import Services
 from tvm_ext.services.job import Job, JobOutcome, OpenServices, result_of
 from tvm_ext.services.local import TRIES, LocalServices
 from tvm_ext.services.work import run
@@ -140,3 +142,40 @@ def cluster(scheduler: str, local: LocalServices) -> Iterator[ExecutorServices]:
         raise MissingTool(f"{scheduler}: no scheduler of dask.distributed answers: {error}.") from None
     with client:
         yield ExecutorServices(executor=client.get_executor(pure=False), local=local)
+
+
+def check_services(jobs: int, executor: Executor | None, scheduler: str | None) -> None:
+    """Raises BadOptions for a choice that is none."""
+    if executor is not None and scheduler is not None:
+        raise BadOptions("executor and scheduler: only one of them can do the jobs.")
+    if jobs < 1:
+        raise BadOptions(f"jobs = {jobs!r}: a number of processes is needed, 1 or more.")
+
+
+@contextmanager
+def chosen_services(
+    jobs: int, executor: Executor | None, scheduler: str | None, limits: ChildLimits
+) -> Iterator[Services]:
+    """Processes of this machine, or what was given. limits: of a process. Raises MissingTool, as `cluster` does."""
+    local = LocalServices(jobs=jobs, limits=limits)
+    if scheduler is not None:
+        with cluster(scheduler, local) as services:
+            yield services
+    else:
+        yield local if executor is None else ExecutorServices(executor=executor, local=local)
+
+
+@contextmanager
+def opened_services(
+    jobs: int, executor: Executor | None = None, scheduler: str | None = None
+) -> Iterator[OpenServices | None]:
+    """Services for jobs one by one, beside this process, which is one of `jobs`; None where there is no other.
+
+    Raises BadOptions, MissingTool.
+    """
+    check_services(jobs, executor, scheduler)
+    if jobs == 1 and executor is None and scheduler is None:
+        yield None
+        return
+    with chosen_services(max(1, jobs - 1), executor, scheduler, ChildLimits()) as services, services.opened() as opened:
+        yield opened

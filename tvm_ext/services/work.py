@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from tvm_ext.services.import_tvm import import_tvm_alone
 from tvm_ext.services.job import answer_with
-from tvm_ext.tvm_alone import import_tvm_alone
 
 
 def run(function: str, *inputs: bytes) -> bytes:

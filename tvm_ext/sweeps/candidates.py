@@ -95,7 +95,7 @@ class _Read:
             path = Path(model.source)
             suffix, content = path.suffix, _bytes(path, BadModel)
             if suffix.lower() == ".onnx" and b"location" in content:  # the key of weights in other files
-                from tvm_ext.load import load
+                from tvm_ext.frontends.load import load
 
                 suffix, content = _MODULE, _as_json(load(path, shapes=model.shapes))
         else:
@@ -117,7 +117,7 @@ def _loaded(model: SweepModel) -> IRModule:
     """The module of a model that is no file. Raises what `load` raises."""
     import tvm
 
-    from tvm_ext.load import load
+    from tvm_ext.frontends.load import load
 
     return model.source if isinstance(model.source, tvm.IRModule) else load(model.source, shapes=model.shapes)
 

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import tvm
 
-from tvm_ext.builder import build
+from tvm_ext.building.build import build
 from tvm_ext.core.errors import OutOfMemory, TvmExtError
 from tvm_ext.core.memory_exhausted import memory_message
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.system import processor_seconds
-from tvm_ext.estimates import estimate
-from tvm_ext.load import load
+from tvm_ext.estimates.estimate import estimate
+from tvm_ext.frontends.load import load
 
 Tier = Literal["estimate", "full"]
 MODULE = ".relax"

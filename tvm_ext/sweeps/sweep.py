@@ -17,7 +17,7 @@ from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.core.short_tracebacks import short_tracebacks
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.services.cache import ResultCache, Services, default_folder, remembered
-from tvm_ext.services.choose import check_services, chosen_services
+from tvm_ext.services.executors import check_services, chosen_services
 from tvm_ext.services.job import Job, JobOutcome
 from tvm_ext.sweeps.candidates import Candidate, SweepModel, candidates_of
 from tvm_ext.sweeps.table import SECONDS, Row, SweepTable, read_row

@@ -11,8 +11,8 @@ from codegen_c.backend.build import Compiled
 from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.figures import Way
 from codegen_c.kernels.registry import KernelCandidate, candidates
-from codegen_c.operators.digest import operator_digest
 from codegen_c.operators.kinds import Operator, TensorType
+from codegen_c.operators.titles import operator_digest
 from codegen_c.program.steps import KernelCall
 from codegen_c.targets.registry import target_of
 from tvm_ext.core.alignment import aligned

@@ -1,10 +1,11 @@
-"""Layers, each computed in several ways, as one program: steps that share inputs, and have results of their own."""
+"""Firmware that computes layers in several ways, so that their instructions can be counted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,14 +13,21 @@ import numpy as np
 from codegen_c.arena.plan import plan_memory
 from codegen_c.backend.build import Compiled
 from codegen_c.emit.banner import Origin
+from codegen_c.emit.firmware import emit_layers_firmware
 from codegen_c.kernels.registry import KernelCandidate
 from codegen_c.operators.kinds import TensorType
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
+from tvm_ext.core.errors import VerificationFailed
+from tvm_ext.core.options import Optimize
 from tvm_ext.core.platform import Platform
-from tvm_ext.tuning.layers import TunedLayer
+from tvm_ext.core.toolchain import compile_objects, link_elf
+from tvm_ext.profiling.device_profile import counting_flags
+from tvm_ext.profiling.layer_names import PackageSteps, steps_of_package
+from tvm_ext.tuning.layers import TunedLayer, way_text
+from tvm_ext.verification.verify import difference, is_float, tolerance_of
 
 MODEL = "layers"
 Array = np.ndarray
@@ -114,3 +122,102 @@ def program_of(ways: Sequence[MeasuredWay], platform: Platform) -> Program:
 def _ports(program: Program, names: Sequence[str]) -> tuple[Port, ...]:
     tensors = [program.tensors[name] for name in names]
     return tuple(Port(name=t.name, source=t.name, shape=t.shape, dtype=t.dtype) for t in tensors)
+
+
+_TRACE = "trace.json"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayersFirmware:
+    """An ELF file that runs ways one after the other.
+
+    run: the function that is counted. inputs: bytes that it reads. expected: of each way, results of its layer;
+    tolerances: of these, where they are floats, relative to the largest one.
+    """
+
+    elf: Path
+    steps: PackageSteps
+    run: str
+    inputs: bytes
+    expected: tuple[tuple[Array, ...], ...] = ()
+    tolerances: tuple[float, ...] = ()
+
+
+def build_layers(
+    ways: Sequence[MeasuredWay], platform: Platform, optimize: Optimize, folder: Path, *, hooks: bool = False
+) -> LayersFirmware:
+    """Firmware of some ways in a folder. hooks: whether it counts cycles of each itself, and prints them.
+
+    Raises MissingTool, BuildFailed, DoesNotFit.
+    """
+    compiled = compiled_ways(ways, platform)
+    flags: list[str] = []
+    if hooks:
+        compiled = replace(compiled, interface=replace(compiled.interface, has_hooks=True))
+        flags = counting_flags(compiled.interface.model, folder)
+    elf, steps = linked(compiled, platform, optimize, folder, flags)
+    layers = list(dict.fromkeys(way.layer for way in ways))
+    samples = {layer: samples_of(layer) for layer in layers}
+    results = {layer: results_of(layer, samples[layer]) for layer in layers}
+    return LayersFirmware(
+        elf=elf, steps=steps, run=compiled.interface.run,
+        inputs=b"".join(array.tobytes() for layer in layers for array in samples[layer]),
+        expected=tuple(results[way.layer] for way in ways),
+        tolerances=tuple(tolerance_of(program_of([way], platform)) for way in ways),
+    )  # fmt: skip
+
+
+def linked(
+    compiled: Compiled, platform: Platform, optimize: Optimize, folder: Path, flags: Sequence[str] = ()
+) -> tuple[Path, PackageSteps]:
+    """An ELF file in a folder that runs a program once, over inputs from a file, and the program's steps.
+
+    Raises MissingTool, BuildFailed, DoesNotFit.
+    """
+    texts = {**compiled.sources(), **emit_layers_firmware(compiled.interface, platform), _TRACE: compiled.trace([])}
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    sources = [*sorted(folder.glob("*.c")), *sorted((folder / "board").glob("*.c"))]
+    toolchain = platform.toolchain_of(platform.processor)
+    objects = compile_objects(
+        sources, folder / "build", toolchain, optimize=optimize, flags=flags, include_dirs=[folder, folder / "board"]
+    )
+    elf = link_elf(objects, folder / "layers.elf", toolchain, script=folder / "board" / "link.ld")
+    return elf, steps_of_package(folder / _TRACE)
+
+
+def check_outputs(ways: Sequence[MeasuredWay], firmware: LayersFirmware, data: bytes) -> None:
+    """Raises VerificationFailed where a way computed other bytes than the operator's reference, in integers, or floats
+    beyond tolerance; or than the layer's first way, which all have to agree with."""
+    offset, first_of = 0, dict[TunedLayer, tuple[bytes, KernelCandidate]]()
+    for way, expected, tolerance in zip(ways, firmware.expected, firmware.tolerances, strict=True):
+        begin = offset
+        for wanted in expected:
+            got = np.frombuffer(data, wanted.dtype, wanted.size, offset).reshape(wanted.shape)
+            offset += wanted.nbytes
+            if wrong := _wrong(got, wanted, 0.0 if way.candidate.made.exact else tolerance):
+                raise _defect(way, f"its result differs from the operator's reference {wrong}")
+        bits, first = first_of.setdefault(way.layer, (data[begin:offset], way.candidate))
+        if bits != data[begin:offset]:
+            raise _defect(way, f"it gives other bits than {_told(first)}")
+
+
+def _wrong(got: Array, wanted: Array, tolerance: float) -> str:
+    """Words on a result that is not the reference's; empty where it is. Floats may differ within a tolerance."""
+    if not is_float(wanted) or not tolerance:
+        count = int(np.count_nonzero(got != wanted))
+        return f"in {count} of {wanted.size} elements" if count else ""
+    error = difference(got, wanted)[1]
+    return f"by {error:g} of its largest element" if error > tolerance else ""
+
+
+def _defect(way: MeasuredWay, problem: str) -> VerificationFailed:
+    return VerificationFailed(
+        f"tune: {way.layer.steps[0]} by {_told(way.candidate)}: {problem}. That is a defect of tvm-ext: please report "
+        "it with the model file; without tune the model is compiled, and verified as a whole."
+    )
+
+
+def _told(candidate: KernelCandidate) -> str:
+    return way_text(candidate.way)

@@ -21,9 +21,8 @@ from tvm_ext.profiling.core_table import CoreTable, core_table
 from tvm_ext.profiling.device_profile import measured_layers
 from tvm_ext.profiling.profile_package import counted_layers, profile_plugin
 from tvm_ext.services.cache import ResultCache
-from tvm_ext.tuning.firmware import LayersFirmware, build_layers, check_outputs
 from tvm_ext.tuning.layers import SHARE, memory_bytes
-from tvm_ext.tuning.layers_program import MeasuredWay
+from tvm_ext.tuning.layers_program import LayersFirmware, MeasuredWay, build_layers, check_outputs
 from tvm_ext.tuning.remembered import Tools, WayFigures, key_of, read_figures, write_figures
 
 MOST_TOGETHER = 24

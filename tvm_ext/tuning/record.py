@@ -1,4 +1,4 @@
-"""Record of a tuning, as the report has it: of each layer its candidates, their figures, and which was chosen."""
+"""Record of a tuning in the report: candidates, measurements and choices of each layer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from codegen_c.kernels.figures import Way
 from tvm_ext.core.platform import Platform
 from tvm_ext.profiling.core_table import CoreTable
 from tvm_ext.tuning.layers import TunedLayer, way_text
-from tvm_ext.tuning.remembered import WayFigures
-from tvm_ext.tuning.rows_record import RowsTuning
+from tvm_ext.tuning.remembered import RunFigures, WayFigures
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,3 +107,71 @@ def _modelled(row: TunedWays) -> Way:
 
 def _chosen(row: TunedWays) -> Way:
     return row.chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsTried:
+    """Another number of rows per call of one sequence. run: of the whole model; None where that was not measured."""
+
+    rows: int
+    arena_bytes: int | None = None
+    run: RunFigures | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows_per_call": self.rows, **figures_json(self.run), "arena_bytes": self.arena_bytes,
+            "not_measured": self.reason or None,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedRows:
+    """A sequence of layers, rows per call as modelled and as taken, and others that were tried."""
+
+    sequence: str
+    layers: tuple[str, ...]
+    modelled: int
+    chosen: int
+    tried: tuple[RowsTried, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sequence": self.sequence, "layers": list(self.layers), "modelled": self.modelled, "chosen": self.chosen,
+            "candidates": [one.to_json() for one in self.tried],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsTuning:
+    """Sequences whose rows were measured. before, after: a whole run by the modelled rows, and by the chosen ones.
+
+    arena_bytes: by the modelled ones. passed: why none were measured; empty where there is no sequence, either.
+    """
+
+    sequences: tuple[TunedRows, ...] = ()
+    arena_bytes: int | None = None
+    before: RunFigures | None = None
+    after: RunFigures | None = None
+    passed: str = ""
+
+    def to_json(self) -> dict[str, Any] | None:
+        """`tuning.rows` of the report; None of a model without sequences."""
+        if not self.sequences and not self.passed:
+            return None
+        return {
+            "not_measured": self.passed or None,
+            "arena_bytes": self.arena_bytes,
+            "before": figures_json(self.before),
+            "after": figures_json(self.after),
+            "sequences": [one.to_json() for one in self.sequences],
+        }
+
+
+def figures_json(run: RunFigures | None) -> dict[str, Any]:
+    """Instructions and estimated cycles of a run, None where it was not measured."""
+    cycles = run.cycles if run else None
+    return {
+        "instructions": run.instructions if run else None,
+        "estimated_cycles": round(cycles) if cycles is not None else None,
+    }

@@ -24,10 +24,10 @@ from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.board import board_seconds
 from tvm_ext.profiling.profile_package import noise
 from tvm_ext.services.cache import ResultCache
-from tvm_ext.tuning.firmware import LayersFirmware, linked
+from tvm_ext.tuning.layers_program import LayersFirmware, linked
 from tvm_ext.tuning.measure import Bench, run_layers
+from tvm_ext.tuning.record import RowsTried, RowsTuning, TunedRows
 from tvm_ext.tuning.remembered import RunFigures, Tools, key_of_model, read_run, write_figures
-from tvm_ext.tuning.rows_record import RowsTried, RowsTuning, TunedRows
 
 Made = tuple[tvm.IRModule, Compiled]
 WithRows = Callable[[Mapping[str, int]], Made]

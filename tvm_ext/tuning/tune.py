@@ -8,11 +8,12 @@ from functools import partial
 
 import tvm
 
-from codegen_c.arena.profile import live_profile
+from codegen_c.arena.memory_plan import live_profile
 from codegen_c.backend.build import Compiled
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures, Way
 from codegen_c.kernels.registry import KernelCandidate
 from codegen_c.program.steps import calls
+from tvm_ext.compilation.pipeline import Compiler
 from tvm_ext.core.alignment import aligned
 from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions
@@ -21,7 +22,6 @@ from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.progress import Progress, stage
 from tvm_ext.execution.runner import Runner
 from tvm_ext.frontends.shapes import ModelNotice
-from tvm_ext.pipeline import Compiler
 from tvm_ext.services.cache import ResultCache, default_folder
 from tvm_ext.tuning.layers import TunedLayer, digests_of, layers_of, way_of
 from tvm_ext.tuning.layers_program import MeasuredWay

@@ -20,8 +20,8 @@ from codegen_c.program import reference
 from codegen_c.program.program import Program, parts_of
 from codegen_c.program.steps import KernelCall, Transfer, calls
 from codegen_c.program.tensors import Tensor
+from tvm_ext.verification.reference_runtimes.reference_result import Testimony
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, difference
-from tvm_ext.verification.witnesses.testimony import Testimony
 
 Array = np.ndarray
 Sample = Mapping[str, Array]

@@ -19,7 +19,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from relay_passes.custom_uses import custom_use
+from relay_passes.composites import custom_use
 from relay_passes.dataflow import array_of, bindings, build, infer, op_name, outputs, static_shape, with_main
 
 UNIT_ROUNDOFF: Mapping[str, float] = {

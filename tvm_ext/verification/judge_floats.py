@@ -1,7 +1,7 @@
 """Judges float tensors by rounding errors: what a float64 evaluation of the same graph says that float32 may lose.
 
 R is the reference runtime's value of an element, X that of the float64 evaluation, N the change that rounding errors of
-float32 make there (`witnesses/float64_witness.py`), N' the same with the errors of functions that other runtimes
+float32 make there (`reference_runtimes/float64_runtime.py`), N' the same with the errors of functions that other runtimes
 approximate, u the unit roundoff of its type, M the magnitude of its channel.
 
     |R - X| <= 8 N' + 4 u M                   makes X count: our reading of the file is the runtime's
@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tvm_ext.verification.float64_module import UNIT_ROUNDOFF
+from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
+from tvm_ext.verification.reference_runtimes.reference_result import Testimony
 from tvm_ext.verification.verify import Array, Sample, float_tolerance, is_float, largest
-from tvm_ext.verification.witnesses.float64_witness import shared_noise
-from tvm_ext.verification.witnesses.testimony import Testimony
 
 NOISE_FACTOR = 8
 """Rounding errors of a runtime in noises of the evaluation: 1.9 at most in 19 networks and two runtimes."""

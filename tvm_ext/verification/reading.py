@@ -15,15 +15,14 @@ import tvm
 
 from codegen_c.program.interface import Interface, Port
 from relay_passes.dataflow import bindings
-from tvm_ext.calibration import Calibration
 from tvm_ext.core.decisions.models import ChangedPorts, ModelOrigin
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.verification.changed_ports import of_real
+from tvm_ext.frontends.calibration import Calibration
 from tvm_ext.verification.judge_floats import KnownTensor, Verdict, judged, known_inner, known_outputs
+from tvm_ext.verification.reference_runtimes.ask import ask, ask_others, evaluate, of_real, run_module
+from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
+from tvm_ext.verification.reference_runtimes.reference_result import Testimony
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, Array, Sample, compare
-from tvm_ext.verification.witnesses.ask import ask, ask_others, evaluate, run_module
-from tvm_ext.verification.witnesses.float64_witness import shared_noise
-from tvm_ext.verification.witnesses.testimony import Testimony
 
 NUM_SAMPLES = 8
 """Calibration samples on which a file's runtime is asked."""

@@ -12,12 +12,12 @@ from codegen_c.program import reference
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program
 from relay_passes.dataflow import static_shape
+from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
-from tvm_ext.pipeline import compile_module
 from tvm_ext.verification.account import account_for
+from tvm_ext.verification.reference_runtimes.reference_result import Array, Sample, Testimony
 from tvm_ext.verification.verify import difference, is_float, largest, tolerance_of
-from tvm_ext.verification.witnesses.testimony import Array, Sample, Testimony
 
 JUDGED_WINDOWS = 3
 """Windows of a quantized model of which each step is judged; of all others its outputs."""

@@ -6,8 +6,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from codegen_c.c_text.lines import folded
-from codegen_c.c_text.text import comment
+from codegen_c.c_text.text import comment, folded
 
 
 def render(template: str, **values: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import implementation, pixel_offsets, place, residual_place
 from codegen_c.kernels.convolution.window_cost import WindowCost

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.initializer import structure
-from codegen_c.c_text.text import C_TYPES, block, float_literal, times
+from codegen_c.c_text.text import C_TYPES, block, float_literal, structure, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
@@ -26,8 +25,7 @@ from codegen_c.kernels.shared.own_range import INCLUDES, OwnRangeText, steps_of,
 from codegen_c.kernels.shared.requantize import quantization, signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
 from codegen_c.kernels.stored_rows import Kept
-from codegen_c.operators.kinds import Array, Convert, QConv2d, QDense, TensorType
-from codegen_c.operators.real_layer import RealLayer
+from codegen_c.operators.kinds import Array, Convert, QConv2d, QDense, RealLayer, TensorType
 from codegen_c.operators.scalar import Operand
 from tvm_ext.core.alignment import aligned
 

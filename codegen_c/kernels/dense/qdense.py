@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value, structure
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import (
     Accumulating,
     CFunction,

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES, float_literal
+from codegen_c.c_text.text import C_TYPES, Value, float_literal
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row

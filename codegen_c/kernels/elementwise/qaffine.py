@@ -25,8 +25,7 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
     signed,
 )
-from codegen_c.operators.attention import QAffine
-from codegen_c.operators.kinds import Array
+from codegen_c.operators.kinds import Array, QAffine
 
 LEAST_SHIFT, MOST_SHIFT = 8, 30
 BEYOND = 512.0

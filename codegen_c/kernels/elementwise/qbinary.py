@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.text import C_TYPES, Value, block
 from codegen_c.kernels.contract import (
     CFunction,
     Implementation,

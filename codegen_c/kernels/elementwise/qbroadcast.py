@@ -6,8 +6,7 @@ qbinary.py does. Of one NHWC image row h of the output reads row h of each input
 
 from __future__ import annotations
 
-from codegen_c.c_text.initializer import structure
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.text import C_TYPES, block, structure, times
 from codegen_c.kernels.contract import (
     CFunction,
     Implementation,

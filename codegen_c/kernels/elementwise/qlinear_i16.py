@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.elementwise.linear_factors import linear_factors
 from codegen_c.kernels.elementwise.qbinary import rows_of

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from codegen_c.kernels.contract import Spatial
-from codegen_c.operators.attention import MatmulShape
-from codegen_c.operators.kinds import Array
+from codegen_c.operators.kinds import Array, MatmulShape
 from tvm_ext.core.row_access import RowAccess
 
 

@@ -28,7 +28,7 @@ from codegen_c.kernels.shared.lanes import SCALAR
 from codegen_c.kernels.shared.tile import Accumulators, over_channels, pixel_place
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.kernels.stored_rows import Kept
-from codegen_c.operators.attention import Matmul
+from codegen_c.operators.kinds import Matmul
 
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 PACK_INSTRUCTIONS = 4

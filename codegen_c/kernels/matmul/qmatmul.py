@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul.heads import spatial, sums_of
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
@@ -25,8 +24,7 @@ from codegen_c.kernels.shared.requantize import (
     scale_of,
 )
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.attention import QMatmul
-from codegen_c.operators.kinds import Array, TensorType
+from codegen_c.operators.kinds import Array, QMatmul, TensorType
 
 LAYER = "tvm_ext_qmatmul_layer"
 MAC_INSTRUCTIONS, RESULT_INSTRUCTIONS = 6, 24

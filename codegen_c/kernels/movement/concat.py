@@ -12,8 +12,7 @@ from codegen_c.c_text.text import C_TYPES, block, plus, times
 from codegen_c.kernels.contract import CFunction, Copy, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.shared.copies import copy_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
-from codegen_c.operators.kinds import TensorType
-from codegen_c.operators.movement import Concat
+from codegen_c.operators.kinds import Concat, TensorType
 
 INSTRUCTIONS_A_RUN = 3
 """Modelled: addresses of a copy, and steps of the pointers behind it; the loop around the copies takes as many."""

@@ -14,8 +14,7 @@ from codegen_c.c_text.text import C_TYPES, Compound, block, literal, plus, times
 from codegen_c.kernels.contract import CFunction, Copy, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.shared.copies import copy_instructions, fill_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
-from codegen_c.operators.kinds import Array
-from codegen_c.operators.movement import Gather
+from codegen_c.operators.kinds import Array, Gather
 from tvm_ext.core.row_access import RowAccess
 
 INSTRUCTIONS_A_RUN = 8

@@ -11,8 +11,7 @@ from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.shared.copies import loop_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, strided
-from codegen_c.operators.kinds import Array
-from codegen_c.operators.movement import Permute
+from codegen_c.operators.kinds import Array, Permute
 from tvm_ext.core.row_access import RowAccess
 
 CHANNELS_LAST = (0, 2, 3, 1)

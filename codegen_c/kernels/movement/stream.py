@@ -10,7 +10,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Spatial, StoredRows, Target
 from codegen_c.kernels.user_functions import Callback
-from codegen_c.operators.movement import Stream
+from codegen_c.operators.kinds import Stream
 from tvm_ext.core.row_access import RowAccess
 
 INSTRUCTIONS_PER_ROW = 20

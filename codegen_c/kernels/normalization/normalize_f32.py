@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value, structure
-from codegen_c.c_text.literals import float_literal
+from codegen_c.c_text.text import Value, float_literal, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.vectors_in_turn import in_turn
-from codegen_c.operators.attention import Normalize
+from codegen_c.operators.kinds import Normalize
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 17, 85
 

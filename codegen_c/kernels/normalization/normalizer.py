@@ -14,10 +14,9 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.shared.requantize import quantization, scale_of
-from codegen_c.operators.attention import QNormalize
-from codegen_c.operators.kinds import Array
+from codegen_c.operators.kinds import Array, QNormalize
 
 MOST_ELEMENTS = 4096
 MOST_FRACTION, LEAST_REST, MOST_REST = 30, 2, 16

@@ -10,13 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value, structure
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.normalization.normalizer import MOST_ELEMENTS, Normalizer
 from codegen_c.kernels.shared.requantize import quantized_bytes
 from codegen_c.kernels.shared.vectors_in_turn import in_turn
-from codegen_c.operators.attention import QNormalize
+from codegen_c.operators.kinds import QNormalize
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 15, 120
 INCLUDES = ("tvm_ext_normalize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")

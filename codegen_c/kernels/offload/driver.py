@@ -11,8 +11,7 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES, float_literal
+from codegen_c.c_text.text import C_TYPES, Value, float_literal
 from codegen_c.kernels.contract import Array, CFunction, Implementation, Parameter, Target
 from codegen_c.kernels.offload.forms import FORMS, form_name
 from codegen_c.kernels.shared.layer import shapes, sliding_window

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Parameter, StoredRows
 from codegen_c.kernels.pooling import accumulate_pool
 from codegen_c.kernels.pooling.pool_sums import average, counted_taps, reference, window_sums

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from codegen_c.c_text.initializer import Value, structure
-from codegen_c.c_text.lines import MOST_COLUMNS
-from codegen_c.c_text.text import block
+from codegen_c.c_text.text import MOST_COLUMNS, Value, block, structure
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.kernels.shared.sums import holds_sums

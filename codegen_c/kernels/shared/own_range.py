@@ -1,6 +1,6 @@
 """Float activations that a layer quantizes by their own range: reference in numpy, and the C around its products.
 
-Rounded as the runtime does that a model's file is for (`relay_passes/range_quantize.py` names them). Steps lie in
+Rounded as the runtime does that a model's file is for (`relay_passes/own_operators.py` names them). Steps lie in
 scratch as int8, an image with its padding around it, so that its layer has none. The zero point of a run is taken off
 the sums: it is the same number times the sum of a channel's weights, for padding holds the zero point, too.
 """
@@ -14,8 +14,7 @@ import numpy as np
 
 from codegen_c.c_text.text import times
 from codegen_c.kernels.contract import Parameter
-from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType
-from codegen_c.operators.real_layer import OwnSteps, RangeMeaning, RealLayer
+from codegen_c.operators.kinds import Array, OwnSteps, QConv2d, QDense, RangeMeaning, RealLayer, TensorType
 from tvm_ext.core.alignment import aligned
 
 INCLUDES = ("tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_range.h")

@@ -21,8 +21,7 @@ import numpy as np
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.kernels.shared import requantize_tflite
-from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, TensorType
-from codegen_c.operators.quantization import Quantization
+from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, Quantization, TensorType
 
 INCLUDES = ("tvm_ext_requantize.h",)
 BYTES = ("int8", "uint8")

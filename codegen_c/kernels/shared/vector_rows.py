@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from codegen_c.operators.half_floats import HalfCast
-from codegen_c.operators.kinds import Convert, Elementwise, Operator, QBinary, QUnary, TensorType
+from codegen_c.operators.kinds import Convert, Elementwise, HalfCast, Operator, QBinary, QUnary, TensorType
 
 RUNS = (32, 16, 8, 4)
 """Channels of one run of a vector: the largest that divides it into several. Blocks of four never straddle runs."""

@@ -16,8 +16,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Spa
 from codegen_c.kernels.shared.requantize import quantization, round_shift
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.kernels.softmax import qsoftmax
-from codegen_c.operators.attention import QMaskedSoftmax
-from codegen_c.operators.kinds import Array, QSoftmax
+from codegen_c.operators.kinds import Array, QMaskedSoftmax, QSoftmax
 from tvm_ext.core.row_access import RowAccess
 
 MASK_INSTRUCTIONS = 30

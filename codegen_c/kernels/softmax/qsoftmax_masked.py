@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.softmax import masked, qsoftmax
-from codegen_c.operators.attention import QMaskedSoftmax
+from codegen_c.operators.kinds import QMaskedSoftmax
 
 LOOPS = masked.SoftmaxLoops(
     kernel="qsoftmax_masked_i8", function="tvm_ext_qsoftmax", includes=qsoftmax.INCLUDES, ctype="int32_t",

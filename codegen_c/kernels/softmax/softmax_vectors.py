@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value, structure
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Target
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.vectors_in_turn import in_turn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relay_passes.solvers.memories.timed_cuts import SegmentTimes
+from relay_passes.solvers.memories.cuts import SegmentTimes
 from relay_passes.solvers.split.segment import Ending
 
 NUM_FACTS = 13

@@ -20,8 +20,7 @@ from itertools import accumulate
 
 from relay_passes.solvers.memories.assignment import Assignment, Place, ValueTransfer, WeightsCopy
 from tvm_ext.core.alignment import aligned
-from tvm_ext.core.kernel_time import UNIFORM, KernelTime, Traffic
-from tvm_ext.core.time_model import Event, TimeModel, finish_cycles
+from tvm_ext.core.time_model import UNIFORM, Event, KernelTime, TimeModel, Traffic, finish_cycles
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,19 +1,285 @@
-"""A proposal of a guide for a whole assignment: all choices are rated at once, then put in where there is room.
-
-The guide rates every choice of every item by its features (`place_facts`): how likely a search takes it. Choices are
-put in by that and by what they save, as far as memories have room; then what its transfers make slower is put home
-again. Little is timed, which is where a search spends its time.
-"""
+"""Choices of an assignment to memories, their features, and the proposal of a learned model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
+from math import log2
 
 import numpy as np
 
-from relay_passes.solvers.memories.menus import Menus
-from relay_passes.solvers.memories.place_facts import MEAN_SAVED, Candidate, candidates, facts_of
-from relay_passes.solvers.memories.state import Choice, Item, State
+from relay_passes.solvers.memories.assignment import Place, Stay, ValueTransfer, WeightsCopy
+from relay_passes.solvers.memories.problem import AssignmentProblem
+from relay_passes.solvers.memories.state import Choice, Item, Share, State
+
+MOST_USES = 4
+"""Reads of a value that are told apart; later ones are served from home."""
+LEADS = (0, -1, 1, 2, 4)
+"""Steps by which a fetch is tried to start earlier than would just hide it, nothing else in the way."""
+
+
+class Menus:
+    """Choices of the items of a state in which everything is at home.
+
+    leads: steps by which fetches start earlier than would just hide them; at the last moment they may start besides.
+    """
+
+    def __init__(self, state: State, leads: Sequence[int] = LEADS) -> None:
+        self.problem: AssignmentProblem = state.problem
+        self.elapsed = [0.0, *accumulate(state.cycles)]
+        self.leads = leads
+        self.of = {item: list(dict.fromkeys(self._menu(item, home))) for item, home in state.choices.items()}
+
+    def _menu(self, item: Item, home: Choice) -> Iterator[Choice]:
+        """All choices of an item, the one it has without other memories first."""
+        yield home
+        if item.kind == "value" and not self.problem.sizes[item.index]:
+            return  # a streamed input or output: the application holds it
+        step = self.problem.steps[item.index] if item.kind != "value" else None
+        for memory in (self.problem.home, *self.problem.near):
+            if step is None and memory != self.problem.home:
+                yield from self._places(item.index, memory)
+            elif step and not self.problem.reaches(item.index, memory):
+                continue
+            elif item.kind == "scratch" and step and step.movable:
+                yield memory
+            elif item.kind == "weights" and step and step.movable and step.weights_read_bytes:
+                yield from self._copies(item.index, memory)
+
+    def _copies(self, index: int, memory: str) -> Iterator[WeightsCopy]:
+        problem, size = self.problem, self.problem.steps[index].weights_bytes
+        if memory == problem.stored or not problem.time.has_dma(problem.stored, memory):
+            return
+        for start in self._starts(index, 0, problem.time.transfer_cycles(problem.stored, memory, size)):
+            yield WeightsCopy(memory=memory, start=start)
+
+    def _places(self, value: int, memory: str) -> Iterator[Place]:
+        problem, uses = self.problem, self.problem.uses[value][:MOST_USES]
+        maker = problem.makers.get(value)
+        home = Place(born=problem.home, born_last=-1)
+        for stays in self._stays(value, memory, uses, 0 if maker is None else problem.boundary_from(maker + 1)):
+            yield replace(home, stays=stays)
+        if maker is None or value in problem.outputs or not problem.steps[maker].movable:
+            return
+        if not problem.reaches(maker, memory):
+            return
+        for number, last in enumerate(uses):
+            if not problem.reaches(last, memory):
+                return
+            born = Place(born=memory, born_last=last)
+            later = problem.uses[value][number + 1 :]
+            if later and (later[0] < problem.home_again(value) or not problem.can_move(maker, memory)):
+                continue
+            yield born
+            if later:
+                for stays in self._stays(value, memory, later[:MOST_USES], problem.home_again(value)):
+                    yield replace(born, stays=stays)
+
+    def _stays(self, value: int, memory: str, uses: Sequence[int], ready: int) -> Iterator[tuple[Stay, ...]]:
+        """Every run of uses served by one copy, and each use by a copy of its own."""
+        uses = [use for use in uses if self.problem.boundary_to(use) >= ready]
+        near = [use for use in uses if self.problem.reaches(use, memory) and self.problem.can_move(use, memory)]
+        if not near:
+            return
+        one = ValueTransfer(
+            value=value, source=self.problem.home, target=memory, start=0, due=0, processor=self.problem.copier(near[0])
+        )
+        cycles = self.problem.transfer_cycles(one)
+        for first, begin in enumerate(uses):
+            run = list(takewhile(near.__contains__, uses[first:]))
+            for start in self._starts(begin, ready, cycles) if run else ():
+                for last in run:
+                    yield (Stay(memory=memory, start=start, first=begin, last=last),)
+        uses = near
+        if len(uses) > 1:
+            own: list[Stay] = []
+            for use in uses:
+                ready = max(ready, self.problem.boundary_from(own[-1].last + 1)) if own else ready
+                starts = list(self._starts(use, ready, cycles))
+                if not starts:
+                    return
+                own.append(Stay(memory=memory, start=starts[len(starts) // 2], first=use, last=use))
+            yield tuple(own)
+
+    def _starts(self, use: int, ready: int, cycles: float) -> Iterator[int]:
+        """Places from `ready` on where a transfer for a step may start: where it is just hidden, and around that."""
+        latest = self.problem.boundary_to(use)
+        if latest < ready:  # the step runs together with the one that the value was last needed for
+            return
+        hidden = latest
+        while hidden > ready and self.elapsed[latest] - self.elapsed[hidden] < cycles:
+            hidden -= 1
+        found = {self.problem.boundary_to(max(ready, min(latest, hidden - lead))) for lead in self.leads} | {latest}
+        yield from sorted((start for start in found if start >= ready), reverse=True)
+
+
+FACT_LEADS = (0,)
+"""Fetches of a proposal start where they are just hidden, or at the last moment."""
+NUM_FACTS = 24
+MEAN_SAVED = 4
+"""Column of the cycles that a choice saves, in those of a mean step."""
+_KINDS = ("value", "weights", "scratch")
+Candidate = tuple[Item, Choice]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Gain:
+    """Effect of a choice.
+
+    spans: steps [begin, end) of `memory` and bytes in them; taken: these, in parts of the memory's limit; saved: cycles
+    of steps; moving: cycles of its transfers; hidden: of those, the part that steps beside them cover.
+    """
+
+    memory: str
+    spans: tuple[tuple[int, int, int], ...]
+    taken: float
+    saved: float
+    moving: float
+    hidden: float
+
+    @property
+    def begin(self) -> int:
+        return self.spans[0][0]
+
+    @property
+    def end(self) -> int:
+        return self.spans[-1][1]
+
+    @property
+    def density(self) -> float:
+        return self.saved / max(self.taken, 1e-9)
+
+
+def candidates(state: State, menus: Menus) -> tuple[Candidate, ...]:
+    """Every choice of every item beside the one it has that may be worth it; the state has everything at home."""
+    is_over = state.overflow() > (0, 0)
+    return tuple(
+        (item, choice)
+        for item, menu in menus.of.items()
+        for choice in menu[1:]
+        if _moved(state, item, choice) and (is_over or _pays(state.share(item, choice), state.share(item, menu[0])))
+    )
+
+
+def _pays(share: Share, home: Share) -> bool:
+    """False where a core copies for longer than is saved by it."""
+    copying = sum([cycles for _, _, cycles, is_dma in share.transfers if not is_dma])
+    return not copying or sum([cycles for _, cycles in home.cycles]) - sum([c for _, c in share.cycles]) > copying
+
+
+def facts_of(state: State, choices: tuple[Candidate, ...]) -> np.ndarray:
+    """float32[choices, NUM_FACTS] of the candidates of a state that has everything at home."""
+    problem, room = state.problem, _Room(state)
+    elapsed = [0.0, *accumulate(state.cycles)]
+    mean = max(elapsed[-1] / max(1, len(problem.steps)), 1e-9)
+    largest = max(1, *problem.sizes)
+    gains = [_gain(state, item, choice, elapsed) for item, choice in choices]
+    rows_of: dict[Item, list[int]] = {}
+    for row, (item, _) in enumerate(choices):
+        rows_of.setdefault(item, []).append(row)
+    best = {item: max(rows, key=lambda row: gains[row].density) for item, rows in rows_of.items()}
+    found: list[tuple[float, ...]] = [()] * len(choices)
+    for place, item in enumerate(sorted(rows_of, key=lambda item: -gains[best[item]].density)):
+        rows, top = rows_of[item], gains[best[item]]
+        most = max(gains[row].saved for row in rows)
+        for row in rows:
+            gain = gains[row]
+            limit, steps = max(1, problem.limits[gain.memory]), max(1, gain.end - gain.begin)
+            found[row] = (
+                _KINDS.index(item.kind), max(bytes_ for _, _, bytes_ in gain.spans) / limit, gain.end - gain.begin,
+                gain.taken / steps, gain.saved / mean, gain.saved / max(most, 1e-9),
+                log2(max(gain.density / mean, 1e-6)), place / len(rows_of),
+                gain.density / max(top.density, 1e-9), float(row == best[item]),
+                gain.moving / mean, gain.moving / max(gain.saved, 1.0), gain.hidden,
+                *_shape(problem, item, choices[row][1]), room.left(gain) / limit, room.asked(gain) / limit,
+                room.over_home(gain), limit / largest, len(problem.near),
+                [problem.home, *problem.near].index(gain.memory), len(rows),
+            )  # fmt: skip
+        room.put_in(top)
+    return np.array(found, np.float32).reshape(len(choices), NUM_FACTS)
+
+
+class _Room:
+    """Bytes of memories while items come one after the other. filled: with those that fitted; denser: with all."""
+
+    def __init__(self, state: State) -> None:
+        home = state.problem.home
+        self.limits = state.problem.limits
+        self.filled = {memory: used.copy() for memory, used in state.used.items()}
+        self.denser = {memory: used.copy() for memory, used in state.used.items()}
+        self.over = np.maximum(state.used[home] - self.limits[home], 0) / max(1, self.limits[home])
+        self.is_over = bool(self.over.any())
+        self._most: dict[tuple[str, int, int], tuple[int, int]] = {}
+
+    def left(self, gain: _Gain) -> int:
+        """Bytes that would be left where the memory is fullest; below 0 where a choice does not fit."""
+        limit = max(1, self.limits[gain.memory])
+        return min([limit - self._most_in(gain.memory, begin, end)[0] - bytes_ for begin, end, bytes_ in gain.spans])
+
+    def asked(self, gain: _Gain) -> int:
+        """The most bytes that items before this one would take at a time, did all fit."""
+        return max([self._most_in(gain.memory, begin, end)[1] for begin, end, _ in gain.spans])
+
+    def over_home(self, gain: _Gain) -> float:
+        """Bytes that home has too many, in parts of its limit."""
+        return float(self.over[gain.begin : gain.end].max()) if self.is_over else 0.0
+
+    def _most_in(self, memory: str, begin: int, end: int) -> tuple[int, int]:
+        """The most bytes of both in some steps; choices of one item ask for the same ones."""
+        key = memory, begin, end
+        if key not in self._most:
+            self._most[key] = int(self.filled[memory][begin:end].max()), int(self.denser[memory][begin:end].max())
+        return self._most[key]
+
+    def put_in(self, gain: _Gain) -> None:
+        self._most.clear()
+        fits = all(
+            self.filled[gain.memory][begin:end].max() + bytes_ <= self.limits[gain.memory]
+            for begin, end, bytes_ in gain.spans
+        )
+        for begin, end, bytes_ in gain.spans:
+            self.denser[gain.memory][begin:end] += bytes_
+            if fits:
+                self.filled[gain.memory][begin:end] += bytes_
+
+
+def _moved(state: State, item: Item, choice: Choice) -> bool:
+    """True where a choice takes bytes of a near memory, or weights lie at home."""
+    return item.kind == "weights" or any(memory != state.problem.home for memory, *_ in state.share(item, choice).bytes)
+
+
+def _gain(state: State, item: Item, choice: Choice, elapsed: Sequence[float]) -> _Gain:
+    share, home = state.share(item, choice), state.share(item, state.choices[item])
+    at_home = state.problem.home
+    memory = next((span[0] for span in share.bytes if span[0] != at_home), at_home)
+    spans = sorted([(b, e, bytes_) for one, b, e, bytes_ in share.bytes if one == memory])
+    moving = sum([transfer[2] for transfer in share.transfers])
+    return _Gain(
+        memory=memory, spans=tuple(spans),
+        taken=sum([(e - b) * bytes_ for b, e, bytes_ in spans]) / max(1, state.problem.limits[memory]),
+        saved=sum([cycles for _, cycles in home.cycles]) - sum([cycles for _, cycles in share.cycles]), moving=moving,
+        hidden=_hidden(share, elapsed) / moving if moving else 1.0,
+    )  # fmt: skip
+
+
+def _hidden(share: Share, elapsed: Sequence[float]) -> float:
+    """Cycles of transfers beside which steps run, nothing else in the way."""
+    return sum(
+        min(cycles, elapsed[max(due, start)] - elapsed[start])
+        for start, due, cycles, is_dma in share.transfers
+        if is_dma
+    )
+
+
+def _shape(problem: AssignmentProblem, item: Item, choice: Choice) -> tuple[float, ...]:
+    """Reads of a value, the part of them served near, whether it is made near, fetches."""
+    if not isinstance(choice, Place):
+        return 1.0, 1.0, 0.0, 0.0
+    uses = problem.uses[item.index]
+    near = sum(choice.memory_at(use, problem.home) != problem.home for use in uses)
+    return len(uses), near / max(1, len(uses)), float(choice.born != problem.home), len(choice.stays)
+
 
 Rate = Callable[[np.ndarray], np.ndarray]
 """float[choices, NUM_FACTS] -> float[choices]: how likely a search takes each choice, about 0 to 1."""

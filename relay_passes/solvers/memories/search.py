@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relay_passes.solvers.memories.assignment import Assignment, Place
-from relay_passes.solvers.memories.menus import LEADS, Menus
-from relay_passes.solvers.memories.place_facts import LEADS as PROPOSED_LEADS
 from relay_passes.solvers.memories.problem import AssignmentProblem
-from relay_passes.solvers.memories.propose import Rate, propose
+from relay_passes.solvers.memories.propose import FACT_LEADS, LEADS, Menus, Rate, propose
 from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
@@ -39,7 +37,7 @@ def assign(problem: AssignmentProblem, rate: Rate | None = None, *, most_trials:
     for search in searches:
         search.improve(most_trials)
     if rate is not None:
-        searches.append(_Search(problem, PROPOSED_LEADS))
+        searches.append(_Search(problem, FACT_LEADS))
         searches[-1].propose(rate)
     if not searches:
         return State(problem).assignment()

@@ -18,14 +18,13 @@ import numpy as np
 
 from relay_passes.solvers.memories import cut_facts, repeats
 from relay_passes.solvers.memories.assignment import Assignment
-from relay_passes.solvers.memories.cuts import cut_problem
+from relay_passes.solvers.memories.cuts import Outside, SegmentTimes, cut_problem
 from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.propose import Rate
 from relay_passes.solvers.memories.repeated import repeated_problem
 from relay_passes.solvers.memories.repeats import Rerun, promising, sequence_of
 from relay_passes.solvers.memories.search import assign, assign_greedily
 from relay_passes.solvers.memories.state import Score
-from relay_passes.solvers.memories.timed_cuts import Outside, SegmentTimes
 from relay_passes.solvers.split.search import Split, frontier
 from relay_passes.solvers.split.segments import Segments
 

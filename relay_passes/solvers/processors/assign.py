@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from relay_passes.solvers.processors.bounds import LARGE, lower_bound
-from relay_passes.solvers.processors.frontier import sweep
-from relay_passes.solvers.processors.frontier_loads import LoadLabels
-from relay_passes.solvers.processors.frontier_times import TimeLabels
+from relay_passes.solvers.processors.frontier import LoadLabels, TimeLabels, sweep
 from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.search import FoundForms, evaluate, improve, started
 from relay_passes.solvers.processors.timing import ListedTask, listed_tasks
@@ -83,8 +81,7 @@ def _by_program(
     problem: ProcessorProblem, objective: Objective, best: FoundForms | None, bound: int, labels: int
 ) -> tuple[FoundForms | None, int]:
     """The constraint program, then what brings a far makespan and its bound together, dearer ways last."""
-    from relay_passes.solvers.processors.exact import assign_exactly
-    from relay_passes.solvers.processors.exact_windows import window_bound
+    from relay_passes.solvers.processors.exact import assign_exactly, window_bound
 
     best, bound = assign_exactly(problem, objective, best, bound)
     if objective == "makespan" and _is_far(best, bound):

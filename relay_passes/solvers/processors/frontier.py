@@ -1,4 +1,4 @@
-"""Partial assignments, extended task by task: of two with the same future, the one that is nowhere better is dropped.
+"""Assignment to processors by extending partial assignments: dominated ones are dropped.
 
 A label is a partial assignment. Its future is known from its key; its costs say how soon, or how cheaply, the future
 may go on. Labels with a bound no better than an answer that is there are dropped, and beyond a width those with the
@@ -8,9 +8,17 @@ at a time, so few labels differ in their keys, and the search often ends with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from bisect import insort
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from itertools import accumulate
+from typing import Generic, NamedTuple, TypeVar
+
+from relay_passes.solvers.processors.bounds import LARGE, load_bound, rests, weighted_times, weightings
+from relay_passes.solvers.processors.loads import stage_order
+from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem
+from relay_passes.solvers.processors.timing import Clock
+from tvm_ext.core.objectives import Objective
 
 Inner = TypeVar("Inner")
 
@@ -89,3 +97,217 @@ def _insert(group: list[Label[Inner]], new: Label[Inner]) -> None:
             return
     group[:] = [label for label in group if not all(map(int.__le__, costs, label.costs))]
     group.append(new)
+
+
+class _Forms(NamedTuple):
+    """forms: of tasks that are still read. crossed: (value, source, target) of values that are. edges: ways taken."""
+
+    forms: tuple[tuple[int, int], ...]
+    crossed: frozenset[tuple[int, int, int]]
+    edges: frozenset[tuple[int, int]]
+
+
+class LoadLabels:
+    """Makes labels; `extend` gives the next task every form. Costs: the energy, or loads of processors and DMAs."""
+
+    def __init__(self, problem: ProcessorProblem, objective: Objective) -> None:
+        self.problem, self.is_energy = problem, objective == "energy"
+        energies = [min(sum(map(problem.energy_of, form.parts)) for form in task.forms) for task in problem.tasks]
+        self.energy_left = _sums_behind(energies)
+        self.weights = list(weightings(problem))
+        self.times_left = [_sums_behind(weighted_times(problem, weights)) for weights in self.weights]
+        carriers = [*range(len(problem.names)), *(way for way, route in problem.routes.items() if route.has_dma)]
+        self.places = {carrier: place for place, carrier in enumerate(carriers)}
+        self.last_read = [max(followers, default=task) for task, followers in enumerate(problem.followers)]
+        self.last_value = [max(value.readers, default=value.maker) for value in problem.values]
+
+    def start(self, bound: int) -> Label[_Forms]:
+        """No task has a form."""
+        costs = (0,) if self.is_energy else (0,) * len(self.places)
+        return Label(key=0, costs=costs, bound=bound, inner=_Forms((), frozenset(), frozenset()))
+
+    def extend(self, label: Label[_Forms], _: int) -> tuple[Iterator[Label[_Forms]], bool]:
+        """Labels one task on, all there are; none where stages would have no order."""
+        task = label.task + 1
+        labels = (self._append(label, task, form) for form in range(len(self.problem.tasks[task].forms)))
+        return (new for new in labels if new is not None), True
+
+    def _append(self, label: Label[_Forms], task: int, form: int) -> Label[_Forms] | None:
+        problem, costs, before = self.problem, list(label.costs), label.inner
+        parts = problem.tasks[task].forms[form].parts
+        for part in parts:
+            costs[0 if self.is_energy else part.processor] += problem.energy_of(part) if self.is_energy else part.time
+        crossed, edges = set(before.crossed), before.edges
+        for value, source, target in self._new_crossings(before, task, parts):
+            way = (source.processor, target)
+            if self.is_energy:
+                costs[0] += problem.transfer_energy(value, source, target)
+            else:
+                carrier = way if problem.routes[way].has_dma else target
+                costs[self.places[carrier]] += problem.transfer_time(value, source, target)
+                edges |= {way}
+            crossed.add((value, *way))
+        if edges != before.edges and stage_order(len(problem.names), edges) is None:
+            return None
+        forms = tuple(it for it in (*before.forms, (task, form)) if self.last_read[it[0]] > task)
+        inner = _Forms(forms, frozenset(it for it in crossed if self.last_value[it[0]] > task), edges)
+        return Label(
+            key=inner, costs=tuple(costs), bound=max(label.bound, self._bound(costs, task + 1)), inner=inner,
+            task=task, form=form, before=label,
+        )  # fmt: skip
+
+    def _new_crossings(
+        self, before: _Forms, task: int, parts: tuple[FormPart, ...]
+    ) -> Iterator[tuple[int, FormPart, int]]:
+        forms = dict(before.forms)
+        for value, maker in self.problem.read_from[task]:
+            for source in self.problem.tasks[maker].forms[forms[maker]].parts:
+                for part in parts:
+                    way = (source.processor, part.processor)
+                    if way[0] != way[1] and (value, *way) not in before.crossed:
+                        yield value, source, part.processor
+
+    def _bound(self, costs: list[int], begin: int) -> int:
+        if self.is_energy:
+            return costs[0] + self.energy_left[begin]
+        return max(
+            max(costs),
+            *(
+                load_bound(w, left[begin : begin + 1], costs)
+                for w, left in zip(self.weights, self.times_left, strict=True)
+            ),
+        )
+
+
+def _sums_behind(numbers: list[int]) -> list[int]:
+    """Sum of the numbers from each place on."""
+    return [*reversed([0, *accumulate(reversed(numbers))])]
+
+
+WEIGHTINGS = 3
+"""Weights by which loads are bounded, those that bound the whole best."""
+
+
+@dataclass(slots=True)
+class _Lists:
+    """done, ready: tasks, as bits. left: weighted times of tasks that are not done."""
+
+    clock: Clock
+    done: int
+    ready: list[int]
+    left: tuple[int, ...]
+
+
+class TimeLabels:
+    """Makes labels; `extend` appends every task that is ready in every form."""
+
+    def __init__(self, problem: ProcessorProblem) -> None:
+        self.problem = problem
+        loads = {weights: load_bound(weights, weighted_times(problem, weights)) for weights in weightings(problem)}
+        self.weights = sorted(loads, key=lambda weights: (-loads[weights], weights))[:WEIGHTINGS]
+        self.times = list(zip(*(weighted_times(problem, weights) for weights in self.weights), strict=True))
+        self.rests = rests(problem)
+        self.lengths = [
+            [
+                tuple((part.processor, part.time + rest) for part, rest in zip(form.parts, own, strict=True))
+                for form, own in zip(task.forms, forms, strict=True)
+            ]
+            for task, forms in zip(problem.tasks, self.rests, strict=True)
+        ]
+        self.dma_ways = [way for way, route in problem.routes.items() if route.has_dma]
+        self.needs = [sum(1 << maker for maker in makers) for makers in problem.makers]
+        self.read_by = [sum(1 << task for task in followers) for followers in problem.followers]
+        self.values_of: list[list[int]] = [[] for _ in problem.tasks]
+        for number, value in enumerate(problem.values):
+            self.values_of[value.maker].append(number)
+        self.readers = [sum(1 << reader for reader in dict.fromkeys(value.readers)) for value in problem.values]
+
+    def start(self, bound: int) -> Label[_Lists]:
+        """The empty lists."""
+        ready = sorted((task for task, needs in enumerate(self.needs) if not needs), key=self._urgency)
+        left = tuple(map(sum, zip(*self.times, strict=True)))
+        return Label(key=0, costs=(), bound=bound, inner=_Lists(Clock(self.problem), 0, ready, left))
+
+    def extend(self, label: Label[_Lists], most_tasks: int) -> tuple[Iterator[Label[_Lists]], bool]:
+        """Labels one task on, of the tasks with the longest way to the end; and whether these are all."""
+        ready = label.inner.ready
+        labels = (
+            self._append(label, task, form)
+            for task in ready[:most_tasks]
+            for form in range(len(self.problem.tasks[task].forms))
+        )
+        return labels, len(ready) <= most_tasks
+
+    def _append(self, label: Label[_Lists], task: int, form: int) -> Label[_Lists]:
+        before = label.inner
+        clock, done = before.clock.copy(), before.done | 1 << task
+        clock.append(task, form)
+        bound = 0
+        for (_, end, _), rest in zip(clock.ends[task], self.rests[task][form], strict=True):
+            bound = max(bound, end + rest)
+        woken = [f for f in self.problem.followers[task] if not self.needs[f] & ~done]
+        ready = [other for other in before.ready if other != task]
+        for follower in woken:
+            insort(ready, follower, key=self._urgency)
+        left = tuple(map(int.__sub__, before.left, self.times[task]))
+        for weights, rest in zip(self.weights, left, strict=True):
+            total = rest + sum(map(int.__mul__, weights, clock.free))
+            bound = max(bound, -(-total // sum(weights)))
+        for other in ready:
+            bound = max(bound, self._least_end(clock.free, other))
+        promise, bound = bound, max(bound, label.bound)
+        self._forget(clock, task, done)
+        key, costs = self._future(clock, done)
+        return Label(
+            key=key, costs=costs, bound=bound, inner=_Lists(clock, done, ready, left), promise=promise, task=task,
+            form=form, before=label,
+        )  # fmt: skip
+
+    def _urgency(self, task: int) -> tuple[int, int]:
+        return -min(max(length for _, length in lengths) for lengths in self.lengths[task]), task
+
+    def _least_end(self, free: list[int], task: int) -> int:
+        """A time before which all is not done, for a task that is ready, by when processors are free."""
+        least = LARGE
+        for lengths in self.lengths[task]:
+            end = 0
+            for processor, length in lengths:
+                if free[processor] + length > end:
+                    end = free[processor] + length
+            least = min(least, end)
+        return least
+
+    def _forget(self, clock: Clock, task: int, done: int) -> None:
+        """Leaves out what no task reads any more."""
+        for maker in (*self.problem.makers[task], task):
+            if not self.read_by[maker] & ~done:
+                del clock.ends[maker]
+        for key in [key for key in clock.arrived if not self.readers[key[0]] & ~done]:
+            del clock.arrived[key]
+
+    def _future(self, clock: Clock, done: int) -> tuple[Hashable, tuple[int, ...]]:
+        """The key: tasks done, pieces that are still to be transferred. Costs: when processors are free, when values
+        are there."""
+        shape: list[int] = [done]
+        costs = [*clock.free, *(clock.channels.get(way, 0) for way in self.dma_ways)]
+        for maker in sorted(clock.ends):
+            parts = clock.ends[maker]
+            for value in self.values_of[maker]:
+                if not self.readers[value] & ~done:
+                    continue
+                for target, free in enumerate(clock.free):
+                    there = free
+                    for source, end, part in parts:
+                        if source == target:
+                            continue
+                        known = clock.arrived.get((value, source, target))
+                        if known is None:
+                            time = self.problem.transfer_time(value, part, target)
+                            known = end + self.problem.routes[source, target].signal_time
+                            if time:
+                                shape += (value, source, target, time)
+                                costs.append(max(known, free))
+                                continue
+                        there = max(there, known)
+                    costs.append(there)
+        return tuple(shape), tuple(costs)

@@ -12,8 +12,7 @@ from bisect import bisect, bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import live_bytes, peak_bytes
+from relay_passes.solvers.graph import Graph, live_bytes, peak_bytes
 from relay_passes.solvers.recompute.place_program import KeptAtPlaces, PlaceProblem, keep_at
 from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
 

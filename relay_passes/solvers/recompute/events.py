@@ -14,8 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import live_bytes
+from relay_passes.solvers.graph import Graph, live_bytes
 from relay_passes.solvers.recompute.in_rows import unrolled
 from tvm_ext.core.errors import MissingTool
 

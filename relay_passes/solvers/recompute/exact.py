@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
 from tvm_ext.core.errors import MissingTool
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from relay_passes.solvers.graph import Graph, Node
-from relay_passes.solvers.liveness import peak_bytes, spans_of
+from relay_passes.solvers.graph import Graph, Node, peak_bytes, spans_of
 from relay_passes.solvers.recompute.exact import recompute_exactly
 from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute.search import Rank, Recomputation, recompute, repeats_cost
 
 ROUNDS = 40

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute.events import add_repeats
 from relay_passes.solvers.recompute.search import Recomputation, recompute, repeats_cost
 

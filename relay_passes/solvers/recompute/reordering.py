@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import peak_bytes
+from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute.annealing import COLD, HOT, MOST_NODES, MOST_REPEATS, SEED, THRESHOLDS
 from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
 from tvm_ext.core.compiled_search import compiled_search, starts

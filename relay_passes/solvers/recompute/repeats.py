@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import Span
+from relay_passes.solvers.graph import Graph, Span
 
 DEEPEST = 4
 """Generations of inputs that one repeat may compute again, too."""

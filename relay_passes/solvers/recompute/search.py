@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.liveness import live_bytes, peak_bytes, profile, spans_of
+from relay_passes.solvers.graph import Graph, live_bytes, peak_bytes, profile, spans_of
 from relay_passes.solvers.recompute.facts import facts_of
 from relay_passes.solvers.recompute.repeats import excess, promising, repeats_at
 

@@ -1,4 +1,4 @@
-"""Orders of a directed acyclic graph whose peak of live bytes is least: a beam, then a proof or something better.
+"""Orders of a graph with the least peak of live bytes.
 
 A state is the set of nodes run so far; what is alive follows from it. Two prefixes over the same set differ only in
 their peaks, so one of them is enough. And some nodes may be run at once, because no order that waits with them is
@@ -10,11 +10,12 @@ an order has run by then, having run these too leaves no more alive, so they can
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from relay_passes.solvers.graph import Graph
+from relay_passes.solvers.graph import Graph, peak_bytes
+from relay_passes.solvers.recompute.reordering import anneal_order, tidied
 
 BEAM = 48
 MOST_STEPS = 1_200_000
@@ -210,3 +211,30 @@ def _members(nodes: int) -> Iterator[int]:
         lowest = nodes & -nodes
         nodes ^= lowest
         yield lowest.bit_length() - 1
+
+
+STEPS = (8, 32, 128)
+"""Parts of the peak by which it is to fall, the largest as long as an order is found."""
+MOVES_PER_NODE = 500
+
+
+def least_schedule(graph: Graph) -> Schedule:
+    """`schedule`, or an order of a lower peak."""
+    found = schedule(graph)
+    return found if found.proved else annealed_schedule(graph, found)
+
+
+def annealed_schedule(graph: Graph, found: Schedule) -> Schedule:
+    """A schedule of a lower peak, or the same."""
+    costs, best = [1] * len(graph.nodes), found
+    for step in STEPS:
+        while not best.proved:
+            budget = max(best.peak_bytes - best.peak_bytes // step, best.bound_bytes)
+            lower = anneal_order(graph, best.order, costs, budget, moves_per_node=MOVES_PER_NODE, most_repeats=0)
+            if lower is None or lower.peak_bytes >= best.peak_bytes:
+                break
+            best = replace(best, order=lower.sequence, peak_bytes=lower.peak_bytes)
+    if best is found:
+        return found
+    order = tidied(graph, best.order)
+    return replace(best, order=order, peak_bytes=peak_bytes(graph, order))

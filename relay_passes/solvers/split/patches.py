@@ -1,4 +1,4 @@
-"""Cuts of an order of operators into patches: column strips, one after the other, each of them row by row.
+"""Cuts of a schedule into patches: column strips that run one after another.
 
 Rows of a strip are shorter, so the rings of a segment shrink to a strip and its halo. What lies in the halos of two
 strips is computed twice, and what the segment reads from before it stays until the last strip is done. A segment may
@@ -13,12 +13,10 @@ from functools import cache
 from math import ceil
 
 from relay_passes.solvers.graph import Graph
-from relay_passes.solvers.split.replay import Replay
 from relay_passes.solvers.split.segment import Ending, Segment
-from relay_passes.solvers.split.segments import RowFacts, Segments, overhead_of
-from relay_passes.solvers.split.strip_columns import columns_made, columns_read, strips_of
+from relay_passes.solvers.split.segments import Replay, RowFacts, Segments, overhead_of
 from tvm_ext.core.alignment import aligned
-from tvm_ext.core.columns import ColumnOperator, Columns
+from tvm_ext.core.row_access import ColumnOperator, Columns
 from tvm_ext.core.row_sequence import RowOperator
 
 STRIPS = (2, 3, 4, 6, 8)
@@ -210,3 +208,49 @@ class _Cut:
     def instructions(self) -> int:
         widths = sum(columns[1] - columns[0] for columns in self.columns if columns)
         return self.rows * (COPY_COST * len(self.columns) + round(widths * self.pixel_bytes) // 2)
+
+
+def strips_of(num_columns: int, count: int) -> tuple[Columns, ...]:
+    """Columns cut into strips of one width, at most so many; the last one is narrower where they don't divide."""
+    width = ceil(num_columns / count)
+    return tuple((begin, min(begin + width, num_columns)) for begin in range(0, num_columns, width))
+
+
+def columns_read(operator: ColumnOperator | None, position: int, made: Columns | None) -> Columns | None:
+    """Columns of an operand that an operator reads for some of its result; None: all of them."""
+    if operator is None or made is None:
+        return None
+    reader = operator.readers[position]
+    if reader is None:
+        return None
+    read = reader.read(made)
+    return None if read == (0, reader.input_columns) else read
+
+
+def columns_made(
+    graph: Graph, operators: Sequence[ColumnOperator | None], begin: int, end: int, strip: Columns
+) -> list[Columns | None]:
+    """Columns of the results of nodes [begin, end) that a strip of the last one's needs; None: all of them.
+
+    operators: how the columns of each node's result depend on its operands; None for one that makes all of them.
+    """
+    wanted: dict[int, list[Columns | None]] = {graph.nodes[end - 1].writes[0]: [strip]}
+    found: list[Columns | None] = []
+    for index in range(end - 1, begin - 1, -1):
+        node, operator = graph.nodes[index], operators[index]
+        made = _together(wanted.get(node.writes[0], [None])) if operator else None
+        if operator and made:
+            reads_nothing = any(reader and reader.read(made) == (0, 0) for reader in operator.readers)
+            made = None if reads_nothing or made == (0, operator.num_columns) else made
+        found.append(made)
+        for position, value in enumerate(node.reads):
+            wanted.setdefault(value, []).append(columns_read(operator, position, made))
+    return found[::-1]
+
+
+def _together(columns: Sequence[Columns | None]) -> Columns | None:
+    """The least range around all of these."""
+    ranges = [one for one in columns if one is not None]
+    if len(ranges) < len(columns):
+        return None
+    return min(begin for begin, _ in ranges), max(end for _, end in ranges)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tvm_ext.core.columns import Columns
+from tvm_ext.core.row_access import Columns
 
 HELD_INPUT_COST = 1 << 40
 """Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""

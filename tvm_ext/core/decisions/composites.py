@@ -1,4 +1,4 @@
-"""Facts about composites and regions that passes form and code generation reads."""
+"""Decisions about fused operators: what they are, how they run, and the memory and processor of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_ext.core.decisions.decision import Decision, attribute
+from tvm_ext.core.decisions.decision import Decision, attribute, json_attribute
+from tvm_ext.core.row_access import Columns
 
 _PREFIX = "tvm_ext."
 
@@ -118,3 +119,117 @@ class InputCount(Decision):
     """Parameters of a model's function that are inputs; TVM's importers put weights behind them. None: all."""
 
     count: int | None = attribute("num_input", None, read=int)
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomUse(Decision):
+    """A call of a custom operator: its name, the call as the file has it, and the C for it.
+
+    call, code: as `codegen_c/custom/contract.py` writes them. states: names of what it keeps. num_tables: of the call's
+    arguments, the last ones are tables that the C reads, and those before them the states.
+    """
+
+    operator: str = attribute("custom_operator", "")
+    call: str = attribute("custom_call", "")
+    code: Mapping[str, Any] | None = json_attribute("custom_code", None, read=_as_is)
+    states: tuple[str, ...] = attribute("custom_states", (), read=_strings, write=list)
+    num_tables: int = attribute("custom_tables", 0, read=int)
+
+
+def _columns(value: Any) -> Columns:
+    begin, end = value
+    return int(begin), int(end)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSplit(Decision):
+    """Composites of one `sequence`, neighbours, run row by row in series; one without a sequence runs whole.
+
+    rows_per_call: rows of its result that are computed at a time. input_rows: rows that the last of a sequence adds up
+    as they come, 0 where it computes by rows of its result.
+    """
+
+    sequence: str = attribute("sequence", "")
+    rows_per_call: int = attribute("rows_per_call", 0, read=int)
+    input_rows: int = attribute("input_rows", 0, read=int)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnStrip(Decision):
+    """Columns [begin, end) of an image, which are all that a composite computes; None for one that computes all."""
+
+    columns: Columns | None = attribute("columns", None, read=_columns, write=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamDirection(Decision):
+    """A composite through which an input comes in (`read`) or an output goes out (`write`), rows of it at a time.
+
+    rereads: rows of the input may be asked for more than once.
+    """
+
+    direction: str = attribute("stream", "")
+    rereads: bool = attribute("rereads", False, read=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortsOutside(Decision):
+    """Inputs and outputs of main lie with the application: they take no bytes here, and nothing is written over one."""
+
+    is_set: bool = attribute("ports_outside", False, read=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedPorts(Decision):
+    """Memory of each input and output of main, in order; empty for the platform's default one."""
+
+    inputs: tuple[str, ...] = json_attribute("placed_inputs", (), read=_texts)
+    outputs: tuple[str, ...] = json_attribute("placed_outputs", (), read=_texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorMemories(Decision):
+    """Memories of a composite's result, weights and scratch; empty for the platform's default memory.
+
+    weights_ahead: operators before it, behind which the copy of its weights to `weights_memory` starts.
+    """
+
+    memory: str = attribute("memory", "")
+    weights_memory: str = attribute("weights_memory", "")
+    weights_ahead: int = attribute("weights_ahead", 0, read=int)
+    scratch_memory: str = attribute("scratch_memory", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveTarget(Decision):
+    """The memory that a call of `tvm_ext.move` copies its operand to.
+
+    within: operators behind which it is waited for at the latest; None: only where its result is first read.
+    processor: the core that copies, where no DMA does; empty for the platform's first one.
+    """
+
+    memory: str = attribute("memory", "")
+    within: int | None = attribute("within", None, read=int)
+    processor: str = attribute("copied_by", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorProcessor(Decision):
+    """The platform's processor that runs a composite, by its name; empty for the platform's first one."""
+
+    processor: str = attribute("processor", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessorPlacement(Decision):
+    """Outcome of placing the operators of `main` on processors, as report.json has it; None where that was not done."""
+
+    report: Mapping[str, Any] | None = json_attribute("processor_placement", None, read=_as_is)

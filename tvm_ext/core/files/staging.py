@@ -1,4 +1,4 @@
-"""Folders to work in until their contents are whole; those of killed processes are recognised and cleared by the next.
+"""Temporary folders: work in progress until it is complete, and folders that live as long as a value.
 
 A staging folder holds `lock`, which names what it is for, and is locked for as long as its maker lives: the system
 lets go of the lock however that ends.
@@ -11,9 +11,12 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+import weakref
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from tvm_ext.core.processes.system import NO_LINK, PLAIN_FILE_FLAGS, is_own, lock
 
@@ -162,3 +165,21 @@ def _remove(folder: Path) -> None:
         os.unlink(folder / LOCK)
     with suppress(OSError):
         folder.rmdir()
+
+
+Made = TypeVar("Made")
+
+
+def made_in_temporary_folder(make: Callable[[Path], Made]) -> Made:
+    """What `make` makes at a path in a new temporary folder, which is removed when nothing refers to it any more.
+
+    The folder is removed at the end of the process at the latest, and at once where `make` raises.
+    """
+    folder = TemporaryDirectory(prefix="tvm_ext_")
+    try:
+        made = make(Path(folder.name) / "package")
+    except BaseException:
+        folder.cleanup()
+        raise
+    weakref.finalize(made, folder.cleanup)
+    return made

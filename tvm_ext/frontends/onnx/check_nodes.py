@@ -1,8 +1,8 @@
-"""Checks that inference leaves out: attributes and constant inputs of ONNX nodes against the shapes they are for."""
+"""Check an ONNX graph: types and shapes by ONNX's inference, and attributes and inputs that it leaves out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import onnx
 from onnx import numpy_helper
 
 from tvm_ext.core.errors import BadModel
-from tvm_ext.frontends.onnx.check_inference import Types
 
 Array = np.ndarray
 _PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -263,3 +262,151 @@ _CHECKS: tuple[Callable[[_Node], str | None], ...] = (
     _scales,
     _indices,
 )
+
+
+Types = dict[str, onnx.TypeProto.Tensor]
+# Domains of which ONNX knows the operators; only a model of these alone can be judged.
+_STANDARD = frozenset(["", "ai.onnx"])
+# Operators for which ONNX infers wrong types or shapes, or refuses what is right.
+_INFERRED_WRONG = frozenset(["STFT", "Loop", "Scan", "If", "SequenceMap", "MeanVarianceNormalization"])
+
+# With its data propagation, ONNX's inference writes out each element of a vector, known or not.
+_LONGEST_VECTOR = 1 << 16
+
+
+def inferred_types(
+    path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], *, longest_vector: int | None = None
+) -> Types:
+    """Types of the tensors that can be inferred, by name, for inputs of the given shapes. Raises BadModel.
+
+    Shapes written into the file for other tensors may be stale, and are not read; their types are. longest_vector:
+    elements of the longest tensor of rank 1; where it is known and not too long, shapes that are computed are followed
+    too.
+    """
+    data_prop = longest_vector is not None and longest_vector <= _LONGEST_VECTOR
+    static = onnx.ModelProto()
+    static.CopyFrom(model)
+    for value in static.graph.input:
+        if value.name in shapes:
+            dims = [onnx.TensorShapeProto.Dimension(dim_value=dim) for dim in shapes[value.name]]
+            value.type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=dims))
+    del static.graph.value_info[:]
+    for value in static.graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
+    try:
+        graph = onnx.shape_inference.infer_shapes(
+            static, check_type=_is_standard(model), strict_mode=_is_standard(model), data_prop=data_prop
+        ).graph
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        if not _is_standard(model):
+            return {}
+        text = " ".join(str(error).split()).removeprefix("[ShapeInferenceError] ")[:400]
+        raise BadModel(f"{path}: ONNX's type and shape inference refuses it: {text}") from None
+    return {value.name: value.type.tensor_type for value in [*graph.value_info, *graph.output] if _is_tensor(value)}
+
+
+def _is_standard(model: onnx.ModelProto) -> bool:
+    """True for a model of standard operators alone, all of which ONNX infers rightly."""
+    known = all(node.domain in _STANDARD and node.op_type not in _INFERRED_WRONG for node in model.graph.node)
+    return known and not model.functions
+
+
+def _is_tensor(value: onnx.ValueInfoProto) -> bool:
+    return value.type.HasField("tensor_type") and value.type.tensor_type.elem_type != onnx.TensorProto.UNDEFINED
+
+
+Formal = onnx.defs.OpSchema.FormalParameter
+ElementTypes = Mapping[str, int]
+_DOMAINS = {"": "", "ai.onnx": ""}
+
+
+def check_types(path: Path, model: onnx.ModelProto, types: Types) -> None:
+    """Raises BadModel that names the first node with a tensor of a type that its operator does not take."""
+    known = {name: kind.elem_type for name, kind in types.items()}
+    known |= {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    known |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    versions = {_DOMAINS.get(entry.domain, entry.domain): entry.version for entry in model.opset_import}
+    for index, node in enumerate(model.graph.node):
+        reason = _mistyped(node, known, versions.get("", 1)) if node.domain in _DOMAINS else None
+        if reason:
+            raise BadModel(f"{path}: node {node.name or f'{node.op_type}_{index}'} ({node.op_type}): {reason}.")
+
+
+def _mistyped(node: onnx.NodeProto, known: ElementTypes, version: int) -> str | None:
+    try:
+        schema = onnx.defs.get_schema(node.op_type, version)
+    except onnx.defs.SchemaError:
+        return None  # unknown operators are named elsewhere
+    bound: dict[str, tuple[str, str]] = {}
+    for name, formal in _tensors(node, schema):
+        word = _type_string(known.get(name, 0))
+        if word is None:
+            continue
+        if word not in formal.types:
+            return f"{name!r} is {word}, which its {formal.name} cannot be"
+        first, other = bound.setdefault(formal.type_str, (name, word)) if formal.is_homogeneous else (name, word)
+        if other != word:
+            return f"{first!r} is {other} and {name!r} {word}; both have one type"
+    return None
+
+
+def _tensors(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> Iterator[tuple[str, Formal]]:
+    """Names of a node's tensors and what the operator calls them; the last of those repeats where it may."""
+    for names, formals in ((node.input, schema.inputs), (node.output, schema.outputs)):
+        for index, name in enumerate(names):
+            if name and formals and (index < len(formals) or _repeats(formals[-1])):
+                yield name, formals[min(index, len(formals) - 1)]
+
+
+def _repeats(formal: Formal) -> bool:
+    return formal.option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+
+
+def _type_string(element_type: int) -> str | None:
+    """`tensor(float)` for onnx.TensorProto.FLOAT; None where the type is not known."""
+    if element_type == onnx.TensorProto.UNDEFINED:
+        return None
+    return f"tensor({onnx.TensorProto.DataType.Name(element_type).lower()})"
+
+
+Key = tuple[str, str]
+
+MOST = 1 << 62
+"""Ceiling of counts; a function that calls itself has as many."""
+
+
+class NodeCounter:
+    """Counts for one model. Nodes inside branches and loops are counted when these are taken.
+
+    functions: the model's own, by domain and name.
+    """
+
+    def __init__(self, functions: Mapping[Key, onnx.FunctionProto]) -> None:
+        self._functions = functions
+        self._known: dict[Key, int] = {}
+
+    def count(self, nodes: Iterable[onnx.NodeProto]) -> int:
+        """A call of a function counts as the nodes it holds, and itself."""
+        return min(MOST, sum(1 + self._held_by((node.domain, node.op_type)) for node in nodes))
+
+    def _held_by(self, key: Key) -> int:
+        """Nodes of a function, those that it calls first; no recursion, for chains of functions may be long."""
+        pending, open_calls = [key], set[Key]()
+        while pending:
+            current = pending[-1]
+            function = self._functions.get(current)
+            if current in self._known or function is None:
+                pending.pop()
+                continue
+            called = [(node.domain, node.op_type) for node in function.node]
+            unknown = [inner for inner in called if inner in self._functions and inner not in self._known]
+            if current in open_calls or not unknown:
+                pending.pop()
+                open_calls.discard(current)
+                held = sum(1 + self._known.get(inner, 0) for inner in called)
+                self._known[current] = MOST if unknown else min(MOST, held)
+                continue
+            open_calls.add(current)
+            pending += dict.fromkeys(unknown)
+        return self._known.get(key, 0)

@@ -16,7 +16,7 @@ from codegen_c.c_text.text import TYPES_OF_C
 from codegen_c.custom.contract import CustomCall, CustomOperator, CustomTensor, OptionValue
 from codegen_c.custom.registry import custom_operator
 from relay_passes.dataflow import array_of, static_shape
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.frontends.custom_calls import asked, custom_expr, listed, outputs_of, states_of
 from tvm_ext.frontends.onnx.fold_node import all_constant
 from tvm_ext.frontends.onnx.refusals import operator_of

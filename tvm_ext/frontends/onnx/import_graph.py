@@ -1,4 +1,4 @@
-"""An ONNX graph as one Relax function that keeps the model's names.
+"""Import an ONNX graph as one Relax function that keeps the model's names.
 
 TVM's converters translate one node at a time, each in a dataflow block of its own, so that what a node became is
 known: its calls carry the node's name as span, its results the names of the model's tensors. What a node computes
@@ -13,36 +13,43 @@ from pathlib import Path
 
 import onnx
 import tvm
+from onnx import numpy_helper
 from tvm import relax
 
-from tvm_ext.core.errors import UnsupportedModel
+from relay_passes.dataflow import build, constant, dict_attrs, live, substitute
+from tvm_ext.core.decisions.composites import InputCount, Symbol
+from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.core.model_states import ModelState, next_name, with_next_names
-from tvm_ext.frontends.onnx.check_inference import inferred_types
-from tvm_ext.frontends.onnx.check_nodes import check_nodes
-from tvm_ext.frontends.onnx.check_types import check_types
+from tvm_ext.core.model_nodes import ModelState, next_name, with_next_names
+from tvm_ext.frontends.onnx.check_nodes import NodeCounter, check_nodes, check_types, inferred_types
 from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW, expected_passes, may_fail
-from tvm_ext.frontends.onnx.count_nodes import NodeCounter
 from tvm_ext.frontends.onnx.custom_nodes import CustomNodes, is_brought
-from tvm_ext.frontends.onnx.element_types import contradictions
-from tvm_ext.frontends.onnx.finish_module import finished_module
+from tvm_ext.frontends.onnx.element_types import (
+    contradictions,
+    dtype_of,
+    in_bytes,
+    made_unseen,
+    not_supported,
+    spelled_out,
+)
 from tvm_ext.frontends.onnx.fold_node import all_constant, fold_node, known_if_empty
-from tvm_ext.frontends.onnx.function_body import (
+from tvm_ext.frontends.onnx.known_operators import (
+    KnownOperators,
     attribute_values,
     bind_attributes,
+    domain_of,
     has_standard_body,
+    is_control_flow,
     standard_body,
 )
-from tvm_ext.frontends.onnx.graph_values import initializers, parameter
-from tvm_ext.frontends.onnx.known_operators import KnownOperators, domain_of, is_control_flow
+from tvm_ext.frontends.onnx.model_inputs import bind_hint, selecting_inputs
 from tvm_ext.frontends.onnx.refusals import WAY_OUT, not_defined, operator_of
-from tvm_ext.frontends.onnx.selecting_inputs import bind_hint, selecting_inputs
-from tvm_ext.frontends.onnx.sub_byte import made_unseen, spelled_out
 from tvm_ext.frontends.onnx.translate_node import NodeTranslator, untranslated
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, RefusedNode, unsupported
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.size_limits import ImportSizes
+from tvm_ext.frontends.statements import Statements, name_variables
 
 # Functions of a model may call each other; the standard's nest four deep.
 _MAX_DEPTH = 16
@@ -295,3 +302,39 @@ class _Importer:
 
 def _results_in(graph: onnx.GraphProto) -> Iterator[str]:
     return (name for node in graph.node for name in node.output)
+
+
+def parameter(path: Path, value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> relax.Var:
+    """An input under its own name. Raises UnsupportedModel for an element type that cannot be compiled."""
+    dtype = dtype_of(value.type.tensor_type.elem_type)
+    if dtype is None:
+        reason = not_supported(value.type.tensor_type.elem_type)
+        raise unsupported(path, [RefusedNode(operator="graph input", node=value.name, reason=reason)], way_out=WAY_OUT)
+    return relax.Var(value.name, relax.TensorType(shape, dtype))
+
+
+def initializers(path: Path, graph: onnx.GraphProto) -> Iterator[tuple[str, relax.Expr | RefusedNode]]:
+    """Name of each initializer, and the constant that it is, or why there is none. Raises BadModel."""
+    for tensor in graph.initializer:
+        if dtype_of(tensor.data_type) is None:
+            reason = not_supported(tensor.data_type)
+            yield tensor.name, RefusedNode(operator="initializer", node=tensor.name, reason=reason)
+            continue
+        try:
+            yield tensor.name, constant(in_bytes(numpy_helper.to_array(tensor)))
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise BadModel(f"{path}: initializer {tensor.name!r} is broken: {error}") from None
+    for sparse in graph.sparse_initializer:
+        name, reason = sparse.values.name, "store the weights densely"
+        yield name, RefusedNode(operator="sparse initializer", node=name, reason=reason)
+
+
+def finished_module(
+    params: Sequence[relax.Var], statements: Statements, tensors: Mapping[str, relax.Expr], outputs: Sequence[str]
+) -> tvm.IRModule:
+    """One function `main` under the model's own names, without what no output needs; loops that it calls beside it."""
+    sequence, renamed = name_variables(statements.list, tensors, outputs)
+    results = [substitute(tensors[name], renamed) for name in outputs]
+    attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(params)))
+    main = build(params, live(sequence, results), results, attrs=attrs)
+    return tvm.IRModule({tvm.ir.GlobalVar("main"): main, **statements.helpers(main)})

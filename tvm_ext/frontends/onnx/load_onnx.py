@@ -12,10 +12,9 @@ import onnx
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
-from tvm_ext.frontends.onnx.bind_inputs import Bindings, bind_inputs
 from tvm_ext.frontends.onnx.element_types import dtype_of
 from tvm_ext.frontends.onnx.import_graph import import_graph
-from tvm_ext.frontends.onnx.input_demands import input_demands
+from tvm_ext.frontends.onnx.model_inputs import Bindings, bind_inputs, input_demands
 from tvm_ext.frontends.onnx.read_file import read_onnx
 from tvm_ext.frontends.onnx.refusals import WAY_OUT
 from tvm_ext.frontends.onnx.selected_rows import filled_rows

@@ -14,11 +14,11 @@ from onnx import TensorProto
 from tvm import relax
 
 from codegen_c.custom.detection.non_max_suppression import NAME
-from relay_passes.custom_uses import custom_use
+from relay_passes.composites import custom_use
 from relay_passes.dataflow import bindings, op_name, static_shape
 from relay_passes.dataflow import outputs as results_of
+from tvm_ext.frontends.onnx.read_file import nodes_of
 from tvm_ext.frontends.onnx.refusals import operator_of
-from tvm_ext.frontends.onnx.walk_nodes import nodes_of
 from tvm_ext.frontends.shapes import ModelNotice
 
 _KEEPING_MINUS_ONE = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE))

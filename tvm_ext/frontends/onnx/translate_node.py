@@ -12,8 +12,14 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
 
 from relay_passes.dataflow import constant, op_name, static_shape
-from tvm_ext.frontends.onnx.element_types import SUPPORTED_DTYPES, unsupported_type
-from tvm_ext.frontends.onnx.narrow_floats import computes_narrow, narrow_results, narrowed, widened
+from tvm_ext.frontends.onnx.element_types import (
+    SUPPORTED_DTYPES,
+    computes_narrow,
+    narrow_results,
+    narrowed,
+    unsupported_type,
+    widened,
+)
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements

@@ -1,4 +1,4 @@
-"""An exported program, loaded by torch once it is screened, as one Relax function with the names of torch's graph."""
+"""Import a screened program as one Relax function, its mutated buffers as states."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -17,25 +18,10 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.frontends.pytorch import (
-    activations,
-    indexing,
-    normalizations,
-    pools,
-    quantized_operators,
-    resizes,
-    truth_values,
-)
-from tvm_ext.frontends.pytorch.allowed_operators import declaration_refusals
-from tvm_ext.frontends.pytorch.buffers import MutatedBuffer, with_buffers_opened
-from tvm_ext.frontends.pytorch.screen_archive import refused_operators, screened_archive
+from tvm_ext.frontends.pytorch import operators, pools, resizes
+from tvm_ext.frontends.pytorch.screen_archive import declaration_refusals, refused_operators, screened_archive
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
-
-CONVERTERS = {
-    **activations.CONVERTERS, **indexing.CONVERTERS, **normalizations.CONVERTERS, **pools.CONVERTERS,
-    **quantized_operators.CONVERTERS, **resizes.CONVERTERS, **truth_values.CONVERTERS,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,7 +44,7 @@ def open_program(path: Path, data: memoryview, limits: Limits) -> Any:
     except ImportError as error:
         check_memory(error)
         raise BadModel(f'{path}: reading .pt2 files needs PyTorch: pip install "tvm-ext[torch]".') from None
-    quantized_operators.register_operators()
+    operators.register_operators()
     refused = declaration_refusals(torch, archive.targets)
     if refused:
         raise refused_operators(path, refused)
@@ -240,3 +226,61 @@ def _results(func: relax.Function) -> list[relax.Expr]:
     (first, *rest) = outputs(func)
     bound = values.get(first)
     return list(bound.fields) if not rest and isinstance(bound, relax.Tuple) else [first, *rest]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MutatedBuffer:
+    """A buffer that a run leaves changed.
+
+    name: of the buffer in its module. placeholder: of the graph, which is an input now. result: place of its next value
+    among the graph's results.
+    """
+
+    name: str
+    placeholder: str
+    result: int
+    initial: np.ndarray
+
+
+def with_buffers_opened(program: Any) -> tuple[Any, tuple[MutatedBuffer, ...]]:
+    """A decomposed torch.export.ExportedProgram whose changed buffers are inputs and outputs, and these buffers."""
+    from torch.export.graph_signature import (  # pyright: ignore[reportMissingImports]
+        ExportGraphSignature,
+        InputKind,
+        InputSpec,
+        OutputKind,
+        OutputSpec,
+    )
+
+    signature = program.graph_signature
+    places = {
+        spec.target: place
+        for place, spec in enumerate(signature.output_specs)
+        if spec.kind == OutputKind.BUFFER_MUTATION
+    }
+    if not places:
+        return program, ()
+    values = {**dict(program.named_buffers()), **program.constants}
+    buffers = tuple(
+        MutatedBuffer(
+            name=spec.target, placeholder=spec.arg.name, result=places[spec.target],
+            initial=values[spec.target].detach().cpu().numpy().copy(),
+        )
+        for spec in signature.input_specs
+        if spec.target in places
+    )  # fmt: skip
+    inputs = [
+        InputSpec(kind=InputKind.USER_INPUT, arg=spec.arg, target=None) if spec.target in places else spec
+        for spec in signature.input_specs
+    ]
+    outputs = [
+        OutputSpec(kind=OutputKind.USER_OUTPUT, arg=spec.arg, target=None)
+        if spec.kind == OutputKind.BUFFER_MUTATION
+        else spec
+        for spec in signature.output_specs
+    ]
+    program._graph_signature = ExportGraphSignature(input_specs=inputs, output_specs=outputs)
+    return program, buffers
+
+
+CONVERTERS = {**operators.CONVERTERS, **pools.CONVERTERS, **resizes.CONVERTERS}

@@ -11,12 +11,11 @@ from pathlib import Path
 import tvm
 
 from relay_passes.dataflow import bindings, live, outputs, rebuild
+from tvm_ext.core.files.read_file import mapped_file
 from tvm_ext.core.limits import Limits
 from tvm_ext.frontends.loaded import Loaded
-from tvm_ext.frontends.mapped_file import mapped_file
 from tvm_ext.frontends.pair_states import with_states
-from tvm_ext.frontends.pytorch.buffers import MutatedBuffer
-from tvm_ext.frontends.pytorch.import_program import ImportedProgram, import_program, open_program
+from tvm_ext.frontends.pytorch.import_program import ImportedProgram, MutatedBuffer, import_program, open_program
 from tvm_ext.frontends.relax_module import load_relax
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.pytorch.node_arguments import arguments_of
+from tvm_ext.frontends.pytorch.operators import arguments_of
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.windows import Windows, averaged, count_of_windows
 

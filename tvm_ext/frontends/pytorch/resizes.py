@@ -13,10 +13,9 @@ import numpy as np
 from tvm import relax
 
 from relay_passes.dataflow import static_shape
-from tvm_ext.frontends.interpolate import gathered, interpolated, is_identity
-from tvm_ext.frontends.pytorch.node_arguments import arguments_of
+from tvm_ext.frontends.pytorch.operators import arguments_of
 from tvm_ext.frontends.refusals import Refused
-from tvm_ext.frontends.sampling import Axis, Interpolation, Taps, taps
+from tvm_ext.frontends.sampling import Axis, Interpolation, Taps, gathered, interpolated, is_identity, taps
 
 Converter = Callable[[Any, Any], relax.Expr]
 

@@ -18,7 +18,7 @@ import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
-from tvm_ext.frontends.tflite.check_graph import check_graph
+from tvm_ext.frontends.tflite.check_model import check_graph
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteGraph, TfliteNode, TfliteTensor, node_options
 
 Array = np.ndarray

@@ -1,25 +1,26 @@
-"""Custom operators of a TensorFlow Lite file: each becomes one call, of what the user brought for its name.
+"""Custom operators of a TensorFlow Lite file, and their options (flexbuffers).
 
 The file gives a name, tensors and options. All functions that run here are those of the `CustomOperator`.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from flatbuffers import flexbuffers
 from tvm import relax
 
 from codegen_c.c_text.text import TYPES_OF_C
-from codegen_c.custom.contract import CustomCall, CustomOperator, CustomTensor
+from codegen_c.custom.contract import CustomCall, CustomOperator, CustomTensor, OptionValue
 from codegen_c.custom.registry import custom_operator
 from relay_passes.dataflow import array_of, static_shape
-from tvm_ext.core.model_states import ModelState, next_name
+from tvm_ext.core.model_nodes import ModelState, next_name
 from tvm_ext.frontends.custom_calls import HOW_TO_BRING, asked, custom_expr, listed, outputs_of, states_of
 from tvm_ext.frontends.refusals import Refused
-from tvm_ext.frontends.tflite.custom_options import custom_options
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.resources import Variable
 from tvm_ext.frontends.tflite.variable_tensors import free_name
@@ -136,3 +137,59 @@ def _mismatch(operator: CustomOperator, call: CustomCall) -> str | None:
     """Reason where the operator's results are not what the file declares."""
     found, wanted = listed(outputs_of(operator, call)), listed(call.outputs)
     return None if found == wanted else f"its outputs are {wanted} in the file, {found} by the operator's definition"
+
+
+_MOST_BYTES = 1 << 16
+# Exceptions of the flatbuffers library on offsets that lead nowhere.
+_DAMAGE = (struct.error, ValueError, TypeError, IndexError, OverflowError, AttributeError, AssertionError, KeyError)
+
+
+def custom_options(raw: bytes) -> dict[str, OptionValue]:
+    """Numbers, texts and vectors of numbers by name; empty where the bytes are no map. Raises Refused for damaged ones.
+
+    What else a map may hold (maps in it, vectors of texts) is left out; it stands in the raw bytes.
+    """
+    if not raw:
+        return {}
+    if len(raw) > _MOST_BYTES:
+        raise Refused(f"its options take {len(raw)} B; at most {_MOST_BYTES} are read")
+    try:
+        root = flexbuffers.GetRoot(bytearray(raw))
+        if not root.IsMap:
+            return {}
+        found, keys, values = root.AsMap, root.AsMap.Keys, root.AsMap.Values
+        if len(found) > len(raw):
+            raise ValueError(f"{len(found)} options in {len(raw)} B")
+        named = {str(keys[index].AsKey): values[index] for index in range(len(found))}
+        return {name: _value(ref, len(raw)) for name, ref in named.items() if _is_read(ref)}
+    except _DAMAGE as error:
+        raise Refused(f"its options cannot be read: {error}") from None
+
+
+def _is_read(ref: flexbuffers.Ref) -> bool:
+    kinds = (ref.IsNull, ref.IsBool, ref.IsInt, ref.IsFloat, ref.IsString, ref.IsBlob)
+    return any(kinds) or _is_numbers(ref)
+
+
+def _is_numbers(ref: flexbuffers.Ref) -> bool:
+    """True for a vector whose elements are numbers of one type."""
+    return bool(ref.IsTypedVector or ref.IsFixedTypedVector)
+
+
+def _value(ref: flexbuffers.Ref, most: int) -> OptionValue:
+    if ref.IsNull:
+        return None
+    if ref.IsBool:
+        return bool(ref.AsBool)
+    if ref.IsInt:
+        return int(ref.AsInt)
+    if ref.IsFloat:
+        return float(ref.AsFloat)
+    if ref.IsString:
+        return str(ref.AsString)
+    if ref.IsBlob:
+        return bytes(ref.AsBlob)
+    vector = ref.AsTypedVector if ref.IsTypedVector else ref.AsFixedTypedVector
+    if len(vector) > most:
+        raise ValueError(f"a vector of {len(vector)} elements in {most} B")
+    return tuple(element.AsFloat if element.IsFloat else element.AsInt for element in vector)

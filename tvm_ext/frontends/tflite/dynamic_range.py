@@ -10,9 +10,8 @@ import tflite
 from tvm import relax
 
 from relay_passes.dataflow import static_shape
-from relay_passes.range_quantize import range_quantize
-from tvm_ext.frontends.tflite.check_scales import Scales
-from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
+from relay_passes.own_operators import range_quantize
+from tvm_ext.frontends.tflite.read_file import Scales, TfliteFile, TfliteNode
 
 LAYERS = frozenset("CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED".split())
 _REASON = "its weights are integers, its activations float (dynamic-range quantization)"

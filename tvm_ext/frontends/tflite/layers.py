@@ -17,7 +17,7 @@ from relay_passes.dataflow import array_of, constant, infer, static_shape
 from tvm_ext.core.wide_biases import HIGH_SCALE, LARGEST, split_bias
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite import dynamic_range
-from tvm_ext.frontends.tflite.check_scales import Scales
+from tvm_ext.frontends.tflite.read_file import Scales
 from tvm_ext.frontends.tflite.rescale import check_sums
 
 _WIDEST = {"int8": 255, "uint8": 255, "int16": 1 << 15}

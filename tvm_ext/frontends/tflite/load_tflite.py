@@ -13,7 +13,7 @@ from tvm_ext.core.model_nodes import ModelNode
 from tvm_ext.frontends.loaded import Loaded
 from tvm_ext.frontends.shapes import DeclaredInput, fix_shapes
 from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
-from tvm_ext.frontends.tflite.check_graph import check_graph
+from tvm_ext.frontends.tflite.check_model import check_graph
 from tvm_ext.frontends.tflite.control_flow import control_flow_opened
 from tvm_ext.frontends.tflite.custom import custom_states_opened
 from tvm_ext.frontends.tflite.import_graph import import_graph

@@ -1,4 +1,4 @@
-"""Converters of our own for operators that move elements, or repeat them: TVM's fail on them, or have none.
+"""Operators that move, repeat or gather elements.
 
 Elements are those of the file, integers or real numbers; what is filled in is the zero point.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import tflite
 from tvm import relax, te, tirx
 
-from relay_passes.dataflow import array_of, constant, static_shape
+from relay_passes.dataflow import array_of, constant, infer, static_shape
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteNode
@@ -266,3 +266,19 @@ _SOME: dict[str, tuple[type, Callable[[Any], bool]]] = {
         ),
     ),
 }
+
+
+def gather_nd(data: relax.Expr, indices: relax.Expr) -> relax.Expr:
+    """data[indices[..., 0], indices[..., 1], ...]. Raises Refused for constant indices that lie outside.
+
+    TVM's own converter turns the indices first, which Relax's operator does not want.
+    """
+    shape, depth = static_shape(data), static_shape(indices)[-1] if static_shape(indices) else 0
+    if not 1 <= depth <= len(shape):
+        raise Refused(f"its indices have {depth} numbers for each place; its data has rank {len(shape)}")
+    known = array_of(indices)
+    if known is not None:
+        if (known < 0).any() or (known >= np.array(shape[:depth])).any():
+            raise Refused(f"an index lies outside {list(shape[:depth])}")
+        return relax.op.gather_nd(data, constant(known.astype(np.int64)))
+    return relax.op.gather_nd(data, infer(relax.op.astype(indices, "int64")))

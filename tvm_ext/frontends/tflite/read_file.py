@@ -1,10 +1,10 @@
-"""Read a TensorFlow Lite file that nobody vouched for: every table touched once, and checked, before it is used."""
+"""Read a TensorFlow Lite file that is not trusted: every table, size, scale and name is checked."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,9 @@ import numpy as np
 import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.core.limits import Limits
+from tvm_ext.core.files.read_file import mapped_file
+from tvm_ext.core.limits import Limits, text_of
 from tvm_ext.core.names import unique
-from tvm_ext.frontends.mapped_file import mapped_file
-from tvm_ext.frontends.tflite.check_scales import Scales, read_scales
-from tvm_ext.frontends.tflite.file_sizes import FileSizes
-from tvm_ext.frontends.tflite.four_bits import is_packed, unpacked
-from tvm_ext.frontends.tflite.signatures import signature_names
 
 _IDENTIFIER = b"TFL3"
 # Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
@@ -292,3 +288,166 @@ def _indices(array: np.ndarray | int, num_tensors: int) -> tuple[int, ...]:
 def _numbers(array: np.ndarray | int) -> tuple[int, ...]:
     """A vector of the file; the flatbuffers library says 0 for one that is absent."""
     return tuple(int(number) for number in array) if isinstance(array, np.ndarray) else ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scales:
+    """Scales by which a tensor's integers stand for real numbers: one, or one for each index of `axis`.
+
+    scale: float32[n], zero_point: int64[n], n = 1 or the extent of `axis`.
+    """
+
+    scale: np.ndarray
+    zero_point: np.ndarray
+    axis: int
+
+    def equals(self, other: Scales | None) -> bool:
+        return (
+            other is not None
+            and np.array_equal(self.scale, other.scale)
+            and np.array_equal(self.zero_point, other.zero_point)
+        )
+
+
+def read_scales(
+    path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...], dtype: str | None
+) -> Scales | None:
+    """Scales of a tensor that has some. Raises BadModel."""
+    quantization = table.Quantization()
+    if quantization is None or quantization.ScaleLength() == 0:
+        return None
+    where = f"{path}: tensor {name!r}"
+    scale = np.array(quantization.ScaleAsNumpy(), np.float32)
+    zero_point = np.zeros(scale.shape, np.int64)
+    if quantization.ZeroPointLength():
+        zero_point = np.array(quantization.ZeroPointAsNumpy(), np.int64)
+    if not np.isfinite(scale).all() or (scale <= 0).any():
+        wrong = scale[~(np.isfinite(scale) & (scale > 0))][0]
+        raise BadModel(f"{where} has a scale of {wrong}; scales are finite and above zero.")
+    # Along the only axis there is no other one; older converters name that of the weights for a bias.
+    axis = 0 if len(shape) == 1 else int(quantization.QuantizedDimension())
+    if scale.size > 1 and not 0 <= axis < len(shape):
+        raise BadModel(f"{where} has {scale.size} scales for axis {axis}; its shape {list(shape)} has no such axis.")
+    if scale.size > 1 and shape[axis] != scale.size:
+        raise BadModel(
+            f"{where} has {scale.size} scales for axis {axis} of {list(shape)}; one for each index is needed."
+        )
+    if zero_point.size not in (1, scale.size):
+        raise BadModel(f"{where} has {scale.size} scales and {zero_point.size} zero points; one for each is needed.")
+    _check_range(where, zero_point, dtype)
+    return Scales(scale=scale, zero_point=np.broadcast_to(zero_point, scale.shape), axis=axis if scale.size > 1 else 0)
+
+
+def _check_range(where: str, zero_point: np.ndarray, dtype: str | None) -> None:
+    """Raises BadModel for zero points that the tensor's own type cannot hold."""
+    if dtype is None or not dtype.startswith(("int", "uint")):
+        return
+    limits = np.iinfo(dtype)
+    outside = zero_point[(zero_point < limits.min) | (zero_point > limits.max)]
+    if outside.size:
+        raise BadModel(f"{where} has zero point {outside[0]}; a zero point lies within {dtype}.")
+
+
+# Slots of what holds a text, in the order of the schema; the first one of a table is 4, the next 6.
+_NAME_OF_TENSOR, _CUSTOM_CODE = 10, 6
+_TENSORS_A_NODE = 4
+
+
+class FileSizes:
+    """Sizes that a file has reached so far; lives while it is read. Each method raises UnsupportedModel.
+
+    weights_bytes: of the constants seen.
+    """
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._path, self._limits = path, limits
+        self.weights_bytes = 0
+        self._text_bytes = 0
+        self._num_nodes = 0
+        self._num_tensors = 0
+
+    def check_graph(self, model: tflite.Model, graph: tflite.SubGraph) -> None:
+        """The number of operators and of tensors, of this and all graphs before, and of operands of each operator."""
+        num_nodes = graph.OperatorsLength()
+        self._num_nodes, self._num_tensors = self._num_nodes + num_nodes, self._num_tensors + graph.TensorsLength()
+        self._refuse("its operators", "nodes", self._num_nodes)
+        if self._num_tensors > _TENSORS_A_NODE * self._limits.nodes:
+            self._refuse("its tensors, four to a node", "nodes", -(-self._num_tensors // _TENSORS_A_NODE))
+        self._refuse("its inputs", "operands", graph.InputsLength())
+        self._refuse("its outputs", "operands", graph.OutputsLength())
+        for index in range(num_nodes):
+            table = graph.Operators(index)
+            self._refuse(f"the inputs of operator {index}", "operands", table.InputsLength())
+            self._refuse(f"the outputs of operator {index}", "operands", table.OutputsLength())
+            if table.OpcodeIndex() < model.OperatorCodesLength():
+                self._add_text(model.OperatorCodes(table.OpcodeIndex()), _CUSTOM_CODE)
+
+    def check_tensor(self, table: tflite.Tensor, index: int) -> None:
+        """The length of a tensor's name and its rank, or that of its signature."""
+        self._add_text(table, _NAME_OF_TENSOR)
+        rank = max(table.ShapeLength(), table.ShapeSignatureLength())
+        self._refuse(f"the rank of tensor {index}", "rank", rank)
+
+    def check_constant(self, name: str, shape: Sequence[int], num_bytes: int) -> None:
+        """One more constant; those that share bytes of the file have copies of their own here."""
+        self.weights_bytes += num_bytes
+        self._refuse(f"constant {name!r}, {text_of(shape)}", "tensor_bytes", num_bytes)
+        self._refuse(f"constant {name!r} and those before it", "weights_bytes", self.weights_bytes)
+
+    def _add_text(self, table: Any, slot: int) -> None:
+        offset = table._tab.Offset(slot)
+        self._text_bytes += table._tab.VectorLen(offset) if offset else 0
+        self._refuse("its names", "text_bytes", self._text_bytes)
+
+    def _refuse(self, what: str, limit: str, value: int) -> None:
+        reason = self._limits.excess(limit, value)
+        if reason:
+            raise UnsupportedModel(f"{self._path}: {what}: {reason}.")
+
+
+def is_packed(model: tflite.Model, table: tflite.Tensor) -> bool:
+    """True for a constant of 4 bits an element."""
+    is_constant = table.Buffer() < model.BuffersLength() and model.Buffers(table.Buffer()).DataLength() > 0
+    return table.Type() == tflite.TensorType.INT4 and is_constant
+
+
+def unpacked(raw: np.ndarray, num_elements: int) -> np.ndarray:
+    """int8[num_elements] of uint8[ceil(num_elements / 2)]."""
+    signed = raw.view(np.int8)
+    return np.stack([(signed << 4) >> 4, signed >> 4], axis=-1).reshape(-1)[:num_elements]
+
+
+def signature_names(
+    model: tflite.Model, graph_index: int, inputs: Sequence[int], outputs: Sequence[int]
+) -> dict[int, str]:
+    """Name of each input and output by the index of its tensor, as the first signature of the graph has them.
+
+    No two names are equal: an output that is called as an input gets `.1` at its end. Tensors that the signature leaves
+    out, or names by an empty text, have no entry. Entries for tensors that are no inputs or outputs are skipped: tools
+    that renumber tensors leave the signature as it was.
+    """
+    signature = next(
+        (one for one in map(model.SignatureDefs, range(model.SignatureDefsLength())) if _is_of(one, graph_index)), None
+    )
+    if signature is None:
+        return {}
+    entries = [*_entries(signature.Inputs, signature.InputsLength(), inputs)]
+    entries += _entries(signature.Outputs, signature.OutputsLength(), outputs)
+    taken: set[str] = set()
+    names: dict[int, str] = {}
+    for index, name in entries:
+        if index not in names:
+            names[index] = unique(name, taken, ".", 1)
+    return names
+
+
+def _is_of(signature: tflite.SignatureDef, graph_index: int) -> bool:
+    return signature.SubgraphIndex() == graph_index
+
+
+def _entries(entry: Callable[[int], tflite.TensorMap], count: int, ports: Sequence[int]) -> list[tuple[int, str]]:
+    """Index and name of each tensor that a signature names among some ports. Raises ValueError for too many."""
+    if count > len(ports):
+        raise ValueError("a signature names more inputs or outputs than its subgraph has")
+    found = [(int(one.TensorIndex()), one.Name() or b"") for one in map(entry, range(count))]
+    return [(index, name.decode("utf-8", "replace")) for index, name in found if name and index in ports]

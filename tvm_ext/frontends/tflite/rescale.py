@@ -8,7 +8,7 @@ from tvm import relax, te, tirx
 from codegen_c.kernels.shared.requantize_tflite import fixed_point
 from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.refusals import Refused
-from tvm_ext.frontends.tflite.check_scales import Scales
+from tvm_ext.frontends.tflite.read_file import Scales
 
 # Steps of the output that an input can reach: what comes before the second rounding stays in int32.
 _MOST_STEPS = 1 << 30

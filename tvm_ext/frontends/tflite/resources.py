@@ -14,7 +14,7 @@ import numpy as np
 import tflite
 
 from tvm_ext.core.errors import BadModel, UnsupportedModel
-from tvm_ext.core.model_states import ModelState
+from tvm_ext.core.model_nodes import ModelState
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteGraph, TfliteNode
 
 RESOURCE_OPERATORS = frozenset("CALL_ONCE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE".split())

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tvm_ext.core.model_states import ModelState, next_name
+from tvm_ext.core.model_nodes import ModelState, next_name
 from tvm_ext.frontends.tflite import lstm, svdf
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
 from tvm_ext.frontends.tflite.resources import Variable

@@ -1,4 +1,4 @@
-"""report.html: a view of report.json as one page. No other file is needed, nothing is fetched; names are text only."""
+"""report.html, a view of report.json in one file, and the memory map that notebooks show."""
 
 from __future__ import annotations
 
@@ -15,23 +15,14 @@ from rich.errors import ConsoleError
 
 from tvm_ext.core.errors import BadPackage
 from tvm_ext.core.printable import printable_lines
-from tvm_ext.report.bundle_tables import bundle_tables
-from tvm_ext.report.model_tables import totals_table, verification_table
-from tvm_ext.report.page.axes import bytes_text, count_text
-from tvm_ext.report.page.budget_bars import Bar, budget_bars
-from tvm_ext.report.page.colours import DARK, KINDS, LIGHT, variables
+from tvm_ext.report.page.drawing import DARK, KINDS, LAYER_KINDS, LIGHT, bytes_text, count_text, variables
 from tvm_ext.report.page.graph_picture import GraphPicture, graph_picture
-from tvm_ext.report.page.grid import Grid
-from tvm_ext.report.page.layer_columns import Cost, costs, layer_grid
-from tvm_ext.report.page.layer_kinds import LAYER_KINDS
-from tvm_ext.report.page.memory_picture import MemoryPicture, memory_picture
-from tvm_ext.report.page.overlays import overlays_of
-from tvm_ext.report.page.placed_things import WORDS, arenas_of, things_of
-from tvm_ext.report.page.rich_grids import grids_of
+from tvm_ext.report.page.grids import Bar, Cost, Grid, budget_bars, costs, grids_of, layer_grid
+from tvm_ext.report.page.memory_picture import WORDS, MemoryPicture, arenas_of, memory_picture, overlays_of, things_of
 from tvm_ext.report.page.timeline_picture import TimelinePicture, timeline_picture
 from tvm_ext.report.read_report import Report
 from tvm_ext.report.summary import elapsed_label, stand_in
-from tvm_ext.report.tables import other_tables
+from tvm_ext.report.tables import bundle_tables, other_tables, totals_table, verification_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,3 +194,24 @@ def _texts() -> tuple[str, str]:
 def _digest(text: str) -> str:
     """Hash of a text, as a content security policy names what may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+_MOST_THINGS = 1_000
+"""Tensors of all maps together; of more the page of the report has them."""
+
+
+def inline_maps(report: dict[str, Any]) -> str:
+    """A picture of each arena; empty for a report without placed tensors, of very many, or a damaged one."""
+    try:
+        report = visible(report)
+        things = things_of(report)
+        if len(things) > _MOST_THINGS:
+            return ""
+        maps = [
+            memory_picture(arena, [thing for thing in things if thing.memory == arena.memory], report["steps"])
+            for arena in arenas_of(report)
+        ]
+        template = environment().get_template("inline_map.html.j2")
+        return "".join(template.render(map=one, words=WORDS, colours=LIGHT, kinds=KINDS) for one in maps)
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
+        return ""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm_ext.report.page.axes import count_text
-from tvm_ext.report.page.labels import shortened
-from tvm_ext.report.page.layer_kinds import layer_kind
+from tvm_ext.report.page.drawing import count_text, layer_kind, shortened
 from tvm_ext.report.read_report import Report
 from tvm_ext.report.timeline import lanes_of, timeline_of
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.initializer import structure
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.dense_rows import MakeInRows, in_rows

@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array, Operator

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen_c.c_text.initializer import structure
-from codegen_c.c_text.text import block, times
+from codegen_c.c_text.text import block, structure, times
 from codegen_c.kernels.shared.common_shift import CommonShift
 from codegen_c.kernels.shared.sums import holds_sums
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d

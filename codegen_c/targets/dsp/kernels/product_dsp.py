@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.shared.four_bits import pack_pairs
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Products

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import block
+from codegen_c.c_text.text import Value, block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings

@@ -13,8 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value, structure
-from codegen_c.c_text.text import C_TYPES, times
+from codegen_c.c_text.text import C_TYPES, Value, structure, times
 from codegen_c.kernels.contract import (
     Accumulating,
     CFunction,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.shared.common_shift import CommonShift

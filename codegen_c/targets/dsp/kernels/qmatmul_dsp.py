@@ -6,13 +6,13 @@ is multiplied with; the more rows a call has, the less that costs. Either roundi
 
 from __future__ import annotations
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul import qmatmul
 from codegen_c.kernels.matmul.heads import head_by_head
 from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.attention import QMatmul
+from codegen_c.operators.kinds import QMatmul
 from codegen_c.targets.dsp.kernels.product_dsp import CALL_INSTRUCTIONS, INCLUDES
 from codegen_c.targets.dsp.kernels.requantize_dsp import HEADERS, FastRequantize
 

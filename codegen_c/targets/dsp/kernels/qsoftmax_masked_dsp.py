@@ -8,7 +8,7 @@ from __future__ import annotations
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.softmax import masked
 from codegen_c.kernels.softmax.softmax_vectors import CONSTRAINTS
-from codegen_c.operators.attention import QMaskedSoftmax
+from codegen_c.operators.kinds import QMaskedSoftmax
 from codegen_c.targets.dsp.kernels.qsoftmax_dsp import VECTORS, exponentials
 
 LOOPS = VECTORS.masked()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared.high_product import by_high_products
 from codegen_c.kernels.shared.requantize import Requantize, quantization

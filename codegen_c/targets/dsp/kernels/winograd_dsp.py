@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import (
     CFunction,
     Constraint,

@@ -10,7 +10,7 @@ import numpy as np
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import Array, CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, slot
-from codegen_c.operators.half_floats import HalfCast
+from codegen_c.operators.kinds import HalfCast
 from codegen_c.targets.helium.kernels.half_floats import LANES
 
 VECTOR_INSTRUCTIONS, ROW_INSTRUCTIONS = 4, 30

@@ -24,7 +24,7 @@ from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.product_f32 import WIDENED_FLOATS
 from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.kernels.shared.window import slot, spatial
-from codegen_c.operators.half_floats import HalfConv2d
+from codegen_c.operators.kinds import HalfConv2d
 from codegen_c.targets.helium.kernels.half_floats import (
     finishes_in_vectors,
     holds_weights,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.dense.dense_f32 import by_vectors
-from codegen_c.operators.half_floats import HalfDense
+from codegen_c.operators.kinds import HalfDense
 from codegen_c.targets.helium.kernels.half_floats import (
     finishes_in_vectors,
     holds_weights,

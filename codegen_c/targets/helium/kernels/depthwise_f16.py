@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.depthwise_f32 import by_channels, depthwise_blocking, is_depthwise
-from codegen_c.operators.half_floats import HalfConv2d
+from codegen_c.operators.kinds import HalfConv2d
 from codegen_c.targets.helium.kernels.half_floats import LANES, finishes_in_vectors, holds_weights, rounded
 
 

@@ -14,7 +14,7 @@ from codegen_c.kernels.elementwise.elementwise_f32 import broadcasts_simply, rea
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.lanes import Lanes
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
-from codegen_c.operators.half_floats import HalfElementwise
+from codegen_c.operators.kinds import HalfElementwise
 from codegen_c.operators.scalar import Operand
 from codegen_c.targets.helium.kernels.half_floats import LANES, SINGLE, rounded
 

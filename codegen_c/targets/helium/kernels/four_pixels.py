@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import block
+from codegen_c.c_text.text import Value, block
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared.layer import apart
 from codegen_c.operators.kinds import Array

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.shared.high_words import DOUBLED_BITS, HighWords
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES

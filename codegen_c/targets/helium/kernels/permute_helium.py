@@ -12,7 +12,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.movement import permute
 from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.movement import Permute
+from codegen_c.operators.kinds import Permute
 from codegen_c.targets.helium.kernels.helium import INCLUDES
 from tvm_ext.core.row_access import RowAccess
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.pointwise_f32 import by_pixels, is_pointwise
-from codegen_c.operators.half_floats import HalfConv2d
+from codegen_c.operators.kinds import HalfConv2d
 from codegen_c.targets.helium.kernels.half_floats import (
     finishes_in_vectors,
     holds_weights,

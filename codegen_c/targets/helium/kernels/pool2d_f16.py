@@ -38,8 +38,7 @@ from codegen_c.kernels.shared.blocking import Blocking, ChannelRange, lanes_fini
 from codegen_c.kernels.shared.finish import Finish
 from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.kernels.shared.window import Bound, accumulated, clip, over, slot, spatial, tap_range
-from codegen_c.operators.half_floats import HalfPool2d
-from codegen_c.operators.kinds import TensorType
+from codegen_c.operators.kinds import HalfPool2d, TensorType
 from codegen_c.targets.helium.kernels.half_floats import LANES, finishes_in_vectors, rounded
 
 BLOCKING = Blocking(lanes=LANES, vectors=4, pixels=1)

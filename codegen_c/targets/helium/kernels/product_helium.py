@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.four_bits import pack_pairs

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.high_words import DOUBLED_BITS

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings

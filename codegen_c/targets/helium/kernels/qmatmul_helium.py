@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul import qmatmul
 from codegen_c.kernels.matmul.heads import head_by_head
 from codegen_c.kernels.shared.layer import apart, image, shapes, with_rings
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
-from codegen_c.operators.attention import QMatmul
+from codegen_c.operators.kinds import QMatmul
 from codegen_c.targets.helium.kernels.helium import LANES, PRODUCT_INCLUDES, Rescale, flip, signed_zero_point
 from codegen_c.targets.helium.kernels.product_helium import CHANNEL_BLOCK, SCRATCH, Product, padded
 

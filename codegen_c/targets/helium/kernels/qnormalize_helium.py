@@ -7,7 +7,7 @@ from dataclasses import replace
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.normalization import qnormalize
 from codegen_c.kernels.shared.vectors_in_turn import in_turn
-from codegen_c.operators.attention import QNormalize
+from codegen_c.operators.kinds import QNormalize
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 4, 130
 

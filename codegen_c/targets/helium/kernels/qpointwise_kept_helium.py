@@ -7,8 +7,7 @@ pixel. Pixels at the end of a row, behind which there are no such bytes, are rea
 
 from __future__ import annotations
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.layer import image, shapes, with_rings

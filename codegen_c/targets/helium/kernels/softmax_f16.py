@@ -12,7 +12,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.shared.product_f32 import WIDENED, WIDENED_FLOATS
 from codegen_c.kernels.shared.vectors_in_turn import in_turn
 from codegen_c.kernels.softmax import softmax_f32
-from codegen_c.operators.half_floats import HalfSoftmax
+from codegen_c.operators.kinds import HalfSoftmax
 from codegen_c.targets.helium.kernels.half_floats import LANES, rounded
 
 

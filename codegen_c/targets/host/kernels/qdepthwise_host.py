@@ -11,8 +11,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import block
+from codegen_c.c_text.text import Value, block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack

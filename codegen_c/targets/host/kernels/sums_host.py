@@ -13,8 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import Parameter
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.float_factors import FloatFactors

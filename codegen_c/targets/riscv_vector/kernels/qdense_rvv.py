@@ -6,8 +6,7 @@ Either rounding.
 
 from __future__ import annotations
 
-from codegen_c.c_text.initializer import structure
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.dense import qdense
 from codegen_c.operators.kinds import QDense

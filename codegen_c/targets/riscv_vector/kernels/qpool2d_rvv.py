@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
-from codegen_c.c_text.text import C_TYPES
+from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.pool_by_rows import accumulating

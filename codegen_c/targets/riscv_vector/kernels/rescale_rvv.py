@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.initializer import Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared.high_words import HighWords

@@ -11,26 +11,18 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvm_ext.frontends.onnx.operators import (
     constants,
     contrib_fused,
-    contrib_quantized,
     convolution,
     elementwise,
-    fourier,
-    grids,
-    integers,
     matrices,
     movement,
     normalization,
     older_opsets,
-    packed_weights,
     pooling,
-    predicates,
     quantized,
     recurrent,
     reductions,
-    regions,
     resize,
     selection,
-    shapes,
 )
 
 Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
@@ -38,26 +30,18 @@ Converters = dict[tuple[str, str], type[onnx_frontend.OnnxOpConverter]]
 _FAMILIES = (
     constants,
     contrib_fused,
-    contrib_quantized,
     convolution,
     elementwise,
-    fourier,
-    grids,
-    integers,
     matrices,
     movement,
     normalization,
     older_opsets,
-    packed_weights,
     pooling,
-    predicates,
     quantized,
     recurrent,
     reductions,
-    regions,
     resize,
     selection,
-    shapes,
 )
 
 # TVM finds converters by name only. These belong to the domain com.microsoft and to no other.

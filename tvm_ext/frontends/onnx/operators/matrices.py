@@ -1,4 +1,4 @@
-"""Products of matrices where TVM's converter reads more than the standard does."""
+"""Matrix products: Gemm, and DFT and STFT of static length."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
-from tvm.relax.frontend.onnx.onnx_frontend import onnx_input
+from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, onnx_input
 
-from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from relay_passes.dataflow import constant, static_shape
+from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of
+from tvm_ext.frontends.refusals import Refused
 
 
 class Gemm(onnx_frontend.Gemm):
@@ -35,4 +38,87 @@ class Gemm(onnx_frontend.Gemm):
         return scaled if c is None else emit.add(scaled, emit.multiply(c, beta))
 
 
-CONVERTERS = {("", "Gemm"): Gemm}
+Inputs = Sequence["relax.Expr | None"]
+Attributes = Mapping[str, Any]
+
+# 64 MiB of float32: more than a microcontroller has, and far below what would not fit here.
+_MAX_ELEMENTS = 1 << 24
+_MAX_FRAMES = 4096
+
+
+class DFT(OnnxOpConverter):
+    @classmethod
+    def _impl_v17(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        length = inputs[1] if len(inputs) > 1 else None
+        return _along(Emitter(bb), inputs[0], length, int(attr.get("axis", 1)), attr)
+
+    @classmethod
+    def _impl_v20(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        x, length, axis = (*inputs[:3], *[None] * (3 - len(inputs[:3])))
+        place = (-2,) if axis is None else ints_of(axis)
+        if place is None:
+            raise Refused("its axis depends on data")
+        return _along(Emitter(bb), x, length, place[0], attr)
+
+
+def _along(emit: Emitter, x: relax.Expr, length: relax.Expr | None, axis: int, attr: Attributes) -> relax.Expr:
+    """x: [..., n, ..., parts], parts 1 (real) or 2 (real and imaginary)."""
+    inverse, onesided = bool(attr.get("inverse", 0)), bool(attr.get("onesided", 0))
+    shape, rank = static_shape(x), len(static_shape(x))
+    axis %= rank
+    given = (shape[axis],) if length is None else ints_of(length)
+    if given is None:
+        raise Refused("its length depends on data")
+    num = 2 * (shape[axis] - 1) if length is None and inverse and onesided else given[0]
+    table = _matrix(shape[axis], num, shape[-1], inverse, onesided).astype(dtype_name(x))
+    order = [index for index in range(rank - 1) if index != axis] + [axis, rank - 1]
+    moved = emit.transposed(x, order)
+    leading = [shape[index] for index in order[:-2]]
+    parts = 1 if inverse and onesided else 2
+    flat = emit.reshaped(moved, [*leading, shape[axis] * shape[-1]])
+    result = emit.reshaped(emit.matmul(flat, constant(table)), [*leading, table.shape[1] // parts, parts])
+    return emit.transposed(result, [order.index(index) for index in range(rank)])
+
+
+def _matrix(extent: int, length: int, parts: int, inverse: bool, onesided: bool) -> np.ndarray:
+    """The transform of every unit signal: float64[extent * parts, results * parts of a result]."""
+    if extent * parts * length * 2 > _MAX_ELEMENTS:
+        raise Refused(f"a transform of length {length} as a matrix")
+    units = np.eye(extent * parts).reshape(-1, extent, parts)
+    signals = units[..., 0] + (1j * units[..., 1] if parts == 2 else 0)
+    if inverse and onesided:
+        return np.fft.irfft(signals, n=length)
+    transformed = (np.fft.ifft if inverse else np.fft.fft)(signals, n=length)
+    if onesided:
+        transformed = transformed[:, : length // 2 + 1]
+    return np.stack([transformed.real, transformed.imag], -1).reshape(extent * parts, -1)
+
+
+class STFT(OnnxOpConverter):
+    """Frames of the signal, times the window, times the matrix."""
+
+    @classmethod
+    def _impl_v17(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        signal, step, window, length = (*inputs[:4], *[None] * (4 - len(inputs[:4])))
+        emit, steps = Emitter(bb), ints_of(step)
+        sizes = ints_of(length) if length is not None else (static_shape(window)[0],) if window is not None else None
+        if steps is None or sizes is None:
+            raise Refused("the shape of its output depends on data")
+        size = sizes[0]
+        batch, extent, parts = static_shape(signal)
+        if steps[0] < 1 or (extent - size) // steps[0] >= _MAX_FRAMES:
+            raise Refused(f"{extent} elements in frames {steps[0]} apart; {_MAX_FRAMES} frames can be compiled")
+        begins = range(0, extent - size + 1, steps[0])
+        frames = emit.stack([emit.slice(signal, 1, begin, begin + size) for begin in begins], axis=1)
+        if window is not None:
+            frames = emit.multiply(frames, emit.reshaped(window, (size, 1)))
+        table = _matrix(size, size, parts, False, bool(attr.get("onesided", 1))).astype(dtype_name(signal))
+        flat = emit.reshaped(frames, (batch, len(begins), size * parts))
+        return emit.reshaped(emit.matmul(flat, constant(table)), (batch, len(begins), table.shape[1] // 2, 2))
+
+
+CONVERTERS = {
+    ("", "Gemm"): Gemm,
+    ("", "DFT"): DFT,
+    ("", "STFT"): STFT,
+}

@@ -1,4 +1,4 @@
-"""Pools that TVM lacks or gets wrong: MaxPool with indices, LpPool, and average pools over dilated windows."""
+"""Pools that TVM's importer lacks or converts wrongly, and RoiAlign."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
@@ -187,9 +188,40 @@ class GlobalLpPool(OnnxOpConverter):
         return LpPool._impl_v1(bb, inputs, {**attr, "kernel_shape": extents}, params)
 
 
+class RoiAlign(OnnxOpConverter):
+    """The pixels' centres are shifted after scaling; TVM's importer shifts before."""
+
+    @classmethod
+    def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _aligned(Emitter(bb), inputs, attr, b"output_half_pixel")
+
+    @classmethod
+    def _impl_v16(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+        return _aligned(Emitter(bb), inputs, attr, b"half_pixel")
+
+
+def _aligned(emit: Emitter, inputs: Inputs, attr: Attributes, default: bytes) -> relax.Expr:
+    x, rois, batches = inputs[:3]
+    if attr.get("mode", b"avg") != b"avg":
+        raise Refused("the largest of weighted corners, which only the standard's own code computes")
+    scale = float(attr.get("spatial_scale", 1.0))
+    half_pixel = attr.get("coordinate_transformation_mode", default) == b"half_pixel"
+    dtype = dtype_name(rois)
+    if half_pixel:
+        rois = emit.subtract(rois, relax.const(np.full(4, 0.5 / scale, dtype)))
+    indices = emit.cast(emit.expand_dims(batches, axis=1), dtype)
+    return emit.vision.roi_align(
+        x, emit.concat([indices, rois], axis=1),
+        pooled_size=(int(attr.get("output_height", 1)), int(attr.get("output_width", 1))),
+        spatial_scale=scale, sample_ratio=int(attr.get("sampling_ratio", 0)),
+        aligned=half_pixel, layout="NCHW", mode="avg",
+    )  # fmt: skip
+
+
 CONVERTERS = {
     ("", "MaxPool"): MaxPool,
     ("", "AveragePool"): AveragePool,
     ("", "LpPool"): LpPool,
     ("", "GlobalLpPool"): GlobalLpPool,
+    ("", "RoiAlign"): RoiAlign,
 }

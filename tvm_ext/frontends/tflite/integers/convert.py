@@ -7,8 +7,10 @@ from collections.abc import Callable
 import tflite
 from tvm import relax
 
-from tvm_ext.frontends.tflite.integers.elementwise import (
+from tvm_ext.frontends.tflite.integers.arithmetic import (
     add,
+    add_n,
+    batch_matmul,
     comparison,
     leaky_relu,
     maximum,
@@ -17,16 +19,13 @@ from tvm_ext.frontends.tflite.integers.elementwise import (
     prelu,
     squared_difference,
     subtract,
+    sums_along,
 )
 from tvm_ext.frontends.tflite.integers.interpolation import resize_bilinear, resize_bilinear_unsigned
 from tvm_ext.frontends.tflite.integers.l2_normalization import l2_normalization
 from tvm_ext.frontends.tflite.integers.node import IntegerNode
-from tvm_ext.frontends.tflite.integers.products import batch_matmul
 from tvm_ext.frontends.tflite.integers.sigmoid import logistic, tanh
-from tvm_ext.frontends.tflite.integers.softmax import softmax
-from tvm_ext.frontends.tflite.integers.softmax_of_bytes import softmax_of_bytes
-from tvm_ext.frontends.tflite.integers.softmax_of_unsigned import softmax_of_unsigned
-from tvm_ext.frontends.tflite.integers.sums import add_n, sums_along
+from tvm_ext.frontends.tflite.integers.softmax import softmax, softmax_of_bytes, softmax_of_unsigned
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
 

@@ -1,0 +1,357 @@
+"""Choose the precision of each unit by its measured cost in accuracy: float, 16, 8 or 4 bits.
+
+Errors are ratios of signal to noise: 10 log10(sum of squares / sum of squared errors) in dB, over all samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from tvm import relax
+
+from relay_passes.analysis.correct_biases import spread
+from relay_passes.analysis.int8_parameters import LinearInt8
+from relay_passes.analysis.quantization_units import Unit, is_float_tensor
+from relay_passes.analysis.run_units import Array, IntegerChoice, Sample, UnitRunner
+from relay_passes.dataflow import array_of, operands, static_shape
+
+# Limit in both directions: no error that a report could show, and nothing but error.
+_MAX_DB = 120.0
+NUM_TRIAL_SAMPLES = 32
+"""Samples, spread evenly, on which what is tried is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitReason:
+    """Why a unit has the type that it has, in words for the user."""
+
+    name: str
+    reason: str
+
+
+class Ratio:
+    """Signal to noise of one tensor, summed up array by array."""
+
+    def __init__(self) -> None:
+        self.signal = self.noise = 0.0
+
+    def add(self, exact: Array, rounded: Array) -> None:
+        self.signal += float(np.square(exact, dtype="float64").sum())
+        self.noise += float(np.square(exact.astype("float64") - rounded).sum())
+
+    @property
+    def db(self) -> float:
+        """Ratio in dB, rounded to 1/100, between -120 and 120."""
+        if self.noise <= 0 or self.signal <= 0:
+            return _MAX_DB if self.noise <= 0 else -_MAX_DB
+        return round(float(np.clip(10 * np.log10(self.signal / self.noise), -_MAX_DB, _MAX_DB)), 2)
+
+
+def choose(
+    runner: UnitRunner,
+    samples: Sequence[Sample],
+    everything: IntegerChoice,
+    params: Sequence[relax.Var],
+    *,
+    min_snr_db: float,
+) -> tuple[IntegerChoice, list[UnitReason]]:
+    """`everything`, less the units that have to stay float for every output to reach `min_snr_db`.
+
+    Where the whole is too far off, each unit is quantized alone; those that do the most harm at the outputs are left
+    float one after the other, until it is reached. Moves follow their neighbours.
+    """
+    samples = spread(samples, NUM_TRIAL_SAMPLES)
+    choice, left = follow_neighbours(runner, everything, params), []
+    reached = output_db(runner, samples, choice)
+    if reached >= min_snr_db:
+        return choice, []
+    computing = [index for index in sorted(everything.units) if runner.units[index].kind != "move"]
+    alone = {
+        index: output_db(
+            runner, samples, follow_neighbours(runner, replace(everything, units=frozenset({index})), params)
+        )
+        for index in computing
+    }
+    for index in sorted(computing, key=lambda index: (alone[index], index)):
+        before = reached
+        choice = follow_neighbours(runner, replace(everything, units=choice.units - {index}), params)
+        reached = output_db(runner, samples, choice)
+        dtype = "int16" if index in everything.wide else "int8"
+        left.append(UnitReason(name=runner.units[index].name, reason=(
+            f"in {dtype} it alone leaves {alone[index]:g} dB at the outputs; without it they rise from {before:g} dB "
+            f"to {reached:g} dB, and {min_snr_db:g} dB are asked for"
+        )))  # fmt: skip
+        if reached >= min_snr_db:
+            break
+    return choice, left
+
+
+def follow_neighbours(runner: UnitRunner, choice: IntegerChoice, params: Sequence[relax.Var]) -> IntegerChoice:
+    """The choice with integers for the moves and inputs beside what computes in integers, float for all others.
+
+    params: those of the function's parameters that may become integers. An input has 16 bits where a unit of 16 bits
+    reads it, be it moved; a move has them where something that it moves does, or only float is moved for such a unit.
+    """
+    units = runner.units
+    computing = {index for index in choice.units if units[index].kind != "move"}
+    integer, asked = _asked(units, computing)
+    inputs = frozenset(param for param in params if param in asked)
+    given = {*inputs, *(units[index].result for index in integer)}
+    for index, unit in enumerate(units):
+        if unit.kind == "move" and all(var in given for var in unit.inputs):
+            integer.add(index)
+            given.add(unit.result)
+    wide = set(choice.wide & computing)
+    asking, asked_wide = _asked(units, wide)
+    wide_inputs = inputs & asked_wide
+    wide_values = {*wide_inputs, *(units[index].result for index in wide)}
+    for index, unit in enumerate(units):
+        of_floats = index in asking and given.isdisjoint(unit.inputs)
+        if unit.kind == "move" and index in integer and (of_floats or not wide_values.isdisjoint(unit.inputs)):
+            wide.add(index)
+            wide_values.add(unit.result)
+    return replace(choice, units=frozenset(integer), inputs=inputs, wide=frozenset(wide), wide_inputs=wide_inputs)
+
+
+def _asked(units: Sequence[Unit], computing: Set[int]) -> tuple[set[int], set[relax.Var]]:
+    """Some units and the moves before them, and the values that all of these read."""
+    found = set(computing)
+    asked = {var for index in computing for var in units[index].inputs}
+    for index in reversed(range(len(units))):
+        if units[index].kind == "move" and units[index].result in asked:
+            found.add(index)
+            asked.update(units[index].inputs)
+    return found, asked
+
+
+def output_db(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice) -> float:
+    """The worst of the float outputs."""
+    floats = [is_float_tensor(var) for var in runner.results if isinstance(var, relax.Var)]
+    ratios = [Ratio() for _ in floats]
+    for sample in samples:
+        for ratio, exact, rounded in zip(ratios, runner.outputs(sample), runner.outputs(sample, choice), strict=True):
+            ratio.add(exact, rounded)
+    return min((ratio.db for ratio, is_float in zip(ratios, floats, strict=True) if is_float), default=_MAX_DB)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """Over all samples: dB per unit that computes floats; per sample what the first output's largest element is."""
+
+    db: Mapping[int, float]
+    float_guesses: list[int]
+    int8_guesses: list[int]
+
+
+def measure(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice) -> Measured:
+    """The quantized network beside the float one."""
+    ratios = {i: Ratio() for i, unit in enumerate(runner.units) if is_float_tensor(unit.result)}
+    first = next((leaf for leaf in operands(runner.results[0]) if isinstance(leaf, relax.Var)), None)
+    guesses: tuple[list[int], list[int]] = ([], [])
+    for sample in samples:
+        pairs = zip(runner.units, runner.walk(sample), runner.walk(sample, choice), strict=True)
+        for index, (unit, exact, rounded) in enumerate(pairs):
+            if index in ratios:
+                ratios[index].add(exact, rounded)
+            if first is not None and unit.result.same_as(first):
+                guesses[0].append(int(np.argmax(exact)))
+                guesses[1].append(int(np.argmax(rounded)))
+    return Measured(
+        db={index: ratio.db for index, ratio in ratios.items()}, float_guesses=guesses[0], int8_guesses=guesses[1]
+    )
+
+
+def impossible(units: Sequence[Unit]) -> list[UnitReason]:
+    """Units that compute floats and have no int8 form."""
+    return [
+        UnitReason(name=unit.name, reason=f"{unit.operator.removeprefix('relax.')} has no int8 form here")
+        for unit in units
+        if unit.kind == "float" and _touches_floats(unit) and isinstance(unit.members[0].value, relax.Call)
+    ]
+
+
+def _touches_floats(unit: Unit) -> bool:
+    return any(is_float_tensor(var) for var in (*unit.inputs, unit.result))
+
+
+Activations = Literal["int8", "mixed", "int16"]
+Widened = Callable[[frozenset[int]], IntegerChoice]
+"""All units in integers, their biases corrected, by those whose activations have 16 bits."""
+
+_OF_ONE = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.mean", "relax.sum"})
+_PLACES = frozenset({"relax.nn.pad", "relax.image.resize2d"})
+_OF_TWO = frozenset({"relax.add", "relax.subtract", "relax.multiply"})
+_LINEAR_AROUND_ZERO = frozenset({"relax.nn.relu", "relax.nn.leakyrelu"})
+
+
+def has_wide_form(unit: Unit) -> bool:
+    """True for what has integer kernels of 16 bits."""
+    if unit.kind != "compute":
+        return unit.kind == "linear"
+    if unit.operator in _LINEAR_AROUND_ZERO or (unit.operator == "relax.multiply" and len(unit.inputs) == 1):
+        return len(unit.members) == 1 and _factor(unit) >= 0
+    is_place = unit.keeps_parameters and unit.operator in _PLACES
+    return is_place or unit.operator in _OF_ONE or (unit.operator in _OF_TWO and len(unit.inputs) == 2)
+
+
+def _factor(unit: Unit) -> float:
+    """The number by which a unit multiplies; 1 where there is none."""
+    arrays = [array for leaf in operands(unit.members[0].value) if (array := array_of(leaf)) is not None]
+    return float(arrays[0].reshape(-1)[0]) if arrays else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenWidth:
+    """Units that have activations of 16 bits. reasons: for those, or for others in 8, as users read them."""
+
+    wide: frozenset[int] = frozenset()
+    reasons: tuple[UnitReason, ...] = ()
+
+
+def choose_width(
+    runner: UnitRunner,
+    activations: Activations,
+    widened: Widened,
+    reached_db: Callable[[IntegerChoice], float],
+    params: Sequence[relax.Var],
+    *,
+    min_snr_db: float,
+) -> ChosenWidth:
+    """Units with activations of 16 bits: none, all that can, or as many as bring every output to `min_snr_db`.
+
+    reached_db: how good outputs are. params: those of the function's parameters that may be integers. Where all of
+    the units do not reach it, all have them.
+    """
+    units = runner.units
+    found = [index for index, unit in enumerate(units) if has_wide_form(unit)]
+    if activations == "int16":
+        others = [unit for unit in units if unit.kind == "compute" and not has_wide_form(unit)]
+        reason = "has no integer kernel of 16 bits"
+        names = [(unit.name, f"{unit.operator.removeprefix('relax.')} {reason}") for unit in others]
+        return ChosenWidth(wide=frozenset(found), reasons=tuple(UnitReason(name=n, reason=r) for n, r in names))
+
+    def reached(wide: frozenset[int]) -> float:
+        return reached_db(widened(wide))
+
+    if activations == "int8" or reached(frozenset()) >= min_snr_db:
+        return ChosenWidth()
+    every = frozenset(found)
+    whole, narrow = widened(every), widened(frozenset())
+
+    def without(index: int) -> float:
+        linear = {key: (narrow if key == index else whole).linear[key] for key in whole.linear}
+        alone = follow_neighbours(runner, replace(whole, wide=every - {index}, linear=linear), params)
+        return reached_db(alone)
+
+    alone = {index: without(index) for index in found}
+    least = _noise(reached_db(whole))
+    noise = {index: _noise(db) - least for index, db in alone.items()}
+    left, narrowed = _noise(min_snr_db) - least, list[int]()
+    for index in sorted(found, key=lambda index: (noise[index] / saved_work(units[index]), index)):
+        if noise[index] <= left:
+            left -= max(0.0, noise[index])
+            narrowed.append(index)
+    count = most(len(narrowed), lambda count: reached(every - set(narrowed[:count])) >= min_snr_db)
+    chosen = every - set(narrowed[:count])
+    return ChosenWidth(wide=chosen, reasons=tuple(
+        UnitReason(name=units[index].name, reason=(
+            f"in 8 bits it alone leaves {alone[index]:g} dB at the outputs, and {min_snr_db:g} dB are asked for"
+        ))
+        for index in sorted(chosen)
+    ))  # fmt: skip
+
+
+def _noise(db: float) -> float:
+    """Noise as a part of the signal."""
+    return 10 ** (-db / 10)
+
+
+def saved_work(unit: Unit) -> int:
+    """Multiply-accumulates, or elements read, of a unit: what 8 bits save grows with them."""
+    if unit.weight is None:
+        return max(1, sum(int(np.prod(static_shape(var))) for var in unit.inputs))
+    return max(1, int(np.prod(static_shape(unit.result))) * unit.weight.size // len(unit.bias))
+
+
+Weights = Literal["int8", "mixed", "int4"]
+Corrected = Callable[[frozenset[int]], Mapping[int, LinearInt8]]
+"""Linear units as integers, their biases corrected, by the units whose weights have 4 bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightBits:
+    """Layers that are to have weights of 4 bits.
+
+    weights: none, as many as leave every output at `min_snr_db`, or all candidates. saved_bytes: those that further
+    layers have to save, whatever they cost. packs_depthwise: depthwise convolutions are candidates.
+    """
+
+    weights: Weights = "int8"
+    saved_bytes: int = 0
+    packs_depthwise: bool = False
+
+    def candidates(self, units: Sequence[Unit]) -> list[int]:
+        """Units that may have weights of 4 bits."""
+        return [index for index, unit in enumerate(units) if self._is_candidate(unit)]
+
+    def _is_candidate(self, unit: Unit) -> bool:
+        if unit.kind != "linear" or unit.operator == "relax.nn.conv2d_transpose":
+            return False
+        is_plain = unit.operator == "relax.matmul" or int(unit.members[0].value.attrs.groups) == 1
+        return is_plain or self.packs_depthwise
+
+
+def choose_bits(
+    runner: UnitRunner,
+    samples: Sequence[Sample],
+    choice: IntegerChoice,
+    corrected: Corrected,
+    wanted: WeightBits,
+    *,
+    min_snr_db: float,
+) -> frozenset[int]:
+    """Units of `choice` whose weights get 4 bits; `choice` has all of them in 8.
+
+    No units with activations of 16 bits, whose kernels take weights of 8.
+    """
+    found = [index for index in wanted.candidates(runner.units) if index in choice.units - choice.wide]
+    if wanted.weights == "int4":
+        return frozenset(found)
+    if wanted.weights == "int8" and not wanted.saved_bytes:
+        return frozenset()
+    samples, narrow = spread(samples, NUM_TRIAL_SAMPLES), corrected(frozenset(found))
+
+    def cost(index: int) -> float:
+        alone = replace(choice, linear={**choice.linear, index: narrow[index]})
+        return 10 ** (-output_db(runner, samples, alone) / 10) / saved_bytes(runner.units[index])
+
+    order = sorted(found, key=lambda index: (cost(index), index))
+
+    def reaches(count: int) -> bool:
+        tried = replace(choice, linear=corrected(frozenset(order[:count])))
+        return output_db(runner, samples, tried) >= min_snr_db
+
+    count = most(len(order), reaches) if wanted.weights == "mixed" else 0
+    saved = 0
+    while saved < wanted.saved_bytes and count < len(order):
+        saved += saved_bytes(runner.units[order[count]])
+        count += 1
+    return frozenset(order[:count])
+
+
+def most(limit: int, holds: Callable[[int], bool]) -> int:
+    """Largest number up to the limit for which it holds, by halving; it is taken to hold for 0."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
+
+
+def saved_bytes(unit: Unit) -> int:
+    """Bytes that weights of 4 bits save."""
+    assert unit.weight is not None, "linear units have weights"
+    return max(1, unit.weight.size // 2)

@@ -1,0 +1,132 @@
+"""Files of a package: texts that are generated, and what compilers make of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegen_c.backend.build import Compiled
+from codegen_c.emit.build_files import emit_build_files
+from codegen_c.emit.drawn_vectors import DrawnVectors
+from codegen_c.emit.firmware import emit_firmware, emit_linker_sections
+from codegen_c.emit.forms.form import PackageParts
+from codegen_c.emit.image import emit_image
+from codegen_c.emit.offload import reference_file
+from codegen_c.emit.selftest import TestVector, constants_check, emit_selftest, emit_vectors
+from codegen_c.program.program import drivers_of
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.toolchain import ObjectCode, compile_objects, link_elf, object_code, section_sizes, static_library
+from tvm_ext.execution.host_model import library_sources
+from tvm_ext.packages.package import PLATFORM_FILE
+from tvm_ext.verification.verify import tolerance_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifacts:
+    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so.
+
+    code: functions and tables of the library's objects; code_bytes: those that are not weights.
+    """
+
+    library: Path
+    elf: Path | None
+    code_bytes: int
+    code: ObjectCode
+    on_host: tuple[Path, ...]
+
+
+def write_texts(
+    folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector],
+    drawn: DrawnVectors | None = None,
+) -> None:  # fmt: skip
+    """Write everything that is generated, but for the report and what shows it."""
+    interface, platform = compiled.interface, compiled.platform
+    moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
+    texts = compiled.sources()
+    # Where processors share a run, one of them may not reach the others' memories; an image has constants of its own.
+    checks = compares and not (options.relocatable_image or compiled.parallel)
+    constants = constants_check(compiled.program, interface.model, compiled.sharing) if checks else None
+    driver = reference_file(interface.model) if drivers_of(compiled.program) else ""
+    units = [name for name in texts if name.endswith(".c") and name != driver]
+    files = [name for name in texts if name != driver]
+    parts = PackageParts.of(interface.model, platform.name, files, compiled.origin.generator)
+    texts = {
+        **texts,
+        **emit_vectors(interface, vectors, drawn),
+        **emit_selftest(
+            interface,
+            tolerance=tolerance_of(compiled.program),
+            compares=compares,
+            drawn=drawn,
+            constants=constants,
+        ),
+        **emit_build_files(
+            interface.model,
+            units,
+            platform,
+            options.optimize,
+            image=options.relocatable_image,
+            own_flags=compiled.own_flags,
+            several=bool(interface.servers),
+            driver=driver,
+            parts=None if compiled.own_flags or interface.servers else parts,
+        ),
+        **(
+            emit_firmware(
+                interface,
+                platform,
+                moves=moves,
+                compares=compares,
+                image=options.relocatable_image,
+                drives=bool(driver),
+            )
+            if platform.board
+            else {}
+        ),
+        **(emit_image(interface, platform) if options.relocatable_image else {}),
+        **emit_linker_sections(platform, compiled.origin),
+        PLATFORM_FILE: json.dumps(json.loads(platform.to_json()), indent=2) + "\n",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> Artifacts:
+    """The static library, the ELF where there is a board, and the bytes of code in the library."""
+    platform, model = compiled.platform, compiled.interface.model
+    toolchain = platform.toolchain_of(platform.processor)
+    flags = [] if toolchain.prefix else ["-fPIC"]
+    sources_of: dict[str, list[Path]] = {}
+    stands_in = folder / reference_file(model)
+    for source in library_sources(folder, model):
+        if source == stands_in:  # the user's driver takes its place
+            continue
+        sources_of.setdefault(compiled.processor_of_source.get(source.name, ""), []).append(source)
+    library_objects = [
+        built
+        for processor, sources in sources_of.items()
+        for built in compile_objects(
+            sources, objects_dir, platform.toolchain_of(platform.processor_named(processor)),
+            optimize=options.optimize, flags=flags, include_dirs=[folder],
+        )
+    ]  # fmt: skip
+    sizes = section_sizes(library_objects, toolchain)
+    code_bytes = sum(s.text + s.rodata + s.data for n, s in sizes.items() if n != f"{model}_weights.o")
+    library = static_library(library_objects, folder / f"lib{model}.a", toolchain)
+    elf = None
+    if platform.board:
+        tests = [folder / f"{model}_{part}.c" for part in ("selftest", "vectors")]
+        tests += [stands_in] if drivers_of(compiled.program) else []
+        firmware = compile_objects(
+            [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain,
+            optimize=options.optimize, include_dirs=[folder],
+        )  # fmt: skip
+        script = folder / "board" / "link.ld"
+        elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)
+    whole = not toolchain.prefix and not drivers_of(compiled.program)
+    on_host = tuple(library_objects) if whole else ()
+    code = object_code(library_objects, toolchain)
+    return Artifacts(library=library, elf=elf, code_bytes=code_bytes, code=code, on_host=on_host)

@@ -1,0 +1,450 @@
+"""Build a package: write its files, compile, run and verify them, and put the folder in place."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from codegen_c.backend.build import Compiled
+from codegen_c.emit.firmware import SECTIONS_FILE
+from codegen_c.emit.image import check_image
+from codegen_c.emit.readme import emit_readme
+from codegen_c.program.makespan import SharedRun
+from codegen_c.program.program import drivers_of
+from codegen_c.program.share_steps import share_steps
+from codegen_c.targets.registry import check_processors, startup_of
+from tvm_ext.assurance.assurance import measured_assurance
+from tvm_ext.building.artifacts import Artifacts, compile_package, write_texts
+from tvm_ext.building.image import Image, make_image, run_image
+from tvm_ext.building.selftest import SelfTest, drawn_faults, selftest_of
+from tvm_ext.building.subject import RUNNER, Subject, host_outputs, make_subject
+from tvm_ext.compilation.pipeline import compile_module
+from tvm_ext.core.arguments import check_kind, chosen_options, path_of, takes_options
+from tvm_ext.core.decisions.models import ModelOrigin, QuantizationMeasured
+from tvm_ext.core.errors import BadOptions, DoesNotFit
+from tvm_ext.core.files.output_folder import replaced_folder
+from tvm_ext.core.files.staging import made_in_temporary_folder
+from tvm_ext.core.model_nodes import ModelNode
+from tvm_ext.core.options import BuildOptions, Target
+from tvm_ext.core.platform import QUICK_TOOLCHAIN, Platform
+from tvm_ext.core.printable import json_text
+from tvm_ext.core.processes.at_once import at_once
+from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.progress import Progress, stage, told
+from tvm_ext.core.short_tracebacks import short_tracebacks
+from tvm_ext.core.toolchain import find_program, installed
+from tvm_ext.execution.board import board_seconds, run_qemu
+from tvm_ext.execution.host_model import HostModel
+from tvm_ext.execution.qemu_start import keeps_firmware_in
+from tvm_ext.execution.runner import Runner, check_device, run_by
+from tvm_ext.execution.samples import RunResult
+from tvm_ext.frontends.calibration import Examples, Source, calibration_by_examples, opened_model
+from tvm_ext.frontends.load import ModelSource
+from tvm_ext.frontends.shapes import ModelNotice
+from tvm_ext.packages.package import TRACE_FILE, Package, check_finished
+from tvm_ext.profiling.layer_names import steps_of_package
+from tvm_ext.report.flash import FlashByLayer, flash_by_layer
+from tvm_ext.report.page.page import report_page
+from tvm_ext.report.report import float_operations, make_report
+from tvm_ext.services.executors import opened_services
+from tvm_ext.verification.judgement import (
+    Problem,
+    failed_verification,
+    judged_device,
+    judged_runs,
+    not_the_model,
+    steps_of,
+)
+from tvm_ext.verification.verify_inputs import VerifyInputs
+
+Sample = Mapping[str, np.ndarray]
+
+
+@takes_options
+@short_tracebacks
+@native_warnings_dropped()
+def build(
+    source: ModelSource,
+    platform: Platform | str,
+    folder: str | PathLike[str] | None = None,
+    options: BuildOptions | None = None,
+    *,
+    example_inputs: Examples | None = None,
+    calibration: Source | None = None,
+    verify_inputs: VerifyInputs | None = None,
+    progress: Progress | bool | None = None,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    scheduler: str | None = None,
+    runner: str | Runner | None = None,
+    **choices: object,
+) -> Package:
+    """Compile a model into a package at `folder`, verified as the options ask.
+
+    source: as `load` takes it; a module that `load` made with more than defaults is handed over as that.
+    example_inputs: of a torch.nn.Module, as `load` takes them; with `quantize` and without calibration they calibrate,
+    too, with a ModelNotice.
+    folder: an existing package there is replaced whole, or, if anything fails, not at all. None: a temporary folder,
+    removed when nothing refers to the returned package any more; `Package.save` keeps a copy.
+    choices: options by keyword, each as `BuildOptions` has it: quantize="int8", ram="64KiB". They change `options`.
+    progress: a function that is told what begins; True shows it, as a bar in a notebook where tqdm or ipywidgets is
+    installed, elsewhere as lines on standard error.
+    calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
+    verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
+    that the model's operators can take.
+    jobs: number of whatever works at once: processes that compile the model in several ways, where it has to be made to
+    fit; C compilers; runs on the host, on the board and for its coverage. None: compilers and runs on all processors,
+    and one process that makes it fit. executor, any of `concurrent.futures`, or scheduler, the address of a cluster of
+    dask.distributed, make it fit in place of processes. The package is the same for any number of them.
+    runner: a command that runs firmware on a device, as `Package.run_device` takes it: the package is verified there,
+    too, and with `tune` kernels are measured there in place of QEMU.
+    Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, UnknownOption, BadPackage, MissingTool, BuildFailed,
+    RunFailed, VerificationFailed.
+    """
+    options = chosen_options(options, choices, function=build)
+    platform = platform if isinstance(platform, Platform) else Platform.load(platform)
+    check_kind(jobs, "jobs", int, "a number of processes, 1 or more,")
+    check_processors(platform)
+    device = None if runner is None else Runner.parse(runner)
+    targets = targets_of(platform, options.verify, device, options.tune)
+    if options.relocatable_image:
+        check_image(platform)
+    with told(progress) as say:
+        mod = opened_model(source, example_inputs)
+        data = calibration_by_examples(mod, options, calibration, example_inputs)
+
+        def built(place: Path) -> Package:
+            with replaced_folder(place) as new:
+                with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
+                    subject = make_subject(
+                        mod, platform, options, calibration=data, verify_inputs=verify_inputs, verifies=bool(targets),
+                        progress=say, services=services, jobs=jobs, runner=device,
+                    )  # fmt: skip
+                subject, used = without_small_machine(subject, targets, options.verify, device)
+                _fill(new, place, subject, options, used, say, device, jobs)
+            return Package.load(place)
+
+        return made_in_temporary_folder(built) if folder is None else built(path_of(folder, "folder"))
+
+
+def _fill(
+    new: Path, destination: Path, subject: Subject, options: BuildOptions, targets: Sequence[str],
+    progress: Progress | None, device: Runner | None, jobs: int | None,
+) -> None:  # fmt: skip
+    """Write, compile, run and judge the package of a compiled model in a new folder. Raises as `build` does."""
+    mod, compiled = subject.mod, subject.compiled
+    say_pipeline(compiled, options)
+    say_weights(compiled, options)
+    say_floats(compiled, ModelOrigin.read(mod).nodes)
+    selftest = selftest_of(subject)
+    write_texts(new, compiled, options, selftest.stored, selftest.drawn)
+    (new / TRACE_FILE).write_text(compiled.trace(ModelOrigin.read(mod).nodes), encoding="utf-8")
+    objects = new / "build"
+
+    def compile_c() -> Artifacts:
+        with stage(progress, f"compiling the C for {compiled.platform.name}"):
+            return compile_package(new, compiled, options, objects)
+
+    with at_once(jobs) as threads:
+        compiling = threads.submit(compile_c)
+        verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
+        assuring = threads.submit(lambda: measured_assurance(new, compiled, compiling.result().elf, targets, progress))
+        artifacts = compiling.result()
+        image = make_image(new, compiled, options, objects) if options.relocatable_image else None
+        verified, board = verifying()
+        assurance = assuring.result() | {"selftest": selftest.to_json(compiled.interface)}
+    shutil.rmtree(objects)
+    runs = _run_image(image, subject, board, progress) if image and board else None
+    report = make_report(
+        compiled, options, ModelOrigin.read(mod), QuantizationMeasured.read(mod).report,
+        code_bytes=artifacts.code_bytes, stack_bytes=board.stack_bytes if board else None,
+        artifacts={
+            "library": artifacts.library.relative_to(new).as_posix(),
+            "elf": artifacts.elf.relative_to(new).as_posix() if artifacts.elf else None,
+            "sections": SECTIONS_FILE if (new / SECTIONS_FILE).is_file() else None,
+        },
+        image=image.to_json(runs) if image else None,
+        shared_run=_shared_run(subject, options, board, progress), verify=verified,
+        comparisons=[form.to_json() for form in subject.forms],
+        flash=_flash(new, compiled, artifacts), assurance=assurance,
+        tuning=subject.tuning.to_json() if subject.tuning else None,
+    )  # fmt: skip
+    (new / "report.json").write_text(json_text(report) + "\n", encoding="utf-8")
+    (new / "report.html").write_text(report_page(report), encoding="utf-8")
+    readme = emit_readme(compiled.interface, report, compiled.own_flags)
+    (new / "README.md").write_text(readme, encoding="utf-8")
+    check_finished(new, destination, {subject.model: compiled.interface}, lambda: {subject.model: Package.load(new)})
+
+
+def _flash(folder: Path, compiled: Compiled, artifacts: Artifacts) -> FlashByLayer:
+    """Bytes of each layer, by the functions that the package's trace names."""
+    functions = steps_of_package(folder / TRACE_FILE).functions
+    return flash_by_layer(
+        compiled.program, artifacts.code, functions, weights_object=f"{compiled.interface.model}_weights.o"
+    )
+
+
+def targets_of(
+    platform: Platform, verify: tuple[Target, ...] | None, runner: Runner | None = None, tune: bool = False
+) -> tuple[str, ...]:
+    """Targets on which to verify: with a runner the device takes QEMU's place, unless that is asked for, too.
+
+    Raises BadOptions where a board is asked for that the platform does not have, and for a runner that nothing needs.
+    """
+    if runner is not None:
+        if platform.board is None:
+            raise BadOptions(f"runner: {platform.name} has no board, so there is no firmware for a device.")
+        check_device(platform)
+        if verify == () and not tune:
+            raise BadOptions("runner: nothing is verified and no kernel measured, so nothing runs on it; leave it out.")
+        return () if verify == () else (*(verify or ("host",)), RUNNER)
+    if verify is None:
+        if platform.board is None:
+            return ("host",)
+        emulator, compiler = startup_of(platform).emulator, f"{platform.toolchain.prefix}gcc"
+        has_board = installed(emulator) and installed(compiler) and keeps_firmware_in(find_program(emulator))
+        return ("host", "qemu") if has_board else ("host",)
+    if "qemu" in verify and not platform.board:
+        raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
+    return verify
+
+
+Verified = tuple[dict[str, Any], RunResult | None]
+"""Results per target, None where not run, and the board's figures."""
+
+
+def _verifying(
+    threads: Executor, folder: Path, subject: Subject, selftest: SelfTest, compiling: Future[Artifacts],
+    targets: Sequence[str], progress: Progress | None, runner: Runner | None = None,
+) -> Callable[[], Verified]:  # fmt: skip
+    """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
+    compiled, expected = subject.compiled, subject.expected
+    if expected is None:
+        return lambda: ({"host": None, "qemu": None}, None)
+
+    def on_host() -> tuple[list[dict[str, np.ndarray]], list[str]]:
+        is_host = not compiled.platform.toolchain_of(compiled.platform.processor).prefix
+        objects = compiling.result().on_host if is_host else ()
+        with (
+            stage(progress, "running on the host"),
+            HostModel(folder, compiled.interface, toolchain=QUICK_TOOLCHAIN, objects=objects) as model,
+        ):
+            host = host_outputs(model, subject.samples)
+            wrong = drawn_faults(subject, model, selftest)
+        return host, [*wrong, *(_drivers_at_once(folder, subject, host) if drivers_of(compiled.program) else [])]
+
+    def on_board() -> RunResult | None:
+        elf = compiling.result().elf
+        if "qemu" not in targets or not elf:
+            return None
+        with stage(progress, "running on the board in QEMU"):
+            return run_qemu(
+                elf, compiled.platform, compiled.interface, subject.board_samples,
+                time_limit_s=board_seconds(compiled.modelled_instructions, len(subject.board_samples)),
+                parallel=compiled.parallel,
+            )  # fmt: skip
+
+    def on_device() -> RunResult | None:
+        elf = compiling.result().elf
+        if RUNNER not in targets or runner is None or elf is None:
+            return None
+        with stage(progress, "running on the device"):
+            return run_by(runner, elf, compiled.platform, compiled.interface, subject.board_samples)
+
+    hosts, boards, devices = threads.submit(on_host), threads.submit(on_board), threads.submit(on_device)
+    steps = threads.submit(steps_of, subject, expected)
+
+    def verified() -> Verified:
+        host, late = hosts.result()
+        board = boards.result()
+        device = devices.result()
+        results, problems = judged_runs(subject, expected, steps.result(), host, board)
+        if device is not None and runner is not None:
+            results[RUNNER], wrong = judged_device(subject, expected, host, device, runner)
+            problems += wrong
+        if problems or late:
+            raise failed_verification(
+                subject, expected, [*(Problem(text=text, cause="run") for text in late), *problems]
+            )
+        say_doubts(subject.model, results["host"]["warnings"])
+        return {target: result if target in targets else None for target, result in results.items()}, board
+
+    return verified
+
+
+def _drivers_at_once(folder: Path, subject: Subject, host: Sequence[Sample]) -> list[str]:
+    """Sentences on outputs that depend on when an accelerator computes: at its wait, as before, or at its start."""
+    flags = ["-DTVM_EXT_OFFLOAD_EARLY=1"]
+    with HostModel(folder, subject.compiled.interface, toolchain=QUICK_TOOLCHAIN, flags=flags) as model:
+        early = host_outputs(model, subject.samples)
+    differ = sorted(
+        {name for one, other in zip(host, early, strict=True) for name in one if not _same(one[name], other[name])}
+    )
+    return [f"output {name}: depends on when accelerators compute, at the start or at the wait" for name in differ]
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    """True for the same bytes."""
+    return one.tobytes() == other.tobytes()
+
+
+def _shared_run(
+    subject: Subject, options: BuildOptions, board: RunResult | None, progress: Progress | None
+) -> SharedRun | None:
+    """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
+    if board is None or board.shared is None or drivers_of(subject.compiled.program):
+        return None  # what stands in for an accelerator takes none of its time
+    with stage(progress, "measuring one processor alone"):
+        return replace(board.shared, single=instructions_alone(subject, options))
+
+
+def _run_image(image: Image, subject: Subject, board: RunResult, progress: Progress | None) -> list[dict[str, Any]]:
+    """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
+    with stage(progress, "running the image from two addresses"):
+        runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
+    if problems:
+        raise not_the_model(subject.model, problems)
+    return runs
+
+
+MOST_NAMES = 8
+"""Operators that a warning names."""
+
+
+def say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
+    """A notice where a pipeline was asked for, and the model takes one input at a time."""
+    cores = [core.name for core in options.cores_of(compiled.platform)]
+    if options.placement_objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
+        return
+    reason = "values, or states, would go from one stage back to an earlier one"
+    if compiled.placement is None:
+        reason = f"two inputs at once do not fit {compiled.platform.activations}, or the ram that was asked for"
+    elif compiled.parallel is None:
+        reason = f"{cores[0]} alone is predicted to be as fast"
+    warnings.warn(
+        f"placement_objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: "
+        f"{reason}. {compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
+        f"{compiled.interface.take}.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
+
+
+def say_weights(compiled: Compiled, options: BuildOptions) -> None:
+    """A notice where weights of 4 bits were asked for, and no layer has them."""
+    if options.weights == "int8" or any(call.weight_bits == 4 for call in compiled.program.kernel_calls()):
+        return
+    reason = "no layer that may have them leaves outputs at min_snr_db, or fits a kernel that takes them"
+    if options.quantize != "int8":
+        reason = (
+            "no quantized layer has int8 weights from -8 to 7 and a kernel that takes them; of a float model "
+            "quantize = 'int8' with calibration data makes them"
+        )
+    warnings.warn(
+        f"weights = {options.weights!r}: all weights of {compiled.interface.model} are stored as they are: {reason}.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
+
+
+def say_floats(compiled: Compiled, nodes: Sequence[ModelNode]) -> None:
+    """A warning where operators that the file has on quantized integers compute in float32.
+
+    nodes: the model's operators.
+    """
+    emulated = [operation for operation in float_operations(compiled, nodes) if operation["emulated"]]
+    if not emulated:
+        return
+    names = list(dict.fromkeys(node for operation in emulated for node in operation["source_nodes"]))
+    listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    warnings.warn(
+        f"{compiled.interface.model} computes {listed} in float32, on integers that the file has: no kernel takes them "
+        "as integers. They take longer, above all without an FPU, and may be a unit off the format's runtime. "
+        "float_operations of the report says why.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
+
+
+def say_doubts(model: str, doubts: Sequence[str]) -> None:
+    """A notice for each output of which verification says little."""
+    for doubt in doubts:
+        warnings.warn(f"{model}: {doubt}.", ModelNotice, stacklevel=3)
+
+
+def without_small_machine(
+    subject: Subject, targets: Sequence[str], verify: Sequence[Target] | None, runner: Runner | None
+) -> tuple[Subject, tuple[str, ...]]:
+    """The subject without firmware, targets without QEMU, where the machine has too little memory; a notice says so.
+
+    verify: targets that were asked for. Raises BadOptions where firmware was.
+    """
+    reason = too_small(subject.compiled)
+    if not reason:
+        return subject, tuple(targets)
+    if runner is not None or "qemu" in (verify or ()):
+        asked = "verify = qemu" if runner is None else "runner"
+        raise BadOptions(f"{asked}: {reason}; choose verify = host, which needs no firmware.")
+    warnings.warn(f"{reason}: there is no firmware, and only the host verifies.", ModelNotice, stacklevel=3)
+    compiled = subject.compiled
+    bare = replace(compiled, platform=replace(compiled.platform, board=None))
+    return replace(subject, compiled=bare), tuple(target for target in targets if target != "qemu")
+
+
+def too_small(compiled: Compiled) -> str:
+    """What the machine has too little of; empty where the model fits, or the platform has no machine."""
+    platform, used = compiled.platform, dict(compiled.origin.memories)
+    if platform.board is None:
+        return ""
+    for memory in platform.on_machine.memories:
+        if used.get(memory.name, 0) > memory.usable_bytes:
+            return (
+                f"{compiled.interface.model}: needs {used[memory.name]} B of {memory.name}, and QEMU's "
+                f"{platform.board.qemu_machine}, which stands in for {platform.name}, may give {memory.usable_bytes} B"
+            )
+    return ""
+
+
+def instructions_alone(subject: Subject, options: BuildOptions) -> int | None:
+    """Executed instructions of a run on the processor that is predicted to be the fastest one alone.
+
+    Of a processor that another one starts and calls, its signals are among them. None where the model does not fit it.
+    """
+    platform, placement = subject.compiled.platform, subject.compiled.placement
+    name = placement["single_processor"]["name"] if placement else platform.processor.name
+    unquantized = replace(  # the module is quantized by now
+        options, quantize="none", io_type="int8", activations="int8", verify=()
+    )
+    try:
+        compiled = compiled_alone(subject, platform, unquantized, name)
+    except DoesNotFit:
+        return None
+    with TemporaryDirectory(prefix="tvm_ext_") as folder:
+        write_texts(Path(folder), compiled, options, selftest_of(subject).stored)
+        artifacts = compile_package(Path(folder), compiled, options, Path(folder) / "build")
+        assert artifacts.elf is not None, "the board has run the model before"
+        ran = run_qemu(
+            artifacts.elf, platform, compiled.interface, subject.samples[:1],
+            time_limit_s=board_seconds(compiled.modelled_instructions, 1), parallel=compiled.parallel,
+        )  # fmt: skip
+    return ran.instructions
+
+
+def compiled_alone(subject: Subject, platform: Platform, options: BuildOptions, name: str) -> Compiled:
+    """The model with all its steps on the processor of that name."""
+    processor, first = platform.processor_named(name), platform.processor
+    others = [other for other in platform.processors if other != processor]
+    chosen = replace(options, processors=(name,), name=subject.compiled.interface.model)
+    compiled = compile_module(subject.mod, replace(platform, processors=(processor, *others)), chosen)
+    if processor == first:
+        return compiled
+    lists = {first.name: [], name: [step.name for step in compiled.program.steps]}
+    parallel = share_steps(compiled.program, lists, compiled.plan.places)
+    interface = replace(compiled.interface, servers=(name,))
+    return replace(compiled, program=parallel.program, parallel=parallel, platform=platform, interface=interface)

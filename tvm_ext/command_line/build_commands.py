@@ -1,0 +1,437 @@
+"""Commands that take a model: `compile`, `estimate`, `pareto`, `sweep` and `inspect`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+import tvm_ext
+from tvm_ext.command_line.import_tvm import import_tvm_for
+from tvm_ext.command_line.option_parameters import build_options, typed_options, with_options
+from tvm_ext.command_line.options import (
+    AsJson,
+    Bind,
+    BuildJobs,
+    Calibration,
+    Debug,
+    Initial,
+    Jobs,
+    Limit,
+    OnPlatform,
+    OnPlatformOrProject,
+    OutputOrProject,
+    RunnerCommand,
+    Scheduler,
+    Shape,
+    State,
+    VerifyOn,
+    parse_bindings,
+    parse_bytes,
+    parse_shapes,
+    parse_states,
+)
+from tvm_ext.command_line.show import (
+    errors_shown,
+    moves,
+    print_json,
+    show_end,
+    show_report,
+    stages_shown,
+    stderr,
+    stdout,
+    waiting,
+)
+from tvm_ext.core.errors import BadOptions
+from tvm_ext.core.files.output_folder import check_output, replaced_folder
+from tvm_ext.core.limits import Limits
+from tvm_ext.core.options import OPTIONS, BuildOptions, Optimize
+from tvm_ext.core.shipped import choices
+from tvm_ext.report.cells import FoldingTable, binary, escape, number
+
+if TYPE_CHECKING:
+    from tvm_ext.sweeps.candidates import SweepModel
+
+
+@with_options(OPTIONS.values())
+def compile_command(
+    call: typer.Context,
+    options: Mapping[str, Any],
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="A model: .onnx, .tflite or .pt2; or a folder with a tvm_ext.toml, the current one by default.",
+        ),
+    ] = None,
+    platform: OnPlatformOrProject = None,
+    output: OutputOrProject = None,
+    shape: Shape = None,
+    bind: Bind = None,
+    verify_inputs: VerifyOn = None,
+    calibration: Calibration = None,
+    state: State = None,
+    initial: Initial = None,
+    runner: RunnerCommand = None,
+    jobs: BuildJobs = None,
+    scheduler: Scheduler = None,
+    limit: Limit = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Leave the tables out: where the package is, and what it takes.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compile a model to a package of C, and verify it. It holds sources, build files, tests and a report."""
+    values = {
+        "shapes": parse_shapes(shape) if shape else None, "bind": parse_bindings(bind) if bind else None,
+        "states": parse_states(state), "initial": initial, "calibration": calibration, "verify_inputs": verify_inputs,
+    }  # fmt: skip
+    begin = time.monotonic()
+    with errors_shown(as_json, debug):
+        asked = asked_for(
+            Arguments(
+                model=model, platform=platform, output=output, options=options,
+                typed=typed_options(call, options), values=values,
+            )
+        )  # fmt: skip
+        found = asked.values
+        check_output(asked.output)
+        from tvm_ext.core.files.arrays import read_arrays
+
+        with stages_shown(quiet or as_json) as show_stage:
+            with show_stage(f"loading {asked.model.name}"):
+                import_tvm_for(asked.model)
+                module = tvm_ext.load(
+                    asked.model, shapes=found["shapes"], limits=Limits().changed(limit or []), states=found["states"],
+                    initial=read_arrays(found["initial"]) if found["initial"] else None, bind=found["bind"],
+                )  # fmt: skip
+            package = tvm_ext.build(
+                module, asked.platform, asked.output, asked.options, calibration=found["calibration"],
+                verify_inputs=found["verify_inputs"], jobs=jobs, scheduler=scheduler, runner=runner,
+                progress=show_stage,
+            )  # fmt: skip
+        if as_json or not quiet:
+            show_report(package.report, as_json)
+        if not as_json:
+            show_end(asked.output, package.report, time.monotonic() - begin)
+
+
+VALUES = ("shapes", "bind", "states", "initial", "calibration", "verify_inputs")
+"""Arguments that are not build options. In a project file they are keys of the model."""
+_FILES = ("initial", "calibration", "verify_inputs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """The command line of `tvm-ext compile`; None for every argument that the user left out.
+
+    options: all build options by name. typed: names of the options that the user typed. values: by the names in
+    `VALUES`.
+    """
+
+    model: Path | None
+    platform: str | None
+    output: Path | None
+    options: Mapping[str, Any]
+    typed: Set[str]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A complete build request. values: by the names in `VALUES`, None where nothing was given."""
+
+    model: Path
+    platform: tvm_ext.Platform
+    output: Path
+    options: BuildOptions
+    values: Mapping[str, Any]
+
+
+def asked_for(arguments: Arguments) -> Asked:
+    """Return the build request. Without a model file it comes from the project file in the given or current folder.
+
+    Raises BadOptions, BadPlatform.
+    """
+    if arguments.model is None or arguments.model.is_dir():
+        return _from_project(arguments.model or Path(), arguments)
+    platform = _platform(arguments.platform)
+    if arguments.output is None:
+        raise BadOptions("-o is missing: give the folder that the package goes to, as -o out/model.")
+    return Asked(
+        model=arguments.model,
+        platform=platform,
+        output=arguments.output,
+        options=build_options(arguments.options, platform.activations),
+        values=arguments.values,
+    )
+
+
+def _from_project(folder: Path, arguments: Arguments) -> Asked:
+    from tvm_ext.core.project_file import (  # imports pydantic, which other commands do not need
+        PROJECT_FILE,
+        ProjectFile,
+    )
+
+    if not (folder / PROJECT_FILE).is_file():
+        raise BadOptions(
+            f"MODEL is missing, and {folder.resolve()} holds no {PROJECT_FILE}: give a model's file, or make a project "
+            "by `tvm-ext init`."
+        )
+    project = ProjectFile.load(folder)
+    platform = _platform(arguments.platform or project.platform_name)
+    in_file = {name: project.path_of(name) if name in _FILES else getattr(project.model, name) for name in VALUES}
+    model = project.path_of("file")
+    assert model is not None, "every model table has a file"
+    # Only typed options override the file: a default of the command line is not a choice of the user's.
+    options = build_options(arguments.options, platform.activations)
+    overridden = {*arguments.typed, *(["time_axis"] if "new_frames" in arguments.typed else [])}
+    return Asked(
+        model=model,
+        platform=platform,
+        output=arguments.output or project.output_folder,
+        options=replace(project.build_options(), **{name: getattr(options, name) for name in overridden}),
+        values={name: in_file[name] if value is None else value for name, value in arguments.values.items()},
+    )
+
+
+def _platform(name: str | None) -> tvm_ext.Platform:
+    if name is None:
+        raise BadOptions(f"-p is missing: choose one of {choices()}.")
+    return tvm_ext.Platform.load(name)
+
+
+_OF_PACKAGES = ("verify", "name", "image", "hooks", "tune")
+"""Options that change nothing before there is a package."""
+
+
+@with_options(entry for name, entry in OPTIONS.items() if name not in _OF_PACKAGES)
+def estimate_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    platform: OnPlatform,
+    options: Mapping[str, Any],
+    shape: Shape = None,
+    bind: Bind = None,
+    calibration: Calibration = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show the RAM, flash and time that a model needs. Takes seconds, and writes nothing."""
+    shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
+    with errors_shown(as_json, debug):
+        board = tvm_ext.Platform.load(platform)
+        chosen = build_options(options, board.activations)
+        with waiting(f"Estimating {model.name}"):
+            import_tvm_for(model)
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
+            found = tvm_ext.estimate(module, board, chosen, calibration=calibration)
+        if as_json:
+            print_json(asdict(found) | {"predicted_ms": found.predicted_ms})
+            return
+        table = FoldingTable("", title=f"{found.model} on {found.platform}, estimated", title_justify="left")
+        table.add_column("", justify="right")
+        for name, num_bytes in found.memories.items():
+            memory = board.memory(name)
+            kept = f" less {binary(memory.reserved_bytes)} of the application" if memory.reserved_bytes else ""
+            table.add_row(f"{escape(name)}, of {binary(memory.capacity_bytes)}{kept}", number(num_bytes, " B"))
+        for title, value in (
+            ("weights and tables", number(found.weights_bytes, " B")),
+            ("multiply-accumulates", number(found.macs)),
+            ("instructions of a run", number(found.predicted_instructions)),
+            ("cycles of a run", number(found.predicted_cycles)),
+            (f"time at {found.clock_hz / 1e6:g} MHz", f"{found.predicted_ms:.2f} ms"),
+            ("made to fit by", found.method),
+        ):
+            table.add_row(title, value)
+        stdout.print(table)
+
+
+def pareto_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    platform: OnPlatform,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
+    shape: Shape = None,
+    bind: Bind = None,
+    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="64KiB", help="Bytes the arena may take: a line in the picture, and the point to choose."),
+    ] = None,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show RAM against time, within smaller and smaller budgets. Time is in modelled instructions."""
+    shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
+    budget_bytes = parse_bytes(budget, "--budget")
+    with errors_shown(as_json, debug):
+        board = tvm_ext.Platform.load(platform)
+        check_output(output)
+        import_tvm_for(model)
+        from tvm_ext.estimates.pareto import pareto, write_pareto
+        from tvm_ext.report.listings import pareto_table
+
+        with stages_shown(as_json) as show_stage:
+            with show_stage(f"loading {model.name}"):
+                module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
+            points = pareto(
+                module, board, BuildOptions(optimize=optimize), jobs=jobs, scheduler=scheduler,
+                progress=show_stage,
+            )  # fmt: skip
+        write_pareto(points, model.name, board, output, budget_bytes=budget_bytes)
+        least = min(point.arena_bytes for point in points)
+        if budget_bytes is not None and budget_bytes < least:
+            said = f"--budget {budget}: no point is within it, so that none is chosen; the least takes {least} B."
+            stderr.print(escape(said))
+        if as_json:
+            sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
+        else:
+            stdout.print(pareto_table(points))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A sweep as its file, or the command line, has it."""
+
+    models: Sequence[SweepModel]
+    platforms: Sequence[str]
+    options: Mapping[str, BuildOptions]
+    tier: str
+
+
+def sweep_command(
+    models: Annotated[
+        list[str], typer.Argument(metavar="SWEEP.toml | MODEL...", help="A sweep's file; or models, or patterns.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the tables; replaced.")],
+    platform: Annotated[
+        list[str] | None, typer.Option("--platform", "-p", help="A platform, where models are given. May be repeated.")
+    ] = None,
+    tier: Annotated[
+        str | None,
+        typer.Option(metavar="estimate|full", help="Plans alone, or packages, measured; default: as the file says."),
+    ] = None,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    cache: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Results of earlier sweeps. Default: TVM_EXT_CACHE, or ~/.cache.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", help="A candidate's most.")] = 300.0,
+    again: Annotated[bool, typer.Option("--again", help="Try again those that came to nothing.")] = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="A column `seconds` too, processor time, which differs from run to run.")
+    ] = False,
+    x: Annotated[str, typer.Option(metavar="COLUMN", help="Picture: from left to right.")] = "ram_bytes",
+    y: Annotated[str, typer.Option(metavar="COLUMN", help="Picture: upwards.")] = "predicted_instructions",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compile many models for many platforms. One table has RAM, flash, instructions, errors."""
+    with errors_shown(as_json, debug):
+        from tvm_ext.core.processes.child import ChildLimits
+        from tvm_ext.report.listings import front_table
+        from tvm_ext.sweeps.picture import picture
+
+        check_output(output)
+        asked = _asked(models, platform or [])
+        total = len(asked.models) * len(asked.platforms) * len(asked.options)
+        with Progress(console=stderr, transient=True, disable=not moves()) as bar:
+            task = bar.add_task("candidates", total=total)
+            table = tvm_ext.sweep(
+                asked.models, asked.platforms, asked.options, tier=tier or asked.tier, jobs=jobs, scheduler=scheduler,
+                cache=cache, again=again, limits=ChildLimits(seconds=seconds),
+                timings=timings, progress=lambda done, _row: bar.update(task, completed=done),
+            )  # fmt: skip
+        shown = picture(table, x, y)
+        with replaced_folder(output) as new:
+            for name in ("sweep.csv", "sweep.jsonl"):
+                table.write(new / name)
+            if find_spec("pyarrow"):
+                table.write(new / "sweep.parquet")
+            (new / "sweep.svg").write_text(shown, encoding="utf-8")
+        if as_json:
+            print_json([dict(row) for row in table.rows])
+        else:
+            stdout.print(front_table(table.front(x, y), table.rows, x, y))
+
+
+def _asked(models: list[str], platforms: list[str]) -> _Asked:
+    """Raises BadOptions where the two ways to say it are mixed, BadInput for files and patterns."""
+    from tvm_ext.sweeps.candidates import SweepModel
+    from tvm_ext.sweeps.sweep_file import SweepFile, matched
+
+    files = [one for one in models if one.endswith(".toml")]
+    if not files:
+        if not platforms:
+            raise BadOptions(
+                "sweep: models are given, and no platform; name one with --platform, or give a SWEEP.toml."
+            )
+        sources = [SweepModel(source=path) for path in matched(tuple(models), Path())]
+        return _Asked(models=sources, platforms=platforms, options={"default": BuildOptions()}, tier="estimate")
+    if len(models) > 1 or platforms:
+        raise BadOptions(f"sweep: {files[0]} says which models and platforms; give it alone.")
+    path = Path(files[0])
+    table, folder = SweepFile.load(path), path.parent
+    return _Asked(
+        models=list(table.sweep_models(folder)), platforms=table.platform_names(folder),
+        options=table.build_options(), tier=table.tier,
+    )  # fmt: skip
+
+
+def inspect_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
+    shape: Shape = None,
+    bind: Bind = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show a model's inputs, outputs, operators and size. An error names every operator that cannot be compiled."""
+    shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
+    with errors_shown(as_json, debug):
+        with waiting(f"Reading {model.name}"):
+            import_tvm_for(model)
+            from tvm_ext.compilation.contents import contents_of
+
+            module = tvm_ext.load(model, shapes=shapes, limits=Limits().changed(limit or []), bind=bound)
+            found = contents_of(module)
+        if as_json:
+            print_json(found.to_json())
+            return
+        stdout.print(_ports("input", found.inputs))
+        stdout.print(_ports("output", found.outputs))
+        stdout.print(_operators(found.operators))
+        stdout.print(
+            f"{found.num_parameters:,} parameters in {found.parameter_bytes:,} B, {found.macs:,} multiply-accumulates"
+            f"{f', {found.num_states} states' if found.num_states else ''}. Every operator can be compiled.",
+            highlight=False,
+        )
+
+
+def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> FoldingTable:
+    table = FoldingTable(title, "type", "shape", "scale", "zero point")
+    for port in ports:
+        shape = ", ".join(map(str, port["shape"]))
+        cells = ("", "") if port["scale"] is None else (f"{port['scale']:.6g}", str(port["zero_point"]))
+        table.add_row(escape(port["name"]), port["dtype"], f"[{shape}]".replace("[", "\\["), *cells)
+    return table
+
+
+def _operators(operators: Mapping[str, int]) -> FoldingTable:
+    table = FoldingTable("operator")
+    table.add_column("times", justify="right")
+    for name, count in Counter(operators).most_common():
+        table.add_row(escape(name), str(count))
+    return table

@@ -1,0 +1,1 @@
+"""Compile a loaded model: the stages of the pipeline, in order, and the forms that a model may take."""

@@ -1,0 +1,315 @@
+"""The stages a model passes through, as lists that read as a table of contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import tvm
+from tvm import relax
+
+from codegen_c.backend.byoc import CODEGEN, CodegenBackend
+from codegen_c.composites.lower_operator import Lower, lower_operator
+from codegen_c.costs.predict import time_model
+from codegen_c.kernels.figures import UNMEASURED, KernelFigures
+from codegen_c.targets.registry import instruction_set_of, target_of
+from codegen_c.tir.lower import macs_of_function
+from relay_passes.analysis.choose_precision import WeightBits
+from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.layout.change_inputs import ChangeInputs
+from relay_passes.layout.convert_layout import ConvertLayout
+from relay_passes.layout.flatten_channels_last import FlattenChannelsLast
+from relay_passes.layout.index_outputs import IndexOutputs
+from relay_passes.layout.stream_ports import StreamPorts
+from relay_passes.memory.assign_memories import AssignMemories
+from relay_passes.memory.cut_for_memories import CutForMemories
+from relay_passes.memory.place_ports import LeavePorts, PlacePorts
+from relay_passes.memory.schedule_operators import ScheduleOperators
+from relay_passes.processors.place_processors import PlaceProcessors
+from relay_passes.processors.reach_accelerators import ReachAccelerators
+from relay_passes.quantization.quantize_int8 import QuantizeInt8
+from relay_passes.regions.copy_results import CopyResults
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.regions.outline_regions import OutlineRegions
+from relay_passes.regions.pack_weights import PackWeights
+from relay_passes.searched import Searched
+from relay_passes.simplify.drop_roundings import DropRoundings
+from relay_passes.simplify.duplicate_dequantize import DuplicateDequantize
+from relay_passes.simplify.expose_gathers import ExposeGathers
+from relay_passes.simplify.expose_interpolations import ExposeInterpolations
+from relay_passes.simplify.fold_batch_norm import FoldBatchNorm
+from relay_passes.simplify.fold_constants import FoldConstants
+from relay_passes.simplify.fold_pads import FoldPads
+from relay_passes.simplify.fold_permutes import FoldPermutes
+from relay_passes.simplify.merge_reshapes import MergeReshapes
+from relay_passes.simplify.move_integers import MoveIntegers
+from relay_passes.simplify.narrow_quantize import NarrowQuantize
+from relay_passes.simplify.note_port_layouts import NotePortLayouts
+from relay_passes.simplify.note_port_scales import NotePortScales
+from relay_passes.simplify.recognize_dynamic_layers import RecognizeDynamicLayers
+from relay_passes.simplify.recognize_leaks import RecognizeLeaks
+from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
+from relay_passes.simplify.share_matrices import ShareMatrices
+from relay_passes.simplify.simplify_softmax import SimplifySoftmax
+from relay_passes.simplify.slice_splits import SliceSplits
+from relay_passes.simplify.widen_convolutions import WidenConvolutions
+from relay_passes.streams.stream_windows import StreamWindows
+from tvm_ext import guide
+from tvm_ext.core.decisions.decision import carried_over
+from tvm_ext.core.errors import ExtensionFailed, TvmExtError
+from tvm_ext.core.extensions import PASSES, Extension, extensions
+from tvm_ext.core.input_forms import InputForm
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform, Processor
+from tvm_ext.fitting.fitter import Spread
+from tvm_ext.fitting.methods import MemoryPass
+from tvm_ext.frontends.calibration import Calibration
+
+
+def quantizing(
+    platform: Platform, options: BuildOptions, data: Calibration, saved_bytes: int = 0
+) -> list[tvm.transform.Pass]:
+    """Passes before all others: a loaded float module to QDQ form.
+
+    saved_bytes: those that weights of 4 bits have to save, beyond what the options ask for.
+    """
+    packs_depthwise = instruction_set_of(platform.processor).packs_depthwise
+    bits = WeightBits(weights=options.weights, saved_bytes=saved_bytes, packs_depthwise=packs_depthwise)
+    return [
+        FoldConstants(),
+        FoldBatchNorm(),
+        FoldPads(),
+        WidenConvolutions(),
+        *attention(),
+        QuantizeInt8(
+            data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
+            float_allowed=computes_floats(platform, options), float_io=options.io_type == "float32",
+            min_snr_db=options.min_snr_db, bits=bits, activations=options.activations,
+        ),
+    ]  # fmt: skip
+
+
+def attention() -> list[tvm.transform.Pass]:
+    """Passes over float operators: attention and normalizations as every exporter writes them, to one form."""
+    return [
+        ShareMatrices(), RecognizeLeaks(), SliceSplits(), MergeReshapes(), SimplifySoftmax(), RecognizeNormalizations(),
+    ]  # fmt: skip
+
+
+def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
+    """Passes over a loaded or quantized module: its inputs and outputs in the form that firmware has them in."""
+    forms = {name: InputForm.parse(text) for name, text in (options.input or {}).items()}
+    return [
+        *([NotePortScales(), NotePortLayouts(), ChangeInputs(forms)] if forms else []),
+        *([IndexOutputs(options.argmax)] if options.argmax else []),
+    ]
+
+
+def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
+    """Passes behind these: an input that is a window over time becomes a stream of hops."""
+    streams = StreamWindows(name, hop, axis, macs_of_function)
+    return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), streams]
+
+
+def passes(
+    platform: Platform,
+    options: BuildOptions,
+    prefix: str,
+    memory_pass: MemoryPass = None,
+    limits: Mapping[str, int] | None = None,
+) -> list[tvm.transform.Pass]:
+    """From a loaded module to one whose regions are ready for code generation, in this order.
+
+    memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
+    default one, with it, and bytes that each may give; None uses the default one alone.
+    """
+    backend = backend_of(platform, options)
+    return [
+        *before_order(backend, options),
+        *order(backend),
+        *from_memory(platform, backend, prefix, memory_pass, limits),
+    ]
+
+
+def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
+    """Passes that are the same for all kernels, however a model is made to fit."""
+    return [
+        # Phase 0. Passes of other distributions, on the module as it was loaded.
+        *extension_passes(),
+        # Phase 1. Constants become plain: weights are constants, quantized weights dequantize(constant).
+        FoldConstants(),
+        NotePortScales(),
+        NotePortLayouts(),
+        FoldBatchNorm(),
+        FoldPads(),
+        WidenConvolutions(),
+        *attention(),
+        RecognizeDynamicLayers(),
+        NarrowQuantize(),
+        DuplicateDequantize(),
+        # Operators that only move elements keep their layout, and quantized chains match once none stands in them.
+        ExposeGathers(),
+        MoveIntegers(),
+        ExposeInterpolations(),
+        FoldPermutes(),
+        DropRoundings(),
+        # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
+        FormComposites(backend),
+        CopyResults(),
+        # Phase 3. Layout: channels last inside, the model's own order at its borders.
+        ConvertLayout(moves_crops=options.io != "stream"),
+        FlattenChannelsLast(),
+        *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
+        *(
+            [StreamPorts(rereads=options.reread)]
+            if options.io == "stream"
+            else [LeavePorts()]
+            if options.io == "caller"
+            else []
+        ),
+        *([PlacePorts(options.place_port)] if options.place_port else []),
+    ]
+
+
+def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
+    """The begin of phase 4. Memory: the order of operators that keeps the fewest bytes alive."""
+    return [ScheduleOperators(backend)]
+
+
+def cutting(
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, limits: Mapping[str, int], known: Searched
+) -> tvm.transform.Pass:
+    """Behind the order, where several memories may be used, of one processor: cut where it is faster with them."""
+    if len(options.cores_of(platform)) > 1 or options.offloads_of(platform):
+        return tvm.transform.Sequential([])
+    rates = guide.learned_updates() if backend.cost else None
+    return CutForMemories(replace(backend, cost=None), time_model(platform), limits, known, rates=rates)
+
+
+def sharing(
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread = "all"
+) -> list[tvm.transform.Pass]:
+    """Between the two: operators placed on several processors, where the platform has them."""
+    costs = processor_costs(platform, options, backend, spread)
+    if len(costs) < 2:
+        return []
+    tight_bytes = spread if isinstance(spread, int) else None
+    placing = PlaceProcessors(
+        platform, costs, options.placement_objective, options.placement_granularity, tight_bytes=tight_bytes
+    )
+    return [placing, *([ReachAccelerators(platform)] if any(cost.is_offload for cost in costs) else [])]
+
+
+def processor_costs(
+    platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread
+) -> list[ProcessorCosts]:
+    """Prices of the processors that operators may go to, the first one's before others."""
+    cores = options.cores_of(platform)
+    others = () if spread == "first" else options.offloads_of(platform)
+    soft = not computes_floats(platform, options)
+    return [
+        ProcessorCosts(
+            processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
+            backend=replace(
+                backend_of(platform, options, backend.lower, core, backend.target.figures), cost=None
+            ),  # calibrated by the time
+        )
+        for core in (*(cores if spread == "all" else cores[:1]), *others)
+    ]  # fmt: skip
+
+
+def computes_floats(platform: Platform, options: BuildOptions) -> bool:
+    """True where a processor that may be used has an FPU."""
+    return any(core.fpu != "none" for core in options.cores_of(platform))
+
+
+def from_memory(
+    platform: Platform,
+    backend: CodegenBackend,
+    prefix: str,
+    memory_pass: MemoryPass,
+    limits: Mapping[str, int] | None,
+    costs: Sequence[ProcessorCosts] = (),
+) -> list[tvm.transform.Pass]:
+    """The end of phase 4, passes that leave fewer bytes alive, and what follows. costs: as `processor_costs` has them,
+    where several processors may run operators. A backend with learned costs has the guide propose places, too."""
+    kernels, time = replace(backend, cost=None), time_model(platform)  # which has a calibration of its own
+    others = {cost.processor.name: cost for cost in costs[1:]}
+    rate = guide.learned_updates().places if backend.cost else None
+    return [
+        *([memory_pass] if memory_pass else []),
+        *([AssignMemories(kernels, time, limits, others, rate=rate)] if limits else []),
+        # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
+        OutlineRegions(CODEGEN, prefix),
+    ]
+
+
+def backend_of(
+    platform: Platform,
+    options: BuildOptions,
+    lower: Lower = lower_operator,
+    core: Processor | None = None,
+    figures: KernelFigures = UNMEASURED,
+) -> CodegenBackend:
+    """Code generation as passes ask it: kernels of a processor, with learned costs where the options rank by them.
+
+    core: the platform's first one by default. figures: measured, of that one.
+    """
+    chosen = core or platform.processor
+    return CodegenBackend(
+        target=target_of(
+            chosen,
+            optimize=options.optimize,
+            least_scratch=options.least_scratch,
+            least_flash=options.least_flash,
+            figures=figures if chosen.name == platform.processor.name else UNMEASURED,
+        ),
+        cost=guide.learned_cost() if options.cost_model == "learned" else None,
+        lower=lower,
+    )
+
+
+def extension_passes() -> list[tvm.transform.Pass]:
+    """The passes of installed distributions, by name of their entry points. Raises ExtensionFailed."""
+    return [_checked(extension) for extension in extensions(PASSES)]
+
+
+def _checked(extension: Extension) -> tvm.transform.Pass:
+    """The pass of an extension, which raises ExtensionFailed where it fails, or leaves what is no such module."""
+
+    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.extension.{extension.name}")
+    def checked(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        where = f"pass {extension.said}"
+        try:
+            value = extension.value
+            made = value if isinstance(value, tvm.transform.Pass) else value()
+            after = made(mod)
+        except TvmExtError:
+            raise
+        except Exception as error:  # whatever the other distribution's code raises
+            raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Mend or uninstall it.") from error
+        if fault := _fault(after):
+            raise ExtensionFailed(f"{where}: leaves no well-formed module: {fault}. Mend or uninstall it.")
+        if _signature(after) != _signature(mod):
+            raise ExtensionFailed(
+                f"{where}: main had {_signature(mod)}, and has {_signature(after)}; inputs and outputs have to stay."
+            )
+        return carried_over(after, mod)
+
+    return checked
+
+
+def _fault(after: object) -> str:
+    """The reason why a value is no well-formed module; empty where it is one."""
+    if not isinstance(after, tvm.IRModule):
+        return f"it is of type {type(after).__name__}"
+    try:
+        relax.analysis.well_formed(after)
+    except Exception as error:  # TVM raises what it likes
+        return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    return ""
+
+
+def _signature(mod: tvm.IRModule) -> str:
+    main = mod["main"]
+    return f"({', '.join(f'{param.name}: {param.ty}' for param in main.params)}) -> {main.ret_ty}"

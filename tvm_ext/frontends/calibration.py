@@ -1,0 +1,180 @@
+"""Calibration data and example inputs as users give them, checked before anything is computed.
+
+Whatever is wrong with it is said before anything is computed. Files are untrusted: pickled arrays are refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_ext.core.errors import BadInput
+from tvm_ext.core.files.arrays import array_names, read_arrays
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.frontends.load import ModelSource, load
+from tvm_ext.frontends.shapes import ModelNotice
+
+Array = np.ndarray
+# Argument of `tvm_ext.build(calibration=...)`.
+Source = str | PathLike[str] | Mapping[str, Array] | Iterable[Mapping[str, Array]]
+# Per input: shape and dtype.
+Specs = Mapping[str, tuple[tuple[int, ...], str]]
+
+LABELS, RESETS = "labels", "resets"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibration:
+    """Samples by the model's input names, of exactly its shapes and types, in order.
+
+    labels: one integer per sample, or None. resets: samples before which states begin anew.
+    """
+
+    samples: Sequence[Mapping[str, Array]]
+    labels: Sequence[int] | None = None
+    resets: frozenset[int] = frozenset()
+
+
+def read_calibration(source: Source, inputs: Specs) -> Calibration:
+    """Check calibration data against a model's inputs.
+
+    source: path of an .npz file or a dict, with one array a name: the input's shape behind an axis of samples (where
+    the input's first extent is 1, that axis may also take its place); or an iterable of dicts, one per sample, with
+    arrays of the input's shape. `labels` holds one integer per sample: the index of the largest element of the model's
+    first output. Samples of a model with states are steps in order, over which states are carried; `resets` holds one
+    integer per sample, not 0 where a new sequence begins. Names that are no input's are ignored.
+
+    Raises BadInput for an unreadable file, a missing input, another shape or type, NaN or infinity, no samples, and
+    labels or resets that are not one integer per sample.
+    """
+    if isinstance(source, str | PathLike):
+        where, arrays = str(source), read_arrays(Path(source), {*inputs, LABELS, RESETS})
+        if missing := [name for name in inputs if name not in arrays]:
+            raise _no_array(where, missing[0], array_names(Path(source)))
+    elif isinstance(source, Mapping):
+        where, arrays = "calibration data", dict(source)
+    else:
+        where, arrays = "calibration data", _stacked(source, inputs)
+    stacked = {name: _checked(where, name, arrays, *spec) for name, spec in inputs.items()}
+    counts = {name: len(array) for name, array in stacked.items()}
+    if len(set(counts.values())) != 1:
+        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise BadInput(f"{where}: the inputs differ in their number of samples ({listed}); give as many of each.")
+    count = next(iter(counts.values()))
+    labels, resets = (
+        None if name in inputs else _integers(where, name, arrays.get(name), count) for name in (LABELS, RESETS)
+    )
+    samples = [{name: array[index] for name, array in stacked.items()} for index in range(count)]
+    begun = frozenset(index for index, number in enumerate(resets or ()) if number)
+    return Calibration(samples=samples, labels=labels, resets=begun)
+
+
+def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str, Array]:
+    """Samples one by one, brought together under their names."""
+    listed = list(samples) if isinstance(samples, Iterable) else []
+    if not isinstance(samples, Iterable) or not all(isinstance(sample, Mapping) for sample in listed):
+        raise BadInput("calibration data: is no path, no dict of arrays, and no iterable of dicts; give one of these.")
+    if not listed:
+        raise BadInput("calibration data: holds no sample; give at least one, better a hundred.")
+    found: dict[str, Array] = {}
+    for name in (*inputs, LABELS, RESETS):
+        missing = [index for index, sample in enumerate(listed) if name not in sample]
+        if missing and (name in inputs or len(missing) < len(listed)):
+            raise BadInput(f"calibration data: sample {missing[0]} has no {name!r}; every sample needs one.")
+        if missing:
+            continue
+        arrays = [_array("calibration data", name, sample[name]) for sample in listed]
+        expected = inputs[name][0] if name in inputs else ()
+        for index, array in enumerate(arrays):
+            if array.shape != expected:
+                raise BadInput(
+                    f"calibration data: {name!r} of sample {index} has shape {array.shape}; {expected} is needed."
+                )
+        found[name] = np.stack(arrays)
+    return found
+
+
+def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[int, ...], dtype: str) -> Array:
+    """The samples of one input, dtype[N, *shape]."""
+    if name not in arrays:
+        raise _no_array(where, name, arrays)
+    array = _array(where, name, arrays[name])
+    if str(array.dtype) != dtype:
+        raise BadInput(f"{where}: {name!r} is {array.dtype}, the model's input {dtype}; prepare it as for the model.")
+    if array.shape[1:] != shape and shape[:1] == (1,) and array.shape[1:] == shape[1:]:
+        array = array.reshape(-1, *shape)
+    if array.ndim == 0 or array.shape[1:] != shape:
+        rest = shape[1:] if shape[:1] == (1,) else shape
+        wanted = f"(N, {', '.join(map(str, rest))})" if rest else "(N,)"
+        raise BadInput(f"{where}: {name!r} has shape {array.shape}; {wanted} is needed, N being the number of samples.")
+    if len(array) == 0:
+        raise BadInput(f"{where}: {name!r} holds no sample; give at least one, better a hundred.")
+    finite = np.isfinite(array).reshape(len(array), -1).all(axis=1) if array.dtype.kind == "f" else np.array([True])
+    if not finite.all():
+        raise BadInput(f"{where}: {name!r} holds NaN or infinity, first in sample {int(np.argmin(finite))}.")
+    return array
+
+
+def _no_array(where: str, name: str, there: Iterable[str]) -> BadInput:
+    """The error of an input that there is no array for. there: names of those that there are."""
+    names = sorted(map(str, there))
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return BadInput(
+        f"{where}: has no array for the input {name!r}; it holds {shown or 'no array at all'}. Arrays have the names "
+        "of the model's inputs."
+    )
+
+
+def _integers(where: str, name: str, given: Array | None, count: int) -> Sequence[int] | None:
+    if given is None:
+        return None
+    numbers = _array(where, name, given)
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise BadInput(f"{where}: {name} are {numbers.dtype}{list(numbers.shape)}; one integer a sample is needed.")
+    if len(numbers) != count:
+        raise BadInput(f"{where}: {len(numbers)} {name} for {count} samples; one for each is needed.")
+    return [int(number) for number in numbers]
+
+
+def _array(where: str, name: str, value: object) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise BadInput(f"{where}: {name!r} is no array: its rows differ in length.") from None
+
+
+Examples = Sequence[object] | object
+"""Arrays or tensors, one per argument of `forward`, or a single one."""
+
+
+def opened_model(source: ModelSource, example_inputs: Examples | None) -> tvm.IRModule:
+    """The model, loaded unless it is a module that `load` made. Raises as `load` does."""
+    if isinstance(source, tvm.IRModule) and example_inputs is None:
+        return source
+    return load(source, example_inputs=example_inputs)
+
+
+def calibration_by_examples(
+    mod: tvm.IRModule, options: BuildOptions, calibration: Source | None, example_inputs: Examples | None
+) -> Source | None:
+    """Calibration data; where a model is quantized and nothing else is given, the example inputs and a ModelNotice."""
+    if calibration is not None or options.quantize == "none" or example_inputs is None:
+        return calibration
+    warnings.warn(
+        f"quantize = {options.quantize!r} without calibration: ranges are those of example_inputs alone, one sample; "
+        "give some hundred that the model will see as calibration.",
+        ModelNotice, stacklevel=3,
+    )  # fmt: skip
+    given = example_inputs if isinstance(example_inputs, list | tuple) else (example_inputs,)
+    return [{param.name: _as_numpy(one) for param, one in zip(mod["main"].params, given, strict=False)}]
+
+
+def _as_numpy(value: Any) -> np.ndarray:
+    return np.asarray(value.detach() if hasattr(value, "detach") else value)

@@ -1,0 +1,209 @@
+"""Load a model: a file or a Relax module becomes one static Relax function with its weights and names."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+
+import tvm
+from numpy.typing import ArrayLike
+
+from relay_passes.dataflow import bindings, op_name, operands
+from tvm_ext.core.arguments import check_kind, check_mapping
+from tvm_ext.core.decisions.models import (
+    BoundInputs,
+    FilledRows,
+    InputDemands,
+    KeptStates,
+    LoadLimits,
+    ModelOrigin,
+    PortNames,
+    PortScales,
+    RepeatedOutputs,
+)
+from tvm_ext.core.errors import BadModel, BadOptions, UnsupportedModel
+from tvm_ext.core.files.read_file import address_of, check_file
+from tvm_ext.core.limits import Limits
+from tvm_ext.core.model_nodes import ModelNode
+from tvm_ext.core.names import hides_header, is_device
+from tvm_ext.core.processes.native_warnings import native_warnings_dropped
+from tvm_ext.core.short_tracebacks import short_tracebacks
+from tvm_ext.frontends.in_memory import file_in_memory
+from tvm_ext.frontends.loaded import Loaded, with_distinct_outputs
+from tvm_ext.frontends.pair_states import Initial, Pairs, with_states
+from tvm_ext.frontends.relax_module import load_relax
+from tvm_ext.frontends.shapes import ModelNotice
+
+__all__ = ["Limits", "ModelNotice", "load"]
+
+Shapes = Mapping[str, Sequence[int]]
+
+Reader = Callable[..., Loaded]
+"""Path, shapes and limits to a model; that of .onnx files takes values of inputs, too."""
+
+_READERS = {
+    ".onnx": ("onnx", "tvm_ext.frontends.onnx.load_onnx", "load_onnx"),
+    ".tflite": ("tflite", "tvm_ext.frontends.tflite.load_tflite", "load_tflite"),
+    ".pt2": ("torch", "tvm_ext.frontends.pytorch.load_torch", "load_torch"),
+}
+"""Suffix -> format, and where its reader is: imported when used, as each brings its format's libraries."""
+
+
+ModelSource = object
+"""A model as `load` takes it: a path, its file's bytes, or an object of ONNX, PyTorch or TVM."""
+
+
+@short_tracebacks
+@native_warnings_dropped()
+def load(
+    source: ModelSource,
+    *,
+    example_inputs: Sequence[object] | object | None = None,
+    shapes: Shapes | None = None,
+    limits: Limits | None = None,
+    states: Pairs | None = None,
+    initial: Initial | None = None,
+    bind: Mapping[str, ArrayLike] | None = None,
+) -> tvm.IRModule:
+    """A module whose `main` is one pure dataflow block: weights constants, every shape static.
+
+    source: path of an .onnx, .tflite or .pt2 file, or bytes of one, known by what they hold; an onnx.ModelProto, a
+    torch.export.ExportedProgram, a torch.nn.Module; or a Relax module with a function `main`. Objects are written as
+    their library writes files, and these are read as any file is.
+    example_inputs: of a torch.nn.Module, which is exported on them: arrays or tensors, one per argument of `forward`; a
+    single one may stand by itself.
+    shapes: shapes of inputs by name, for those with symbolic dimensions; the rest become 1, with a ModelNotice.
+    limits: sizes beyond which a model is refused; None means the defaults, or those a module was loaded with before.
+    states: input -> output that the next run finds in that input; they become states, and are no inputs and outputs any
+    more. None takes those of a file whose names and shapes leave no doubt, with a ModelNotice; an empty mapping, none.
+    initial: values that these states begin with, by input; zeros where nothing is said.
+    bind: values of inputs of an .onnx file that only select: they become constants, branches that they choose between
+    one, and they are no inputs any more. One number fills an input.
+
+    Variables have the names of the model's tensors; the span of each call names the model's node. The module carries a
+    `ModelOrigin`, `PortNames`, `LoadLimits`, `InputDemands` and `KeptStates` (`tvm_ext.core.decisions.models`). A
+    module that `load` made before keeps all but the names of inputs, and those of outputs while there are as many.
+
+    Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
+    and `bind` that do not fit the model.
+    """
+    check_mapping(shapes, "shapes", '{"input": (1, 3, 96, 96)}')
+    check_mapping(states, "states", '{"h": "hn"}, an input and its output')
+    check_mapping(initial, "initial", '{"h": array}')
+    check_mapping(bind, "bind", '{"sr": 16000}')
+    check_kind(limits, "limits", Limits, "a Limits")
+    if isinstance(source, tvm.IRModule):
+        if example_inputs is not None:
+            raise BadOptions("example_inputs: a torch.nn.Module is exported with them; an IRModule needs none.")
+        known = limits or LoadLimits.read(source).limits
+        loaded = with_states(load_relax(source, shapes, known), states or {}, initial)
+        _refuse_bindings(bind, "a Relax module")
+        return _with_attributes(loaded, known, path="", source_format="relax", name="model")
+    if not isinstance(source, str | PathLike):
+        file = file_in_memory(source, example_inputs)
+        try:
+            return load(file.path, shapes=shapes, limits=limits, states=states, initial=initial, bind=bind)
+        except (BadModel, UnsupportedModel, BadOptions) as error:
+            raise type(error)(str(error).replace(str(file.path), file.said)) from None
+    path = Path(source)
+    if example_inputs is not None:
+        raise BadOptions(f"example_inputs: a torch.nn.Module is exported with them; {path} needs none.")
+    source_format, reader = _reader(path)
+    chosen = limits or Limits()
+    if source_format == "onnx" and bind:
+        read = reader(path, shapes, chosen, bind)
+    else:
+        _refuse_bindings(bind, str(path))
+        read = reader(path, shapes, chosen)
+    loaded = with_states(with_distinct_outputs(read), states, initial)
+    return _with_attributes(loaded, chosen, path=str(path), source_format=source_format, name=model_name(path.stem))
+
+
+def _refuse_bindings(bind: Mapping[str, ArrayLike] | None, source: str) -> None:
+    if bind:
+        raise BadOptions(
+            f"bind: {', '.join(bind)} of {source}: only inputs of .onnx files can be bound. Give others at each run."
+        )
+
+
+def _reader(path: Path) -> tuple[str, Reader]:
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        if address := address_of(path):
+            raise BadModel(f"{address}: models are read from files; download it, and give its path.") from None
+        raise BadModel(f"{path}: no such file.") from None
+    except IsADirectoryError:
+        raise BadModel(f"{path}: is a directory; give the path of a {path.suffix or 'model'} file.") from None
+    except OSError as error:
+        raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
+    if path.suffix.lower() not in _READERS:
+        raise BadModel(
+            f"{path}: formats are known by their suffix; {', '.join(_READERS)} can be read. Bytes are known by what "
+            "they hold: load(path.read_bytes())."
+        )
+    source_format, module, function = _READERS[path.suffix.lower()]
+    return source_format, getattr(import_module(module), function)
+
+
+def _nodes(mod: tvm.IRModule) -> list[ModelNode]:
+    """The calls of a module as a model's operators; those of one node of the model are one."""
+    found: dict[str, ModelNode] = {}
+    for binding in bindings(mod["main"]):
+        name, span = op_name(binding.value), binding.value.span
+        read = tuple(leaf.name for leaf in operands(binding.value) if isinstance(leaf, tvm.relax.Var))
+        label = span.source_name.name if span is not None else binding.var.name
+        before = found.get(label)
+        found[label] = ModelNode(
+            name=label,
+            operator=before.operator if before else (name or "view").removeprefix("relax."),
+            inputs=(*(before.inputs if before else ()), *read),
+            outputs=(*(before.outputs if before else ()), binding.var.name),
+        )
+    return list(found.values())
+
+
+def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format: str, name: str) -> tvm.IRModule:
+    mod, origin = loaded.mod, ModelOrigin.read(loaded.mod)
+    if not origin.is_known:
+        origin = ModelOrigin(
+            path=path, source_format=source_format, sha256=loaded.sha256, name=name, rounding=loaded.rounding,
+            nodes=tuple(loaded.nodes or _nodes(mod)),
+        )  # fmt: skip
+    known = PortNames.read(mod).outputs
+    # One value may be several outputs: its variable has one name only.
+    output_names = known if len(known) == len(loaded.output_names) else loaded.output_names
+    named = PortNames(inputs=loaded.input_names, outputs=output_names).write(origin.write(mod))
+    named = BoundInputs(values=dict(loaded.bound)).write(named) if loaded.bound else named
+    demanding = InputDemands(ranges=loaded.input_demands).write(named) if loaded.input_demands else named
+    filled = FilledRows(rows=loaded.filled).write(demanding) if loaded.filled else demanding
+    scaled = filled if loaded.scales == PortScales() else loaded.scales.write(filled)
+    repeating = RepeatedOutputs(repeated=loaded.repeated).write(scaled) if loaded.repeated else scaled
+    return KeptStates(states=loaded.states).write(LoadLimits(limits=limits).write(repeating))
+
+
+_MAX_LENGTH = 48
+# C's words, and C++'s, whose compilers read the public header too.
+_RESERVED = (
+    "alignas alignof asm auto bool break case char const constexpr continue default do double else enum extern false "
+    "float for goto if inline int long main nullptr register restrict return short signed sizeof static "
+    "static_assert struct switch thread_local true typedef typeof union unsigned void volatile while "
+    "and bitand bitor catch class compl concept delete explicit export friend mutable namespace new not operator or "
+    "private protected public requires template this throw try typename using virtual wchar_t xor"
+)
+
+
+def model_name(stem: str) -> str:
+    """`MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`: [a-z][a-z0-9_]*, at most 48 characters, no word or header of C, no
+    device of Windows (`con`)."""
+    plain = unicodedata.normalize("NFKD", stem.casefold()).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_MAX_LENGTH].strip("_")
+    if not name:
+        return "model"
+    if not name[0].isalpha() or name in _RESERVED.split() or hides_header(name) or is_device(name):
+        return f"model_{name}"[:_MAX_LENGTH].strip("_")
+    return name

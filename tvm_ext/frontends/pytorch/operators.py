@@ -1,0 +1,252 @@
+"""Converters of ATen operators that TVM's importer lacks or converts wrongly."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from relay_passes.dataflow import constant, static_shape
+from tvm_ext.frontends.refusals import Refused
+
+Converter = Callable[[Any, Any], relax.Expr]
+
+
+def _elu(node: Any, importer: Any) -> relax.Expr:
+    """torch's node, TVM's importer -> scale * relu(x) - scale * alpha * relu(1 - exp(input_scale * x)).
+
+    The same sum as TVM's own, which leaves both scales out. `alpha` may be negative, `input_scale` may not.
+    """
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x = importer.env[given["self"]]
+    dtype = str(x.ty.dtype)
+    alpha, scale, input_scale = (float(given.get(name, 1)) for name in ("alpha", "scale", "input_scale"))
+    if input_scale <= 0:
+        raise Refused(f"elu whose input_scale is {input_scale:g}")
+
+    def times(factor: float, value: relax.Expr) -> relax.Expr:
+        return value if factor == 1 else emit(relax.op.multiply(constant(np.array(factor, dtype)), value))
+
+    power = emit(relax.op.exp(times(input_scale, x)))
+    below = emit(relax.op.nn.relu(emit(relax.op.subtract(constant(np.array(1, dtype)), power))))
+    falling = emit(relax.op.multiply(constant(np.array(-alpha * scale, dtype)), below))
+    return emit(relax.op.add(falling, times(scale, emit(relax.op.nn.relu(x)))))
+
+
+"""Converters for TVM's importer by operator."""
+
+
+def _group_norm(node: Any, importer: Any) -> relax.Expr:
+    """torch's node, TVM's importer -> the normalized tensor; weights of 1 and biases of 0 where there are none."""
+    given = arguments_of(node)
+    x = importer.env[given["input"]]
+    shape, dtype = static_shape(x), str(x.ty.dtype)
+
+    def factors(name: str, otherwise: float) -> relax.Expr:
+        array = np.full(shape[1], otherwise, dtype)
+        return constant(array) if given.get(name) is None else importer.env[given[name]]
+
+    return importer.block_builder.emit(
+        relax.op.nn.group_norm(
+            x, factors("weight", 1), factors("bias", 0), num_groups=given.get("group", given.get("num_groups")),
+            channel_axis=1, axes=list(range(2, len(shape))), epsilon=given.get("eps", 1e-5),
+        )
+    )  # fmt: skip
+
+
+def _select(node: Any, importer: Any) -> relax.Expr:
+    """torch's node, TVM's importer -> the elements at one number of an axis, which is left out."""
+    given = arguments_of(node)
+    x, axis = importer.env[given["self"]], given["dim"]
+    index = given["index"] % static_shape(x)[axis]
+    return importer.block_builder.emit(relax.op.take(x, relax.const(index, "int64"), axis))
+
+
+def _index(node: Any, importer: Any) -> relax.Expr:
+    """torch's node, TVM's importer -> the elements at the numbers of index tensors, whole axes elsewhere."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x, axes = importer.env[given["self"]], [axis for axis, index in enumerate(given["indices"]) if index is not None]
+    shape = static_shape(x)
+    indices = [_from_zero(importer, importer.env[given["indices"][axis]], shape[axis]) for axis in axes]
+    if len(axes) == 1:
+        return emit(relax.op.take(x, indices[0], axes[0]))
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    ahead = x if axes == list(range(len(axes))) else emit(relax.op.permute_dims(x, [*axes, *others]))
+    picked = emit(relax.op.index_tensor(ahead, indices))
+    is_together = axes == list(range(axes[0], axes[0] + len(axes)))
+    if not is_together or axes[0] == 0:
+        return picked
+    # Axes that stand together keep their position: [indices, before, after] -> [before, indices, after].
+    num_picked, num_before = len(static_shape(picked)) - len(others), axes[0]
+    order = [*range(num_picked, num_picked + num_before), *range(num_picked)]
+    return emit(relax.op.permute_dims(picked, [*order, *range(num_picked + num_before, num_picked + len(others))]))
+
+
+def _from_zero(importer: Any, index: relax.Expr, extent: int) -> relax.Expr:
+    """An index tensor without negative numbers."""
+    dtype, emit = str(index.ty.dtype), importer.block_builder.emit
+    if not dtype.startswith("int"):
+        raise Refused(f"an index tensor of {dtype}, by which the number of elements depends on data; give integers")
+    is_negative = emit(relax.op.less(index, relax.const(0, dtype)))
+    return emit(relax.op.where(is_negative, emit(relax.op.add(index, relax.const(extent, dtype))), index))
+
+
+def _arithmetic(
+    make: Callable[..., relax.Expr], plain: Callable[..., Any], logic: Callable[..., relax.Expr]
+) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> both operands by logic where they are bools."""
+        operands = [importer.env.get(arg) if hasattr(arg, "op") else None for arg in node.args[:2]]
+        if all(value is not None and str(value.ty.dtype) == "bool" for value in operands):
+            return importer.block_builder.emit(logic(*operands))
+        return importer._binary_op(make, plain)(node)
+
+    return convert
+
+
+def _comparison(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, of_nan: bool) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> where a tensor is NaN, or is not, where it is compared with itself."""
+        left, right = node.args[:2]
+        if left is not right or not str(importer.env[left].ty.dtype).startswith("float"):
+            return importer._binary_op(make, plain)(node)
+        is_nan = importer.block_builder.emit(relax.op.isnan(importer.env[left]))
+        return is_nan if of_nan else importer.block_builder.emit(relax.op.logical_not(is_nan))
+
+    return convert
+
+
+def _scaled(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, is_reversed: bool = False) -> Converter:
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        """torch's node, TVM's importer -> a sum or difference of one operand and alpha times the other."""
+        given, emit = arguments_of(node), importer.block_builder.emit
+        alpha, first, second = given.get("alpha", 1), given["self"], given["other"]
+        if alpha == 1 and not is_reversed:
+            return importer._binary_op(make, plain)(node)
+        if is_reversed:
+            first, second = second, first
+        types = {str(importer.env[operand].ty.dtype) for operand in (first, second) if hasattr(operand, "op")}
+        dtype, numbers = min(types), [value for value in (alpha, first, second) if not hasattr(value, "op")]
+        if len(types) > 1 or (not dtype.startswith("float") and any(isinstance(value, float) for value in numbers)):
+            raise Refused(f"{node.target.__name__} of {', '.join(sorted(types))} and {numbers}; give all one type")
+        x, y = (
+            importer.env[operand] if hasattr(operand, "op") else relax.const(operand, dtype)
+            for operand in (first, second)
+        )
+        return emit(make(x, y if alpha == 1 else emit(relax.op.multiply(y, relax.const(alpha, dtype)))))
+
+    return convert
+
+
+def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
+    """torch's node, TVM's importer -> the quotient, towards zero or down, in the type that both operands have."""
+    given, emit = arguments_of(node), importer.block_builder.emit
+    x, divisor, mode = importer.env[given["self"]], given["other"], given.get("rounding_mode")
+    if isinstance(divisor, float) and not str(x.ty.dtype).startswith("float"):
+        x = emit(relax.op.astype(x, "float32"))
+    y = relax.const(divisor, x.ty.dtype) if isinstance(divisor, int | float) else importer.env[divisor]
+    if mode not in ("floor", "trunc") or str(x.ty.dtype) != str(y.ty.dtype):
+        raise Refused(f"division of {x.ty.dtype} by {y.ty.dtype}, rounding_mode {mode}; divide equal types")
+    if mode == "floor":
+        return emit(relax.op.floor_divide(x, y))
+    quotient = emit(relax.op.divide(x, y))
+    return emit(relax.op.trunc(quotient)) if str(x.ty.dtype).startswith("float") else quotient
+
+
+"""Converters for TVM's importer by operator; what is neither is TVM's own."""
+
+
+_QUANTIZED = ("int8", "uint8", "int16", "uint16")
+_DEQUANTIZED = (*_QUANTIZED, "int32")
+
+
+def register_operators() -> None:
+    """Make torch know the operators, which it does once a module of its own is imported."""
+    import torch.ao.quantization.fx._decomposed  # pyright: ignore[reportMissingImports] # noqa: F401
+
+
+def _quantize(node: Any, importer: Any) -> relax.Expr:
+    """`quantize_per_tensor` and `quantize_per_channel`: torch's node, TVM's importer -> the integers."""
+    x, scale, zero_point, axis, (least, most), dtype = _arguments(node, importer)
+    if dtype not in _QUANTIZED or _dtype(x) != "float32":
+        raise Refused(f"it quantizes {_dtype(x)} to {dtype}, not float32 to {', '.join(_QUANTIZED)}")
+    emit = importer.block_builder.emit
+    integers = emit(relax.op.quantize(x, scale, zero_point, axis, dtype))
+    limits = np.iinfo(dtype)
+    if least > most:
+        raise Refused(f"its bounds {least} and {most} leave no integer")
+    if least <= limits.min and most >= limits.max:
+        return integers
+    return emit(relax.op.clip(integers, max(least, int(limits.min)), min(most, int(limits.max))))
+
+
+def _dequantize(node: Any, importer: Any) -> relax.Expr:
+    """`dequantize_per_tensor` and `dequantize_per_channel`: torch's node, TVM's importer -> real numbers."""
+    x, scale, zero_point, axis, _, dtype = _arguments(node, importer)
+    wanted = _torch_name(node.kwargs.get("out_dtype") or "float32")
+    if dtype not in _DEQUANTIZED or wanted != "float32":
+        raise Refused(f"it dequantizes {dtype} to {wanted}, not one of {', '.join(_DEQUANTIZED)} to float32")
+    return importer.block_builder.emit(relax.op.dequantize(x, scale, zero_point, axis, "float32"))
+
+
+"""Converters for TVM's importer by operator; each raises Refused for element types that have no integers here."""
+
+
+def _arguments(node: Any, importer: Any) -> tuple[Any, Any, Any, int, tuple[int, int], str]:
+    """Data, scale float32, zero point in the type of the integers, axis of these two, bounds, type of the integers."""
+    given = arguments_of(node)
+    dtype = _torch_name(given["dtype"])
+    values = [given.get("scale", given.get("scales")), given.get("zero_point", given.get("zero_points"))]
+    kinds = [_read(value, kind, importer) for value, kind in zip(values, ("float32", dtype), strict=True)]
+    bounds = (int(given["quant_min"]), int(given["quant_max"]))
+    return importer.env[given["input"]], *kinds, int(given.get("axis", 0)), bounds, dtype
+
+
+def _read(value: Any, dtype: str, importer: Any) -> relax.Expr:
+    """A number, or a tensor of the graph, as one of the given type; none as 0. One element loses its axes."""
+    if value is None or isinstance(value, int | float):
+        return constant(np.array(value or 0).astype(dtype))
+    emit, tensor = importer.block_builder.emit, importer.env[value]
+    if [int(dim) for dim in tensor.ty.shape.values] == [1]:
+        tensor = emit(relax.op.reshape(tensor, ()))
+    return tensor if _dtype(tensor) == dtype else emit(relax.op.astype(tensor, dtype))
+
+
+def _dtype(value: relax.Expr) -> str:
+    return str(value.ty.dtype)
+
+
+def _torch_name(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def arguments_of(node: Any) -> dict[str, Any]:
+    """Arguments that a node of an ATen operator gives, as its schema calls them; defaults are left out."""
+    positional = zip(node.target._schema.arguments, node.args, strict=False)
+    return {**{argument.name: value for argument, value in positional}, **node.kwargs}
+
+
+CONVERTERS: dict[str, Converter] = {
+    "elu.default": _elu,
+    "group_norm.default": _group_norm,
+    "native_group_norm.default": _group_norm,
+    "select.int": _select,
+    "index.Tensor": _index,
+    "mul.Tensor": _arithmetic(relax.op.multiply, operator.mul, relax.op.logical_and),
+    **{f"add.{kind}": _scaled(relax.op.add, operator.add) for kind in ("Tensor", "Scalar")},
+    **{f"sub.{kind}": _scaled(relax.op.subtract, operator.sub) for kind in ("Tensor", "Scalar")},
+    **{f"rsub.{kind}": _scaled(relax.op.subtract, operator.sub, is_reversed=True) for kind in ("Tensor", "Scalar")},
+    "div.Tensor_mode": _rounded_quotient,
+    "div.Scalar_mode": _rounded_quotient,
+    "eq.Tensor": _comparison(relax.op.equal, operator.eq, of_nan=False),
+    "ne.Tensor": _comparison(relax.op.not_equal, operator.ne, of_nan=True),
+    "quantize_per_tensor.default": _quantize,
+    "quantize_per_tensor.tensor": _quantize,
+    "quantize_per_channel.default": _quantize,
+    "dequantize_per_tensor.default": _dequantize,
+    "dequantize_per_tensor.tensor": _dequantize,
+    "dequantize_per_channel.default": _dequantize,
+}

@@ -1,0 +1,390 @@
+"""Place the operators of a model on several back ends of TVM's virtual machine, by measured or predicted time.
+
+    placed = tvm_ext.place(tvm_ext.load("model.onnx"), "mixed.toml", placing=tvm_ext.Placing(measure=True))
+    print(placed.table())
+    machine = relax.VirtualMachine(placed.compile(), tvm.cpu())
+
+`tvm.compile(mod, target, relax_pipeline=tvm_ext.relax_pipeline("mixed.toml"))` does the same in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from html import escape
+from math import ceil
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from codegen_c.backend.byoc import CODEGEN
+from codegen_c.backend.tvm_regions import codegen_options
+from codegen_c.composites.lower_operator import lower_operator
+from codegen_c.costs.predict import time_model
+from relay_passes.analysis.processor_costs import NANOSECONDS, ProcessorCosts
+from relay_passes.composites import attributes, call_new
+from relay_passes.dataflow import bindings, build, infer, operands
+from relay_passes.processors.backend_work import memory_of, moving
+from relay_passes.processors.move_to_devices import BackendDevice, MoveToDevices
+from relay_passes.processors.outline_backends import OutlineBackends, PartitionBackends, Patterns
+from relay_passes.processors.place_backends import PlaceBackends
+from relay_passes.processors.tvm_costs import OperatorCosts, TvmCosts
+from relay_passes.regions.form_composites import FormComposites
+from relay_passes.regions.outline_regions import OutlineRegions
+from tvm_ext.compilation.stages import backend_of, before_order, order
+from tvm_ext.core.decisions.composites import (
+    CompositeKind,
+    OperatorProcessor,
+    PrimFuncs,
+    ProcessorPlacement,
+    Region,
+    Symbol,
+)
+from tvm_ext.core.decisions.models import ModelOrigin
+from tvm_ext.core.errors import BadOptions, BadPlatform, MissingTool
+from tvm_ext.core.names import unique
+from tvm_ext.core.options import BuildOptions
+from tvm_ext.core.platform import Platform, Processor
+from tvm_ext.core.platform_parts import TvmBackend
+from tvm_ext.report.listings import backend_table
+
+HOST_TARGET = "llvm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placing:
+    """Choices of placing. measure: time each operator on this machine, by each back end that takes it, where else
+    costs are predicted. forced: operator, by the model's own name -> name of the processor that is to run it.
+    target: of the code that TVM makes for the host, when operators are timed."""
+
+    measure: bool = False
+    forced: Mapping[str, str] = field(default_factory=dict)
+    target: str | Mapping[str, Any] = HOST_TARGET
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlacedModule:
+    """A module whose composites say the processor that runs them, which a pass of your own may change.
+
+    report: values for JSON: seconds of each operator on each processor, what was chosen, and the totals. devices: as
+    `relax.VirtualMachine` takes them.
+    """
+
+    module: tvm.IRModule
+    report: Mapping[str, Any]
+    pipeline: tvm.transform.Pass
+    devices: Sequence[tvm.runtime.Device]
+
+    def __repr__(self) -> str:
+        return f"<PlacedModule\n{self.table()}\n>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.table())}</pre>"
+
+    def table(self) -> str:
+        """The report as text."""
+        return backend_table(self.report)
+
+    def compile(self, target: str | Mapping[str, Any] = HOST_TARGET) -> Any:
+        """The executable for `relax.VirtualMachine`. target: of the code that TVM makes for the host."""
+        return tvm.compile(self.module, target=_target(target), relax_pipeline=self.pipeline)
+
+
+def _target(given: str | Mapping[str, Any]) -> tvm.target.Target:
+    """A target by its name, or by what TVM's JSON says of it."""
+    return tvm.target.Target(given if isinstance(given, str) else dict(given))
+
+
+def is_placed(mod: tvm.IRModule) -> bool:
+    """True where operators have their processors already."""
+    main = mod["main"] if "main" in [var.name_hint for var in mod.get_global_vars()] else None
+    return main is not None and ProcessorPlacement.read(main).report is not None
+
+
+def with_own_code(platform: Platform, options: BuildOptions, placing: Placing | None) -> Platform:
+    """The platform, and beside its core TVM's own code for this machine, where that can be measured and nothing else is
+    there to place on: times that are measured need no rates."""
+    is_here = not platform.toolchain.prefix and platform.board is None
+    if not (placing and placing.measure and is_here and options.processors is None):
+        return platform
+    if len(platform.processors) > 1:
+        return platform
+    first, taken = platform.processor, {part.name for part in (*platform.processors, *platform.memories)}
+    own = Processor(
+        name=unique(HOST_TARGET, taken), isa=first.isa, clock_hz=first.clock_hz, kind="tvm", watts=first.watts,
+        tvm=TvmBackend(target=HOST_TARGET),
+    )  # fmt: skip
+    return replace(platform, processors=(first, own))
+
+
+def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOptions, placing: Placing) -> PlacedModule:
+    """A loaded module, placed. Raises BadOptions, BadPlatform, UnsupportedModel, MissingTool."""
+    refuse_options(platform, options)
+    prefix = options.name or ModelOrigin.read(loaded).name
+    pipeline = lowering(platform, options, prefix)
+    backend = backend_of(platform, options, cache(lower_operator))
+    costs = _costs(platform, options)
+    devices = machine_devices(devices_of(platform, options.tvm_processors_of(platform)))
+    stopwatch = Stopwatch(
+        compile=lambda mod: tvm.compile(mod, target=_target(placing.target), relax_pipeline=pipeline), devices=devices
+    )
+    if placing.measure:
+        costs = [MeasuredCosts(costs=cost, stopwatch=stopwatch) for cost in costs]
+    others = [cost.processor.tvm.seconds_per_call for cost in costs[1:] if cost.processor.tvm]
+    stages = [
+        *before_order(backend, options),
+        *order(backend),
+        FormComposites(_Whatever()),
+        PlaceBackends(
+            platform, backend, costs, call_seconds=stopwatch.call_seconds if placing.measure else max(others),
+            forced=placing.forced, measured=placing.measure, by_energy=options.placement_objective == "energy",
+        ),
+    ]  # fmt: skip
+    module = tvm.transform.Sequential(stages)(loaded)
+    report = ProcessorPlacement.read(module["main"]).report or {}
+    return PlacedModule(module=module, report=report, pipeline=pipeline, devices=devices)
+
+
+def lowering(platform: Platform, options: BuildOptions, prefix: str) -> tvm.transform.Pass:
+    """From a placed module to TVM's virtual machine. prefix: of the functions' names."""
+    patterns = {one.name: found for one in options.tvm_processors_of(platform) if (found := patterns_of(one))}
+    names = [processor.name for processor in options.tvm_processors_of(platform)]
+    devices = devices_of(platform, options.tvm_processors_of(platform))
+
+    @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{platform.name}.placed")
+    def lower(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        generate = relax.transform.RunCodegen(codegen_options(platform, options))
+        ours = [OutlineBackends(names, prefix), OutlineRegions(CODEGEN, prefix), generate]
+        lowered = tvm.transform.Sequential(ours)(mod)
+        lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
+        if patterns:
+            lowered = PartitionBackends(patterns)(lowered)
+            lowered = relax.transform.RunCodegen(entry_functions=_calling(lowered))(lowered)
+        fused = relax.get_pipeline("zero")(lowered)  # TVM's own operators, as it fuses them by default
+        if devices:
+            host = tvm.target.Target.current(allow_none=True) or tvm.target.Target(HOST_TARGET)
+            fused = MoveToDevices(host, devices)(fused)
+        return relax.get_pipeline("default_build")(fused)
+
+    return lower
+
+
+def _calling(mod: tvm.IRModule) -> list[str]:
+    """Functions that are no code generator's themselves, of which all calls are to be looked at."""
+    functions = {var.name_hint: func for var, func in mod.functions_items() if isinstance(func, relax.Function)}
+    return sorted(name for name, func in functions.items() if not Region.read(func).codegen)
+
+
+def refuse_options(platform: Platform, options: BuildOptions) -> None:
+    """Raises BadOptions for what a mix of back ends has no place for."""
+    others = ", ".join(processor.name for processor in options.tvm_processors_of(platform))
+    alone = f"processors = {platform.processor.name}"
+    if options.ram is not None or options.quantize == "auto":
+        raise BadOptions(
+            f"ram and quantize = 'auto' plan the memory of our C, and {others} take their own; to fit a budget "
+            f"choose {alone}."
+        )
+    if options.placement_objective == "throughput" or options.placement_granularity != "none":
+        raise BadOptions(
+            f"placement_objective = 'throughput' and placement_granularity: TVM's virtual machine runs {others} and "
+            f"our C in turn, not at once; leave them out, or choose {alone}."
+        )
+
+
+def _costs(platform: Platform, options: BuildOptions) -> Sequence[OperatorCosts]:
+    """Predicted costs, of the platform's first processor before those of TVM's."""
+    first: Processor = platform.processor
+    ours = ProcessorCosts(
+        processor=first, time=time_model(platform), runs_floats=True,
+        backend=replace(backend_of(platform, options, cache(lower_operator)), cost=None),
+    )  # fmt: skip
+    others = [
+        TvmCosts(
+            processor=one, patterns=patterns_of(one),
+            nanoseconds_per_byte=moving(platform, platform.activations, memory_of(one, platform))[1],
+        )
+        for one in options.tvm_processors_of(platform)
+    ]  # fmt: skip
+    return [ours, *others]
+
+
+class _Whatever:
+    """Takes what our C does not, operator by operator, so that it is placed, too."""
+
+    elementwise: frozenset[str] = frozenset()
+
+    def refuses(self, composite: relax.Function) -> str | None:
+        return None if len(composite.body.blocks[0].bindings) == 1 else "is more than one operator"
+
+
+HOST_KEY = "cpu"
+
+
+def patterns_of(processor: Processor) -> Patterns | None:
+    """Patterns of its BYOC back end; None for a target. Raises MissingTool, BadPlatform where it can't be used here."""
+    assert processor.tvm is not None
+    if processor.tvm.target:
+        _check_target(processor.name, processor.tvm.target)
+        return None
+    name = processor.tvm.codegen
+    where = f"processors.{processor.name}.tvm.codegen = {name!r}"
+    leave_out = f"or leave {processor.name} out of `processors`"
+    if tvm_ffi.get_global_func(f"relax.ext.{name}", allow_missing=True) is None:
+        raise MissingTool(
+            f"{where}: this TVM has no function relax.ext.{name}, which compiles for it; use a TVM that was built with "
+            f"it, import the package that registers it, {leave_out}."
+        )
+    patterns = relax.backend.get_patterns_with_prefix(f"{name}.")
+    if not patterns:
+        raise MissingTool(
+            f"{where}: no patterns are registered under {name}., so nothing is known that it takes; import the module "
+            f"that calls register_patterns of tvm.relax.backend.pattern_registry, {leave_out}."
+        )
+    return patterns
+
+
+def devices_of(platform: Platform, processors: Sequence[Processor]) -> tuple[BackendDevice, ...]:
+    """Devices of processors whose code has a memory of its own, numbered from 1 on the host and from 0 elsewhere."""
+    found: list[BackendDevice] = []
+    for processor in processors:
+        if processor.tvm is None or not processor.tvm.target:
+            continue  # a BYOC back end copies by itself
+        target = tvm.target.Target(processor.tvm.target)
+        is_host = HOST_KEY in list(target.keys)
+        if is_host and memory_of(processor, platform) == platform.activations:
+            continue
+        same = sum(device.target.kind.name == target.kind.name for device in found)
+        found.append(BackendDevice(processor=processor.name, target=target, number=same + is_host))
+    return tuple(found)
+
+
+def machine_devices(devices: Sequence[BackendDevice]) -> list[tvm.runtime.Device]:
+    """Devices as `relax.VirtualMachine` takes them, the host first."""
+    kinds = [HOST_KEY if HOST_KEY in list(device.target.keys) else device.target.kind.name for device in devices]
+    others = [tvm.device(kind, device.number) for kind, device in zip(kinds, devices, strict=True)]
+    return [tvm.cpu(), *others]
+
+
+def _check_target(processor: str, text: str) -> None:
+    where = f"processors.{processor}.tvm.target = {text!r}"
+    try:
+        target = tvm.target.Target(text)
+    except ValueError:
+        raise BadPlatform(f"{where}: is no target of TVM {tvm.__version__}; llvm and cuda are some.") from None
+    if HOST_KEY in list(target.keys):
+        return
+    kind = target.kind.name
+    if not tvm.runtime.enabled(kind) or not tvm.device(kind).exist:
+        built = "finds no such device" if tvm.runtime.enabled(kind) else "was built without its runtime"
+        raise MissingTool(
+            f"{where}: this TVM {built}, and the result is to run here. Use a TVM built with {kind} on a machine that "
+            f"has such a device, or leave {processor} out of `processors`."
+        )
+
+
+REPEATS = 15
+LEAST_MILLISECONDS = 1
+"""Time of each repeat; the shortest counts, for what else a machine does only adds."""
+
+Compile = Callable[[tvm.IRModule], object]
+"""A module of placed composites -> what TVM's virtual machine runs."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stopwatch:
+    """Seconds of operators, each measured once, and those that differ in their constants' values alone together.
+
+    compile: as `tvm.compile` would, for a module of one operator. devices: of the virtual machine. With a memory of its
+    own, a back end's copies are timed with the operator.
+    """
+
+    compile: Compile
+    devices: Sequence[tvm.runtime.Device]
+    known: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def seconds(self, composite: relax.Function, processor: str) -> float:
+        """The time of one call of an operator alone. processor: its name, empty for our C."""
+        key = processor, operator_key(composite)
+        if key not in self.known:
+            self.known[key] = self._timed(composite, processor)
+        return self.known[key]
+
+    def _timed(self, composite: relax.Function, processor: str) -> float:
+        machine = relax.VirtualMachine(self.compile(alone(composite, processor)), list(self.devices))
+        arrays = [tvm.runtime.tensor(_array(param.ty)) for param in composite.params]
+        machine.save_function("main", "timed", *arrays)
+        timer = machine.time_evaluator("timed", tvm.cpu(), repeat=REPEATS, min_repeat_ms=LEAST_MILLISECONDS)
+        return float(timer().min)
+
+    @cached_property
+    def call_seconds(self) -> float:
+        """The time of a call of our C that does next to nothing."""
+        x = relax.Var("x", relax.TensorType((1,), "float32"))
+        y = relax.VarBinding(relax.Var("y", x.ty), infer(relax.op.nn.relu(x)))
+        return self.seconds(build([x], [y], [y.var], attrs=attributes("nn_relu", []), as_tuple=False), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCosts:
+    """Times as measured. costs: say whether the processor runs an operator at all. runs: the operators' decision.
+
+    Of our C the call is left out: a run of operators has one together, and TVM's own operators one each.
+    """
+
+    costs: OperatorCosts
+    stopwatch: Stopwatch
+
+    @property
+    def processor(self) -> Processor:
+        return self.costs.processor
+
+    def nanoseconds(self, composite: relax.Function) -> int | None:
+        if self.costs.nanoseconds(composite) is None:
+            return None
+        is_ours = self.processor.kind == "core"
+        seconds = self.stopwatch.seconds(composite, "" if is_ours else self.processor.name)
+        call = self.stopwatch.call_seconds if is_ours else 0.0
+        return max(1, ceil((seconds - call) * NANOSECONDS))
+
+
+def alone(composite: relax.Function, processor: str) -> tvm.IRModule:
+    """A module whose main runs one composite on a processor."""
+    params = [relax.Var(f"input_{index}", param.ty) for index, param in enumerate(composite.params)]
+    mod = tvm.IRModule(dict(PrimFuncs.read(composite).functions or {}))
+    call = call_new(mod, "operator", OperatorProcessor(processor=processor).write(composite), params)
+    result = relax.Var("result", call.ty)
+    main = build(params, [relax.VarBinding(result, call)], [result], as_tuple=False)
+    mod["main"] = Symbol(name="main").write(main)
+    return mod
+
+
+def operator_key(composite: relax.Function) -> str:
+    """Text that is the same for composites of equal operators, types and attributes, whatever their constants hold."""
+    numbers: dict[relax.Expr, int] = {param: index for index, param in enumerate(composite.params)}
+    lines = [CompositeKind.read(composite).kind, *(str(param.ty) for param in composite.params)]
+    functions = PrimFuncs.read(composite).functions or {}
+    for binding in bindings(composite):
+        call, shown = binding.value, []
+        for leaf in operands(call):
+            if isinstance(leaf, tvm.ir.GenericConst):
+                shown.append(f"constant {leaf.ty}")
+            elif leaf in numbers:
+                shown.append(str(numbers[leaf]))
+            else:
+                shown.append(functions[leaf].script() if leaf in functions else str(leaf))
+        said = [str(call.op), str(call.attrs)] if isinstance(call, relax.Call) else [str(call.index)]
+        lines.append(" ".join([*said, *shown, str(binding.var.ty)]))
+        numbers[binding.var] = len(numbers)
+    return "\n".join(lines)
+
+
+def _array(kind: relax.TensorType) -> np.ndarray:
+    """Numbers between 0 and 1; zeros of integers, which may be indices."""
+    shape, dtype = [int(extent) for extent in kind.shape.values], np.dtype(str(kind.dtype))
+    if dtype.kind != "f":
+        return np.zeros(shape, dtype)
+    return np.random.default_rng(0).random(shape).astype(dtype)

@@ -1,0 +1,257 @@
+"""Tables of a page: titles, headings and cells; the columns of layers; bars of memory budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from tvm_ext.report.page.drawing import bytes_text, layer_kind, shortened
+from tvm_ext.report.page.memory_picture import ShownArena, arenas_of
+from tvm_ext.report.read_report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridCell:
+    """Text of a cell. more: told to who points at it; mark: good or bad, where it is a judgement."""
+
+    text: str
+    is_number: bool = False
+    more: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A table. notes: sentences below it."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[GridCell]]
+    notes: Sequence[str] = ()
+
+    def is_number(self, column: int) -> bool:
+        """True where the cells of a column are numbers."""
+        return any(row[column].is_number for row in self.rows)
+
+
+def number_cell(value: float | None, unit: str = "") -> GridCell:
+    """A number with thousands apart; a dash where there is none."""
+    if value is None:
+        return GridCell(text="-", is_number=True)
+    return GridCell(text=f"{value:,}{unit}" if isinstance(value, int) else f"{value:,.4g}{unit}", is_number=True)
+
+
+_MARKS = {"green": "good", "bold red": "bad", "yellow": "bad"}
+
+
+def grids_of(tables: list[RenderableType]) -> list[Grid]:
+    """A grid for each table; texts behind it become its notes."""
+    grids: list[Grid] = []
+    for part in _parts(tables):
+        if isinstance(part, Table):
+            grids.append(_grid(part))
+        elif grids:
+            last = grids.pop()
+            grids.append(Grid(title=last.title, headings=last.headings, rows=last.rows, notes=(*last.notes, part)))
+        else:
+            grids.append(Grid(title="", headings=(), rows=(), notes=(part,)))
+    return grids
+
+
+def _parts(tables: list[RenderableType]) -> Iterator[Table | str]:
+    for table in tables:
+        if isinstance(table, Group):
+            yield from _parts(table.renderables)
+        elif isinstance(table, Panel):
+            yield from _parts([table.renderable])
+        elif isinstance(table, Table):
+            yield table
+        elif isinstance(table, Text):
+            yield table.plain
+
+
+def _grid(table: Table) -> Grid:
+    cells = [list(map(_text, column.cells)) for column in table.columns]
+    rows = [
+        [
+            GridCell(text=text.plain, is_number=column.justify == "right", mark=_MARKS.get(str(text.style), ""))
+            for text, column in zip(row, table.columns, strict=True)
+        ]
+        for row in zip(*cells, strict=True)
+    ]
+    headings = [_text(column.header).plain for column in table.columns] if table.show_header else []
+    return Grid(title=_text(table.title or "").plain, headings=headings, rows=rows)
+
+
+def _text(cell: RenderableType) -> Text:
+    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
+
+
+_KNOWN = frozenset(
+    {
+        "index", "name", "source_nodes", "kernel", "macs", "modelled_instructions", "predicted_cycles", "alternatives",
+        "reads", "processor", "scratch_bytes", "live_bytes", "outputs", "grown_weights",
+    }
+)  # fmt: skip
+"""Keys of a step that have a column of their own, or none."""
+BAR_WIDTH = 480.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """A layer's share of a run. width: of BAR_WIDTH, for the dearest layer."""
+
+    name: str
+    short: str
+    kernel: str
+    kind: str
+    width: float
+    text: str
+
+
+def layer_grid(report: Report) -> Grid:
+    """One row per step: names, kernel, processor, memories, figures; columns that other builds bring at the end."""
+    steps: list[Report] = report["steps"]
+    several = len({step.get("processor") for step in steps}) > 1
+    columns: list[tuple[str, Callable[[Mapping[str, Any]], GridCell]]] = [
+        ("#", lambda step: number_cell(step["index"])),
+        ("layer", lambda step: GridCell(text=step["name"], more=", ".join(step["source_nodes"]))),
+        ("kernel", lambda step: GridCell(text=step["kernel"])),
+        *([("processor", lambda step: GridCell(text=step["processor"]))] if several else []),
+        ("memories", lambda step: GridCell(text=_memories(step))),
+        ("writes", lambda step: GridCell(text=_shapes(step))),
+        ("MACs", lambda step: number_cell(step["macs"])),
+        ("instructions, modelled", lambda step: number_cell(step.get("modelled_instructions"))),
+        ("cycles, predicted", lambda step: number_cell(step.get("predicted_cycles"))),
+        ("RAM alive, B", lambda step: number_cell(step.get("live_bytes"))),
+        ("scratch, B", lambda step: number_cell(step["scratch_bytes"])),
+    ]
+    flat = [_others(step) for step in steps]
+    for key in dict.fromkeys(key for one in flat for key in one):
+        columns.append((_heading(key), lambda step, key=key: _any_cell(_others(step).get(key))))
+    return Grid(
+        title="", headings=[heading for heading, _ in columns],
+        rows=[[make(step) for _, make in columns] for step in steps],
+    )  # fmt: skip
+
+
+def costs(report: Report) -> tuple[str, Sequence[Cost]]:
+    """Unit, and a bar per step: predicted cycles, which every report has; modelled instructions of older ones."""
+    steps: list[Report] = report["steps"]
+    key, unit = "predicted_cycles", "cycles, predicted"
+    if not any(step.get(key) for step in steps):
+        key, unit = "modelled_instructions", "instructions, modelled"
+    amounts = [step.get(key) or 0 for step in steps]
+    names = [f"{step['index']} {step['name']}" for step in steps]
+    total, most = max(sum(amounts), 1), max(amounts, default=0) or 1
+    return unit, [
+        Cost(
+            name=name, short=shortened(name, 380), kernel=step["kernel"],
+            kind=layer_kind(step["kernel"]), width=round(BAR_WIDTH * amount / most, 1),
+            text=f"{amount:,}, {amount / total:.1%}",
+        )
+        for step, amount, name in zip(steps, amounts, names, strict=True)
+        if step["kernel"] != "wait" or amount
+    ]  # fmt: skip
+
+
+def _memories(step: Mapping[str, Any]) -> str:
+    places = [output["memory"] or "the caller's" for output in step["outputs"]]
+    return ", ".join(dict.fromkeys(places)) or "-"
+
+
+def _shapes(step: Mapping[str, Any]) -> str:
+    return ", ".join(f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"])
+
+
+def _others(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of a step that later versions bring: numbers and texts, those of tables in it by both names."""
+    found: dict[str, Any] = {}
+    for key, value in step.items():
+        if key in _KNOWN:
+            continue
+        inner: Mapping[str, Any] = value if isinstance(value, dict) else {"": value}
+        for name, one in inner.items():
+            if one is None or isinstance(one, int | float | str):
+                found[f"{key}_{name}" if name else key] = one
+    return found
+
+
+def _heading(key: str) -> str:
+    words = key.replace("_", " ")
+    return f"{words.removesuffix(' bytes')}, B" if words.endswith(" bytes") else words
+
+
+def _any_cell(value: Any) -> GridCell:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return GridCell(text="-" if value is None else str(value))
+    return number_cell(value)
+
+
+WIDTH = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One memory. used, limit: widths in the picture's units, of WIDTH for its capacity; None for no limit below it.
+
+    code: width of the program, behind the constants; 0 where it goes elsewhere, or several memories could hold it.
+    """
+
+    y: float
+    name: str
+    kind: str
+    used: float
+    code: float
+    limit: float | None
+    text: str
+    notes: Sequence[str]
+    is_over: bool
+
+
+def budget_bars(report: Report) -> list[Bar]:
+    """One bar for each memory of the platform, one below the other."""
+    arenas = {arena.memory: arena for arena in arenas_of(report)} if "steps" in report else {}
+    code_bytes = (report.get("code_bytes") or 0) if sum(one["kind"] == "rom" for one in report["memories"]) == 1 else 0
+    bars: list[Bar] = []
+    for memory in report["memories"]:
+        y = bars[-1].y + (66 if bars[-1].notes else 46) if bars else 8
+        bars.append(_bar(report, memory, arenas.get(memory["name"]), y, code_bytes if memory["kind"] == "rom" else 0))
+    return bars
+
+
+def _bar(report: Report, memory: Report, arena: ShownArena | None, y: float, code_bytes: int) -> Bar:
+    used, capacity = memory["used_bytes"] or 0, max(memory["capacity_bytes"], 1)
+    limit = arena.limit_bytes if arena else None
+    if memory["kind"] == "rom":
+        limit = report.get("fit", {}).get("flash_limit_bytes")
+    shown = limit if limit is not None and limit < capacity else None
+    parts = [f"{used:,} B of {bytes_text(capacity)}, {used / capacity:.1%}"]
+    if code_bytes:
+        parts.append(f"with {code_bytes:,} B of code {(used + code_bytes) / capacity:.1%}")
+    if kept := memory.get("reserved_bytes"):
+        parts.append(f"{bytes_text(kept)} are left to the application")
+    if shown:
+        parts.append(f"budget {shown:,} B, {shown - used:,} B of it free" if used <= shown else f"budget {shown:,} B")
+    return Bar(
+        y=y, name=memory["name"], kind=memory["kind"], used=round(min(used / capacity, 1) * WIDTH, 1),
+        code=round(max(min((used + code_bytes) / capacity, 1) - min(used / capacity, 1), 0) * WIDTH, 1),
+        limit=round(shown / capacity * WIDTH, 1) if shown else None, text="; ".join(parts),
+        notes=[_bound(arena)] if arena and arena.lower_bound_bytes else [],
+        is_over=used + code_bytes > (shown or capacity),
+    )  # fmt: skip
+
+
+def _bound(arena: ShownArena) -> str:
+    """Sentence on the distance of an arena from the least that its tensors can do with."""
+    bound, num_bytes = arena.lower_bound_bytes or 0, arena.num_bytes
+    if num_bytes == bound:
+        return f"The arena of {num_bytes:,} B is proved minimal: so many bytes are alive at one step."
+    gap = f"The arena of {num_bytes:,} B is {(num_bytes - bound) / bound:.1%} above its lower bound of {bound:,} B"
+    return f"{gap}; a search proved that no offsets need fewer." if arena.proved else f"{gap}."

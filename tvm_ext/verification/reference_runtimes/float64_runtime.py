@@ -1,0 +1,170 @@
+"""A model evaluated in float64, and by how much rounding to float32 moves each of its values. Runs in a child process.
+
+Every value is computed once without rounding, then several times with each operator's operands and result moved by the
+size of a rounding error, up or down at random (`float64_module`); last by the larger ones of other runtimes.
+
+The noise of an element is the largest change among all elements that share its index along one of the axes, the axis
+with the smallest such change; so a channel of small numbers has a noise of its own, whichever axis its channels lie on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm_ffi.registry import remove_global_func
+
+from codegen_c.tir.llvm import compiled_with_llvm
+from tvm_ext.frontends.custom_calls import Running, register_references
+from tvm_ext.verification.float64_module import MOST_MACS_AS_WRITTEN, Stop, in_float64, multiply_accumulates
+from tvm_ext.verification.reference_runtimes.reference_result import Array, Carried, Sample
+
+_LARGEST = float(np.finfo(np.float32).max)
+_MOST_REPEATS, _LEAST_REPEATS = 8, 2
+_OTHERS_REPEATS = 2
+_LEAST_CHANGES = 8
+_KINDS = ("", "noise_", "others_noise_")
+_MOST_MACS, _MOST_STOPS = 1_000_000_000, 60_000
+"""Multiply-accumulates and stops of all runs together up to which a sample has the most repeats: seconds, each."""
+
+
+def testify(
+    module: str,
+    output_names: Sequence[str],
+    samples: Sequence[Sample],
+    inner: Sequence[str],
+    states: Carried = (),
+    *,
+    ask: Running | None = None,
+) -> dict[str, Any]:
+    """`outputs` and `inner` as float64 where they are floats; beside each `noise_` and `others_noise_`.
+
+    The latter is that of other runtimes, which approximate functions with an absolute error. All of them are a dict of
+    arrays for each sample. module: JSON of a module as `load` makes it, states last. ask: as TVM's own runtime is
+    given it.
+    """
+    mod = tvm.ir.load_json(module)
+    if ask is not None:
+        register_references(mod, ask)
+    recorder = _Recorder()
+    rounded, stops = in_float64(mod, inner, f"tvm_ext.float64_{id(recorder):x}")
+    recorder.others_differ = any(stop.others_bound != stop.bound for stop in stops)
+    try:
+        for stop in stops:
+            tvm_ffi.register_global_func(stop.symbol, partial(recorder.stop, stop), override=True)
+        repeats = _num_repeats(mod, len(stops), len(samples))
+        num_macs = multiply_accumulates(mod) * len(samples) * (1 + repeats + _OTHERS_REPEATS)
+        run = compiled_with_llvm(rounded, optimized=num_macs > MOST_MACS_AS_WRITTEN)
+        return _told(recorder, run, rounded, output_names, samples, states, repeats)
+    finally:
+        for stop in stops:
+            remove_global_func(stop.symbol)
+
+
+def _told(
+    recorder: _Recorder,
+    run: Callable[[Sequence[Array]], list[Array]],
+    rounded: tvm.IRModule,
+    output_names: Sequence[str],
+    samples: Sequence[Sample],
+    states: Carried,
+    repeats: int,
+) -> dict[str, Any]:
+    params = rounded["main"].params
+    ported = [param.name for param in params[: len(params) - len(states)]]
+    dtypes = [str(param.ty.dtype) for param in params]
+    runs = [*(["exact"] + ["noise"] * repeats), *(["others"] * _OTHERS_REPEATS if recorder.others_differ else [])]
+    given = [[np.asarray(state["initial"]) for state in states] for _ in runs]
+    told: dict[str, list[dict[str, Array]]] = {f"{kind}{part}": [] for kind in _KINDS for part in ("outputs", "inner")}
+    for number, sample in enumerate(samples):
+        recorder.begin(dict(zip((state["name"] for state in states), given[0], strict=True)))
+        for values_by_name in told.values():
+            values_by_name.append({})
+        for index, run_kind in enumerate(runs):
+            recorder.kind, recorder.random = run_kind, np.random.default_rng((number, index))
+            arrays = [*(sample[name] for name in ported), *given[index]]
+            values = run([array.astype(dtype) for array, dtype in zip(arrays, dtypes, strict=True)])
+            given[index] = values[len(output_names) : len(output_names) + len(states)]
+            for name, value in zip(output_names, values, strict=False):
+                recorder.take(("outputs", name), value)
+        for (part, name), value in recorder.exact.items():
+            noise = recorder.noise.get((part, name))
+            told[part][number][name] = value
+            if noise is not None:
+                told[f"noise_{part}"][number][name] = shared_noise(noise, repeats)
+                others = recorder.others.get((part, name), noise)
+                told[f"others_noise_{part}"][number][name] = shared_noise(np.maximum(noise, others), repeats)
+    return told
+
+
+def _num_repeats(mod: tvm.IRModule, num_stops: int, num_samples: int) -> int:
+    """Runs with rounding errors of each sample."""
+    macs = max(multiply_accumulates(mod), 1) * num_samples
+    affordable = min(_MOST_MACS // macs, _MOST_STOPS // max(num_stops * num_samples, 1))
+    return min(max(affordable, _LEAST_REPEATS), _MOST_REPEATS)
+
+
+Place = tuple[str, str]
+"""Where a value is told, `outputs` or `inner`, and its name."""
+
+
+class _Recorder:
+    """Values of the run without rounding, and the largest change of each element in runs with it, by their kind."""
+
+    def __init__(self) -> None:
+        self.kind, self.random = "exact", np.random.default_rng(0)
+        self.others_differ = False
+        self.begin({})
+
+    def begin(self, states: dict[str, Array]) -> None:
+        self.exact: dict[Place, Array] = {("inner", name): array for name, array in states.items()}
+        self.noise: dict[Place, Array] = {}
+        self.others: dict[Place, Array] = {}
+
+    def stop(self, stop: Stop, value: tvm.runtime.Tensor, result: tvm.runtime.Tensor) -> None:
+        array = value.numpy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.kind != "exact" and stop.roundoff:
+                bound = stop.others_bound if self.kind == "others" else stop.bound
+                size = np.maximum(np.abs(array), bound) * stop.roundoff
+                array = array + np.where(self.random.integers(0, 2, array.shape, np.int8), size, -size)
+            # What float32 cannot hold is infinite in every run.
+            array = np.where(np.abs(array) > _LARGEST, np.copysign(np.inf, array), array)
+        if stop.name:
+            self.take(("inner", stop.name), array)
+        result.copyfrom(array)
+
+    def take(self, place: Place, value: Array) -> None:
+        """Keep a value of the run without rounding, or how far another run is from it."""
+        if self.kind == "exact":
+            self.exact[place] = value
+        else:
+            noise = self.others if self.kind == "others" else self.noise
+            noise[place] = _further(noise.get(place), self.exact[place], value)
+
+
+def _further(noise: Array | None, exact: Array, moved: Array) -> Array:
+    """The larger of the noise and of the change; 0 where both runs agree, infinite where one is no number."""
+    a, b = exact.astype(np.float64), moved.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        change = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    change[np.isnan(change)] = np.inf
+    return change if noise is None else np.maximum(noise, change)
+
+
+def shared_noise(noise: Array, repeats: int = _LEAST_CHANGES) -> Array:
+    """Noise of each element as that of its slices: the least over the axes of the slice's largest finite one.
+
+    Slices of few elements that were moved few times are passed over: all changes of one may be small by chance.
+    """
+    finite = np.where(np.isfinite(noise), noise, 0.0)
+    shared = np.full(noise.shape, finite.max(initial=0.0))
+    for axis, extent in enumerate(noise.shape):
+        if extent > 1 and noise.size // extent * repeats >= _LEAST_CHANGES:
+            others = tuple(other for other in range(noise.ndim) if other != axis)
+            shared = np.minimum(shared, finite.max(axis=others, keepdims=True))
+    return np.where(np.isfinite(noise), shared, np.inf)

@@ -1,0 +1,94 @@
+"""LiteRT's reference kernels on a .tflite file, or those it takes by default (XNNPACK's). Runs in a child process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
+from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
+from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
+
+_WORD_BITS = 32
+
+
+def testify(
+    path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
+    other_mode: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Outputs and inner tensors per sample. other_mode: by the kernels that LiteRT takes by default; no inner ones."""
+    from ai_edge_litert import interpreter as litert
+
+    kinds = litert.OpResolverType
+    kernels = kinds.AUTO if other_mode else kinds.BUILTIN_REF
+
+    file, data = read_unchanged(path, sha256, limits)
+    watched = {} if other_mode else made_tensors(file, inner)
+    outputs, seen, interpreter, kept = [], [], None, fed(states)
+    for sample in samples:
+        arrays = inputs_of(file, {**sample, **kept})
+        if interpreter is None or not states:  # variables would carry over
+            interpreter = litert.Interpreter(
+                model_content=data, num_threads=1, experimental_preserve_all_tensors=not other_mode,
+                experimental_op_resolver_type=kernels,
+            )  # fmt: skip
+            for index, array in zip(file.inputs, arrays, strict=True):
+                interpreter.resize_tensor_input(index, array.shape)
+            interpreter.allocate_tensors()
+        for index, array in zip(file.inputs, arrays, strict=True):
+            interpreter.set_tensor(index, array)
+        interpreter.invoke()
+        if not other_mode:
+            _check_quotients(path, file, interpreter.get_tensor)
+        outputs.append({file.tensors[index].name: np.array(interpreter.get_tensor(index)) for index in file.outputs})
+        tensors = {name: np.array(interpreter.get_tensor(index)) for name, index in watched.items()}
+        seen.append({**kept, **tensors})
+        kept = after(states, outputs[-1])
+    return {"outputs": outputs, "inner": seen}
+
+
+def _check_quotients(path: str, file: TfliteFile, values: Callable[[int], np.ndarray]) -> None:
+    """Raises UnsupportedModel where a DIV of bytes has quotients that LiteRT's C code does not define."""
+    for node in file.nodes:
+        if node.operator == "DIV" and file.tensors[node.inputs[0]].dtype in ("int8", "uint8"):
+            tensors = [file.tensors[index] for index in node.inputs]
+            first, second = (
+                values(index) if tensor.data is None else tensor.data
+                for index, tensor in zip(node.inputs, tensors, strict=True)
+            )
+            if is_undefined(file, node, first, second).any():
+                raise UnsupportedModel(
+                    f"{path}: DIV of bytes shifts some of these quotients by more places than a word has."
+                )
+
+
+def is_undefined(file: TfliteFile, node: TfliteNode, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """True for each element of an int8 or uint8 DIV whose bytes are chance.
+
+    LiteRT and TensorFlow Lite Micro widen the first operand to all bits of a word, multiply it by the reciprocal of the
+    second operand and shift the product back (`DivElementwise` in reference/div.h). Small quotients need a shift by
+    more than 31 places, which C leaves undefined. A divisor of 0 has no reciprocal.
+    """
+    one, other, result = (file.tensors[index] for index in (*node.inputs, node.outputs[0]))
+    numerator, divisor = _steps(one, first), _steps(other, second)
+    numerator = np.where(divisor < 0, -numerator, numerator)
+    factor = _scale(one) / (_scale(other) * _scale(result))
+    magnitude = np.where(numerator < 0, -numerator - 1, numerator)
+    headroom = _WORD_BITS - 1 - np.frexp(magnitude)[1]
+    places = np.frexp(np.abs(divisor))[1] - 1 + headroom - math.frexp(factor)[1]
+    return (divisor == 0) | (places < 0) | (places >= _WORD_BITS)
+
+
+def _steps(tensor: TfliteTensor, integers: np.ndarray) -> np.ndarray:
+    """Distances of integers from the zero point, in steps of the scale."""
+    assert tensor.scales is not None, "DIV of bytes without scales is refused"
+    return integers.astype(np.float64) - int(tensor.scales.zero_point[0])
+
+
+def _scale(tensor: TfliteTensor) -> float:
+    assert tensor.scales is not None, "DIV of bytes without scales is refused"
+    return float(tensor.scales.scale[0])
