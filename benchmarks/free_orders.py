@@ -3,7 +3,7 @@
     python benchmarks/free_orders.py --output benchmarks/results/free_orders.json
 
 layered: random layered graphs, within parts of the peak of the best order found: what repeats add to the duration, in
-percent, and processor seconds of each search (`cheapest` for that order, `reordered` after it).
+percent, and processor seconds of each search (in that order with its bound, then in any order).
 
 reached: networks as the pipeline has them before they are made to fit. `searched_bytes`: peak of the order that the
 search through prefixes finds; `order_bytes`: the same behind annealing, where that proved nothing. The least budget
@@ -31,6 +31,7 @@ import tvm
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+
 import tvm_ext  # noqa: E402
 from benchmarks import zoo  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
@@ -38,12 +39,11 @@ from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import to_problem  # noqa: E402
 from relay_passes.backend import Backend  # noqa: E402
 from relay_passes.memory import searching_pass  # noqa: E402
-from relay_passes.memory.rematerialize import cheapest  # noqa: E402
 from relay_passes.searched import Searched  # noqa: E402
 from relay_passes.solvers.graph import Graph  # noqa: E402
 from relay_passes.solvers.recompute.annealing import anneal_repeats  # noqa: E402
-from relay_passes.solvers.recompute.reordering import reordered  # noqa: E402
-from relay_passes.solvers.recompute.search import Recomputation  # noqa: E402
+from relay_passes.solvers.recompute.recomputation import Recomputation  # noqa: E402
+from relay_passes.solvers.recompute.search import recompute  # noqa: E402
 from relay_passes.solvers.schedule.search import (  # noqa: E402
     Schedule,
     annealed_schedule,
@@ -51,7 +51,6 @@ from relay_passes.solvers.schedule.search import (  # noqa: E402
 )
 from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.guide import learned_rank  # noqa: E402
 
 GRAPHS = ((100, 0), (100, 1), (250, 0), (250, 1), (500, 0))
 """(nodes, seed) of layered graphs."""
@@ -92,9 +91,9 @@ def layered(count: int, seed: int) -> dict[str, Any]:
     for share in SHARES:
         budget = int(best.peak_bytes * share)
         begin = process_time()
-        fixed = cheapest(problem.graph, best.order, durations, budget, rank=learned_rank())
+        fixed = recompute(problem.graph, best.order, durations, budget, keeps_order=True)
         middle = process_time()
-        free = reordered(problem.graph, best.order, durations, budget, fixed)
+        free = recompute(problem.graph, best.order, durations, budget, bound_effort=0)
         end = process_time()
         rows[str(share)] = {
             "best_order_percent": _percent(fixed, durations), "free_percent": _percent(free, durations),
@@ -127,7 +126,7 @@ def reached(name: str) -> dict[str, Any]:
 
 
 def _in_any_order(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int) -> Recomputation | None:
-    return reordered(graph, order, costs, budget_bytes, anneal_repeats(graph, order, costs, budget_bytes))
+    return recompute(graph, order, costs, budget_bytes, bound_effort=0)
 
 
 def scheduled(name: str) -> tuple[Graph, list[int], Schedule]:

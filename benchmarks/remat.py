@@ -10,7 +10,7 @@ FILE is a networkx node-link graph: nodes carry `out_cost` (bytes) and `duration
 the running node. The budget is a share of the peak: of the given order's, or with `--order best` of the peak of the
 best order found, which is then kept instead; with `--order free` it is that of the given order, which may be changed
 while nodes are repeated. PLAN.json: `sequence` (nodes as they run, recomputed ones again),
-`budget`, `peak`, `duration`, `proved` (the least of plans that run no node three times), and the same of the order
+`budget`, `peak`, `duration`, `proved` (the least of plans that keep the order), and the same of the order
 without repeats; with `--bound`, `duration_at_least`, which no plan that keeps the order goes below. Exit status: 0, a
 plan within the budget was written; 1, none was found; 2, wrong usage or a file that cannot be read.
 """
@@ -28,15 +28,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from relay_passes.memory.rematerialize import cheapest  # noqa: E402
+
 from relay_passes.solvers.graph import (  # noqa: E402
     Graph,
     Node,
     peak_bytes,
 )
-from relay_passes.solvers.recompute.reordering import reordered  # noqa: E402
+from relay_passes.solvers.recompute.search import recompute  # noqa: E402
 from relay_passes.solvers.schedule.search import least_schedule  # noqa: E402
-from tvm_ext.guide import learned_rank  # noqa: E402
 
 EFFORT = 100.0
 """Effort of the solver for `--bound`, about seconds in its own measure."""
@@ -93,7 +92,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--budget", type=float, required=True, help="share of the peak, above 0 and at most 1")
     parser.add_argument("--order", choices=("given", "best", "free"), default="given")
-    parser.add_argument("--guide", choices=("none", "learned"), default="learned")
     parser.add_argument("--bound", action="store_true", help="also what any plan costs at least (extra: exact)")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
@@ -111,10 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         order = least_schedule(problem.graph).order
     peak = peak_bytes(problem.graph, order)
     budget = int(peak * options.budget)
-    rank = learned_rank() if options.guide == "learned" else None
-    found = cheapest(problem.graph, order, problem.durations, budget, rank=rank)
-    if options.order == "free":
-        found = reordered(problem.graph, order, problem.durations, budget, found)
+    keeps_order = options.order != "free"
+    found = recompute(problem.graph, order, problem.durations, budget, keeps_order=keeps_order)
     if found is None:
         print(f"{options.file}: no plan within {budget} B found ({options.budget:g} of {peak} B).", file=sys.stderr)
         return 1
@@ -125,11 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "budget": budget,
         "peak": found.peak_bytes,
         "duration": total + found.cost,
-        "proved": found.proved,
+        "proved": found.cost == found.at_least,
         "without_recompute": {"peak": peak, "duration": total},
     }
     if options.bound:
-        from relay_passes.solvers.recompute.at_places import bound_at_places
+        from relay_passes.solvers.recompute.bound import bound_at_places
 
         bounded = bound_at_places(problem.graph, order, problem.durations, budget, found, EFFORT)
         plan["duration_at_least"] = total + (bounded.at_least or 0)
@@ -137,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.output.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     print(
         f"peak {found.peak_bytes} of at most {budget}, duration +{found.cost / total:.2%}"
-        f"{', proved least of two runs a node' if found.proved else ''}; "
+        f"{', the least in this order' if found.cost == found.at_least else ''}; "
         f"{options.order} order without recompute: peak {peak}"
     )
     return 0

@@ -26,16 +26,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+
 from benchmarks.allocation import BEAMS, MOST_NODES, read_rows, to_buffer  # noqa: E402
 from benchmarks.measure.commit import stamped, write_result  # noqa: E402
 from benchmarks.networks.layered_graph import layered_graph  # noqa: E402
 from benchmarks.remat import EFFORT, to_problem  # noqa: E402
 from codegen_c.arena.exact import is_available, place_below  # noqa: E402
 from codegen_c.arena.problem import Buffer, height, lower_bound  # noqa: E402
-from relay_passes.memory.rematerialize import cheapest  # noqa: E402
 from relay_passes.solvers.graph import peak_bytes  # noqa: E402
-from relay_passes.solvers.recompute.at_places import bound_at_places  # noqa: E402
-from tvm_ext.guide import learned_rank  # noqa: E402
+from relay_passes.solvers.recompute.bound import bound_at_places  # noqa: E402
+from relay_passes.solvers.recompute.search import recompute  # noqa: E402
 
 GRAPHS = ((250, 0), (500, 0), (1000, 0), (250, 1), (500, 1), (1000, 1))
 """(nodes, seed) of layered graphs."""
@@ -104,7 +104,7 @@ def recomputed(count: int, seed: int) -> dict[str, float | int | None]:
     problem, order = to_problem(layered_graph(count, seed), "graph"), range(count)
     budget, duration = int(peak_bytes(problem.graph, order) * SHARE), sum(problem.durations)
     begin = process_time()
-    found = cheapest(problem.graph, order, problem.durations, budget, rank=learned_rank())
+    found = recompute(problem.graph, order, problem.durations, budget, keeps_order=True)
     seconds = process_time() - begin
     bounded = bound_at_places(problem.graph, order, problem.durations, budget, found, EFFORT)
     return {

@@ -23,8 +23,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+
 from benchmarks.networks.random_updates import RandomUpdate, random_update  # noqa: E402
-from benchmarks.train_guide import trained  # noqa: E402
 from relay_passes.solvers.memories import cut_facts, repeats  # noqa: E402
 from relay_passes.solvers.memories.assignment import Assignment, Place, WeightsCopy  # noqa: E402
 from relay_passes.solvers.memories.cuts import SegmentTimes  # noqa: E402
@@ -41,6 +41,9 @@ from relay_passes.solvers.memories.repeats import promising  # noqa: E402
 from relay_passes.solvers.memories.state import Choice, Item, State  # noqa: E402
 from relay_passes.solvers.memories.updates import Update, Updates  # noqa: E402
 from relay_passes.solvers.split.segment import Ending  # noqa: E402
+from tvm_ext.core.trees import Trees  # noqa: E402
+
+SEED = 0
 
 STEPS = (8, 12, 16, 24, 32, 48, 64, 96)
 NETWORKS, FIRST_SEED = 80, 1000
@@ -54,6 +57,32 @@ LEAST_WAIT = 0.01
 OTHER_MEMORY, OTHER_FETCHES = 100, 10
 """Distance of two choices: for each step that reads or makes a value in another memory, for each fetch more or less,
 beside steps by which fetches start apart."""
+
+
+def trained(rows: np.ndarray, targets: np.ndarray, *, trees: int, depth: int, rate: float, loss: str) -> Trees:
+    """Gradient boosting of regression trees (Friedman 2001), each on a random part of the rows."""
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    boosted = GradientBoostingRegressor(
+        n_estimators=trees, max_depth=depth, learning_rate=rate, subsample=0.7, min_samples_leaf=3,
+        loss=loss, random_state=SEED,
+    )  # fmt: skip
+    boosted.fit(rows, targets)
+    parts = [estimator.tree_ for estimator in boosted.estimators_[:, 0]]
+    starts = np.cumsum([0, *(part.node_count for part in parts)])
+    leaf = np.concatenate([part.children_left for part in parts]) < 0
+
+    def children(name: str) -> np.ndarray:
+        moved = [getattr(p, name) + start for p, start in zip(parts, starts[:-1], strict=True)]
+        return np.where(leaf, 0, np.concatenate(moved)).astype(np.int16)
+
+    return Trees(
+        features=np.where(leaf, -1, np.concatenate([p.feature for p in parts])).astype(np.int16),
+        thresholds=np.where(leaf, 0, np.concatenate([p.threshold for p in parts])).astype(np.float32),
+        left=children("children_left"), right=children("children_right"),
+        values=np.where(leaf, rate * np.concatenate([p.value[:, 0, 0] for p in parts]), 0).astype(np.float32),
+        roots=starts[:-1].astype(np.int16), base=float(np.ravel(boosted.init_.constant_)[0]),
+    )  # fmt: skip
 
 
 def distance(problem: AssignmentProblem, item: Item, choice: Choice, found: Choice) -> float:

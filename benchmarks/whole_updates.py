@@ -42,9 +42,9 @@ from relay_passes.solvers.memories.search import assign  # noqa: E402
 from relay_passes.solvers.memories.updates import Rates, Update, Updates  # noqa: E402
 from relay_passes.solvers.recompute.in_rows import unrolled  # noqa: E402
 from relay_passes.solvers.split.segments import Segments  # noqa: E402
+from tvm_ext.compilation.learned_updates import WEIGHTS, learned_updates  # noqa: E402
 from tvm_ext.compilation.pipeline import compile_module  # noqa: E402
 from tvm_ext.core.platform import Platform  # noqa: E402
-from tvm_ext.guide import UPDATES, learned_updates  # noqa: E402
 
 NETWORKS = (
     "ds_cnn_int8", "resnet8_int8", "autoencoder_int8", "mobilenet_v1_025_96_int8", "mobilenet_v2_035_144_int8",
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
-    found: dict[str, Any] = {"weights": stamped({"bytes": (ROOT / "tvm_ext" / UPDATES).stat().st_size})}
+    found: dict[str, Any] = {"weights": stamped({"bytes": (ROOT / "tvm_ext" / WEIGHTS).stat().st_size})}
     for name, networks in (("random", random_networks(options.problems)), ("zoo", zoo_networks(options.networks))):
         rows = [compared(network) for network in networks]
         found[name] = stamped(figures(rows))

@@ -12,7 +12,6 @@ from benchmarks.fuzzing.tables import mutants
 from benchmarks.measure.bit_blocks import fewer_bits, grown_weights
 from benchmarks.measure.block_parts import (
     NAMES,
-    PROCESSORS,
     RESULTS,
     dtype_name,
     grouped,
@@ -27,7 +26,6 @@ from benchmarks.measure.cycle_blocks import (
     profile_kws,
     published_cycles,
     tune,
-    tune_rows,
 )  # fmt: skip
 from benchmarks.measure.generic_blocks import generic_steps, generic_totals
 from benchmarks.measure.half_blocks import half_floats
@@ -117,37 +115,6 @@ def monotonic() -> str:
     ]  # fmt: skip
     heads = ("network", "least", "whole", "budgets tried", "different results", "dearer than a smaller budget")
     return table(heads, rows)
-
-
-def guide_costs() -> str:
-    """Estimates of the kernels and of the learned guide against executed instructions."""
-    corpus, costs = result("guide_corpus"), result("guide")["costs"]
-    rows = [
-        (
-            f"{PROCESSORS[group.split()[0]]}, {dtype_name(group.split()[1])}", grouped(one["steps"]),
-            *(f"{one[key]:.4f}" for key in ("modelled_spearman", "learned_spearman")),
-            *(f"{one[key]:.3f}" for key in ("modelled_error_bits", "learned_error_bits")),
-        )
-        for group, one in costs.items() if group != "commit" and len(group.split()) == 2
-    ]  # fmt: skip
-    heads = (
-        "processor, type", "steps", "rank correlation: own estimate", "learned", "mean error in bits: own estimate",
-        "learned",
-    )  # fmt: skip
-    return f"Trained on {len(corpus['steps']):,} kernels of random networks:\n\n{table(heads, rows)}"
-
-
-def guide_plans() -> str:
-    """The search for recomputation without the guide, with it, and both."""
-    names = {"without": "without", "with": "with", "both": "the cheaper of both, which is taken"}
-    rows = [
-        (
-            names[name], f"{one['solved']} of {one['problems']}", f"{one['added_percent']:.2f} %",
-            grouped(one["evaluated"]),
-        )
-        for name, one in result("guide")["plans"].items() if name != "commit"
-    ]  # fmt: skip
-    return table(("guide", "solved", "added duration, of what all solve", "sequences evaluated"), rows)
 
 
 def whole_updates() -> str:
@@ -267,9 +234,9 @@ def onnx_suite() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     block.__name__: block
     for block in (
-        arenas, budgets, ways, monotonic, guide_costs, guide_plans, whole_updates, hierarchy, streams, tflm, tflm_tiny,
+        arenas, budgets, ways, monotonic, whole_updates, hierarchy, streams, tflm, tflm_tiny,
         tflm_streams, side_by_side, two_cores, pipelines, sweep, tflite_files, tflite_operators, onnx_suite, mutants,
-        fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, tune_rows, modelled,
+        fewer_bits, half_floats, quantizers, transformers, published_cycles, profile_kws, tune, modelled,
         placement_times, riscv_vectors, boards, grown_weights, generic_totals, generic_steps, recomputation,
         free_orders, reached_orders, package_mutations, attribute_pairs,
     )

@@ -128,25 +128,3 @@ def placement_times() -> str:
 def _predicted_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     shares = (f"{one[f'within {bound:g}']:.1%}" for bound in BOUNDS)
     return (*shares, f"{one['rank correlation']:.3f}", f"{one['predicted'] / one['estimated']:.2f}")
-
-
-def tune_rows() -> str:
-    """Whole runs within a budget, by modelled and by measured rows per call."""
-    rows: list[tuple[str, ...]] = []
-    for platform, cases in result("tune_rows")["cases"].items():
-        for number, (case, one) in enumerate(cases.items()):
-            network, _, ram = case.partition(":")
-            if not one["sequences"]:
-                continue
-            before, after = one["before"]["estimated_cycles"], one["after"]["estimated_cycles"]
-            arenas = dict.fromkeys(grouped(one["arena_bytes"][when]) for when in ("before", "after"))
-            rows.append(
-                (
-                    f"`{platform}`" if not number else "", network_name(network, dtype=True), grouped(int(ram)),
-                    one["method"], f"{one['sequences']}, {one['measured']} of {one['tried']}",
-                    str(len(one["changed"])), grouped(before), grouped(after), f"{100 * (after / before - 1):+.1f} %",
-                    " -> ".join(arenas),
-                )
-            )  # fmt: skip
-    heads = ("platform", "network", "RAM, B", "way", "sequences, rows that fit", "other rows")
-    return table((*heads, "cycles, estimated", "tuned", "change", "arena, B"), rows)

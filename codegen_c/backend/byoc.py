@@ -11,9 +11,8 @@ from tvm import relax
 from codegen_c.arena.bound import shared_bytes
 from codegen_c.composites.lower_operator import Lower, Lowered, has_kernel, lower_operator
 from codegen_c.composites.scalar_calls import ELEMENTWISE
-from codegen_c.costs.learned_cost import LearnedCost
+from codegen_c.costs.modelled import modelled
 from codegen_c.costs.predict import constants_read, input_read, scratch_accessed
-from codegen_c.costs.step_features import modelled
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.kernels.movement.permute import CHANNELS_LAST
 from codegen_c.operators.kinds import (
@@ -51,12 +50,10 @@ MOST_ROWS = 1 << 14
 class CodegenBackend:
     """Answers the passes' questions for one target (`relay_passes.backend.Backend`).
 
-    cost: predicts instructions; without it they are the kernels' own estimates. lower: `lower_operator`, or a cache of
-    it: passes ask often, and about the same composites.
+    lower: `lower_operator`, or a cache of it, because passes ask often about the same composites.
     """
 
     target: Target
-    cost: LearnedCost | None = None
     lower: Lower = lower_operator
 
     @property
@@ -84,12 +81,9 @@ class CodegenBackend:
             for position, argument in enumerate(lowered.arguments)
             if lowered.arguments.count(argument) == 1
         }
-        kinds = (operator.inputs, operator.outputs)
-        simd, rows = self.target.instruction_set.simd, _rows(lowered)
+        rows = _rows(lowered)
         return Footprint(
-            instructions=self.cost.instructions(implementation, *kinds, simd)
-            if self.cost
-            else modelled(implementation, *kinds),
+            instructions=modelled(implementation, operator.inputs, operator.outputs),
             rows=rows,
             accumulation=_accumulation(implementation),
             scratch_bytes=implementation.scratch_bytes,
@@ -110,7 +104,7 @@ class CodegenBackend:
     ) -> list[CallCost]:
         """Scratch and instructions of a composite that computes, or adds up, so many rows per call.
 
-        Instructions are the kernels' own estimates: how two forms of one kernel differ is not what is learned.
+        Instructions are the kernels' own estimates.
         """
         lowered = self.lower(composite, self.target)
         assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"

@@ -13,7 +13,7 @@ from relay_passes.solvers.recompute.reordering import anneal_order, tidied
 from relay_passes.solvers.schedule import search as schedule_search
 from relay_passes.solvers.schedule.search import annealed_schedule, least_schedule, schedule
 from tests.passes.test_recompute_annealing import shared_graph
-from tests.passes.test_recompute_local import problem
+from tests.support.recompute_problems import problem
 
 
 def assert_order(graph: Graph, order: Sequence[int]) -> None:

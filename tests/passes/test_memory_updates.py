@@ -20,8 +20,8 @@ from relay_passes.solvers.memories.state import State
 from relay_passes.solvers.memories.updates import Updates
 from relay_passes.solvers.recompute.in_rows import unrolled
 from relay_passes.solvers.split.search import frontier
+from tvm_ext.compilation.learned_updates import learned_updates
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.guide import learned_updates
 
 SEEDS = (0, 1, 2, 4)
 """Networks that a frontier cuts."""

@@ -14,7 +14,7 @@ from relay_passes.solvers.memories.search import assign
 from relay_passes.solvers.memories.state import State
 from tests.passes.test_memory_search import checked
 from tests.support.memory_problems import in_sequences, on_two_cores, random_problem
-from tvm_ext.guide import learned_updates
+from tvm_ext.compilation.learned_updates import learned_updates
 
 SEEDS = st.integers(0, 10_000)
 

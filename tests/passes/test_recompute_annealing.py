@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay_passes.memory import rematerialize
-from relay_passes.memory.rematerialize import cheapest
 from relay_passes.solvers.graph import Graph, Node, peak_bytes
 from relay_passes.solvers.recompute import annealing
 from relay_passes.solvers.recompute.annealing import anneal_repeats
 from relay_passes.solvers.recompute.search import recompute
-from tests.passes.test_recompute_local import SHARES, assert_plan, problem
+from tests.support.recompute_problems import SHARES, assert_plan, problem
 
 needs_ortools = pytest.mark.skipif(importlib.util.find_spec("ortools") is None, reason="ortools is not installed")
 
@@ -51,34 +49,18 @@ def test_plans_keep_to_the_budget_whatever_nodes_share(seed: int, unit: int) -> 
             assert found == anneal_repeats(graph, order, costs, budget)
 
 
-def test_what_nodes_share_is_counted_as_it_is() -> None:
-    """Budgets that the search for one repeat after the other meets are met, for as little or less in all."""
-    solved = spent = 0
-    for seed in range(60):
-        graph, costs = shared_graph(seed)
-        order = range(len(graph.nodes))
-        budget = int(peak_bytes(graph, order) * 0.9)
-        known = recompute(graph, order, costs, budget)
-        found = anneal_repeats(graph, order, costs, budget)
-        if known is not None:
-            assert found is not None, seed
-            spent += found.cost - known.cost
-            solved += 1
-    assert solved >= 10 and spent <= 0
-
-
 @needs_ortools
 def test_small_graphs_come_to_the_proved_cost() -> None:
-    from relay_passes.solvers.recompute.exact import recompute_exactly
+    from relay_passes.solvers.recompute.bound import bound_at_places
 
     proved = 0
-    for seed in range(6):
+    for seed in range(8):
         made, order, peak = problem(22, seed)
         budget = int(peak * 0.85)
-        exact = recompute_exactly(made.graph, order, made.durations, budget)
-        if exact is not None and exact.proved:
+        bounded = bound_at_places(made.graph, order, made.durations, budget)
+        if bounded.plan is not None and bounded.plan.cost == bounded.at_least:
             found = anneal_repeats(made.graph, order, made.durations, budget)
-            assert found is not None and found.cost <= exact.cost
+            assert found is not None and found.cost == bounded.at_least
             assert_plan(made, order, budget, found)
             proved += 1
     assert proved >= 3
@@ -102,32 +84,22 @@ def test_a_node_larger_than_the_budget_is_not_searched_for(monkeypatch: pytest.M
     assert anneal_repeats(graph, range(len(graph.nodes)), costs, 1) is None
 
 
-def test_large_graphs_take_less_than_the_search_for_one_repeat_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annealing, "MOVES_PER_NODE", 1000)
-    made, order, peak = problem(180, 0)
-    found = anneal_repeats(made.graph, order, made.durations, int(peak * 0.8))
-    known = recompute(made.graph, order, made.durations, int(peak * 0.8))
-    assert found is not None and known is not None and found.cost < known.cost
-    assert_plan(made, order, int(peak * 0.8), found)
+def test_other_random_numbers_give_plans_that_hold_too() -> None:
+    made, order, peak = problem(60, 0)
+    found = [anneal_repeats(made.graph, order, made.durations, int(peak * 0.8), seed=seed) for seed in (1, 2, 3)]
+    for one in found:
+        assert one is not None
+        assert_plan(made, order, int(peak * 0.8), one)
+    costs = [one.cost for one in found if one is not None]
+    assert max(costs) <= 1.1 * min(costs)
 
 
-def test_without_a_compiler_other_searches_remain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    monkeypatch.setattr(rematerialize, "find_spec", lambda _: None)
     annealing._library.cache_clear()
     made, order, peak = problem(60, 1)
     try:
         assert anneal_repeats(made.graph, order, made.durations, int(peak * 0.8)) is None
-        found = cheapest(made.graph, order, made.durations, int(peak * 0.8))
+        assert recompute(made.graph, order, made.durations, int(peak * 0.8), bound_effort=0, keeps_order=True) is None
     finally:
         annealing._library.cache_clear()
-    assert found is not None
-    assert_plan(made, order, int(peak * 0.8), found)
-
-
-def test_what_is_near_a_repeat_behind_all_nodes_is_looked_for_without_it() -> None:
-    """The search knows repeats before first runs alone."""
-    nodes = tuple(Node(reads=(read,), writes=(written,), shared_bytes={}) for read, written in ((0, 1), (0, 2), (2, 3)))
-    graph = Graph(nodes=nodes, sizes=(1, 10, 12, 1), inputs=frozenset({0}), outputs=frozenset({1, 3}))
-    assert peak_bytes(graph, (0, 1, 2, 0)) == 14
-    assert anneal_repeats(graph, range(3), [2, 1, 1], 14, (0, 1, 2, 0)) is None

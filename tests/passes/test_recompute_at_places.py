@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -10,15 +11,20 @@ import pytest
 
 pytest.importorskip("ortools", reason="ortools is not installed")
 
-from relay_passes.memory.rematerialize import cheapest
+
 from relay_passes.solvers.graph import Graph, Node, peak_bytes
-from relay_passes.solvers.recompute.at_places import bound_at_places
-from relay_passes.solvers.recompute.exact import recompute_exactly
-from relay_passes.solvers.recompute.place_program import KeptAtPlaces, NoneKept, PlaceProblem, keep_at
-from relay_passes.solvers.recompute.search import repeats_cost
+from relay_passes.solvers.recompute.annealing import anneal_repeats
+from relay_passes.solvers.recompute.bound import KeptAtPlaces, NoneKept, PlaceProblem, bound_at_places, keep_at
+from relay_passes.solvers.recompute.recomputation import Recomputation, repeats_cost
+from relay_passes.solvers.recompute.search import recompute
 from tests.passes.test_recompute_annealing import shared_graph
-from tests.passes.test_recompute_local import problem
 from tests.passes.test_recompute_search import every_sequence, least_cost, random_graph
+from tests.support.recompute_problems import problem
+
+
+def fixed(graph: Graph, order: range, costs: Sequence[int], budget_bytes: int) -> Recomputation | None:
+    """What the search finds in that order."""
+    return recompute(graph, order, costs, budget_bytes, keeps_order=True)
 
 
 def test_the_bound_is_never_above_the_least_cost_of_all_sequences() -> None:
@@ -48,12 +54,11 @@ def test_the_bound_holds_for_what_nodes_share_need_and_leave() -> None:
         for share in (0.9, 0.8, 0.7):
             budget = int(peak_bytes(graph, order) * share)
             bounded = bound_at_places(graph, order, costs, budget)
-            plans = (recompute_exactly(graph, order, costs, budget), cheapest(graph, order, costs, budget))
-            for plan in plans:
-                if plan is not None and plan.peak_bytes <= budget:
-                    assert bounded.at_least is not None and bounded.at_least <= plan.cost
-                    compared += 1
-    assert compared > 20, compared
+            plan = anneal_repeats(graph, order, costs, budget)
+            if plan is not None:
+                assert bounded.at_least is not None and bounded.at_least <= plan.cost
+                compared += 1
+    assert compared > 15, compared
 
 
 def test_results_that_run_again_behind_the_last_node_count_there() -> None:
@@ -101,15 +106,13 @@ def test_the_bound_holds_for_results_that_are_early() -> None:
 def test_a_known_plan_is_kept_or_undercut(seed: int) -> None:
     made, order, peak = problem(40, seed)
     budget = int(peak * 0.8)
-    known = recompute_exactly(made.graph, order, made.durations, budget)
+    known = anneal_repeats(made.graph, order, made.durations, budget)
     if known is None:
         pytest.skip("nothing to begin with")
     bounded = bound_at_places(made.graph, order, made.durations, budget, known)
     assert bounded.plan is not None and bounded.at_least is not None
     assert bounded.at_least <= bounded.plan.cost <= known.cost
     assert bounded == bound_at_places(made.graph, order, made.durations, budget, known)
-    if known.proved and bounded.plan == known:
-        assert bounded.at_least >= 0.9 * known.cost
 
 
 def test_orders_other_than_the_nodes_own_are_kept() -> None:
@@ -145,7 +148,7 @@ def test_one_repeat_is_found_and_proved() -> None:
 def test_a_budget_that_nothing_keeps_to_is_told_from_one_that_was_not_met() -> None:
     graph, costs = chain()
     assert bound_at_places(graph, range(4), costs, 15).at_least is None
-    assert cheapest(graph, range(4), costs, 15) is None
+    assert fixed(graph, range(4), costs, 15) is None
     made, order, peak = problem(60, 0)
     unmet = bound_at_places(made.graph, order, made.durations, int(peak * 0.8), effort=1e-9)
     assert unmet.at_least == 0 and unmet.plan is None
@@ -167,15 +170,14 @@ def test_bytes_count_at_places_and_at_repeats_only_where_asked() -> None:
 
 def test_what_the_searches_know_is_said() -> None:
     made, order, peak = problem(60, 1)
-    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
+    found = fixed(made.graph, order, made.durations, int(peak * 0.85))
     assert found is not None and 0 < found.at_least <= found.cost
-    assert found.proved or found.at_least < found.cost
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_plan_goes_below_the_bound(seed: int) -> None:
     made, order, peak = problem(24, seed)
-    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
+    found = fixed(made.graph, order, made.durations, int(peak * 0.85))
     bound = bound_at_places(made.graph, order, made.durations, int(peak * 0.85)).at_least
     assert found is None or (bound is not None and 0 < bound <= found.cost)
     assert bound_at_places(made.graph, order, made.durations, peak).at_least == 0
@@ -183,6 +185,6 @@ def test_no_plan_goes_below_the_bound(seed: int) -> None:
 
 def test_the_bound_is_what_one_repeat_costs_where_one_is_enough() -> None:
     made, order, peak = problem(24, 0)
-    found = cheapest(made.graph, order, made.durations, int(peak * 0.85))
+    found = fixed(made.graph, order, made.durations, int(peak * 0.85))
     assert found is not None and len(found.sequence) == 25
     assert bound_at_places(made.graph, order, made.durations, int(peak * 0.85)).at_least == found.cost

@@ -20,13 +20,14 @@ from relay_passes.regions.form_composites import FormComposites
 from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute import reordering
 from relay_passes.solvers.recompute.annealing import anneal_repeats
-from relay_passes.solvers.recompute.reordering import anneal_order, reordered
-from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
+from relay_passes.solvers.recompute.recomputation import Recomputation, repeats_cost
+from relay_passes.solvers.recompute.reordering import anneal_order
+from relay_passes.solvers.recompute.search import recompute
 from relay_passes.solvers.schedule.search import schedule
 from tests.passes.modules import without_spans
 from tests.passes.test_recompute_annealing import shared_graph
-from tests.passes.test_recompute_local import SHARES, problem
 from tests.passes.test_schedule_operators import MeasuringBackend
+from tests.support.recompute_problems import SHARES, problem
 
 
 def assert_holds(graph: Graph, costs: list[int] | tuple[int, ...], budget: int, found: Recomputation) -> None:
@@ -103,7 +104,7 @@ def test_budgets_are_met_that_repeats_of_one_order_do_not_meet() -> None:
         best = schedule(graph)
         budget = int(best.peak_bytes * 0.9)
         fixed = anneal_repeats(graph, best.order, costs, budget)
-        free = reordered(graph, best.order, costs, budget, fixed)
+        free = recompute(graph, best.order, costs, budget, bound_effort=0)
         if fixed is not None:
             assert free is not None and free.cost <= fixed.cost
             saved += fixed.cost - free.cost
@@ -118,7 +119,7 @@ def test_layered_graphs_take_less_than_in_their_best_order() -> None:
     best = schedule(made.graph)
     budget = int(best.peak_bytes * 0.8)
     fixed = anneal_repeats(made.graph, best.order, made.durations, budget)
-    free = reordered(made.graph, best.order, made.durations, budget, fixed)
+    free = recompute(made.graph, best.order, made.durations, budget, bound_effort=0)
     assert fixed is not None and free is not None and free.cost < 0.9 * fixed.cost
     assert_holds(made.graph, made.durations, budget, free)
 
@@ -129,19 +130,12 @@ def test_without_repeats_it_is_an_order_alone() -> None:
     assert found is not None and sorted(found.sequence) == list(order) and found.peak_bytes <= peak * 0.9
 
 
-def test_what_was_found_stays_where_nothing_is_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_within_the_budget_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     made, order, peak = problem(30, 1)
-    free = Recomputation(sequence=tuple(order), peak_bytes=peak, cost=0)
-    monkeypatch.setenv("CC", "no-such-compiler")
-    reordering._library.cache_clear()
-    try:
-        dear = Recomputation(sequence=(*order, 0), peak_bytes=peak, cost=1)
-        assert reordered(made.graph, order, made.durations, peak, dear) is dear
-        assert reordered(made.graph, order, made.durations, peak // 2, None) is None
-    finally:
-        reordering._library.cache_clear()
     monkeypatch.setattr(reordering, "_library", lambda: pytest.fail("searched"))
-    assert reordered(made.graph, order, made.durations, peak, free) is free
+    assert recompute(made.graph, order, made.durations, peak) == Recomputation(
+        sequence=tuple(order), peak_bytes=peak, cost=0
+    )
 
 
 @I.ir_module

@@ -11,7 +11,7 @@ from tvm_ext.core.platform import Platform
 from tvm_ext.services.cache import ResultCache
 from tvm_ext.services.job import JobOutcome
 from tvm_ext.tuning import remembered
-from tvm_ext.tuning.remembered import RunFigures, Tools, WayFigures, read_figures, read_run, write_figures
+from tvm_ext.tuning.remembered import Tools, WayFigures, read_figures, write_figures
 
 KEY = "ab" * 32
 
@@ -19,16 +19,15 @@ KEY = "ab" * 32
 @pytest.mark.parametrize("cycles", [12.5, None])
 def test_what_was_measured_comes_back(tmp_path: Path, cycles: float | None) -> None:
     cache = ResultCache(folder=tmp_path)
-    way, run = WayFigures(instructions=10, cycles=cycles), RunFigures(instructions=9, cycles=cycles, outputs="ab")
+    way = WayFigures(instructions=10, cycles=cycles)
     write_figures(cache, KEY, way)
-    write_figures(cache, KEY[::-1], run)
-    assert (read_figures(cache, KEY), read_run(cache, KEY[::-1])) == (way, run)
+    assert read_figures(cache, KEY) == way
     device = WayFigures(instructions=None, cycles=3.0)
     write_figures(cache, KEY, device)
     assert read_figures(cache, KEY) == device
 
 
-GOOD = {"instructions": 10, "cycles": 1.0, "outputs": "ab"}
+GOOD = {"instructions": 10, "cycles": 1.0}
 FORGED = {
     "a text for a number": {"instructions": "10"}, "less than nothing": {"instructions": -1},
     "a truth": {"cycles": True}, "no number": {"cycles": float("nan")}, "without end": {"cycles": float("inf")},
@@ -41,14 +40,14 @@ FORGED = {
 def test_what_no_run_gives_is_measured_again(tmp_path: Path, forged: dict[str, object]) -> None:
     cache = ResultCache(folder=tmp_path)
     cache.put(KEY, JobOutcome(result=json.dumps({**GOOD, **forged}).encode()))
-    assert read_figures(cache, KEY) is None and read_run(cache, KEY) is None
+    assert read_figures(cache, KEY) is None
 
 
 @pytest.mark.parametrize("result", [b"", b"[]", b"3", b"{}", b'{"instructions": 1}', None])
 def test_what_is_no_table_is_measured_again(tmp_path: Path, result: bytes | None) -> None:
     cache = ResultCache(folder=tmp_path)
     cache.put(KEY, JobOutcome(result=result, kind="" if result is not None else "ChildLost"))
-    assert read_figures(cache, KEY) is None and read_run(cache, KEY) is None
+    assert read_figures(cache, KEY) is None
 
 
 @pytest.mark.board

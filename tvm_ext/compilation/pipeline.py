@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from importlib.metadata import version
-from types import MappingProxyType
 from typing import Protocol
 
 import tvm
@@ -18,7 +17,6 @@ from codegen_c.composites.lower_operator import lower_operator
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from relay_passes.dataflow import bindings, op_name, outputs
-from tvm_ext import guide
 from tvm_ext.compilation.model_forms import Forms, calibration_of, forms_of, streamed_forms
 from tvm_ext.compilation.stages import (
     backend_of,
@@ -28,6 +26,7 @@ from tvm_ext.compilation.stages import (
     from_memory,
     order,
     processor_costs,
+    proposing,
     sharing,
 )
 from tvm_ext.core.decisions.composites import ProcessorPlacement, Region
@@ -58,17 +57,13 @@ from tvm_ext.frontends.load import load
 from tvm_ext.services.job import OpenServices
 
 _FITTERS = 2
-"""Searches of a model, for as many figures of kernels or options, that are kept for other rows per call."""
-_NO_ROWS: Mapping[str, int] = MappingProxyType({})
+"""Searches of a model that are kept, for as many measurements of kernels or sets of options."""
 
 
 class Compiler(Protocol):
-    """A model, by the figures that its kernels are chosen by.
+    """A model, by the figures that its kernels are chosen by."""
 
-    rows: per call of sequences of the result, by their names, in place of modelled ones; it may then fit no longer.
-    """
-
-    def __call__(self, figures: KernelFigures, rows: Mapping[str, int] = ...) -> tuple[tvm.IRModule, Compiled]: ...
+    def __call__(self, figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]: ...
 
 
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
@@ -148,19 +143,19 @@ def compiler_of(
         tried = BuildOptions.from_json(chosen)
         return fitter_of(streamed_forms(forms, tried), platform, tried, services, figures)
 
-    def compiled(figures: KernelFigures, rows: Mapping[str, int], chosen: BuildOptions, saved_bytes: int) -> FlashTry:
+    def compiled(figures: KernelFigures, chosen: BuildOptions, saved_bytes: int) -> FlashTry:
         forms = known_forms(chosen.to_json(), saved_bytes)
 
         def fitter(least_flash: bool) -> Fitter:
             return known_fitter(figures, forms, replace(chosen, least_flash=least_flash).to_json())
 
-        made, way = fit_in_flash(fitter, platform, chosen, rows)
+        made, way = fit_in_flash(fitter, platform, chosen)
         if way.options.quantize == "int8" and not computes_floats(platform, chosen):
             refuse_floats(made)
         return FlashTry(module=forms(way.options.quantize), compiled=made, quantize=way.options.quantize)
 
-    def compiler(figures: KernelFigures, rows: Mapping[str, int] = _NO_ROWS) -> tuple[tvm.IRModule, Compiled]:
-        found = within_flash(partial(compiled, figures, rows), options)
+    def compiler(figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]:
+        found = within_flash(partial(compiled, figures), options)
         return found.module, found.compiled
 
     return compiler
@@ -195,7 +190,6 @@ def fitter_of(
             module, platform, chosen, backend(chosen), limits, spread
         ),
         backend=backend,
-        rank=guide.learned_rank() if options.cost_model == "learned" else None,
     )
     fitter = Fitter(stages, platform)
     if services:
@@ -216,7 +210,7 @@ def _compiled(
     model = options.name or source.name
     placing = sharing(platform, options, backend, spread)
     costs = processor_costs(platform, options, backend, spread) if limits else []
-    behind = [*placing, *from_memory(platform, backend, model, None, limits, costs)]
+    behind = [*placing, *from_memory(platform, backend, model, None, limits, costs, proposing(options))]
     lowered = tvm.transform.Sequential(behind)(fitting)
     states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)
     region = single_region(lowered, with_next_names(names.outputs, states))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import tvm
 from tvm import relax
@@ -53,8 +52,9 @@ from relay_passes.simplify.share_matrices import ShareMatrices
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
 from relay_passes.simplify.widen_convolutions import WidenConvolutions
+from relay_passes.solvers.memories.propose import Rate
 from relay_passes.streams.stream_windows import StreamWindows
-from tvm_ext import guide
+from tvm_ext.compilation.learned_updates import learned_updates
 from tvm_ext.core.decisions.decision import carried_over
 from tvm_ext.core.errors import ExtensionFailed, TvmExtError
 from tvm_ext.core.extensions import PASSES, Extension, extensions
@@ -127,7 +127,7 @@ def passes(
     return [
         *before_order(backend, options),
         *order(backend),
-        *from_memory(platform, backend, prefix, memory_pass, limits),
+        *from_memory(platform, backend, prefix, memory_pass, limits, rate=proposing(options)),
     ]
 
 
@@ -182,8 +182,8 @@ def cutting(
     """Behind the order, where several memories may be used, of one processor: cut where it is faster with them."""
     if len(options.cores_of(platform)) > 1 or options.offloads_of(platform):
         return tvm.transform.Sequential([])
-    rates = guide.learned_updates() if backend.cost else None
-    return CutForMemories(replace(backend, cost=None), time_model(platform), limits, known, rates=rates)
+    rates = learned_updates() if options.cost_model == "learned" else None
+    return CutForMemories(backend, time_model(platform), limits, known, rates=rates)
 
 
 def sharing(
@@ -210,9 +210,7 @@ def processor_costs(
     return [
         ProcessorCosts(
             processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
-            backend=replace(
-                backend_of(platform, options, backend.lower, core, backend.target.figures), cost=None
-            ),  # calibrated by the time
+            backend=backend_of(platform, options, backend.lower, core, backend.target.figures),
         )
         for core in (*(cores if spread == "all" else cores[:1]), *others)
     ]  # fmt: skip
@@ -230,18 +228,22 @@ def from_memory(
     memory_pass: MemoryPass,
     limits: Mapping[str, int] | None,
     costs: Sequence[ProcessorCosts] = (),
+    rate: Rate | None = None,
 ) -> list[tvm.transform.Pass]:
     """The end of phase 4, passes that leave fewer bytes alive, and what follows. costs: as `processor_costs` has them,
-    where several processors may run operators. A backend with learned costs has the guide propose places, too."""
-    kernels, time = replace(backend, cost=None), time_model(platform)  # which has a calibration of its own
+    where several processors may run operators. rate: of a learned model, which proposes memories of tensors, too."""
     others = {cost.processor.name: cost for cost in costs[1:]}
-    rate = guide.learned_updates().places if backend.cost else None
     return [
         *([memory_pass] if memory_pass else []),
-        *([AssignMemories(kernels, time, limits, others, rate=rate)] if limits else []),
+        *([AssignMemories(backend, time_model(platform), limits, others, rate=rate)] if limits else []),
         # Phase 5. Runs of composites become regions; the order of bindings is the schedule.
         OutlineRegions(CODEGEN, prefix),
     ]
+
+
+def proposing(options: BuildOptions) -> Rate | None:
+    """The learned model that proposes memories of tensors, where the options ask for it."""
+    return learned_updates().places if options.cost_model == "learned" else None
 
 
 def backend_of(
@@ -251,7 +253,7 @@ def backend_of(
     core: Processor | None = None,
     figures: KernelFigures = UNMEASURED,
 ) -> CodegenBackend:
-    """Code generation as passes ask it: kernels of a processor, with learned costs where the options rank by them.
+    """Code generation as passes ask it: kernels of a processor.
 
     core: the platform's first one by default. figures: measured, of that one.
     """
@@ -264,7 +266,6 @@ def backend_of(
             least_flash=options.least_flash,
             figures=figures if chosen.name == platform.processor.name else UNMEASURED,
         ),
-        cost=guide.learned_cost() if options.cost_model == "learned" else None,
         lower=lower,
     )
 

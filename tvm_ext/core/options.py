@@ -108,9 +108,8 @@ class BuildOptions:
     least_scratch: take the kernels that need the least scratch, however slow; tried by itself where nothing else fits.
     least_flash: take no kernels whose weights are stored in more bytes than the model's for speed; tried by itself
         where constants take more than `flash`, or than their memory holds.
-    cost_model: `learned` ranks what could be computed again by costs learned from measurements and by what exact plans
-        did, and proposes places in several memories beside what the search finds; `analytic` ranks by the kernels' own
-        estimates alone.
+    cost_model: where a platform has several memories, `learned` takes the proposal of a learned model where it is
+        faster than the plan of the search; `analytic` searches alone.
     new_frames: input -> new frames that a run brings, of a window over time that the model takes whole: the C keeps
         what it needs of earlier frames, and answers as the whole window would. time_axis: input -> axis of time, where
         more than one may be.
@@ -259,7 +258,7 @@ class BuildOptions:
         Option(
             formerly="guide",
             group="Memory",
-            help="Rank what could be computed again by learned costs, or by the kernels' estimates.",
+            help="Let a learned model propose memories beside the search, or search alone.",
         ),
     ] = "learned"
     memories: Annotated[

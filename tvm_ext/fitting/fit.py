@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from math import inf
-from types import MappingProxyType
 
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Attempt, Compiled
@@ -47,23 +46,21 @@ def fit_in_flash(
     fitter: Callable[[bool], Fitter],
     platform: Platform,
     options: BuildOptions,
-    rows: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Compiled, Way]:
     """`fit`, where a model has to be made to fit also without weights that grow for speed; the better of both.
 
     Kernels of such weights take more scratch, which leaves less memory for tensors. fitter: by whether weights may not
-    grow. rows: per call of sequences of the result, by their names, in place of those that were chosen; it may then fit
-    no longer. Raises what `fit` does.
+    grow. Raises what `fit` does.
     """
     first = fitter(options.least_flash)
     found = search(first, platform, options)
     if _fits_at_once(found) or not _has_grown(first, found, options):
-        return _taken(first, platform, options, found, rows)
+        return _taken(first, platform, options, found)
     other, least = fitter(True), replace(options, least_flash=True)
     direct = search(other, platform, least)
     if _worth(direct) < _worth(found):
-        return _taken(other, platform, least, direct, rows)
-    return _taken(first, platform, options, found, rows)
+        return _taken(other, platform, least, direct)
+    return _taken(first, platform, options, found)
 
 
 def _taken(
@@ -71,7 +68,6 @@ def _taken(
     platform: Platform,
     options: BuildOptions,
     found: Found,
-    rows: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Compiled, Way]:
     best = found.best
     if best is None:
@@ -79,11 +75,8 @@ def _taken(
     first = next(other.instructions for other in found.results if other.arena_bytes is not None)
     attempts = [_attempt(other, first) for other in found.results if other is not best and _is_told(other)]
     method = found.method(best)
-    compiled = fitter.compiled(method, best.one, options, rows)
+    compiled = fitter.compiled(method, best.one, options)
     assert compiled is not None, "a result that fits is one"
-    if rows:
-        num_bytes = compiled.plan.bytes_in(platform.activations)
-        best = replace(best, arena_bytes=num_bytes, instructions=compiled.modelled_instructions)
     taken = replace(compiled, attempts=(*attempts, _attempt(best, first)))
     return taken, fitter.way(method, best.one.index)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 
 import tvm
@@ -13,9 +12,7 @@ import tvm
 from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Compiled
 from relay_passes.backend import Backend
-from relay_passes.memory.set_rows_per_call import SetRowsPerCall
 from relay_passes.searched import Searched
-from relay_passes.solvers.recompute.search import Rank
 from tvm_ext.core.errors import DoesNotFit, PlanRejected
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -110,7 +107,6 @@ class Stages:
     cut: Callable[[Searched, BuildOptions, Mapping[str, int]], tvm.IRModule]
     compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None, Spread], Compiled]
     backend: Callable[[BuildOptions], Backend]
-    rank: Rank | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +152,7 @@ class Fitter:
         offer = self.offers(method)[index]
         if method.make is None or offer.budget_bytes is None:
             return Way(method=method.name, options=method.options)
-        memory_pass = method.make(self._searched(method.options), offer, self.stages.rank)
+        memory_pass = method.make(self._searched(method.options), offer)
         return Way(method=method.name, options=method.options, memory_pass=memory_pass)
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome:
@@ -175,13 +171,10 @@ class Fitter:
             return TryOutcome(rejected=str(rejected))
 
     @native_warnings_dropped()
-    def compiled(
-        self, method: FitMethod, one: Try, options: BuildOptions, rows: Mapping[str, int] = MappingProxyType({})
-    ) -> Compiled | None:
+    def compiled(self, method: FitMethod, one: Try, options: BuildOptions) -> Compiled | None:
         """Result of a try; None where the method's pass finds nothing to change.
 
-        options: with the limits of memories. rows: per call of sequences, by their names, in place of those that the
-        pass chose. Raises UnsupportedModel, PlanRejected.
+        options: with the limits of memories. Raises UnsupportedModel, PlanRejected.
         """
         limits = options.limits_bytes(self.platform)
         allowed = None
@@ -193,15 +186,12 @@ class Fitter:
         module = self._once(("module", method.name, one.index), lambda: self._changed(method, one.index))
         if module is None:
             return None
-        again = tuple(sorted(rows.items()))
 
         def within(memories: Mapping[str, int] | None, spread: Spread) -> Compiled:
-            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, spread, again)
+            key = ("compiled", method.name, one.index, tuple(memories.items()) if memories else None, spread)
 
             def make() -> Compiled:
                 changed = module if method.make or not memories else self._cut(method, memories)
-                if rows:
-                    changed = SetRowsPerCall(rows)(changed)
                 return self.stages.compiled(changed, method.options, memories, spread)
 
             return self._once(key, make)

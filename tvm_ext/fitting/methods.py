@@ -15,14 +15,13 @@ from relay_passes.memory.split_patches import SplitPatches
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
 from relay_passes.solvers.graph import live_bytes
-from relay_passes.solvers.recompute.search import Rank
 from relay_passes.solvers.split.search import Split, cut, frontier
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.fitting.next_try import Method, Offer
 
 MemoryPass = tvm.transform.Pass | None
 MakeOffers = Callable[[Searched], tuple[Offer, ...]]
-MakePass = Callable[[Searched, Offer, Rank | None], tvm.transform.Pass]
+MakePass = Callable[[Searched, Offer], tvm.transform.Pass]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,23 +113,23 @@ def _of_least_scratch(method: FitMethod) -> FitMethod:
     )  # fmt: skip
 
 
-def _split(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+def _split(known: Searched, offer: Offer) -> tvm.transform.Pass:
     return SplitSequences(known.backend, offer.budget_bytes, known)
 
 
-def _split_heads(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+def _split_heads(known: Searched, offer: Offer) -> tvm.transform.Pass:
     return SplitHeadsInRows(known.backend, offer.budget_bytes, offer.parts, known)
 
 
-def _patch(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+def _patch(known: Searched, offer: Offer) -> tvm.transform.Pass:
     return SplitPatches(known.backend, offer.budget_bytes, known)
 
 
-def _repeat(known: Searched, offer: Offer, rank: Rank | None) -> tvm.transform.Pass:
-    return Rematerialize(known.backend, offer.budget_bytes, known, rank=rank)
+def _repeat(known: Searched, offer: Offer) -> tvm.transform.Pass:
+    return Rematerialize(known.backend, offer.budget_bytes, known)
 
 
-def _repeat_in_rows(known: Searched, offer: Offer, _rank: Rank | None) -> tvm.transform.Pass:
+def _repeat_in_rows(known: Searched, offer: Offer) -> tvm.transform.Pass:
     return RematerializeInRows(known.backend, offer.budget_bytes, known)
 
 

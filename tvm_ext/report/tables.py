@@ -41,9 +41,8 @@ def other_tables(report: Report) -> list[RenderableType]:
     flash = [flash_table(report["flash"])] if report.get("flash") else []
     tuning: Report = report.get("tuning") or {}
     tuned = [tuning_table(tuning)] if tuning else []
-    rows = [tuned_rows_table(tuning["rows"])] if tuning.get("rows") else []
     compared = [comparisons_table(report["comparisons"])] if report.get("comparisons") else []
-    return [*states, *moves, *shared, *floats, *quantized, *compared, *flash, *tuned, *rows]
+    return [*states, *moves, *shared, *floats, *quantized, *compared, *flash, *tuned]
 
 
 _CHANGES = {
@@ -413,27 +412,6 @@ def tuning_table(tuning: Report) -> RenderableType:
     lines = [f"{tuning['layers_measured']} layers with a choice: {'; '.join(sums)}."]
     notes = [Text(f"{tuning['notice']}.", style="yellow")] if tuning["notice"] else []
     return Group(table, *map(Text, lines), *notes)
-
-
-def tuned_rows_table(rows: Report) -> RenderableType:
-    """A row for each number of rows per call that was tried for a sequence, the taken one marked."""
-    if rows["not_measured"]:
-        return Text(f"{rows['not_measured']}.")
-    table = FoldingTable("sequence", title="Rows per call, measured by runs of the whole model", title_justify="left")
-    for heading in ("rows", "instructions", "cycles", "arena B", "taken"):
-        table.add_column(heading, justify="right")
-    for sequence in rows["sequences"]:
-        modelled = {"rows_per_call": sequence["modelled"], **rows["before"], "arena_bytes": rows["arena_bytes"]}
-        tried = sorted([modelled, *sequence["candidates"]], key=lambda one: one["rows_per_call"])
-        layers = sequence["layers"]
-        for place, one in enumerate(tried):
-            is_taken = one["rows_per_call"] == sequence["chosen"]
-            table.add_row(
-                escape(f"{layers[0]} to {layers[-1]}") if place == 0 else "", number(one["rows_per_call"]),
-                number(one["instructions"]), number(one["estimated_cycles"]), number(one["arena_bytes"]),
-                "x" if is_taken else "", end_section=one is tried[-1],
-            )  # fmt: skip
-    return table
 
 
 def bundle_tables(report: Report) -> list[RenderableType]:

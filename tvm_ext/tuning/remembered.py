@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from codegen_c.backend.build import Compiled
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.sources import emit_sources
 from tvm_ext.core.options import Optimize
@@ -44,31 +42,6 @@ class WayFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFigures:
-    """The same of one run of a whole model. outputs: a hash of their bytes."""
-
-    instructions: int
-    cycles: float | None
-    outputs: str
-
-    @classmethod
-    def of(cls, layers: Sequence[WayFigures], outputs: bytes) -> Self:
-        """Sums over the layers of a run in QEMU, and what it wrote."""
-        cycles = [layer.cycles for layer in layers]
-        known = [one for one in cycles if one is not None]
-        return cls(
-            instructions=sum(layer.instructions or 0 for layer in layers),
-            cycles=sum(known) if len(known) == len(cycles) else None,
-            outputs=hashlib.sha256(outputs).hexdigest(),
-        )
-
-    @property
-    def cost(self) -> float:
-        """Estimated cycles, or instructions where these are not known."""
-        return self.cycles if self.cycles is not None else self.instructions
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tools:
     """All beside a way's own C that decides its figures, as text: versions of programs, flags, platform, tables."""
 
@@ -89,11 +62,7 @@ class Tools:
 
 def key_of(way: MeasuredWay, platform: Platform, tools: Tools) -> str:
     """Name of a way's figures: a hash of its C and of the tools. Values of constants are not part of it."""
-    return key_of_model(compiled_ways([renamed(way)], platform), tools)
-
-
-def key_of_model(compiled: Compiled, tools: Tools) -> str:
-    """The same of a whole model's run."""
+    compiled = compiled_ways([renamed(way)], platform)
     parts = (compiled.program, compiled.plan, compiled.interface, compiled.origin, compiled.platform)
     digest = hashlib.sha256(tools.text.encode())
     for name, text in sorted(emit_sources(*parts, weights=[Piece(text="")]).items()):
@@ -103,36 +72,25 @@ def key_of_model(compiled: Compiled, tools: Tools) -> str:
 
 def read_figures(cache: ResultCache, key: str) -> WayFigures | None:
     """Figures that were kept; None where there are none, or what is there is damaged."""
-    return _read(cache, key, lambda values: WayFigures(instructions=values["instructions"], cycles=values["cycles"]))
-
-
-def read_run(cache: ResultCache, key: str) -> RunFigures | None:
-    """The same of a whole model's run."""
-    return _read(cache, key, lambda values: RunFigures(**values))
-
-
-def write_figures(cache: ResultCache, key: str, figures: WayFigures | RunFigures) -> None:
-    """Keep figures."""
-    cache.put(key, JobOutcome(result=json.dumps(asdict(figures)).encode()))
-
-
-def _read(cache: ResultCache, key: str, made: Callable[[dict[str, Any]], T]) -> T | None:
     kept = cache.get(key)
     if kept is None or kept.result is None:
         return None
     try:
-        found = made(json.loads(kept.result))
+        values = json.loads(kept.result)
+        found = WayFigures(instructions=values["instructions"], cycles=values["cycles"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return found if _are_counts(found) else None
 
 
-def _are_counts(found: object) -> bool:
+def write_figures(cache: ResultCache, key: str, figures: WayFigures) -> None:
+    """Keep figures."""
+    cache.put(key, JobOutcome(result=json.dumps(asdict(figures)).encode()))
+
+
+def _are_counts(found: WayFigures) -> bool:
     """True where measured results have the types and ranges that a run gives."""
-    assert isinstance(found, WayFigures | RunFigures), "nothing else is kept here"
     instructions, cycles = found.instructions, found.cycles
     is_counted = isinstance(instructions, int) and not isinstance(instructions, bool) and instructions >= 0
     is_timed = isinstance(cycles, int | float) and not isinstance(cycles, bool) and 0 <= cycles < math.inf
-    if isinstance(found, RunFigures):
-        return is_counted and (cycles is None or is_timed) and isinstance(found.outputs, str)
     return (is_counted or (instructions is None and is_timed)) and (cycles is None or is_timed)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 import tvm
 
 from codegen_c.arena.memory_plan import live_profile
 from codegen_c.backend.build import Compiled
-from codegen_c.kernels.figures import UNMEASURED, KernelFigures, Way
+from codegen_c.kernels.figures import KernelFigures, Way
 from codegen_c.kernels.registry import KernelCandidate
 from codegen_c.program.steps import calls
 from tvm_ext.compilation.pipeline import Compiler
@@ -28,12 +27,12 @@ from tvm_ext.tuning.layers_program import MeasuredWay
 from tvm_ext.tuning.measure import Bench, measured_ways
 from tvm_ext.tuning.record import TunedWays, Tuning
 from tvm_ext.tuning.remembered import WayFigures
-from tvm_ext.tuning.rows import Made, RowsBench, tuned_rows
 
 _COSTS_MORE = "with the kernels that measured best it would need another way to fit, which costs more; "
 _WITH_ROOM = f"{_COSTS_MORE}the best are taken of those whose scratch is free while their layers run"
 _NO_MORE_MEMORY = f"{_COSTS_MORE}the best are taken of those that take no more memory than the modelled ones"
 _AS_MODELLED = f"{_COSTS_MORE}the modelled ones stay"
+Made = tuple[tvm.IRModule, Compiled]
 _Rung = tuple[str, KernelFigures]
 
 
@@ -50,7 +49,6 @@ def compile_tuned(
 
     runner: of a device that measures in place of QEMU, one firmware at a time.
     A kernel that measured better is not taken where the model then fits no longer, or only in a way that costs more.
-    Where layers run row by row, rows per call are measured behind that.
     Raises what the compiler raises; BadOptions where the platform has no board; MissingTool, BuildFailed, RunFailed;
     VerificationFailed where a kernel does not compute its layer.
     """
@@ -63,21 +61,15 @@ def compile_tuned(
         ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
     )
     with stage(progress, "compiling the model by what was measured"):
-        made, notice, taken = _best(compiler, modelled, _rungs(modelled[1], options, layers, found), layers)
+        (mod, compiled), notice = _best(compiler, modelled, _rungs(modelled[1], options, layers, found), layers)
     if notice:
         warnings.warn(f"tune: {modelled[1].interface.model}: {notice}.", ModelNotice, stacklevel=2)
-    with at_once(1 if runner else jobs) as threads:
-        rows_bench = RowsBench(bench=bench, options=options, cache=cache, threads=threads)
-        (mod, compiled), by_rows = tuned_rows(made, partial(compiler, taken), rows_bench, progress)
     chosen = {digest: way_of(calls[0]) for digest, calls in digests_of(compiled).items()}
     rows = tuple(
         TunedWays(layer=layer, figures=figures[layer.digest], chosen=chosen.get(layer.digest, layer.modelled))
         for layer in layers
     )
-    tuning = Tuning(
-        platform=platform, table=bench.table, rows=rows, known=known, notice=notice, device=bench.device,
-        by_rows=by_rows,
-    )  # fmt: skip
+    tuning = Tuning(platform=platform, table=bench.table, rows=rows, known=known, notice=notice, device=bench.device)
     return mod, compiled, tuning
 
 
@@ -99,20 +91,18 @@ def _figures(
     return figures, known
 
 
-def _best(
-    compiler: Compiler, modelled: Made, rungs: Iterable[_Rung], layers: Sequence[TunedLayer]
-) -> tuple[Made, str, KernelFigures]:
-    """The model by the first figures by which it fits as cheaply as without, why not by all, if so, and these."""
+def _best(compiler: Compiler, modelled: Made, rungs: Iterable[_Rung], layers: Sequence[TunedLayer]) -> tuple[Made, str]:
+    """First tuned build that costs no more than the baseline, and why later measurements were not used."""
     for notice, allowed in rungs:
         if _same_choice(layers, allowed):
-            return modelled, notice and _AS_MODELLED, UNMEASURED
+            return modelled, notice and _AS_MODELLED
         try:
             mod, compiled = compiler(allowed)
         except DoesNotFit:
             continue
         if _fits_as_cheaply(compiled, modelled[1]):
-            return (mod, compiled), notice, allowed
-    return modelled, _AS_MODELLED, UNMEASURED
+            return (mod, compiled), notice
+    return modelled, _AS_MODELLED
 
 
 def _rungs(

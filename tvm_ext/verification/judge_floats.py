@@ -1,8 +1,8 @@
 """Judges float tensors by rounding errors: what a float64 evaluation of the same graph says that float32 may lose.
 
 R is the reference runtime's value of an element, X that of the float64 evaluation, N the change that rounding errors of
-float32 make there (`reference_runtimes/float64_runtime.py`), N' the same with the errors of functions that other runtimes
-approximate, u the unit roundoff of its type, M the magnitude of its channel.
+float32 make there (`reference_runtimes/float64_runtime.py`), N' the same with the errors of functions that other
+runtimes approximate, u the unit roundoff of its type, M the magnitude of its channel.
 
     |R - X| <= 8 N' + 4 u M                   makes X count: our reading of the file is the runtime's
     min(|C - X|, |C - R|) <= 8 N + 4 u M      is then asked for of the C, and of the board

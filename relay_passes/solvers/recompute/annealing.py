@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relay_passes.solvers.graph import Graph, peak_bytes
-from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
+from relay_passes.solvers.recompute.recomputation import Recomputation, repeats_cost
 from tvm_ext.core.compiled_search import compiled_search, starts
 
 MOVES_PER_NODE = 8000
@@ -26,8 +26,6 @@ MOST_WORK = 3_500_000_000
 """Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
 HOT, COLD = 0.3, 0.02
 """Temperatures at first and at last, in mean costs of a node."""
-WARM = 0.03
-"""Temperature at first where there is a sequence to begin with, so as to stay near it."""
 SEED = 1
 MOST_NODES = 4000
 MOST_REPEATS = 2000
@@ -56,11 +54,10 @@ def _library() -> ctypes.CDLL | None:
 
 
 def anneal_repeats(
-    graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, nearest: Sequence[int] = ()
+    graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, *, seed: int = SEED
 ) -> Recomputation | None:
     """The cheapest sequence met within the budget that keeps the order of first runs.
 
-    nearest: a sequence near which to look for half of the moves; it may be above the budget.
     None if none was met, without a C compiler, and for very large graphs.
     """
     count = len(order)
@@ -73,39 +70,16 @@ def anneal_repeats(
     tables = _tables(graph, order, costs, unit)
     pointers = {name: table.ctypes.data for name, table in tables.items()}
     problem = _Problem(count=count, num_values=len(graph.sizes), budget=min(budget_bytes // unit, _LARGEST), **pointers)
-    begins = [(HOT, ()), (WARM, _slots(order, nearest))] if nearest else [(HOT, ())]
-    moves = min(MOVES_PER_NODE * count, MOST_WORK // count) // len(begins)
-    met = [_annealed(library, problem, moves, hot, slots) for hot, slots in begins]
-    sequences = [_sequence(order, slots) for slots in met if slots is not None]
-    found = [Recomputation(sequence=s, peak_bytes=peak_bytes(graph, s), cost=repeats_cost(s, costs)) for s in sequences]
-    return min(found, key=lambda one: one.cost, default=None)
-
-
-def _annealed(
-    library: ctypes.CDLL, problem: _Problem, moves: int, hot: float, begin: Sequence[int]
-) -> list[int] | None:
-    """Slots of the repeats of the cheapest plan that the search meets, from some repeats on; None for none."""
-    begin = begin[:MOST_REPEATS]
     slots = np.zeros(MOST_REPEATS, np.int32)
-    slots[: len(begin)] = begin
     num_repeats = library.anneal(
-        ctypes.byref(problem), ctypes.c_int64(moves), ctypes.c_double(hot), ctypes.c_double(COLD),
-        ctypes.c_uint64(SEED), ctypes.c_void_p(THRESHOLDS.ctypes.data), ctypes.c_void_p(slots.ctypes.data),
-        ctypes.c_int32(len(begin)),
+        ctypes.byref(problem), ctypes.c_int64(min(MOVES_PER_NODE * count, MOST_WORK // count)), ctypes.c_double(HOT),
+        ctypes.c_double(COLD), ctypes.c_uint64(seed), ctypes.c_void_p(THRESHOLDS.ctypes.data),
+        ctypes.c_void_p(slots.ctypes.data), ctypes.c_int32(0),
     )  # fmt: skip
-    return slots[:num_repeats].tolist() if num_repeats >= 0 else None
-
-
-def _slots(order: Sequence[int], sequence: Sequence[int]) -> list[int]:
-    """Slots of the repeats of a sequence: stage * count + place. The search has none behind the last first run."""
-    places = {node: place for place, node in enumerate(order)}
-    slots, stage = list[int](), 0
-    for node in sequence:
-        if places[node] == stage:
-            stage += 1
-        elif stage < len(order):
-            slots.append(stage * len(order) + places[node])
-    return slots
+    if num_repeats < 0:
+        return None
+    sequence = _sequence(order, slots[:num_repeats].tolist())
+    return Recomputation(sequence=sequence, peak_bytes=peak_bytes(graph, sequence), cost=repeats_cost(sequence, costs))
 
 
 def _sequence(order: Sequence[int], slots: Sequence[int]) -> tuple[int, ...]:

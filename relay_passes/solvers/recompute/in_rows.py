@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relay_passes.solvers.graph import Graph, Node
-from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
+from relay_passes.solvers.recompute.recomputation import Recomputation, repeats_cost
 from relay_passes.solvers.split.search import Segment, Split
 
 DEEPEST = 3

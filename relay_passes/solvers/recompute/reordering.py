@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from relay_passes.solvers.graph import Graph, peak_bytes
 from relay_passes.solvers.recompute.annealing import COLD, HOT, MOST_NODES, MOST_REPEATS, SEED, THRESHOLDS
-from relay_passes.solvers.recompute.search import Recomputation, repeats_cost
+from relay_passes.solvers.recompute.recomputation import Recomputation, repeats_cost
 from tvm_ext.core.compiled_search import compiled_search, starts
 
 MOVES_PER_NODE, LEAST_MOVES = 2000, 400_000
@@ -50,6 +50,7 @@ def anneal_order(
     *,
     moves_per_node: int = MOVES_PER_NODE,
     most_repeats: int = MOST_REPEATS,
+    seed: int = SEED,
 ) -> Recomputation | None:
     """The cheapest sequence met within the budget, in any order that works; the search ends where it repeats nothing.
 
@@ -70,7 +71,7 @@ def anneal_order(
     length = library.reorder(
         ctypes.byref(problem), ctypes.c_void_p(nodes.ctypes.data), ctypes.c_int32(len(start)),
         ctypes.c_int32(len(nodes)), ctypes.c_int64(moves),
-        ctypes.c_double(HOT), ctypes.c_double(COLD), ctypes.c_uint64(SEED), ctypes.c_void_p(THRESHOLDS.ctypes.data),
+        ctypes.c_double(HOT), ctypes.c_double(COLD), ctypes.c_uint64(seed), ctypes.c_void_p(THRESHOLDS.ctypes.data),
     )  # fmt: skip
     if length < 0:
         return None
@@ -91,16 +92,6 @@ def tidied(graph: Graph, order: Sequence[int], moves_per_node: int = MOVES_PER_N
         ctypes.c_int64(min(moves_per_node * count, MOST_WORK // count)), ctypes.c_uint64(SEED),
     )  # fmt: skip
     return tuple(nodes.tolist())
-
-
-def reordered(
-    graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, found: Recomputation | None
-) -> Recomputation | None:
-    """What was found for an order within a budget, or a cheaper sequence of another order; None for neither."""
-    if found is not None and not found.cost:
-        return found
-    free = anneal_order(graph, found.sequence if found else order, costs, budget_bytes)
-    return free if free is not None and (found is None or free.cost < found.cost) else found
 
 
 def _problem(graph: Graph, tables: dict[str, NDArray[np.int32] | NDArray[np.int64]], budget_bytes: int) -> _Problem:
