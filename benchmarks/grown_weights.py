@@ -52,7 +52,7 @@ def measured(model: onnx.ModelProto, folder: Path) -> dict[str, Any]:
     module = tvm_ext.load(folder / "model.onnx")
     found: dict[str, Any] = {}
     for way, least in (("grown", False), ("least", True)):
-        options = BuildOptions(verify=("host", "qemu"), least_flash=least)
+        options = BuildOptions(verify=("host", "qemu"), optimize="speed", least_flash=least)
         package = tvm_ext.build(module, PLATFORM, folder / way, options)
         grown = [step["grown_weights"] for step in package.report["steps"] if "grown_weights" in step]
         found[way] = {

@@ -51,11 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("model")
     parser.add_argument("platform")
-    parser.add_argument("--optimize", choices=["speed", "size"], default="speed")
+    parser.add_argument("--optimize", choices=["balanced", "speed", "size"], default="balanced")
     options = parser.parse_args(arguments)
     platform = Platform.load(options.platform)
-    compiled = compile_module(load(options.model), platform, BuildOptions(optimize=options.optimize))
-    layers = [measure(compiled, call, options.optimize) for call in compiled.program.kernel_calls()]
+    chosen = BuildOptions(optimize=options.optimize)
+    compiled, compile_for = compile_module(load(options.model), platform, chosen), chosen.compile_for
+    layers = [measure(compiled, call, compile_for) for call in compiled.program.kernel_calls()]
     for layer in layers:
         per_mac = f"{layer.instructions / layer.macs:6.3f}" if layer.macs else " " * 6
         print(

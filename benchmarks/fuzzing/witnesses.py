@@ -169,7 +169,7 @@ def _unsplit(built: Built, stages: Stages) -> None:
 
 def _size(built: Built, stages: Stages) -> None:
     """Other flags, other kernels: integers keep their bits."""
-    other = built.again(replace(built.options, optimize="size" if built.options.optimize == "speed" else "speed"))
+    other = built.again(replace(built.options, optimize="size" if built.options.optimize != "size" else "speed"))
     found = host_outputs(other, built.inputs, built.folder / "size")
     near = TOLERANCE if not built.compiled.is_quantized else 0.0
     _equal("optimize", found, built.outputs(), tolerance=near)

@@ -161,7 +161,7 @@ def compile_region(
     """
     targets = {
         core.name: target_of(
-            core, optimize=options.optimize, least_scratch=options.least_scratch, least_flash=options.least_flash,
+            core, optimize=options.compile_for, least_scratch=options.least_scratch, least_flash=options.least_flash,
             figures=figures if core.name == platform.processor.name else UNMEASURED,
         )
         for core in platform.processors

@@ -28,7 +28,7 @@ from codegen_c.operators.kinds import Custom, Generic, Operator, Permute, Reshap
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.llvm import reference_of
 from codegen_c.tir.plain_c import NoPlainC
-from tvm_ext.core.decisions.composites import CustomUse, PrimFuncs, StreamDirection
+from tvm_ext.core.decisions.composites import CustomUse, KeptWeights, PrimFuncs, StreamDirection
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +49,8 @@ Lower = Callable[[relax.Function, Target], Lowered | Refusal]
 def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusal:
     """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none."""
     composite = Composite.read(function)
+    if KeptWeights.read(function).is_set:
+        target = replace(target, least_flash=True)
     found = _by_kernel(composite, target)
     if isinstance(found, Lowered):
         return found

@@ -12,7 +12,7 @@ from codegen_c.emit.image import LINK_FLAGS, image_flags
 from codegen_c.emit.templates import render
 from codegen_c.targets.registry import startup_of
 from tvm_ext.core.compiler_flags import folder_of, specs_of
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS, WARNING_FLAGS, linked_flags
 
@@ -21,7 +21,7 @@ def emit_build_files(
     model: str,
     sources: Sequence[str],
     platform: Platform,
-    optimize: Optimize,
+    optimize: CompileFor,
     *,
     tested: Sequence[str] = (),
     otherwise: Sequence[str] = (),

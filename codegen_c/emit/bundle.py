@@ -34,7 +34,7 @@ from codegen_c.emit.weights import constant_definition, layer_type
 from codegen_c.emit.weights import declaration as constant_declaration
 from codegen_c.program.steps import KernelCall
 from tvm_ext.core.alignment import ALIGNMENT_BYTES
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 
@@ -215,7 +215,7 @@ class CommonPiece:
         return Piece(text=self.text, kind=self.kind, name=self.name, steps=steps) if steps else Piece(text=self.text)
 
 
-def kernels_file(bundle: str, optimize: Optimize) -> str:
+def kernels_file(bundle: str, optimize: CompileFor) -> str:
     """Name of the file of the functions that are shared among models optimized for one aim."""
     return f"{bundle}_kernels_{optimize}.c"
 
@@ -229,7 +229,7 @@ def common_functions(
 ) -> dict[str, list[CommonPiece]]:
     """File name -> its pieces: a file for each aim that functions are optimized for."""
     files: dict[str, list[CommonPiece]] = {}
-    aims: list[Optimize] = [one.optimize for one in functions]
+    aims: list[CompileFor] = [one.optimize for one in functions]
     for optimize in dict.fromkeys(aims):
         same = [one for one in functions if one.optimize == optimize]
         used = sorted({header for one in same for header in one.function.includes} - {RUNTIME_HEADER})

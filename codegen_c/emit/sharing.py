@@ -14,7 +14,7 @@ from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant
 from tvm_ext.core.names import unique
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 
 
@@ -42,7 +42,7 @@ class Member:
     program: Program
     plan: MemoryPlan
     interface: Interface
-    optimize: Optimize
+    optimize: CompileFor
 
     @property
     def model(self) -> str:
@@ -63,7 +63,7 @@ class SharedFunction:
 
     symbol: str
     function: CFunction
-    optimize: Optimize
+    optimize: CompileFor
     models: tuple[str, ...]
     calls: tuple[tuple[str, KernelCall], ...]
 
@@ -87,8 +87,8 @@ class SharedConstant:
 
 def shared_functions(bundle: str, members: Sequence[Member]) -> list[SharedFunction]:
     """Functions of the same text in several models that are compiled with the same flags, in order of first use."""
-    users: dict[tuple[CFunction, Optimize], list[tuple[str, KernelCall]]] = {}
-    names: dict[tuple[CFunction, Optimize], str] = {}
+    users: dict[tuple[CFunction, CompileFor], list[tuple[str, KernelCall]]] = {}
+    names: dict[tuple[CFunction, CompileFor], str] = {}
     for member in members:
         own = function_names(member.program)
         for call in member.program.kernel_calls():

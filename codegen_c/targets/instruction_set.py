@@ -74,6 +74,7 @@ class InstructionSet:
     strided_loads: strides of elements by which vectors are loaded, and instructions that load and store one: compilers
         make vectors of loops over these.
     ranks_calibrated: whether kernels are chosen by calibrated instructions: models of common kernels are far off.
+    runs_from_flash: whether constants lie in flash, which is short; the machine at hand has memory enough.
     packs_depthwise: whether depthwise convolutions have kernels for weights of 4 bits that cost little.
     startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
     """
@@ -85,6 +86,7 @@ class InstructionSet:
     times: Mapping[str, CoreTimes] = field(default_factory=dict[str, CoreTimes], hash=False)
     strided_loads: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
     ranks_calibrated: bool = False
+    runs_from_flash: bool = True
     packs_depthwise: bool = False
     startups: tuple[Startup, ...] = ()
     package: str = ""

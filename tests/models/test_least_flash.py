@@ -19,7 +19,7 @@ from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.report.tables import totals_table
 
 M4 = Platform.load("cortex_m4")
-SPEED = BuildOptions(verify=())
+SPEED = BuildOptions(verify=(), optimize="speed")
 INT8 = TensorProto.INT8
 
 
@@ -115,3 +115,10 @@ def test_the_report_says_what_they_bought(convolution: Convolution, tmp_path: Pa
     labels, figures = totals_table(report).columns
     row = list(labels.cells).index("grown for speed")
     assert list(figures.cells)[row] == f"{convolution.grown:,} B for {saved:,} modelled instructions"
+
+
+def test_balanced_is_the_default_and_weights_do_not_double_for_it(convolution: Convolution) -> None:
+    found = compile_module(convolution.module, M4, BuildOptions())
+    assert BuildOptions().optimize == "balanced"
+    assert kernels(found) == ["qconv2d_dsp"] and not found.program.has_grown_weights
+    assert kernels(compile_module(convolution.module, M4, SPEED)) == [convolution.fast]

@@ -40,7 +40,7 @@ def costs(platform: Platform, backend: StubBackend, floats: Sequence[bool] = (Tr
 def shared(path: Path, platform: Platform, options: BuildOptions) -> tuple[tvm.IRModule, tvm.IRModule]:
     """A model's module before and after the pass, as the pipeline runs it."""
     backend = backend_of(platform, options)
-    before = tvm.transform.Sequential([*before_order(backend, options), *order(backend)])(tvm_ext.load(path))
+    before = tvm.transform.Sequential([*before_order(platform, backend, options), *order(backend)])(tvm_ext.load(path))
     return before, tvm.transform.Sequential(sharing(platform, options, backend))(before)
 
 

@@ -151,7 +151,7 @@ def test_rows_that_parts_read_are_those_of_row_access(tmp_path: Path) -> None:
     backend = backend_of(EQUAL, options)
     for seed in range(8):
         path = saved(image_network(seed), tmp_path)
-        module = tvm.transform.Sequential(before_order(backend, options))(tvm_ext.load(path))
+        module = tvm.transform.Sequential(before_order(EQUAL, backend, options))(tvm_ext.load(path))
         for binding in bindings(module["main"]):
             found = backend.footprint(module[binding.value.op])
             if found.bands is None or found.rows is None or found.rows.num_rows != found.bands.num_columns:
@@ -171,7 +171,7 @@ def test_a_part_of_padding_alone_is_no_choice(tmp_path: Path) -> None:
     path = saved(model_of(nodes, {"x": (1, 8, 8, 8)}, ["y"], weights), tmp_path)
     options = BuildOptions()
     backend = backend_of(EQUAL, options)
-    module = tvm.transform.Sequential(before_order(backend, options))(tvm_ext.load(path))
+    module = tvm.transform.Sequential(before_order(EQUAL, backend, options))(tvm_ext.load(path))
     composite = next(module[b.value.op] for b in bindings(module["main"]) if "conv" in b.value.op.name_hint)
     own = [ProcessorCosts(processor=c, backend=backend, time=TimeModel(platform=EQUAL), runs_floats=True)
            for c in EQUAL.processors]  # fmt: skip
@@ -184,7 +184,7 @@ def test_a_part_of_padding_alone_is_no_choice(tmp_path: Path) -> None:
 def test_rows_in_series_stay_on_one_core(tmp_path: Path) -> None:
     options = BuildOptions()
     backend = backend_of(EQUAL, options)
-    before = tvm.transform.Sequential([*before_order(backend, options), *order(backend)])(
+    before = tvm.transform.Sequential([*before_order(EQUAL, backend, options), *order(backend)])(
         tvm_ext.load(two_convolutions(tmp_path))
     )
     split = SplitSequences(backend, None)(before)

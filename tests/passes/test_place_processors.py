@@ -274,7 +274,7 @@ def test_costs_are_those_of_the_processor(tmp_path: Path) -> None:
     """The same layer: a core at a quarter of the clock takes four times as long."""
     options = BuildOptions()
     backend = CodegenBackend(target=target_of(EQUAL.processor))
-    before = tvm.transform.Sequential(before_order(backend, options))(tvm_ext.load(two_convolutions(tmp_path)))
+    before = tvm.transform.Sequential(before_order(EQUAL, backend, options))(tvm_ext.load(two_convolutions(tmp_path)))
     composite = next(before[b.value.op] for b in bindings(before["main"]) if b.var.name == "a")
     slow, fast = (
         ProcessorCosts(

@@ -27,7 +27,7 @@ TOKENS, WIDTH, HEADS = 8, 16, 4
 
 def formed(model: onnx.ModelProto, folder: Path) -> tvm.IRModule:
     """The module of composites as passes of memory see it."""
-    return tvm.transform.Sequential(before_order(BACKEND, BuildOptions()))(tvm_ext.load(saved(model, folder)))
+    return tvm.transform.Sequential(before_order(PLATFORM, BACKEND, BuildOptions()))(tvm_ext.load(saved(model, folder)))
 
 
 def names(mod: tvm.IRModule) -> list[str]:

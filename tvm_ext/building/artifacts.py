@@ -66,7 +66,7 @@ def write_texts(
             interface.model,
             units,
             platform,
-            options.optimize,
+            options.compile_for,
             image=options.relocatable_image,
             own_flags=compiled.own_flags,
             several=bool(interface.servers),
@@ -110,7 +110,7 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
         for processor, sources in sources_of.items()
         for built in compile_objects(
             sources, objects_dir, platform.toolchain_of(platform.processor_named(processor)),
-            optimize=options.optimize, flags=flags, include_dirs=[folder],
+            optimize=options.compile_for, flags=flags, include_dirs=[folder],
         )
     ]  # fmt: skip
     sizes = section_sizes(library_objects, toolchain)
@@ -122,7 +122,7 @@ def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, obj
         tests += [stands_in] if drivers_of(compiled.program) else []
         firmware = compile_objects(
             [*tests, *sorted((folder / "board").glob("*.c"))], objects_dir, toolchain,
-            optimize=options.optimize, include_dirs=[folder],
+            optimize=options.compile_for, include_dirs=[folder],
         )  # fmt: skip
         script = folder / "board" / "link.ld"
         elf = link_elf([*library_objects, *firmware], folder / f"{model}.elf", toolchain, script=script)

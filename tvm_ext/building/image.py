@@ -62,7 +62,7 @@ def make_image(folder: Path, compiled: Compiled, options: BuildOptions, built: P
     includes = [folder, own, folder / "board"]
     sources = [*library_sources(folder, model), own / "head.c", own / "tvm_ext_image_math.c"]
     objects = compile_objects(
-        sources, built / "image", toolchain, optimize=options.optimize, flags=image_flags(model, platform),
+        sources, built / "image", toolchain, optimize=options.compile_for, flags=image_flags(model, platform),
         include_dirs=includes,
     )  # fmt: skip
     linked = _linked(objects, built / f"{model}_linked.elf", compiled, script=own / "link.ld")
@@ -73,7 +73,7 @@ def make_image(folder: Path, compiled: Compiled, options: BuildOptions, built: P
     loads = [own / f"{model}_image.c", *(own / name for name in LOADER if name.endswith(".c")), own / "board.c"]
     firmware = compile_objects(
         [*tests, *sorted((folder / "board").glob("*.c")), *loads], built / "loads", toolchain,
-        optimize=options.optimize, include_dirs=includes,
+        optimize=options.compile_for, include_dirs=includes,
     )  # fmt: skip
     script = folder / "board" / "link.ld"
     elf = link_elf(firmware, folder / f"{model}_image.elf", toolchain, script=script, flags=["-Wl,--wrap=main"])

@@ -150,7 +150,7 @@ def _named_in_errors(model: str) -> Generator[None]:
 def _member(subject: Subject) -> Member:
     compiled = subject.compiled
     return Member(
-        program=compiled.program, plan=compiled.plan, interface=compiled.interface, optimize=subject.options.optimize
+        program=compiled.program, plan=compiled.plan, interface=compiled.interface, optimize=subject.options.compile_for
     )
 
 

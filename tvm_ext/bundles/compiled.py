@@ -21,7 +21,7 @@ from tvm_ext.assurance.coverage import selftest_coverage
 from tvm_ext.building.selftest import SelfTest
 from tvm_ext.building.subject import Subject
 from tvm_ext.core.decisions.models import ModelOrigin
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf, section_sizes, static_library, symbol_sizes
 from tvm_ext.execution.host_model import library_sources
@@ -129,7 +129,7 @@ def write_texts(
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def optimize_of(common: Bundle, source: str) -> Optimize:
+def optimize_of(common: Bundle, source: str) -> CompileFor:
     """Aim that a file is compiled for: its model's, or that of the models that share its functions."""
     if source == kernels_file(common.name, "size"):
         return "size"

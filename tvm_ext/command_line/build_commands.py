@@ -262,7 +262,7 @@ def pareto_command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
     shape: Shape = None,
     bind: Bind = None,
-    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "speed",
+    optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "balanced",
     budget: Annotated[
         str | None,
         typer.Option(metavar="64KiB", help="Bytes the arena may take: a line in the picture, and the point to choose."),

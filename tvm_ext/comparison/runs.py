@@ -17,7 +17,7 @@ from codegen_c.emit.inspection import HEADER, compare_line, emit_compare
 from codegen_c.program.interface import Interface
 from tvm_ext.comparison.compared_values import ComparedValue, StepLines
 from tvm_ext.core.errors import BadPackage
-from tvm_ext.core.options import Optimize, Target
+from tvm_ext.core.options import CompileFor, Target
 from tvm_ext.core.platform import QUICK_TOOLCHAIN
 from tvm_ext.core.processes.child import ChildLimits
 from tvm_ext.core.toolchain import compile_objects, link_elf
@@ -74,7 +74,7 @@ def _on_host(package: Package, copy: Path, there: ValuesFile, inputs: Sample, kn
 def _on_board(package: Package, copy: Path, there: ValuesFile, inputs: Sample, known: Values) -> TwoRuns:
     platform, interface = package.platform, package.interface
     toolchain = platform.toolchain_of(platform.processor)
-    optimize: Optimize = "size" if package.report["options"]["optimize"] == "size" else "speed"
+    optimize: CompileFor = "size" if package.report["options"]["optimize"] == "size" else "speed"
     tests = [copy / f"{interface.model}_{part}.c" for part in ("selftest", "vectors")]
     sources = [*library_sources(copy, interface.model), *tests, *sorted((copy / "board").glob("*.c"))]
     objects = compile_objects(

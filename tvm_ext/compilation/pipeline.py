@@ -177,7 +177,7 @@ def fitter_of(
 
     @cache
     def composed(quantize: Quantize) -> tvm.IRModule:
-        return tvm.transform.Sequential(before_order(backend(options), options))(forms(quantize))
+        return tvm.transform.Sequential(before_order(platform, backend(options), options))(forms(quantize))
 
     def scheduled(quantize: Quantize, least_scratch: bool) -> tvm.IRModule:
         chosen = replace(options, least_scratch=least_scratch)

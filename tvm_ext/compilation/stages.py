@@ -29,6 +29,7 @@ from relay_passes.processors.reach_accelerators import ReachAccelerators
 from relay_passes.quantization.quantize_int8 import QuantizeInt8
 from relay_passes.regions.copy_results import CopyResults
 from relay_passes.regions.form_composites import FormComposites
+from relay_passes.regions.limit_grown_weights import LimitGrownWeights
 from relay_passes.regions.outline_regions import OutlineRegions
 from relay_passes.regions.pack_weights import PackWeights
 from relay_passes.searched import Searched
@@ -125,13 +126,13 @@ def passes(
     """
     backend = backend_of(platform, options)
     return [
-        *before_order(backend, options),
+        *before_order(platform, backend, options),
         *order(backend),
         *from_memory(platform, backend, prefix, memory_pass, limits, rate=proposing(options)),
     ]
 
 
-def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
+def before_order(platform: Platform, backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
     """Passes that are the same for all kernels, however a model is made to fit."""
     return [
         # Phase 0. Passes of other distributions, on the module as it was loaded.
@@ -161,6 +162,11 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         FlattenChannelsLast(),
         *([PackWeights(backend)] if options.weights != "int8" or options.flash else []),
         *(
+            [LimitGrownWeights(processor_costs(platform, options, backend, "first")[0])]
+            if _is_balanced(backend, options)
+            else []
+        ),
+        *(
             [StreamPorts(rereads=options.reread)]
             if options.io == "stream"
             else [LeavePorts()]
@@ -169,6 +175,10 @@ def before_order(backend: CodegenBackend, options: BuildOptions) -> list[tvm.tra
         ),
         *([PlacePorts(options.place_port)] if options.place_port else []),
     ]
+
+
+def _is_balanced(backend: CodegenBackend, options: BuildOptions) -> bool:
+    return options.optimize == "balanced" and not options.least_flash and backend.target.instruction_set.runs_from_flash
 
 
 def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
@@ -261,7 +271,7 @@ def backend_of(
     return CodegenBackend(
         target=target_of(
             chosen,
-            optimize=options.optimize,
+            optimize=options.compile_for,
             least_scratch=options.least_scratch,
             least_flash=options.least_flash,
             figures=figures if chosen.name == platform.processor.name else UNMEASURED,

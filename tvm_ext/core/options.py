@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 VARIABLES_BYTES = 4096
 """Bytes kept free, beside the stack, in the memory where a board's firmware has its variables."""
 
-Optimize = Literal["speed", "size"]
+Optimize = Literal["balanced", "speed", "size"]
+CompileFor = Literal["speed", "size"]
+"""What compilers and kernels are chosen for."""
 Io = Literal["arena", "caller", "stream"]
 Context = Literal["static", "caller"]
 Target = Literal["host", "qemu"]
@@ -65,7 +67,8 @@ Memories = Literal["all", "default"]
 class BuildOptions:
     """Choices of a build.
 
-    optimize: `speed` or `size`; chooses compiler flags and kernel variants.
+    optimize: chooses compiler flags and kernels. `balanced` is for speed, and lets weights that are stored in more
+        bytes for speed add a tenth of the model's constants; `speed` lets all of them grow, `size` none.
     io: `arena` keeps inputs and outputs in the planned arena, `caller` takes pointers at each run, `stream` takes
         inputs, and hands outputs out, row by row through functions of the application.
     reread: with io = 'stream', rows of an input may be asked for more than once, some of their columns at a time, as of
@@ -125,7 +128,10 @@ class BuildOptions:
         calibration data; operators that lose too much stay float until it does.
     """
 
-    optimize: Annotated[Optimize, Option(group="Speed", help="What to compile for.")] = "speed"
+    optimize: Annotated[
+        Optimize,
+        Option(group="Speed", help="Speed, size, or speed for at most a tenth more bytes of constants."),
+    ] = "balanced"
     io: Annotated[
         Io, Option(group="Output", help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
     ] = "arena"
@@ -473,6 +479,11 @@ class BuildOptions:
                 "each processor its watts."
             )
         return used
+
+    @property
+    def compile_for(self) -> CompileFor:
+        """What compilers and kernels are chosen for; `balanced` is speed with a limit on weights that grow."""
+        return "size" if self.optimize == "size" else "speed"
 
     def cores_of(self, platform: Platform) -> tuple[Processor, ...]:
         """Cores that may be used at once: they reach tensors, states and weights, and wake each other.

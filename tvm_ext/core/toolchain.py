@@ -20,7 +20,7 @@ from pathlib import Path
 from tvm_ext.core.compiler_flags import folder_of, specs_of
 from tvm_ext.core.errors import BadOptions, BuildFailed, DoesNotFit, MissingTool, OutOfMemory
 from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.processes.at_once import turns
 from tvm_ext.core.processes.process import allowed_seconds, run_program
@@ -65,7 +65,7 @@ def compile_objects(
     out_dir: Path,
     toolchain: Toolchain,
     *,
-    optimize: Optimize = "speed",
+    optimize: CompileFor = "speed",
     flags: Sequence[str] = (),
     include_dirs: Sequence[Path] = (),
 ) -> list[Path]:
@@ -267,7 +267,7 @@ def find_compiler(toolchain: Toolchain) -> list[str]:
     return [find_program("gcc" if installed("gcc") or not installed("clang") else "clang")]
 
 
-def compile_flags(toolchain: Toolchain, optimize: Optimize) -> list[str]:
+def compile_flags(toolchain: Toolchain, optimize: CompileFor) -> list[str]:
     """Flags every source of a package is compiled with, warnings and folders of headers left out."""
     chosen = toolchain.speed_flags if optimize == "speed" else toolchain.size_flags
     return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
@@ -280,7 +280,7 @@ def warning_flags() -> tuple[str, ...]:
     return STRICT_FLAGS if os.environ.get(_STRICT) == "1" else ("-w",)
 
 
-def compile_command(toolchain: Toolchain, optimize: Optimize) -> list[str]:
+def compile_command(toolchain: Toolchain, optimize: CompileFor) -> list[str]:
     """The compiler and its flags, to which sources are added. Raises MissingTool, BuildFailed, BadOptions."""
     chosen = compile_flags(toolchain, optimize)
     compiler = find_compiler(toolchain)

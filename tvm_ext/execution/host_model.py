@@ -15,7 +15,7 @@ from codegen_c.emit.header import emit_interface_check
 from codegen_c.program.interface import NOT_READY, Interface, Port
 from codegen_c.program.makespan import put_order
 from tvm_ext.core.errors import BadInput, BadPackage, BuildFailed, ChildFailed, NotReady, RunFailed
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import HOST_TOOLCHAIN, QUICK_TOOLCHAIN, Toolchain
 from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.core.processes.wire import Value
@@ -44,7 +44,7 @@ class HostModel(Session):
         interface: Interface,
         *,
         toolchain: Toolchain = HOST_TOOLCHAIN,
-        optimize: Optimize = "speed",
+        optimize: CompileFor = "speed",
         flags: Sequence[str] = (),
         limits: ChildLimits = HOST_LIMITS,
         beside: Sequence[str] = (),
@@ -190,7 +190,7 @@ def host_library(
     others: Sequence[Interface] = (),
     beside: Sequence[str] = (),
     toolchain: Toolchain = HOST_TOOLCHAIN,
-    optimize: Optimize = "speed",
+    optimize: CompileFor = "speed",
     flags: Sequence[str] = (),
     objects: Sequence[Path] = (),
 ) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 from codegen_c.emit.firmware import profile_counter
 from codegen_c.program.interface import Interface
 from tvm_ext.core.errors import RunFailed
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.rich_display import bars_html, rows_html
 from tvm_ext.core.toolchain import compile_objects, link_elf
@@ -102,7 +102,7 @@ class ProfiledPackage:
     folder: Path
     platform: Platform
     interface: Interface
-    optimize: Optimize
+    optimize: CompileFor
     report_steps: Sequence[Mapping[str, Any]]
 
 

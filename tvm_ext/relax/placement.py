@@ -136,7 +136,7 @@ def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOption
         costs = [MeasuredCosts(costs=cost, stopwatch=stopwatch) for cost in costs]
     others = [cost.processor.tvm.seconds_per_call for cost in costs[1:] if cost.processor.tvm]
     stages = [
-        *before_order(backend, options),
+        *before_order(platform, backend, options),
         *order(backend),
         FormComposites(_Whatever()),
         PlaceBackends(

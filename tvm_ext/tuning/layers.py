@@ -67,7 +67,7 @@ def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
 def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
     """Layers with a choice, in the order in which they run. compiled: without figures."""
     platform = compiled.platform
-    target = target_of(platform.processor, optimize=options.optimize, least_flash=options.least_flash)
+    target = target_of(platform.processor, optimize=options.compile_for, least_flash=options.least_flash)
     found: list[TunedLayer] = []
     for digest, calls in digests_of(compiled).items():
         operator = calls[0].operator

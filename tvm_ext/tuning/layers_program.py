@@ -21,7 +21,7 @@ from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
 from tvm_ext.core.errors import VerificationFailed
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_objects, link_elf
 from tvm_ext.profiling.device_profile import counting_flags
@@ -144,7 +144,7 @@ class LayersFirmware:
 
 
 def build_layers(
-    ways: Sequence[MeasuredWay], platform: Platform, optimize: Optimize, folder: Path, *, hooks: bool = False
+    ways: Sequence[MeasuredWay], platform: Platform, optimize: CompileFor, folder: Path, *, hooks: bool = False
 ) -> LayersFirmware:
     """Firmware of some ways in a folder. hooks: whether it counts cycles of each itself, and prints them.
 
@@ -168,7 +168,7 @@ def build_layers(
 
 
 def linked(
-    compiled: Compiled, platform: Platform, optimize: Optimize, folder: Path, flags: Sequence[str] = ()
+    compiled: Compiled, platform: Platform, optimize: CompileFor, folder: Path, flags: Sequence[str] = ()
 ) -> tuple[Path, PackageSteps]:
     """An ELF file in a folder that runs a program once, over inputs from a file, and the program's steps.
 

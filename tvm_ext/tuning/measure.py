@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 from tvm_ext.core.errors import BadOptions, BadPlatform
-from tvm_ext.core.options import BuildOptions, Optimize
+from tvm_ext.core.options import BuildOptions, CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.processes.process import allowed_seconds
 from tvm_ext.execution.board import board_seconds
@@ -38,7 +38,7 @@ class Bench:
     """
 
     platform: Platform
-    optimize: Optimize
+    optimize: CompileFor
     table: CoreTable | None
     runner: Runner | None = None
 
@@ -61,12 +61,12 @@ class Bench:
                 "has one, such as cortex_m4 or cortex_m55, or a copy of yours with a [board] table; or leave tune out."
             )
         if runner is not None:
-            return cls(platform=platform, optimize=options.optimize, table=None, runner=runner)
+            return cls(platform=platform, optimize=options.compile_for, table=None, runner=runner)
         try:
             table = core_table(platform)
         except BadPlatform:
             table = None
-        return cls(platform=platform, optimize=options.optimize, table=table)
+        return cls(platform=platform, optimize=options.compile_for, table=table)
 
 
 def measured_ways(

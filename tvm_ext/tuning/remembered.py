@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.sources import emit_sources
-from tvm_ext.core.options import Optimize
+from tvm_ext.core.options import CompileFor
 from tvm_ext.core.platform import Platform
 from tvm_ext.core.toolchain import compile_flags, find_compiler
 from tvm_ext.execution.runner import Runner
@@ -48,7 +48,9 @@ class Tools:
     text: str
 
     @classmethod
-    def of(cls, platform: Platform, optimize: Optimize, table: CoreTable | None, runner: Runner | None = None) -> Self:
+    def of(
+        cls, platform: Platform, optimize: CompileFor, table: CoreTable | None, runner: Runner | None = None
+    ) -> Self:
         """Tools of this machine. runner: of a device in place of QEMU. Raises MissingTool."""
         toolchain = platform.toolchain_of(platform.processor)
         find_compiler(toolchain)

@@ -7,6 +7,7 @@ from codegen_c.targets.instruction_set import FloatBlocks, InstructionSet
 TARGET = InstructionSet(
     simd="host",
     title="vectors of 8 numbers",
+    runs_from_flash=False,
     # 16 vectors of 8 with AVX2: accumulators, one row of weights, one input element.
     floats=FloatBlocks(lanes=8, product=(2, 6), depthwise=(1, 6), part_instructions=1),
     # Medians over the layers of the keyword network and of ResNet-8, by callgrind with AVX2.

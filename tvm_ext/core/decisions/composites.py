@@ -90,6 +90,13 @@ class RangePart(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptWeights(Decision):
+    """Whether a composite's kernel stores its weights in no more bytes than the model does."""
+
+    is_set: bool = attribute("kept_weights", False, read=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredWeights(Decision):
     """Bits in which the weights of a quantized composite are stored; its constants stay int8."""
 

@@ -1,0 +1,86 @@
+"""Weights that kernels store in more bytes for speed grow where that is cheap, or pays.
+
+Rewrite:
+    z = composite(x), whose fastest kernel stores its weights in more bytes than the model does
+      ->  the same composite with `KeptWeights`, where other layers save more time for each byte and use up the
+          share: its kernel is the fastest of those that store the weights as the model does
+Leaves alone: layers whose weights do not grow; the layers that save the most time for each byte, as long as all
+of them together stay within the share; and layers that save a larger part of the model's time than they add to
+its constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from relay_passes.analysis.processor_costs import ProcessorCosts
+from relay_passes.composites import composite_of
+from relay_passes.dataflow import bindings, is_dataflow
+from tvm_ext.core.decisions.composites import KeptWeights
+
+SHARE = 0.1
+"""Bytes that grown weights may add, as a part of all constants stored as the model has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Growth:
+    """Bytes that a layer's fastest kernel adds, and the predicted time that it saves."""
+
+    layer: tvm.ir.GlobalVar
+    composite: relax.Function
+    num_bytes: int
+    saved_nanoseconds: int
+
+
+@tvm.transform.module_pass(opt_level=0, name="LimitGrownWeights")
+class LimitGrownWeights:
+    """Mark composites whose weights may not grow.
+
+    costs: of the processor that runs them. share: bytes that grow, as a part of all constants.
+    """
+
+    def __init__(self, costs: ProcessorCosts, share: float = SHARE) -> None:
+        self.costs = costs
+        self.share = share
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        if not is_dataflow(mod["main"]):
+            return mod
+        constants_bytes, nanoseconds, growths = 0, 0, list[_Growth]()
+        for binding in bindings(mod["main"]):
+            composite = composite_of(mod, binding.value)
+            if composite is None:
+                continue
+            kept = KeptWeights(is_set=True).write(composite)
+            added_bytes = self._weights_bytes(composite) - self._weights_bytes(kept)
+            constants_bytes += self._weights_bytes(kept)
+            slower = self.costs.nanoseconds(kept) or 0
+            nanoseconds += slower
+            if added_bytes > 0:
+                saved = slower - (self.costs.nanoseconds(composite) or 0)
+                growths.append(
+                    _Growth(layer=binding.value.op, composite=kept, num_bytes=added_bytes, saved_nanoseconds=saved)
+                )
+        module = mod.clone()
+        dear = [one for one in growths if one.saved_nanoseconds * constants_bytes < one.num_bytes * nanoseconds]
+        for growth in _beyond(dear, int(constants_bytes * self.share)):
+            module.update_func(growth.layer, growth.composite)
+        return module
+
+    def _weights_bytes(self, composite: relax.Function) -> int:
+        return self.costs.backend.footprint(composite).weights_bytes
+
+
+def _beyond(growths: Iterable[_Growth], budget_bytes: int) -> list[_Growth]:
+    """Return the layers that the budget leaves out: it is given to those that save the most for each byte."""
+    left_out: list[_Growth] = []
+    for growth in sorted(growths, key=lambda one: -one.saved_nanoseconds / one.num_bytes):
+        if growth.num_bytes <= budget_bytes:
+            budget_bytes -= growth.num_bytes
+        else:
+            left_out.append(growth)
+    return left_out
