@@ -18,9 +18,9 @@ DISTURBANCE = 2.0**-18
 """Relative change of float inputs: where an output jumps at that, two right answers differ."""
 _LIMITS = Limits(cpu_s=30, wall_s=900.0)
 _OF_SUFFIX = {
-    ".onnx": (("onnxruntime_witness", "onnxruntime"),),
-    ".tflite": (("tflite_micro_witness", "TensorFlow Lite Micro"), ("litert_witness", "LiteRT")),
-    ".pt2": (("torch_witness", "PyTorch"),),
+    ".onnx": (("onnxruntime_runtime", "onnxruntime"),),
+    ".tflite": (("tflite_micro_runtime", "TensorFlow Lite Micro"), ("litert_runtime", "LiteRT")),
+    ".pt2": (("torch_runtime", "PyTorch"),),
 }
 _NOT_TAKEN = ("ModuleNotFoundError", "NOT_IMPLEMENTED", "Didn't find op for builtin opcode")
 """Words in errors that are the runtime's own limits, and say nothing of the file."""
@@ -69,5 +69,5 @@ def disturbed(inputs: Arrays) -> dict[str, np.ndarray]:
 
 def _testify(module: str, path: Path, samples: list[Arrays]) -> list[Arrays]:
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    testify = import_module(f"tvm_ext.verification.witnesses.{module}").testify
+    testify = import_module(f"tvm_ext.verification.reference_runtimes.{module}").testify
     return testify(str(path), sha256, FileLimits().to_json(), samples, [])["outputs"]

@@ -14,10 +14,9 @@ from tests.support.onnx_models import NODE, image_in_and_out, model_of, saved, t
 from tests.support.packages import HOST_ONLY
 from tests.support.tflite_file import Signature, TfliteWriter
 from tests.support.tflite_runners import litert, saved_tflite
-from tvm_ext import BuildOptions
+from tvm_ext import BuildOptions, load
 from tvm_ext.core.decisions.models import PortNames
 from tvm_ext.core.errors import BadModel, BadOptions
-from tvm_ext.frontends import load
 
 X, Y = "serving_default_x:0", "StatefulPartitionedCall:0"
 

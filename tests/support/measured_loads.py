@@ -43,7 +43,7 @@ def measured(path: str, shapes: dict[str, list[int]] | None) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    import tvm_ext.load  # noqa: F401
+    import tvm_ext.frontends.load  # noqa: F401
 
     specs = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     found = {name: measured(spec["path"], spec["shapes"]) for name, spec in specs.items()}

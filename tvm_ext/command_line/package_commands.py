@@ -24,7 +24,6 @@ from tvm_ext.command_line.options import (
 )
 from tvm_ext.command_line.show import errors_shown, print_json, show_report, stderr, stdout, waiting
 from tvm_ext.core.errors import BadInput, BadOptions, BadPackage
-from tvm_ext.core.files.arrays import Array, holds_arrays, write_arrays
 from tvm_ext.core.files.output_folder import check_output, replaced_folder
 from tvm_ext.core.files.staging import staged
 from tvm_ext.core.limits import Limits
@@ -35,6 +34,7 @@ from tvm_ext.report.cells import escape
 if TYPE_CHECKING:
     import numpy as np
 
+    from tvm_ext.core.files.arrays import Array
     from tvm_ext.packages.package import Package
 
 
@@ -292,6 +292,8 @@ def package_of(folder: Path, model: str | None) -> tvm_ext.Package:
 
 def check_result_file(path: Path) -> None:
     """Raises BadInput where results cannot be written to, or would take the place of something else."""
+    from tvm_ext.core.files.arrays import holds_arrays  # imports numpy, for which --help does not wait
+
     try:
         if not path.name or len(os.fsencode(path.name)) > os.pathconf(path.absolute().parent, "PC_NAME_MAX"):
             raise BadInput(f"{str(path)!r}: is no name for a file. Give --outputs another one.")
@@ -305,6 +307,8 @@ def check_result_file(path: Path) -> None:
 
 def write_result_file(path: Path, arrays: Mapping[str, Array]) -> None:
     """The arrays as an .npz file. Raises BadInput where it cannot be written."""
+    from tvm_ext.core.files.arrays import write_arrays
+
     try:
         write_arrays(path, arrays)
     except OSError as error:

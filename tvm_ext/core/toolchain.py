@@ -16,14 +16,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tvm_ext.core.compiler_flags import folder_of, specs_of
 from tvm_ext.core.errors import BadOptions, BuildFailed, DoesNotFit, MissingTool, OutOfMemory
 from tvm_ext.core.memory_exhausted import check_memory, message, says_memory
 from tvm_ext.core.options import CompileFor
-from tvm_ext.core.platform import Toolchain
 from tvm_ext.core.processes.at_once import turns
 from tvm_ext.core.processes.process import allowed_seconds, run_program
+
+if TYPE_CHECKING:
+    from tvm_ext.core.platform import Toolchain  # imports pydantic, for which --help does not wait
 
 __all__ = [
     "LANGUAGE_FLAGS",
