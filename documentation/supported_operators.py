@@ -9,7 +9,7 @@ from importlib import import_module
 import onnx
 
 from benchmarks.measure.blocks import BLOCKS
-from codegen_c.kernels.registry import COMMON, kernels
+from codegen_c.kernels.registry import COMMON, kernels, kernels_of
 from codegen_c.targets.registry import instruction_sets
 from documentation.markdown import page, table
 from tvm_ext.frontends.onnx.control_flow import CONTROL_FLOW
@@ -127,4 +127,4 @@ def _kernel_table() -> str:
 def _module_of(kernel: str, places: tuple[str, ...]) -> str:
     """The module that defines a kernel; the registry has imported it."""
     modules = [(name, module) for name, module in sys.modules.items() if name.startswith(places)]
-    return next(name for name, module in modules if getattr(getattr(module, "KERNEL", None), "name", None) == kernel)
+    return next(name for name, module in modules if kernel in [one.name for one in kernels_of(module)])

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.emit.banner import Origin, banner
-from codegen_c.kernels.offload.driver import OFFLOAD_HEADER
-from codegen_c.kernels.offload.forms import FORMS, form_name
+from codegen_c.kernels.offload.driver import FORMS, OFFLOAD_HEADER, form_name
 from codegen_c.program.program import Program, drivers_of
 from tvm_ext.core.platform import Offload, Platform, Processor
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from codegen_c.c_text.text import block, times
+from codegen_c.kernels.contract import Kept
 from codegen_c.kernels.shared.window import slot
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Tensor

@@ -12,9 +12,9 @@ import numpy as np
 
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import Implementation, Parameter, StoredRows
-from codegen_c.kernels.convolution import qconv2d, qconv2d_nine_bits
-from codegen_c.kernels.dense import qdense, qdense_nine_bits
-from codegen_c.kernels.shared.nine_bits import INCLUDES, NINE_BITS, NineBits, Reference
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.shared.bit_widths import INCLUDES, NINE_BITS, NineBits, Reference
 from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense
 
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
@@ -90,8 +90,8 @@ def _channels(weight: Array) -> Array:
 def _bits(operator: QConv2d | QDense) -> NineBits:
     channels = _channels(operator.weight)
     if isinstance(operator, QConv2d):
-        return qconv2d_nine_bits.bits_of(operator, channels)
-    return qdense_nine_bits.bits_of(operator, channels)
+        return qconv2d.bits_of(operator, channels)
+    return qdense.bits_of(operator, channels)
 
 
 def _reference(operator: QConv2d | QDense) -> Reference:

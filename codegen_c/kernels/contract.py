@@ -1,13 +1,4 @@
-"""Contract of a kernel: the C it emits, what it reads and writes when, scratch, cost, and a numpy reference.
-
-A kernel file defines `KERNEL = Kernel(...)`; the registry finds it. Its constraints are small predicates
-whose docstring is the reason a user reads when one of them says no.
-
-A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output
-to, a ring buffer of rows: row h of a tensor of which R rows are stored lies in slot h % R. Splitting
-sequences, overlapping tensors and the plan's validator all build on that. A kernel that computes all at once may name
-one that does so by rows (`in_rows`): of tensors that are no images these are cut as `vector_rows` says.
-"""
+"""Passes of a kernel over memory, as it models them."""
 
 from __future__ import annotations
 
@@ -18,13 +9,100 @@ from typing import Any, Literal
 import numpy as np
 
 from codegen_c.kernels.figures import UNMEASURED, Block, KernelFigures
-from codegen_c.kernels.passes import ONCE, Passes
-from codegen_c.kernels.stored_rows import StoredRows
 from codegen_c.kernels.user_functions import Callback, DriverCall
 from codegen_c.operators.kinds import Operator, TensorType, Window
 from codegen_c.targets.instruction_set import InstructionSet
 from tvm_ext.core.platform import Processor
 from tvm_ext.core.row_access import RowAccess
+
+# Passes of a kernel over memory, as it models them.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """Passes of one run over memory, averaged over its bytes: modelled, for predictions of time.
+
+    constants: reads of all constants. input: reads of the first input; other inputs are read once, as outputs are
+    written once. scratch: reads and writes together.
+    """
+
+    constants: float = 1.0
+    input: float = 1.0
+    scratch: float = 2.0
+
+    @classmethod
+    def of_product(cls, macs: int, input_elements: int, rows: int, *, pixels: float, channels: float) -> Passes:
+        """Passes of rows times constant weights, `pixels` by `channels` results at once, each straight from memory."""
+        return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
+
+
+ONCE = Passes()
+
+
+# Rows of a kernel's operands that are stored: a ring of some of them, or all, and where they lie.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Rows kept of an operand: row h in slot (h + shift) % stored.
+
+    stored_name, shift_name: parameters of the function that say so, where layers share it; empty for constants.
+    """
+
+    stored: int
+    shift: int = 0
+    stored_name: str = ""
+    shift_name: str = ""
+
+    @property
+    def stored_text(self) -> str:
+        """`stored` as C."""
+        return self.stored_name or str(self.stored)
+
+    @property
+    def shift_text(self) -> str:
+        """`shift` as C; empty for none."""
+        return self.shift_name or (str(self.shift) if self.shift else "")
+
+    def slot(self, row: int) -> int:
+        return (row + self.shift) % self.stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRows:
+    """Stored rows of each operand; None means all of them.
+
+    at_once: output rows that a call computes, where the first and the last may compute fewer; None: the only call
+    computes all, or where rows are kept, any. Where all rows are stored, a plan may call for one after the other, the
+    last first, if `Spatial` lets it (`descends`, nothing `behind`).
+    call_rows: all numbers of rows that calls compute, where they are known.
+    pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
+    row_pitch: the same from one row of a single image to the next, None: its columns. A multiple of the pixels'.
+    """
+
+    inputs: tuple[Kept | None, ...] = ()
+    output: Kept | None = None
+    at_once: int | None = None
+    call_rows: frozenset[int] = frozenset()
+    pitch: int | None = None
+    row_pitch: int | None = None
+
+    def input(self, index: int) -> Kept | None:
+        return self.inputs[index] if index < len(self.inputs) else None
+
+
+ALL_STORED = StoredRows()
+
+
+# Contract of a kernel: the C it emits, what it reads and writes when, scratch, cost, and a numpy reference.
+#
+# A kernel file defines `KERNEL = Kernel(...)`; the registry finds it. Its constraints are small predicates
+# whose docstring is the reason a user reads when one of them says no.
+#
+# A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output to, a
+# ring buffer of rows: row h of a tensor of which R rows are stored lies in slot h % R. Splitting sequences,
+# overlapping tensors and the plan's validator all build on that. A kernel that computes all at once may name one that
+# does so by rows (`in_rows`): of tensors that are no images these are cut as `vector_rows` says.
 
 Array = np.ndarray
 Role = Literal["input", "output", "constant", "scratch", "row", "ring"]

@@ -9,13 +9,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from math import inf
 from pkgutil import walk_packages
+from types import ModuleType
 from typing import Self
 
 from codegen_c.kernels.beside_int8 import beside_int8, in_int8
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
 from codegen_c.kernels.figures import UNMEASURED, Way
-from codegen_c.kernels.shared.one_pixel import as_dense, as_pointwise
-from codegen_c.kernels.shared.vector_rows import as_image
+from codegen_c.kernels.shared.vector_rows import as_dense, as_image, as_pointwise
 from codegen_c.operators.kinds import Array, Operator, QDense
 from codegen_c.targets.instruction_set import InstructionSet
 from codegen_c.targets.registry import instruction_sets
@@ -25,7 +25,7 @@ COMMON = "codegen_c.kernels"
 
 @cache
 def kernels() -> tuple[Kernel, ...]:
-    """Every KERNEL of the modules here and in targets' `kernels/`, by file name; a target's own refuse other targets.
+    """Every kernel of the modules here and in targets' `kernels/`, by name; a target's own refuse other targets.
 
     Two of one name are an error that names both files.
     """
@@ -41,17 +41,22 @@ def kernels() -> tuple[Kernel, ...]:
         if kernel.name in modules:
             raise ImportError(f"kernel {kernel.name!r} is defined in {modules[kernel.name]} and {module}")
         modules[kernel.name] = module
-    return tuple(kernel for _, kernel in sorted(found, key=lambda pair: pair[0].rpartition(".")[2]))
+    return tuple(sorted((kernel for _, kernel in found), key=lambda kernel: kernel.name))
 
 
 def _defined(package: str) -> Iterator[tuple[str, Kernel]]:
-    """Modules of a package that define a KERNEL; none where there is no such package."""
+    """Kernels that the modules of a package define; none where there is no such package."""
     if find_spec(package) is None:
         return
     for info in walk_packages(import_module(package).__path__, f"{package}."):
-        kernel = None if info.ispkg else getattr(import_module(info.name), "KERNEL", None)
-        if kernel is not None:
-            yield info.name, kernel
+        if not info.ispkg:
+            yield from ((info.name, kernel) for kernel in kernels_of(import_module(info.name)))
+
+
+def kernels_of(module: ModuleType) -> tuple[Kernel, ...]:
+    """Kernels that a module defines: `KERNELS`, or the only `KERNEL`."""
+    only = getattr(module, "KERNEL", None)
+    return getattr(module, "KERNELS", ()) if only is None else (only,)
 
 
 def _runs_on(own: InstructionSet) -> Constraint:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.kernels.contract import Copy, StoredRows
-from codegen_c.kernels.stored_rows import Kept
+from codegen_c.kernels.contract import Copy, Kept, StoredRows
 from codegen_c.program.phases import processors_touching
 from codegen_c.program.program import Program
 from codegen_c.program.share_functions import with_parameters

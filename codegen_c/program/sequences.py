@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from codegen_c.kernels.contract import Implementation, Spatial, StoredRows
-from codegen_c.kernels.stored_rows import Kept
+from codegen_c.kernels.contract import Implementation, Kept, Spatial, StoredRows
 from codegen_c.program.program import Program
 from codegen_c.program.share_functions import with_rings
 from codegen_c.program.steps import KernelCall, RowSteps, Step, reads

@@ -11,8 +11,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from codegen_c.kernels.contract import CFunction, Implementation, Parameter, StoredRows
-from codegen_c.kernels.stored_rows import Kept
+from codegen_c.kernels.contract import CFunction, Implementation, Kept, Parameter, StoredRows
 from codegen_c.program.steps import KernelCall
 
 Make = Callable[[StoredRows], Implementation]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.kernels.stored_rows import ALL_STORED
+from codegen_c.kernels.contract import ALL_STORED, Implementation, StoredRows
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.tensors import Tensor
 from tvm_ext.core.row_sequence import RowCall, Schedule, in_turn

@@ -13,9 +13,8 @@ from codegen_c.arena.plan import plan_memory
 from codegen_c.arena.validate import validate
 from codegen_c.emit.banner import Origin
 from codegen_c.emit.sources import emit_sources
-from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Conv2d, TensorType, Window
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import Program

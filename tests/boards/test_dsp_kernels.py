@@ -16,21 +16,18 @@ from codegen_c.emit.firmware import emit_firmware
 from codegen_c.emit.selftest import TestVector, emit_selftest, emit_vectors
 from codegen_c.emit.sources import emit_sources
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
-from codegen_c.kernels.convolution import conv2d_f32
+from codegen_c.kernels.convolution import conv_f32
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import Conv2d, Operator, TensorType, Window
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import Program
 from codegen_c.program.steps import KernelCall
 from codegen_c.program.tensors import Constant, Tensor
-from codegen_c.targets.dsp.kernels import (
-    qbinary_dsp,
-    qconv2d_dsp,
-    qdense_dsp,
-    qdepthwise_dsp,
-    qline_dsp,
-    qwinograd_dsp,
-)
+from codegen_c.targets.dsp.kernels import convolution as convolution_dsp
+from codegen_c.targets.dsp.kernels import dense as dense_dsp
+from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
+from codegen_c.targets.dsp.kernels import elementwise as elementwise_dsp
+from codegen_c.targets.dsp.kernels import winograd as winograd_dsp
 from tests.boards.toy import write_texts
 from tests.kernels.dsp import CORTEX_M4, taken_by
 from tests.kernels.float32 import floats
@@ -48,12 +45,12 @@ from tvm_ext.execution.board import run_qemu
 pytestmark = pytest.mark.board
 
 STRATEGIES = {
-    qconv2d_dsp.KERNEL: convolutions(),
-    qdepthwise_dsp.KERNEL: convolutions(depthwise=True),
-    qwinograd_dsp.KERNEL: convolutions(tiled=TILED),
-    qline_dsp.KERNEL: convolutions(tiled=LINES),
-    qdense_dsp.KERNEL: dense_layers(),
-    qbinary_dsp.KERNEL: binaries(),
+    convolution_dsp.QCONV2D: convolutions(),
+    depthwise_dsp.QDEPTHWISE: convolutions(depthwise=True),
+    winograd_dsp.QWINOGRAD: convolutions(tiled=TILED),
+    winograd_dsp.QLINE: convolutions(tiled=LINES),
+    dense_dsp.QDENSE: dense_layers(),
+    elementwise_dsp.KERNEL: binaries(),
 }
 
 
@@ -96,7 +93,7 @@ def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.M
     layers = [pointwise(weight, dtype=dtype) for weight in weights for dtype in ("int8", "uint8")]
     kinds = ("int8", "uint8", "uint8", "int8", "int8", "int8")
     operators = [with_output(layer, dtype) for layer, dtype in zip(layers, kinds, strict=True)]
-    calls = [qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
+    calls = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(operators)]
     code = "".join(call.function.helpers for call in calls)
     assert all(f"blocks_{joined}{kind}_{shift}(" in code for joined in ("", "joined_") for kind in ("s8", "u8"))
@@ -109,7 +106,7 @@ def test_blocks_of_pixels(cortex_m4: Platform, shift: int, monkeypatch: pytest.M
 def test_one_pixel_or_vector(cortex_m4: Platform, shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each function for one of them, in one firmware."""
     monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
-    vectors = [qdense_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS]
+    vectors = [dense_dsp.QDENSE.implement(operator, CORTEX_M4, StoredRows()) for operator in VECTORS]
     calls, operators = [*made_of_singles(monkeypatch), *vectors], [*SINGLES, *VECTORS]
     code = "".join(call.function.helpers + call.function.body for call in calls)
     assert all(f"single_{width}_{kind}_{shift}" in code for width in ("1x2", "1x4") for kind in ("s8", "u8"))
@@ -126,7 +123,7 @@ def test_tiles_of_floats(cortex_m4: Platform) -> None:
         float_layer(random, columns, taps, depth) for columns in (1, 2, 3, 4, 7) for taps, depth in ((2, 8), (3, 3))
     ]
     operators.append(float_layer(random, 9, 3, 3, sides=4))  # the first window and the last see padding alone
-    calls = [conv2d_f32.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
+    calls = [conv_f32.CONV2D_F32.implement(operator, CORTEX_M4, StoredRows()) for operator in operators]
     groups = "".join(call.function.helpers + call.function.body for call in calls)
     assert all(f"$_{pixels}_pixels(" in groups for pixels in (2, 3, 4))
     inputs = [[random.normal(size=operator.inputs[0].shape).astype(np.float32)] for operator in operators]

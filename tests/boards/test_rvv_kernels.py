@@ -14,8 +14,9 @@ from codegen_c.emit import firmware
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
 from codegen_c.operators.kinds import Operator, QPool2d, Window
 from codegen_c.targets.registry import startup_of
-from codegen_c.targets.riscv_vector.kernels import qconv2d_rvv, qpool2d_rvv
-from codegen_c.targets.riscv_vector.kernels.rescale_rvv import GroupedRescale
+from codegen_c.targets.riscv_vector.kernels import pooling as pooling_rvv
+from codegen_c.targets.riscv_vector.kernels import products as products_rvv
+from codegen_c.targets.riscv_vector.kernels.products import GroupedRescale
 from tests.boards.test_dsp_kernels import run_on_board
 from tests.kernels.on_target import taken_on
 from tests.kernels.quantized import elements, seeds
@@ -60,7 +61,7 @@ def test_vectors_may_be_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     longer = replace(STARTUP, emulator_flags=(*STARTUP.emulator_flags[:-1], "rv32,v=true,vlen=512"))
     monkeypatch.setattr(firmware, "startup_of", lambda platform: longer)
     operators = [pointwise(np.arange(40 * 33).reshape(40, 33) % 255 - 127, dtype=dtype) for dtype in ("int8", "uint8")]
-    assert_on_board([qconv2d_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+    assert_on_board([products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
 
 
 def test_pools_of_many_channels() -> None:
@@ -79,7 +80,7 @@ def test_pools_of_many_channels() -> None:
         operators.append(
             QPool2d(inputs=(source,), outputs=(mean,), method="average", window=whole, low=low, high=low + 255)
         )
-    assert_on_board([qpool2d_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+    assert_on_board([pooling_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
 
 
 def test_halves_go_to_even() -> None:
@@ -95,7 +96,7 @@ def test_halves_go_to_even() -> None:
     ]  # fmt: skip
     for operator in operators:
         assert GroupedRescale.of_convolution(operator).halves_even
-    assert_on_board([qconv2d_rvv.KERNEL.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
+    assert_on_board([products_rvv.QCONV2D.implement(one, ZVE32X, StoredRows()) for one in operators], operators)
 
 
 @pytest.mark.parametrize("model", some_of(["kws_int8"], sweep=["resnet_int8"]))

@@ -73,7 +73,7 @@ def test_the_command_line_has_a_new_option() -> None:
     assert memory < output.index("--sugar 1KiB") < output.index("\nQuantization:")
     _, given = said("--flavour", "sweet", "--sugar", "2KiB", "--min-snr", "3")
     assert (given["flavour"], given["sugar"], given["min_snr_db"]) == ("sweet", 2048, 3.0)
-    assert given["optimize"] == "speed" and given["keep"] == () and given["ram"] == {}
+    assert given["optimize"] == "balanced" and given["keep"] == () and given["ram"] == {}
     assert "Invalid value" in said("--flavour", "sour")[0]
     assert "--sugar" in said("--sugar", "much")[0]
 
@@ -81,7 +81,7 @@ def test_the_command_line_has_a_new_option() -> None:
 def test_bundles_have_a_new_option() -> None:
     reader = TypeAdapter(options_in_files("Options", [one for one in MORE.values() if one.option.in_files]))
     found = reader.validate_json(json.dumps({"flavour": "sweet", "sugar": "1KiB"}))
-    assert (found.flavour, found.sugar, found.optimize) == ("sweet", 1024, "speed")
+    assert (found.flavour, found.sugar, found.optimize) == ("sweet", 1024, "balanced")
     for wrong in ({"flavour": "sour"}, {"sugar": -1}, {"flavor": "sweet"}, {"verify": ["host"]}):
         with pytest.raises(ValidationError):
             reader.validate_json(json.dumps(wrong))

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from codegen_c.emit.functions import definition
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.registry import kernels
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Operator
 from codegen_c.program.share_functions import has_constants_of, parameters_of, ring_numbers, with_parameters
 from codegen_c.targets.registry import target_of

@@ -16,7 +16,9 @@ from codegen_c.operators.kinds import (
     TensorType,
 )
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
-from codegen_c.targets.helium.kernels import qmatmul_helium, qnormalize_helium, qsoftmax_helium, qunary_helium
+from codegen_c.targets.helium.kernels import dense as dense_helium
+from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
+from codegen_c.targets.helium.kernels import softmax as softmax_helium
 
 
 def tensor(*shape: int, scale: float = 0.02, zero_point: int = 5, dtype: str = "uint8") -> TensorType:
@@ -50,9 +52,9 @@ def negative() -> QUnary:
 SCORES = MatmulShape(rows=5, heads=2, depth=20, columns=6, heads_inside=True, steps=(20, 40, 1))
 VALUES = MatmulShape(rows=3, heads=2, depth=21, columns=5, heads_inside=False, steps=(5, 1, 10))
 SAMPLES: dict[str, tuple[Kernel, Operator]] = {
-    "matmul": (qmatmul_helium.KERNEL, matmul(tensor(6, 2, 20, dtype="int8"), SCORES)),
-    "matmul_strided": (qmatmul_helium.KERNEL, matmul(tensor(21, 2, 5), VALUES)),
-    "softmax": (qsoftmax_helium.KERNEL, softmax()),
-    "normalize": (qnormalize_helium.KERNEL, normalization()),
-    "unary": (qunary_helium.KERNEL, negative()),
+    "matmul": (dense_helium.QMATMUL, matmul(tensor(6, 2, 20, dtype="int8"), SCORES)),
+    "matmul_strided": (dense_helium.QMATMUL, matmul(tensor(21, 2, 5), VALUES)),
+    "softmax": (softmax_helium.QSOFTMAX, softmax()),
+    "normalize": (softmax_helium.QNORMALIZE, normalization()),
+    "unary": (elementwise_helium.QUNARY, negative()),
 }

@@ -8,17 +8,13 @@ import numpy as np
 
 from codegen_c.kernels.contract import Kernel
 from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense, QPool2d, Quantization, TensorType, Window
-from codegen_c.targets.helium.kernels import (
-    qbinary_helium,
-    qconv2d_helium,
-    qdense_helium,
-    qdepthwise_helium,
-    qdepthwise_squares_helium,
-    qdepthwise_taps_helium,
-    qpointwise_helium,
-    qpointwise_kept_helium,
-    qpool2d_helium,
-)
+from codegen_c.targets.helium.kernels import convolution as convolution_helium
+from codegen_c.targets.helium.kernels import dense as dense_helium
+from codegen_c.targets.helium.kernels import depthwise as depthwise_helium
+from codegen_c.targets.helium.kernels import depthwise_squares as depthwise_squares_helium
+from codegen_c.targets.helium.kernels import depthwise_taps as depthwise_taps_helium
+from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
+from codegen_c.targets.helium.kernels import pooling as pooling_helium
 
 SAME = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
 POINT = Window(kernel=(1, 1))
@@ -72,12 +68,12 @@ def binary(function: str, a: TensorType, b: TensorType, output: TensorType) -> Q
 
 
 BYTES = tensor(1, 5, 4, 12, scale=0.03, zero_point=130, dtype="uint8")
-POINTWISE = (qpointwise_helium.KERNEL, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
-KEPT = qpointwise_kept_helium.KERNEL
+POINTWISE = (convolution_helium.QPOINTWISE, tensor(1, 5, 5, 32), tensor(1, 5, 5, 8, scale=0.3))
+KEPT = convolution_helium.QPOINTWISE_KEPT
 WIDE_BYTES = tensor(1, 5, 7, 12, scale=0.03, zero_point=130, dtype="uint8")
 WIDEST_BYTES = tensor(1, 11, 27, 24, zero_point=130, dtype="uint8")
-TAPS = qdepthwise_taps_helium.KERNEL
-SQUARES = qdepthwise_squares_helium.KERNEL
+TAPS = depthwise_taps_helium.KERNEL
+SQUARES = depthwise_squares_helium.KERNEL
 LIMITED = conv(tensor(1, 7, 8, 16), tensor(1, 7, 8, 16, scale=0.2, zero_point=-128), SAME, groups=16)
 STRIDED = Window(kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
 WIDE = Window(kernel=(5, 5), padding=(2, 2, 2, 2))
@@ -88,32 +84,32 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "pointwise_bytes": (POINTWISE[0], conv(BYTES, tensor(1, 5, 4, 7, scale=0.3), POINT)),
     "pointwise_kept": (KEPT, conv(tensor(1, 3, 9, 16), tensor(1, 3, 9, 12, scale=0.3), POINT)),
     "pointwise_kept_narrow": (KEPT, conv(tensor(1, 3, 7, 8), tensor(1, 3, 7, 10, scale=0.3), POINT)),
-    "conv": (qconv2d_helium.KERNEL, conv(tensor(1, 7, 6, 16), tensor(1, 7, 6, 5, scale=0.5), SAME)),
-    "conv_deep": (qconv2d_helium.KERNEL, conv(tensor(1, 4, 4, 64), tensor(1, 4, 4, 4, scale=0.5), SAME)),
-    "conv_bytes": (qconv2d_helium.KERNEL, conv(BYTES, tensor(1, 5, 4, 4, dtype="uint8", scale=0.5), SAME)),
+    "conv": (convolution_helium.QCONV2D, conv(tensor(1, 7, 6, 16), tensor(1, 7, 6, 5, scale=0.5), SAME)),
+    "conv_deep": (convolution_helium.QCONV2D, conv(tensor(1, 4, 4, 64), tensor(1, 4, 4, 4, scale=0.5), SAME)),
+    "conv_bytes": (convolution_helium.QCONV2D, conv(BYTES, tensor(1, 5, 4, 4, dtype="uint8", scale=0.5), SAME)),
     "conv_ties": (
-        qconv2d_helium.KERNEL,
+        convolution_helium.QCONV2D,
         conv(tensor(1, 9, 9, 3, scale=0.5), tensor(1, 9, 9, 8, scale=0.25), SAME, has_ties=True),
     ),
-    "conv_left_shift": (qconv2d_helium.KERNEL, conv(tensor(1, 3, 3, 4), tensor(1, 3, 3, 4, scale=0.0001), SAME)),
+    "conv_left_shift": (convolution_helium.QCONV2D, conv(tensor(1, 3, 3, 4), tensor(1, 3, 3, 4, scale=0.0001), SAME)),
     "depthwise": (
-        qdepthwise_helium.KERNEL,
+        depthwise_helium.KERNEL,
         conv(tensor(1, 6, 5, 32), tensor(1, 6, 5, 32, scale=0.2), SAME, groups=32),
     ),
     "depthwise_tail": (
-        qdepthwise_helium.KERNEL,
+        depthwise_helium.KERNEL,
         conv(BYTES, tensor(1, 5, 4, 12, scale=0.2, dtype="uint8"), SAME, groups=12),
     ),
     "depthwise_overlapping": (
-        qdepthwise_helium.KERNEL,
+        depthwise_helium.KERNEL,
         conv(tensor(1, 6, 5, 40), tensor(1, 6, 5, 40, scale=0.2), SAME, groups=40),
     ),
     "depthwise_narrow": (
-        qdepthwise_helium.KERNEL,
+        depthwise_helium.KERNEL,
         conv(tensor(1, 6, 5, 8), tensor(1, 6, 5, 8, scale=0.2), SAME, groups=8),
     ),
     "depthwise_inside": (
-        qdepthwise_helium.KERNEL,
+        depthwise_helium.KERNEL,
         conv(tensor(1, 6, 5, 16), tensor(1, 4, 3, 16, scale=0.2), Window(kernel=(3, 3)), groups=16),
     ),
     "taps": (TAPS, conv(tensor(1, 7, 6, 32), tensor(1, 7, 6, 32, scale=0.2), SAME, groups=32)),
@@ -135,25 +131,28 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "squares_twice": (SQUARES, replace(LIMITED, rounding="tflite")),
     "squares_wide": (SQUARES, conv(WIDEST_BYTES, tensor(1, 11, 27, 24, scale=0.2), SAME, groups=24)),
     "conv_inside": (
-        qconv2d_helium.KERNEL,
+        convolution_helium.QCONV2D,
         conv(tensor(1, 6, 6, 16), tensor(1, 4, 4, 4, scale=0.5), Window(kernel=(3, 3))),
     ),
-    "dense": (qdense_helium.KERNEL, dense(tensor(1, 320), tensor(1, 10, scale=0.5))),
-    "dense_rows": (qdense_helium.KERNEL, dense(tensor(3, 20), tensor(3, 6, scale=0.5))),
+    "dense": (dense_helium.QDENSE, dense(tensor(1, 320), tensor(1, 10, scale=0.5))),
+    "dense_rows": (dense_helium.QDENSE, dense(tensor(3, 20), tensor(3, 6, scale=0.5))),
     "max_pool": (
-        qpool2d_helium.KERNEL,
+        pooling_helium.KERNEL,
         pool(tensor(1, 6, 6, 20), tensor(1, 3, 3, 20), Window(kernel=(2, 2), strides=(2, 2)), "max"),
     ),
-    "average_pool": (qpool2d_helium.KERNEL, pool(tensor(1, 5, 5, 16), tensor(1, 5, 5, 16), SAME, "average")),
+    "average_pool": (pooling_helium.KERNEL, pool(tensor(1, 5, 5, 16), tensor(1, 5, 5, 16), SAME, "average")),
     "average_pool_ties": (
-        qpool2d_helium.KERNEL,
+        pooling_helium.KERNEL,
         pool(BYTES, tensor(1, 2, 1, 12, scale=0.03), Window(kernel=(4, 4)), "average"),
     ),
     "add": (
-        qbinary_helium.KERNEL,
+        elementwise_helium.QBINARY,
         binary("add", tensor(1, 3, 3, 5, scale=0.031), tensor(1, 3, 3, 5), tensor(1, 3, 3, 5, scale=0.037)),
     ),
-    "add_ties": (qbinary_helium.KERNEL, binary("add", BYTES, BYTES, tensor(1, 5, 4, 12, scale=0.06))),
-    "subtract": (qbinary_helium.KERNEL, binary("subtract", tensor(40), tensor(40, scale=0.5), tensor(40, scale=0.6))),
-    "multiply": (qbinary_helium.KERNEL, binary("multiply", tensor(37), tensor(37), tensor(37, scale=0.01))),
+    "add_ties": (elementwise_helium.QBINARY, binary("add", BYTES, BYTES, tensor(1, 5, 4, 12, scale=0.06))),
+    "subtract": (
+        elementwise_helium.QBINARY,
+        binary("subtract", tensor(40), tensor(40, scale=0.5), tensor(40, scale=0.6)),
+    ),
+    "multiply": (elementwise_helium.QBINARY, binary("multiply", tensor(37), tensor(37), tensor(37, scale=0.01))),
 }

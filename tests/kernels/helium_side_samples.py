@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from codegen_c.kernels.contract import Kernel
 from codegen_c.operators.kinds import Operator, Permute, Window
-from codegen_c.targets.helium.kernels import permute_helium, qconv2d_side_helium
+from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
+from codegen_c.targets.helium.kernels import side as side_helium
 from tests.kernels.helium_samples import POINT, SAME, STRIDED, conv, tensor
 
-SIDE = qconv2d_side_helium.KERNEL
+SIDE = side_helium.KERNEL
 SAMPLES: dict[str, tuple[Kernel, Operator]] = {
     "side_pixels": (SIDE, conv(tensor(1, 5, 5, 64), tensor(1, 5, 5, 12, scale=0.3), POINT)),
     "side_pixels_16": (SIDE, conv(tensor(1, 3, 7, 16), tensor(1, 3, 7, 8, scale=0.3), POINT)),
@@ -49,11 +50,11 @@ SAMPLES: dict[str, tuple[Kernel, Operator]] = {
         conv(tensor(1, 5, 7, 12, zero_point=130, dtype="uint8"), tensor(1, 5, 7, 4, scale=0.25), SAME),
     ),
     "planes": (
-        permute_helium.KERNEL,
+        elementwise_helium.PERMUTE,
         Permute(inputs=(tensor(1, 3, 5, 37),), outputs=(tensor(1, 5, 37, 3),), axes=(0, 2, 3, 1)),
     ),
     "planes_cut": (
-        permute_helium.KERNEL,
+        elementwise_helium.PERMUTE,
         Permute(inputs=(tensor(1, 4, 5, 20),), outputs=(tensor(1, 3, 17, 3),), axes=(0, 2, 3, 1), first=(0, 1, 2, 1)),
     ),
 }

@@ -8,17 +8,11 @@ import numpy as np
 
 from codegen_c.kernels.contract import Kernel
 from codegen_c.operators.kinds import Operator, PackedQConv2d, PackedQDense, QBinary, QConv2d, QDense, QPool2d, Window
-from codegen_c.targets.host.kernels import (
-    qbinary_host,
-    qconv2d_host,
-    qconv2d_packed_host,
-    qdense_host,
-    qdense_packed_host,
-    qdepthwise_host,
-    qdepthwise_packed_host,
-    qpool2d_host,
-    qwinograd_host,
-)
+from codegen_c.targets.host.kernels import depthwise as depthwise_host
+from codegen_c.targets.host.kernels import elementwise as elementwise_host
+from codegen_c.targets.host.kernels import pooling as pooling_host
+from codegen_c.targets.host.kernels import products as products_host
+from codegen_c.targets.host.kernels import winograd as winograd_host
 from tests.kernels.test_q_refusals import CONV, DENSE, byte_tensor
 
 
@@ -91,19 +85,19 @@ DIFFERENCE = QBinary(
 )
 LAYERS: tuple[tuple[Kernel, tuple[Operator, ...]], ...] = (
     (
-        qconv2d_host.KERNEL,
+        products_host.QCONV2D,
         (
             by_nines(20, 3), pointwise(24, 0.125), pointwise(70, 0.75), pointwise(16, 2.0**-8, "tflite"),
             pointwise(40, 0.013),
         ),
     ),
-    (qconv2d_packed_host.KERNEL, (in_four_bits(by_nines(36, 5)),)),
-    (qwinograd_host.KERNEL, (by_nines(8, 20, rounding="tflite", low=-100, high=90), by_nines(70, 17))),
-    (qdepthwise_host.KERNEL, (single_channels(20), single_channels(33, rounding="tflite"))),
-    (qdepthwise_packed_host.KERNEL, (in_four_bits(single_channels(20)),)),
-    (qdense_host.KERNEL, (dense(18, 35),)),
-    (qdense_packed_host.KERNEL, (in_four_bits(dense(18, 35)),)),
-    (qpool2d_host.KERNEL, (mean(32), mean(16, strides=(1, 2), dilation=(2, 1)))),
-    (qbinary_host.KERNEL, (DIFFERENCE,)),
+    (products_host.QCONV2D_PACKED, (in_four_bits(by_nines(36, 5)),)),
+    (winograd_host.KERNEL, (by_nines(8, 20, rounding="tflite", low=-100, high=90), by_nines(70, 17))),
+    (depthwise_host.QDEPTHWISE, (single_channels(20), single_channels(33, rounding="tflite"))),
+    (depthwise_host.QDEPTHWISE_PACKED, (in_four_bits(single_channels(20)),)),
+    (products_host.QDENSE, (dense(18, 35),)),
+    (products_host.QDENSE_PACKED, (in_four_bits(dense(18, 35)),)),
+    (pooling_host.KERNEL, (mean(32), mean(16, strides=(1, 2), dilation=(2, 1)))),
+    (elementwise_host.KERNEL, (DIFFERENCE,)),
 )  # fmt: skip
 """Ties, factors that scale sums up first, channels beyond four units, odd depths, many elements of a sum."""

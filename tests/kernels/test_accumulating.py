@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.pooling import pool2d_f32, qpool2d
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Operator, Pool2d, QPool2d, Window
 from tests.kernels import float32
 from tests.kernels.harness import HOST, run_accumulating, run_kernel
@@ -65,9 +64,9 @@ def parameter_names(implementation: Implementation, role: str) -> list[str]:
 
 
 @FEW
-@given(integer_pools().filter(lambda o: qpool2d.KERNEL.refuses(o, HOST) is None), seeds, st.integers(1, 3))
+@given(integer_pools().filter(lambda o: qpool2d.QPOOL2D.refuses(o, HOST) is None), seeds, st.integers(1, 3))
 def test_integer_pools(operator: QPool2d, seed: int, at_once: int) -> None:
-    assert_accumulates(operator, qpool2d.KERNEL, elements(operator.inputs[0], seed), at_once)
+    assert_accumulates(operator, qpool2d.QPOOL2D, elements(operator.inputs[0], seed), at_once)
 
 
 @FEW

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows, Target
 from codegen_c.kernels.dense import dense_f32, qdense
 from codegen_c.kernels.shared.vector_rows import rows_of
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Dense, QDense, Quantization, TensorType
-from codegen_c.targets.dsp.kernels import qdense_dsp
-from codegen_c.targets.helium.kernels import qdense_helium
+from codegen_c.targets.dsp.kernels import dense as dense_dsp
+from codegen_c.targets.helium.kernels import dense as dense_helium
 from tests.kernels import float32
 from tests.kernels.dsp import CORTEX_M4, SOME
 from tests.kernels.harness import HOST, compile_kernels, run_accumulating, run_kernel, run_ring
@@ -30,9 +29,9 @@ SIZES = st.tuples(st.sampled_from((1, 4, 12, 30, 32, 48)), st.sampled_from((3, 8
 VECTORS = st.sampled_from(((1,), (), (1, 1)))
 TOKENS = st.sampled_from(((3,), (1, 5), (2, 2)))
 INTEGER_KERNELS = [
-    pytest.param(qdense.KERNEL, HOST, id="portable"),
-    pytest.param(qdense_dsp.KERNEL, CORTEX_M4, id="dsp"),
-    pytest.param(qdense_helium.KERNEL, M55, id="helium"),
+    pytest.param(qdense.QDENSE, HOST, id="portable"),
+    pytest.param(dense_dsp.QDENSE, CORTEX_M4, id="dsp"),
+    pytest.param(dense_helium.QDENSE, M55, id="helium"),
 ]
 
 
@@ -153,6 +152,6 @@ def dsp_layer() -> QDense:
 
 
 def in_parts(operator: QDense, at_once: int) -> Implementation:
-    accumulating = qdense_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()).accumulating
+    accumulating = dense_dsp.QDENSE.implement(operator, CORTEX_M4, StoredRows()).accumulating
     assert accumulating is not None
     return accumulating.implement(16, StoredRows(at_once=at_once))

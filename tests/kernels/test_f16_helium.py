@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
-from codegen_c.kernels.stored_rows import Kept
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.operators.kinds import (
     HalfCast,
     HalfConv2d,
@@ -21,16 +20,8 @@ from codegen_c.operators.kinds import (
     Window,
 )
 from codegen_c.operators.scalar import IDENTITY, Operand, ScalarProgram
-from codegen_c.targets.helium.kernels import (
-    cast_f16,
-    conv2d_f16,
-    dense_f16,
-    depthwise_f16,
-    elementwise_f16,
-    pointwise_f16,
-    pool2d_f16,
-    softmax_f16,
-)
+from codegen_c.targets.helium.kernels import conv2d_f16, pool2d_f16
+from codegen_c.targets.helium.kernels import half_floats as half_floats_helium
 from tests.kernels.float32 import floats, number, program, value
 from tests.kernels.harness import run_accumulating, run_every_way, run_kernel
 from tests.kernels.helium import M55, implementation
@@ -103,30 +94,33 @@ THREE = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
 LAYERS: list[tuple[Kernel, Operator]] = [
     (conv2d_f16.KERNEL, convolution((6, 7, 12), 9, replace(THREE, strides=(2, 2)), finish=RESIDUAL)),
     (conv2d_f16.KERNEL, convolution((9, 4, 1), 8, Window(kernel=(4, 2), padding=(2, 0, 1, 2), dilation=(2, 1)))),
-    (depthwise_f16.KERNEL, convolution((5, 5, 7), 7, replace(THREE, strides=(2, 1)), groups=7, finish=RESIDUAL)),
-    (pointwise_f16.KERNEL, convolution((3, 3, 7), 13, Window(kernel=(1, 1)), finish=RESIDUAL)),
-    (dense_f16.KERNEL, dense(1, 15, 7)),
+    (
+        half_floats_helium.DEPTHWISE_F16,
+        convolution((5, 5, 7), 7, replace(THREE, strides=(2, 1)), groups=7, finish=RESIDUAL),
+    ),
+    (half_floats_helium.POINTWISE_F16, convolution((3, 3, 7), 13, Window(kernel=(1, 1)), finish=RESIDUAL)),
+    (half_floats_helium.DENSE_F16, dense(1, 15, 7)),
     (pool2d_f16.KERNEL, pool("average", (5, 5, 6), THREE)),
-    (softmax_f16.KERNEL, HalfSoftmax(inputs=(halves(3, 11),), outputs=(halves(3, 11),))),
+    (half_floats_helium.SOFTMAX_F16, HalfSoftmax(inputs=(halves(3, 11),), outputs=(halves(3, 11),))),
 ]
 MORE_LAYERS: list[tuple[Kernel, Operator]] = [
     (conv2d_f16.KERNEL, convolution((5, 8, 3), 15, THREE, finish=RELU)),
     (conv2d_f16.KERNEL, convolution((4, 5, 6), 3, Window(kernel=(1, 1), strides=(2, 2)))),
-    (depthwise_f16.KERNEL, convolution((6, 9, 13), 13, THREE, groups=13, finish=RELU)),
-    (pointwise_f16.KERNEL, convolution((4, 5, 7), 22, Window(kernel=(1, 1)), finish=RELU)),
-    *((dense_f16.KERNEL, dense(rows, channels, 15)) for rows, channels in ((2, 8), (3, 7), (7, 24))),
+    (half_floats_helium.DEPTHWISE_F16, convolution((6, 9, 13), 13, THREE, groups=13, finish=RELU)),
+    (half_floats_helium.POINTWISE_F16, convolution((4, 5, 7), 22, Window(kernel=(1, 1)), finish=RELU)),
+    *((half_floats_helium.DENSE_F16, dense(rows, channels, 15)) for rows, channels in ((2, 8), (3, 7), (7, 24))),
     (pool2d_f16.KERNEL, pool("max", (6, 7, 21), Window(kernel=(3, 2), strides=(2, 2), padding=(1, 0, 1, 1)))),
     (pool2d_f16.KERNEL, pool("average", (5, 5, 6), THREE, include=True)),
-    (softmax_f16.KERNEL, HalfSoftmax(inputs=(halves(8),), outputs=(halves(8),), log=True)),
+    (half_floats_helium.SOFTMAX_F16, HalfSoftmax(inputs=(halves(8),), outputs=(halves(8),), log=True)),
 ]
 EXACT: list[tuple[Kernel, Operator]] = [
-    (elementwise_f16.KERNEL, elementwise(SUM, (1, 3, 5, 6), (1, 3, 5, 6))),
-    (elementwise_f16.KERNEL, elementwise(SUM, (4, 7), (7,))),
-    (elementwise_f16.KERNEL, elementwise(SCALED, (1, 2, 3, 7))),
-    (cast_f16.KERNEL, HalfCast(inputs=(halves(1, 3, 5, 3),), outputs=(floats(1, 3, 5, 3),))),
-    (cast_f16.KERNEL, HalfCast(inputs=(floats(7),), outputs=(halves(7),))),
+    (half_floats_helium.ELEMENTWISE_F16, elementwise(SUM, (1, 3, 5, 6), (1, 3, 5, 6))),
+    (half_floats_helium.ELEMENTWISE_F16, elementwise(SUM, (4, 7), (7,))),
+    (half_floats_helium.ELEMENTWISE_F16, elementwise(SCALED, (1, 2, 3, 7))),
+    (half_floats_helium.CAST_F16, HalfCast(inputs=(halves(1, 3, 5, 3),), outputs=(floats(1, 3, 5, 3),))),
+    (half_floats_helium.CAST_F16, HalfCast(inputs=(floats(7),), outputs=(halves(7),))),
 ]
-MORE_EXACT: list[tuple[Kernel, Operator]] = [(elementwise_f16.KERNEL, elementwise(SUM, (3, 9), (1,)))]
+MORE_EXACT: list[tuple[Kernel, Operator]] = [(half_floats_helium.ELEMENTWISE_F16, elementwise(SUM, (3, 9), (1,)))]
 
 
 CASES = {"few": (LAYERS, EXACT), "many": (MORE_LAYERS, MORE_EXACT)}
@@ -166,14 +160,14 @@ def test_products_beyond_float16_cancel() -> None:
     """Sums are float32: products of 90,000 and -90,000, which no float16 holds, leave what is added last."""
     rows = np.repeat(np.array([[300, -300, 300]], np.float32), 8, axis=0)
     operator = replace(dense(1, 8, 3), weight=rows, bias=np.zeros(8, np.float32))
-    made = implementation(dense_f16.KERNEL, operator, StoredRows())
+    made = implementation(half_floats_helium.DENSE_F16, operator, StoredRows())
     found = run_kernel(operator, made, [np.array([[300, 300, 2.0**-5]], np.float16)])[0]
     np.testing.assert_array_equal(found, np.full((1, 8), 9.375, np.float16))
 
 
 def test_a_finish_without_vectors_is_computed_one_by_one() -> None:
     operator = elementwise(program(("sigmoid", X)), (3, 5))
-    made = implementation(elementwise_f16.KERNEL, operator, StoredRows())
+    made = implementation(half_floats_helium.ELEMENTWISE_F16, operator, StoredRows())
     x = elements(operator.inputs[0], 3)
     assert_near(run_kernel(operator, made, [x])[0], made.reference([x])[0])
 
@@ -197,7 +191,7 @@ def test_a_dense_layer_by_runs_of_channels() -> None:
     """Each run of a result's channels is a layer of its own on a part of the weights."""
     operator = dense(1, 36, 15)
     x = elements(operator.inputs[0], 1)
-    whole = implementation(dense_f16.KERNEL, operator, StoredRows())
+    whole = implementation(half_floats_helium.DENSE_F16, operator, StoredRows())
     assert whole.in_rows is not None
     expected, found = [run_kernel(operator, made, [x])[0] for made in (whole, whole.in_rows(StoredRows()))]
     np.testing.assert_array_equal(found, expected)
@@ -209,7 +203,11 @@ def test_a_dense_layer_by_runs_of_channels() -> None:
         (conv2d_f16.KERNEL, convolution((5, 5, 4), 6, THREE, groups=2), "one group of channels"),
         (conv2d_f16.KERNEL, convolution((5, 7, 4), 6, replace(THREE, dilation=(1, 2))), "columns without dilation"),
         (conv2d_f16.KERNEL, convolution((5, 5, 4), 6, THREE, finish=SIGMOID), "sums, products and bounds"),
-        (dense_f16.KERNEL, replace(dense(1, 4, 4), weight=np.full((4, 4), 0.1, np.float32)), "hold every weight"),
+        (
+            half_floats_helium.DENSE_F16,
+            replace(dense(1, 4, 4), weight=np.full((4, 4), 0.1, np.float32)),
+            "hold every weight",
+        ),
     ],
 )
 def test_refusals(kernel: Kernel, operator: Operator, reason: str) -> None:

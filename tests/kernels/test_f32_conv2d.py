@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel
-from codegen_c.kernels.convolution import conv2d_f32, conv_f32, depthwise_f32, pointwise_f32
+from codegen_c.kernels.convolution import conv_f32, depthwise_f32
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Conv2d, Window
 from tests.kernels.float32 import FEW, assert_close, assert_kernel, elements, finishes, floats, run_once, seeds
@@ -50,7 +50,7 @@ def check(operators: list[Conv2d], seed: int, kernel: Kernel) -> None:
 @FEW
 @given(st.lists(convolutions(), min_size=3, max_size=6), seeds)
 def test_conv2d(operators: list[Conv2d], seed: int) -> None:
-    check(operators, seed, conv2d_f32.KERNEL)
+    check(operators, seed, conv_f32.CONV2D_F32)
 
 
 @FEW
@@ -62,7 +62,7 @@ def test_depthwise(operators: list[Conv2d], seed: int) -> None:
 @FEW
 @given(st.lists(convolutions("pointwise"), min_size=3, max_size=6), seeds)
 def test_pointwise(operators: list[Conv2d], seed: int) -> None:
-    check(operators, seed, pointwise_f32.KERNEL)
+    check(operators, seed, conv_f32.POINTWISE_F32)
 
 
 @FEW
@@ -102,8 +102,8 @@ def test_every_tail_of_output_channels(channels: int) -> None:
     """Blocks of four and what is left over: each kernel that takes it, on different weights per channel."""
     random = np.random.default_rng(channels)
     for operator, kernel in (
-        (make(Window(kernel=(2, 2)), (1, 3, 3, 2), (1, 2, 2, channels)), conv2d_f32.KERNEL),
-        (make(POINT, (1, 1, 3, 2), (1, 1, 3, channels)), pointwise_f32.KERNEL),
+        (make(Window(kernel=(2, 2)), (1, 3, 3, 2), (1, 2, 2, channels)), conv_f32.CONV2D_F32),
+        (make(POINT, (1, 1, 3, 2), (1, 1, 3, channels)), conv_f32.POINTWISE_F32),
         (make(Window(kernel=(2, 2)), (1, 3, 3, channels), (1, 2, 2, channels), channels), depthwise_f32.KERNEL),
     ):
         operator.weight[...] = random.normal(size=operator.weight.shape)
@@ -115,7 +115,7 @@ def test_what_lies_outside_the_input_is_left_out() -> None:
     """Windows wholly in the padding give the bias, even where the input holds infinities."""
     operator = make(Window(kernel=(1, 1), padding=(1, 1, 1, 1)), (1, 1, 1, 1), (1, 3, 3, 1))
     x = np.full((1, 1, 1, 1), np.inf, np.float32)
-    result = run_once(operator, conv2d_f32.KERNEL, [x])
+    result = run_once(operator, conv_f32.CONV2D_F32, [x])
     assert np.isposinf(result[0, 1, 1, 0]) and np.count_nonzero(result) == 1
 
 
@@ -133,8 +133,12 @@ def test_the_special_kernels_are_chosen_where_they_apply() -> None:
 @pytest.mark.parametrize(
     ("operator", "kernel", "reason"),
     [
-        (make(POINT, (1, 4, 4, 4), (1, 4, 4, 4), groups=2), pointwise_f32.KERNEL, "without stride, padding or groups"),
-        (make(Window(kernel=(1, 1), strides=(2, 2)), (1, 4, 4, 1), (1, 2, 2, 1)), pointwise_f32.KERNEL, "1x1"),
+        (
+            make(POINT, (1, 4, 4, 4), (1, 4, 4, 4), groups=2),
+            conv_f32.POINTWISE_F32,
+            "without stride, padding or groups",
+        ),
+        (make(Window(kernel=(1, 1), strides=(2, 2)), (1, 4, 4, 1), (1, 2, 2, 1)), conv_f32.POINTWISE_F32, "1x1"),
         (make(POINT, (1, 4, 4, 4), (1, 4, 4, 8), groups=4), depthwise_f32.KERNEL, "one output channel"),
     ],
     ids=["grouped", "strided", "channel multiplier"],

@@ -9,8 +9,7 @@ import pytest
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.elementwise import elementwise_f32
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import SCALAR, Lanes
+from codegen_c.kernels.shared.lanes import SCALAR, Finish, Lanes
 from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import FUNCTIONS, Operand, ScalarProgram
 from tests.kernels.float32 import assert_close, floats, number, program, value

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.matmul import matmul_f32
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Matmul, MatmulShape
 from codegen_c.operators.scalar import ScalarProgram
 from tests.kernels.dsp import for_cortex_m4

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
-from codegen_c.kernels.convolution import conv2d_f32, conv2d_transpose_f32, depthwise_f32, pointwise_f32
+from codegen_c.kernels.convolution import conv_f32, depthwise_f32, transposed
 from codegen_c.kernels.dense import dense_f32
 from codegen_c.kernels.shared import blocking
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, narrowest
@@ -47,7 +47,7 @@ def dense(dtype: str, rows: int, channels: int, depth: int) -> Dense:
     )
 
 
-def transposed(dtype: str) -> Conv2dTranspose:
+def transposed_layer(dtype: str) -> Conv2dTranspose:
     return Conv2dTranspose(
         inputs=(floats(1, 3, 4, 5),),
         outputs=(floats(1, 6, 8, 7),),
@@ -60,11 +60,11 @@ def transposed(dtype: str) -> Conv2dTranspose:
 def layers(dtype: str) -> list[tuple[Kernel, Operator]]:
     """Full blocks, single vectors and odd tails of channels; windows of one run and tap by tap; rows that lie oddly."""
     return [
-        (conv2d_f32.KERNEL, convolution(dtype, 27, 3, 3)),
-        (conv2d_f32.KERNEL, convolution(dtype, 6, 3, 3, groups=2)),
+        (conv_f32.CONV2D_F32, convolution(dtype, 27, 3, 3)),
+        (conv_f32.CONV2D_F32, convolution(dtype, 6, 3, 3, groups=2)),
         (depthwise_f32.KERNEL, convolution(dtype, 13, 1, 3, groups=13)),
-        (pointwise_f32.KERNEL, convolution(dtype, 22, 6, 1)),
-        (conv2d_transpose_f32.KERNEL, transposed(dtype)),
+        (conv_f32.POINTWISE_F32, convolution(dtype, 22, 6, 1)),
+        (transposed.CONV2D_TRANSPOSE_F32, transposed_layer(dtype)),
         *(
             (dense_f32.KERNEL, dense(dtype, rows, channels, 15))
             for rows, channels in ((1, 35), (1, 30), (7, 24), (3, 2))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from codegen_c.kernels.contract import Kernel, StoredRows, Target
-from codegen_c.kernels.convolution import conv2d_f32, conv2d_transpose_f32, depthwise_f32, pointwise_f32
+from codegen_c.kernels.convolution import conv_f32, depthwise_f32, transposed
 from codegen_c.kernels.dense import dense_f32
 from codegen_c.kernels.shared.blocking import channel_ranges, native_blocking
 from codegen_c.operators.kinds import Conv2d, Conv2dTranspose, Dense, Window
@@ -48,9 +48,9 @@ def layer(kind: str, channels: int, *, narrow: bool = False) -> tuple[Layer, Ker
     window = Window(kernel=kernel, padding=(1, 1, 1, 1) if kernel == (3, 3) else (0, 0, 0, 0))
     ports = {"inputs": (source, output), "outputs": (output,), "window": window, **common}
     if kind == "transposed":
-        return Conv2dTranspose(**ports), conv2d_transpose_f32.KERNEL
-    found = {"conv": conv2d_f32, "pointwise": pointwise_f32, "depthwise": depthwise_f32}[kind]
-    return Conv2d(groups=channels if kind == "depthwise" else 1, **ports), found.KERNEL
+        return Conv2dTranspose(**ports), transposed.CONV2D_TRANSPOSE_F32
+    found = {"conv": conv_f32.CONV2D_F32, "pointwise": conv_f32.POINTWISE_F32, "depthwise": depthwise_f32.KERNEL}[kind]
+    return Conv2d(groups=channels if kind == "depthwise" else 1, **ports), found
 
 
 def outputs(layers: Sequence[tuple[Layer, Kernel]], target: Target, flags: tuple[str, ...]) -> list[np.ndarray]:

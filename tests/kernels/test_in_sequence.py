@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from codegen_c.kernels.contract import StoredRows
-from codegen_c.kernels.stored_rows import Kept
+from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.program.sequences import in_sequence
 from tests.kernels.helium import implementation
 from tests.kernels.helium_samples import SAMPLES

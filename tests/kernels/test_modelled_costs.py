@@ -9,12 +9,12 @@ import pytest
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.convolution import depthwise_f32
-from codegen_c.kernels.convolution.window_cost import WindowCost, best_pixels
+from codegen_c.kernels.convolution.conv_f32 import WindowCost, best_pixels
 from codegen_c.kernels.shared.copies import CALL_INSTRUCTIONS, copy_instructions, fill_instructions
 from codegen_c.kernels.shared.window import taps_inside
 from codegen_c.operators.kinds import Conv2d, TensorType, Window
 from codegen_c.operators.scalar import ScalarProgram
-from codegen_c.targets.helium.kernels import qpool2d_helium
+from codegen_c.targets.helium.kernels import pooling as pooling_helium
 from codegen_c.targets.registry import target_of
 from tests.kernels.helium_samples import pool, tensor
 from tvm_ext.core.platform import Platform
@@ -51,7 +51,7 @@ def pooled(method: str, size: int, channels: int, window: Window, dtype: str = "
     shapes = ((1, extent, extent, channels) for extent in (size, outputs))
     source, output = (tensor(*shape, scale=0.1, dtype=dtype) for shape in shapes)
     target = target_of(Platform.load("cortex_m55").processor)
-    return qpool2d_helium.KERNEL.implement(pool(source, output, window, method), target, StoredRows()).instructions
+    return pooling_helium.KERNEL.implement(pool(source, output, window, method), target, StoredRows()).instructions
 
 
 @pytest.mark.parametrize("name", POOLS)

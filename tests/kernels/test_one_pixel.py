@@ -11,7 +11,7 @@ from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.registry import select
-from codegen_c.kernels.shared.one_pixel import as_dense
+from codegen_c.kernels.shared.vector_rows import as_dense
 from codegen_c.operators.kinds import QConv2d, QDense, Quantization, Rounding, TensorType, Window
 from codegen_c.targets.registry import target_of
 from tests.kernels.dsp import CORTEX_M4

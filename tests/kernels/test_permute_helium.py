@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codegen_c.kernels.contract import StoredRows
-from codegen_c.kernels.stored_rows import Kept
-from codegen_c.targets.helium.kernels import permute_helium
+from codegen_c.kernels.contract import Kept, StoredRows
+from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
 from tests.kernels.harness import call_rows, compile_kernels, run_kernel
 from tests.kernels.helium import implementation
 from tests.kernels.helium_side_samples import SAMPLES
 from tests.kernels.quantized import elements
 
-KERNEL = permute_helium.KERNEL
+KERNEL = elementwise_helium.PERMUTE
 RING = Kept(stored=2, shift=1)
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Kernel, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Operator, QConv2d
-from codegen_c.targets.armv6m.kernels import qconv2d_armv6m, qdense_armv6m, qdepthwise_armv6m
-from codegen_c.targets.armv6m.kernels.pairs_armv6m import SeparableRuns
+from codegen_c.targets.armv6m.kernels import depthwise as depthwise_armv6m
+from codegen_c.targets.armv6m.kernels import products as products_armv6m
+from codegen_c.targets.armv6m.kernels.products import SeparableRuns
 from codegen_c.targets.registry import target_of
 from tests.kernels.dsp import SOME
 from tests.kernels.harness import PORTABLE, registered, run_in_place
@@ -26,9 +27,9 @@ from tvm_ext.core.platform import Platform
 
 CORTEX_M0PLUS = target_of(Platform.load("cortex_m0plus").processor)
 STRATEGIES = {
-    qconv2d_armv6m.KERNEL: convolutions(),
-    qdepthwise_armv6m.KERNEL: convolutions(depthwise=True),
-    qdense_armv6m.KERNEL: dense_layers(),
+    products_armv6m.QCONV2D: convolutions(),
+    depthwise_armv6m.KERNEL: convolutions(depthwise=True),
+    products_armv6m.QDENSE: dense_layers(),
 }
 """Kernels, and operators that most of them take."""
 
@@ -77,7 +78,7 @@ def test_the_largest_sums_separate(dtype: str, value: int) -> None:
     x = elements(operator.inputs[0], 1)
     x[0, 0, 0::2], x[0, 0, 1::2] = np.iinfo(dtype).min, np.iinfo(dtype).max
     x[0, 0, 4:] = np.iinfo(dtype).min
-    assert_c_equals_reference([operator], [[x]], for_target(qconv2d_armv6m.KERNEL, CORTEX_M0PLUS))
+    assert_c_equals_reference([operator], [[x]], for_target(products_armv6m.QCONV2D, CORTEX_M0PLUS))
 
 
 def test_other_processors_keep_the_portable_kernel() -> None:
@@ -109,8 +110,8 @@ def test_what_the_kernels_refuse() -> None:
         window=replace(pointwise(np.ones((1, 1))).window), low=-128, high=127, groups=2,
     )  # fmt: skip
     for kernel, reason in (
-        (qconv2d_armv6m.KERNEL, "the convolution must have one group"),
-        (qdepthwise_armv6m.KERNEL, "every input channel must be a group of its own with one output channel"),
+        (products_armv6m.QCONV2D, "the convolution must have one group"),
+        (depthwise_armv6m.KERNEL, "every input channel must be a group of its own with one output channel"),
     ):
         refusal = kernel.refuses(grouped, CORTEX_M0PLUS)
         assert refusal is not None and refusal.reason == reason
@@ -119,7 +120,7 @@ def test_what_the_kernels_refuse() -> None:
 def test_a_pixel_may_be_written_where_it_was_read() -> None:
     operator = pointwise(np.arange(64).reshape(8, 8))
     operator = replace(operator, outputs=(image(1, 1, 7, 8, scale=40.0),))
-    implementation = qconv2d_armv6m.KERNEL.implement(operator, CORTEX_M0PLUS, StoredRows())
+    implementation = products_armv6m.QCONV2D.implement(operator, CORTEX_M0PLUS, StoredRows())
     assert implementation.in_place == (0,)
     x = elements(operator.inputs[0], 3)
     np.testing.assert_array_equal(run_in_place(implementation, [x], 0), implementation.reference([x])[0])

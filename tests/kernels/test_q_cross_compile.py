@@ -6,14 +6,15 @@ import re
 import shutil
 import subprocess
 from dataclasses import fields, replace
-from importlib.resources import files
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import numpy as np
 import pytest
 
 from codegen_c.kernels.contract import Implementation, StoredRows
-from codegen_c.kernels.registry import select
+from codegen_c.kernels.registry import COMMON, kernels_of, select
 from codegen_c.operators.kinds import (
     MatmulShape,
     Operator,
@@ -106,11 +107,10 @@ def implementations() -> list[Implementation]:
 
 
 def test_every_integer_kernel_is_here() -> None:
-    kernels = {implementation.kernel for implementation in implementations()}
-    stems = {path.stem for path in Path(str(files("codegen_c.kernels"))).rglob("q*.py")}
-    others = {stem for stem in stems if stem.endswith(("_i16", "_packed", "_nine_bits"))}
-    narrow = {f"{stem}_i8" for stem in stems - others if not stem.endswith("_tflite")}  # a rounding with its own tests
-    assert kernels == narrow | others
+    found = {implementation.kernel for implementation in implementations()}
+    common = [info.name for info in walk_packages(import_module(COMMON).__path__, f"{COMMON}.") if not info.ispkg]
+    known = {kernel.name for name in common for kernel in kernels_of(import_module(name))}
+    assert found == {name for name in known if name.startswith("q") and "tflite" not in name}
 
 
 @pytest.mark.skipif(shutil.which(f"{PREFIX}gcc") is None, reason=f"{PREFIX}gcc is not installed")

@@ -17,15 +17,13 @@ from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize import Requantize
 from codegen_c.operators.kinds import Operator, QBinary, QDense, QPool2d
-from codegen_c.targets.helium.kernels import (
-    qbinary_helium,
-    qconv2d_helium,
-    qdense_helium,
-    qdepthwise_helium,
-    qpool2d_helium,
-)
-from codegen_c.targets.helium.kernels.helium import Rescale
-from codegen_c.targets.helium.kernels.qconv2d_helium import rescale
+from codegen_c.targets.helium.kernels import convolution as convolution_helium
+from codegen_c.targets.helium.kernels import dense as dense_helium
+from codegen_c.targets.helium.kernels import depthwise as depthwise_helium
+from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
+from codegen_c.targets.helium.kernels import pooling as pooling_helium
+from codegen_c.targets.helium.kernels.convolution import rescale
+from codegen_c.targets.helium.kernels.product import Rescale
 from tests.kernels.harness import HOST, WARNINGS, registered, smallest_rings, source_text
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, implementation, takes
 from tests.kernels.helium_samples import SAMPLES
@@ -43,21 +41,21 @@ FEWER = settings(FEW, max_examples=3)
 
 
 @FEW
-@given(st.lists(dense_layers().filter(takes(qdense_helium.KERNEL)), min_size=1, max_size=6), seeds)
+@given(st.lists(dense_layers().filter(takes(dense_helium.QDENSE)), min_size=1, max_size=6), seeds)
 def test_dense(operators: list[QDense], seed: int) -> None:
-    assert_same_bytes(qdense_helium.KERNEL, operators, seed)
+    assert_same_bytes(dense_helium.QDENSE, operators, seed)
 
 
 @FEWER
-@given(st.lists(pools().filter(takes(qpool2d_helium.KERNEL)), min_size=1, max_size=6), seeds)
+@given(st.lists(pools().filter(takes(pooling_helium.KERNEL)), min_size=1, max_size=6), seeds)
 def test_pools(operators: list[QPool2d], seed: int) -> None:
-    assert_same_bytes(qpool2d_helium.KERNEL, operators, seed)
+    assert_same_bytes(pooling_helium.KERNEL, operators, seed)
 
 
 @FEW
-@given(st.lists(binaries().filter(takes(qbinary_helium.KERNEL)), min_size=1, max_size=6), seeds)
+@given(st.lists(binaries().filter(takes(elementwise_helium.QBINARY)), min_size=1, max_size=6), seeds)
 def test_binaries(operators: list[QBinary], seed: int) -> None:
-    assert_same_bytes(qbinary_helium.KERNEL, operators, seed)
+    assert_same_bytes(elementwise_helium.QBINARY, operators, seed)
 
 
 def two_roundings(operator: Operator) -> Operator:
@@ -66,18 +64,18 @@ def two_roundings(operator: Operator) -> Operator:
 
 @FEWER
 @given(
-    st.lists(convolutions().map(two_roundings).filter(takes(qconv2d_helium.KERNEL)), min_size=1, max_size=4),
-    st.lists(depthwise().map(two_roundings).filter(takes(qdepthwise_helium.KERNEL)), min_size=1, max_size=4),
-    st.lists(dense_layers().map(two_roundings).filter(takes(qdense_helium.KERNEL)), min_size=1, max_size=4),
-    st.lists(binaries().map(two_roundings).filter(takes(qbinary_helium.KERNEL)), min_size=1, max_size=4),
+    st.lists(convolutions().map(two_roundings).filter(takes(convolution_helium.QCONV2D)), min_size=1, max_size=4),
+    st.lists(depthwise().map(two_roundings).filter(takes(depthwise_helium.KERNEL)), min_size=1, max_size=4),
+    st.lists(dense_layers().map(two_roundings).filter(takes(dense_helium.QDENSE)), min_size=1, max_size=4),
+    st.lists(binaries().map(two_roundings).filter(takes(elementwise_helium.QBINARY)), min_size=1, max_size=4),
     seeds,
 )
 def test_two_roundings(convs, depthwise_convs, dense, sums, seed: int) -> None:
     """TensorFlow Lite's arithmetic, where a kernel takes it."""
-    assert_same_bytes(qconv2d_helium.KERNEL, convs, seed)
-    assert_same_bytes(qdepthwise_helium.KERNEL, depthwise_convs, seed)
-    assert_same_bytes(qdense_helium.KERNEL, dense, seed)
-    assert_same_bytes(qbinary_helium.KERNEL, sums, seed)
+    assert_same_bytes(convolution_helium.QCONV2D, convs, seed)
+    assert_same_bytes(depthwise_helium.KERNEL, depthwise_convs, seed)
+    assert_same_bytes(dense_helium.QDENSE, dense, seed)
+    assert_same_bytes(elementwise_helium.QBINARY, sums, seed)
 
 
 @pytest.mark.parametrize("name", some_of(sorted(SAMPLES)[::2], sweep=sorted(SAMPLES)[1::2]))
@@ -115,7 +113,7 @@ def test_sums_that_leave_no_room_are_refused() -> None:
     """A factor of 1.2 is scaled up by 2^3, which a bias of 2^29 does not survive."""
     kernel, operator = SAMPLES["conv_left_shift"]
     large = replace(operator, bias=np.full_like(operator.bias, 1 << 29), weight_scale=operator.weight_scale * 0 + 0.006)
-    assert qconv2d.KERNEL.refuses(large, M55) is None
+    assert qconv2d.QCONV2D.refuses(large, M55) is None
     refusal = kernel.refuses(large, M55)
     assert refusal is not None and "small enough to be scaled up" in refusal.reason
 

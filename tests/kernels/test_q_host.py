@@ -12,18 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, Kernel, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, Kernel, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Operator, QBinary, QConv2d, QDense
 from codegen_c.program.share_functions import ring_numbers
-from codegen_c.targets.host.kernels import (
-    qbinary_host,
-    qconv2d_host,
-    qdense_host,
-    qdepthwise_host,
-    qwinograd_host,
-)
+from codegen_c.targets.host.kernels import depthwise as depthwise_host
+from codegen_c.targets.host.kernels import elementwise as elementwise_host
+from codegen_c.targets.host.kernels import products as products_host
+from codegen_c.targets.host.kernels import winograd as winograd_host
 from tests.kernels.harness import HOST, PORTABLE, call_rows, compile_kernels, run_kernel
 from tests.kernels.host_layers import LAYERS, by_nines, pointwise
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, seeds
@@ -69,35 +65,35 @@ def assert_portable_bytes(kernel: Kernel, operators: Sequence[Operator], seed: i
 @FEWER
 @given(st.lists(convolutions() | few_channels(), min_size=2, max_size=4), ROUNDINGS, seeds)
 def test_conv2d(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
-    assert_portable_bytes(qconv2d_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
+    assert_portable_bytes(products_host.QCONV2D, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
 @FEWER
 @given(st.lists(few_channels(depthwise=True), min_size=2, max_size=4), ROUNDINGS, seeds)
 def test_depthwise(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
-    assert_portable_bytes(qdepthwise_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
+    assert_portable_bytes(depthwise_host.QDEPTHWISE, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
 @FEWER
 @given(st.lists(few_channels(tiled=TILED), min_size=1, max_size=2), ROUNDINGS, seeds)
 def test_winograd(flags: Sequence[str], operators: list[QConv2d], rounding, seed: int) -> None:
-    assert_portable_bytes(qwinograd_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
+    assert_portable_bytes(winograd_host.KERNEL, [replace(o, rounding=rounding) for o in operators], seed, flags)
 
 
 @by_vectors
 @FEWER
 @given(st.lists(dense_layers(sizes=SIZES, roundings=("onnx", "tflite")), min_size=2, max_size=5), seeds)
 def test_dense(flags: Sequence[str], operators: list[QDense], seed: int) -> None:
-    assert_portable_bytes(qdense_host.KERNEL, operators, seed, flags)
+    assert_portable_bytes(products_host.QDENSE, operators, seed, flags)
 
 
 @by_vectors
 @FEWER
 @given(st.lists(binaries(), min_size=4, max_size=8), seeds)
 def test_sums(flags: Sequence[str], operators: list[QBinary], seed: int) -> None:
-    assert_portable_bytes(qbinary_host.KERNEL, operators, seed, flags)
+    assert_portable_bytes(elementwise_host.KERNEL, operators, seed, flags)
 
 
 @pytest.mark.parametrize("flags", [AVX2, PLAIN, NATIVE], ids=["avx2", "plain", "native"])
@@ -124,13 +120,13 @@ def test_kernels_that_are_chosen() -> None:
     """Each of them where it is the one with the fewest instructions; for size, weights of 8 bits are portable C's."""
     for kernel, layers in LAYERS:
         chosen = {getattr(select(operator, HOST), "kernel", None) for operator in layers}
-        assert chosen == {kernel.name} or (kernel is qconv2d_host.KERNEL and kernel.name in chosen)
+        assert chosen == {kernel.name} or (kernel is products_host.QCONV2D and kernel.name in chosen)
     assert getattr(select(by_nines(70, 17), replace(HOST, optimize="size")), "kernel", None) == "qconv2d_i8"
 
 
 def test_the_last_rows_of_a_call_stay_in_a_ring_of_fewer() -> None:
     """Winograd's rows come two at a time."""
-    operator, kernel = by_nines(6, 4), qwinograd_host.KERNEL
+    operator, kernel = by_nines(6, 4), winograd_host.KERNEL
     x, kept = elements(operator.inputs[0], 3), (1, 2)
     made = [kernel.implement(operator, HOST, StoredRows(output=Kept(stored=rows))) for rows in kept]
     expected = made[0].reference([x])[0]
@@ -150,7 +146,7 @@ def test_extremes_of_winograd() -> None:
     layers = [by_nines(4, 8, weight=weight) for weight in (signs, np.full_like(signs, -128))]
     board = np.indices((1, 5, 6, 8)).sum(axis=0) % 2
     images = [np.where(ends, 127, -128).astype(np.int8) for ends in (board, np.zeros_like(board))]
-    made = [qwinograd_host.KERNEL.implement(layer, HOST, StoredRows()) for layer in layers]
+    made = [winograd_host.KERNEL.implement(layer, HOST, StoredRows()) for layer in layers]
     for layer, implementation, entry in zip(layers, made, compile_kernels(made, AVX2), strict=True):
         for image in images:
             (found,) = run_kernel(layer, implementation, [image], entry=entry)
@@ -162,7 +158,7 @@ def test_ends_saturate() -> None:
     operator = replace(pointwise(16, 0.75), weight=np.full((16, 1, 1, 8), 127, np.int8))
     low, high = limits(operator.outputs[0])
     image = np.where(np.arange(160).reshape(1, 4, 5, 8) // 8 % 2, 127, -128).astype(np.int8)
-    (result,) = assert_c_equals_reference([operator], [[image]], qconv2d_host.KERNEL, AVX2)
+    (result,) = assert_c_equals_reference([operator], [[image]], products_host.QCONV2D, AVX2)
     assert set(np.unique(result)) == {low, high}
 
 

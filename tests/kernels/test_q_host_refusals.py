@@ -7,17 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_c.kernels.contract import Implementation
+from codegen_c.kernels.contract import Implementation, Kernel
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Operator, QBinary, QConv2d, Window
-from codegen_c.targets.host.kernels import (
-    qbinary_host,
-    qconv2d_host,
-    qdense_host,
-    qdepthwise_host,
-    qpool2d_host,
-    qwinograd_host,
-)
+from codegen_c.targets.host.kernels import depthwise as depthwise_host
+from codegen_c.targets.host.kernels import elementwise as elementwise_host
+from codegen_c.targets.host.kernels import pooling as pooling_host
+from codegen_c.targets.host.kernels import products as products_host
+from codegen_c.targets.host.kernels import winograd as winograd_host
 from tests.kernels.harness import HOST
 from tests.kernels.host_layers import by_nines, mean, pointwise, single_channels
 from tests.kernels.test_q_refusals import CONV, DENSE, MAX, byte_tensor
@@ -28,18 +25,26 @@ LARGE_WINDOW = Window(kernel=(8, 8), padding=(4, 4, 3, 3))
 @pytest.mark.parametrize(
     ("operator", "kernel", "reason"),
     [
-        (replace(pointwise(16, 0.5), groups=2, weight=np.ones((16, 1, 1, 4), np.int8)), qconv2d_host, "groups"),
-        (pointwise(16, 0.5, "tflite"), qconv2d_host, "scaled up"),
-        (replace(DENSE, weight_scale=np.full(2, 16.0, np.float32), rounding="tflite"), qdense_host, "scaled up"),
+        (
+            replace(pointwise(16, 0.5), groups=2, weight=np.ones((16, 1, 1, 4), np.int8)),
+            products_host.QCONV2D,
+            "groups",
+        ),
+        (pointwise(16, 0.5, "tflite"), products_host.QCONV2D, "scaled up"),
+        (
+            replace(DENSE, weight_scale=np.full(2, 16.0, np.float32), rounding="tflite"),
+            products_host.QDENSE,
+            "scaled up",
+        ),
         (
             replace(CONV, groups=2, weight=np.ones((2, 8, 8, 1), np.int8), window=LARGE_WINDOW),
-            qdepthwise_host,
+            depthwise_host.QDEPTHWISE,
             "49 taps",
         ),
-        (MAX, qpool2d_host, "by a factor"),
-        (mean(16, padding=(1, 1, 1, 1)), qpool2d_host, "within the image"),
-        (mean(24), qpool2d_host, "multiple of 16"),
-        (replace(mean(16), outputs=(byte_tensor(1, 4, 5, 16, scale=3e-7),)), qpool2d_host, "scaled up"),
+        (MAX, pooling_host.KERNEL, "by a factor"),
+        (mean(16, padding=(1, 1, 1, 1)), pooling_host.KERNEL, "within the image"),
+        (mean(24), pooling_host.KERNEL, "multiple of 16"),
+        (replace(mean(16), outputs=(byte_tensor(1, 4, 5, 16, scale=3e-7),)), pooling_host.KERNEL, "scaled up"),
     ],
     ids=[
         "groups",
@@ -52,9 +57,9 @@ LARGE_WINDOW = Window(kernel=(8, 8), padding=(4, 4, 3, 3))
         "large factors of averages",
     ],
 )
-def test_refusals(operator: Operator, kernel, reason: str) -> None:
+def test_refusals(operator: Operator, kernel: Kernel, reason: str) -> None:
     """Others are left to portable C, which takes them."""
-    refusal = kernel.KERNEL.refuses(operator, HOST)
+    refusal = kernel.refuses(operator, HOST)
     assert refusal is not None and reason in refusal.reason
     chosen = select(operator, HOST)
     assert isinstance(chosen, Implementation) and not chosen.kernel.endswith("_host")
@@ -71,7 +76,7 @@ def test_refusals(operator: Operator, kernel, reason: str) -> None:
     ids=["large factors", "strides", "sums", "groups"],
 )
 def test_refusals_of_winograd(operator: QConv2d, reason: str) -> None:
-    refusal = qwinograd_host.KERNEL.refuses(operator, HOST)
+    refusal = winograd_host.KERNEL.refuses(operator, HOST)
     assert refusal is not None and reason in refusal.reason
 
 
@@ -92,5 +97,5 @@ def sum_of(scale: float, other: float, **changes: object) -> QBinary:
     ids=["products", "two roundings", "ties", "small factors"],
 )
 def test_refusals_of_sums(operator: QBinary, reason: str) -> None:
-    refusal = qbinary_host.KERNEL.refuses(operator, HOST)
+    refusal = elementwise_host.KERNEL.refuses(operator, HOST)
     assert refusal is not None and reason in refusal.reason

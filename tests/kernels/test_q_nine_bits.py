@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.beside_int8 import in_int8
 from codegen_c.kernels.contract import Implementation
-from codegen_c.kernels.convolution import qconv2d_nine_bits
-from codegen_c.kernels.dense import qdense_nine_bits
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.registry import select
-from codegen_c.kernels.shared.nine_bits import split_weights
+from codegen_c.kernels.shared.bit_widths import split_weights
 from codegen_c.operators.kinds import QConv2d, QDense, Quantization, TensorType, Window
 from tests.kernels.harness import HOST, run_kernel
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
@@ -53,7 +53,7 @@ def test_weights_are_bytes_and_offsets(seed: int, zero_point: int) -> None:
 def test_all_channels(operators: list[QConv2d], seed: int, zero_point: int) -> None:
     wide = [replace(o, weight=bytes_less(zero_point, o.weight.shape, seed), rounding="tflite") for o in operators]
     inputs = [[elements(o.inputs[0], seed)] for o in wide]
-    assert_c_equals_reference(wide, inputs, qconv2d_nine_bits.KERNEL)
+    assert_c_equals_reference(wide, inputs, qconv2d.QCONV2D_NINE_BITS)
 
 
 @FEWER
@@ -82,7 +82,7 @@ def dense(zero_point: int, channels: int = 9, rows: int = 3) -> QDense:
 def test_dense(zero_point: int) -> None:
     layer = dense(zero_point)
     inputs = [[elements(layer.inputs[0], 4)]]
-    assert_c_equals_reference([layer], inputs, qdense_nine_bits.KERNEL)
+    assert_c_equals_reference([layer], inputs, qdense.QDENSE_NINE_BITS)
 
 
 def test_dense_beside_int8() -> None:

@@ -11,11 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel
-from codegen_c.kernels.convolution import qconv2d, qconv2d_packed
-from codegen_c.kernels.dense import qdense, qdense_packed
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.dense import qdense
 from codegen_c.operators.kinds import PackedQConv2d, PackedQDense, QConv2d, QDense
-from codegen_c.targets.dsp.kernels import qconv2d_packed_dsp, qdense_packed_dsp, qdepthwise_packed_dsp
-from codegen_c.targets.helium.kernels import qconv2d_packed_helium, qdense_packed_helium, qpointwise_packed_helium
+from codegen_c.targets.dsp.kernels import convolution as convolution_dsp
+from codegen_c.targets.dsp.kernels import dense as dense_dsp
+from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
+from codegen_c.targets.helium.kernels import convolution as convolution_helium
+from codegen_c.targets.helium.kernels import dense as dense_helium
 from tests.kernels.dsp import SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST
 from tests.kernels.helium import assert_same_bytes, takes
@@ -25,7 +28,7 @@ from tests.kernels.test_qconv2d_helium import convolutions as helium_convolution
 from tests.kernels.test_qdense import dense_layers
 
 FEWER = settings(SOME, max_examples=2)
-HELIUM = (qconv2d_packed_helium.KERNEL, qpointwise_packed_helium.KERNEL)
+HELIUM = (convolution_helium.QCONV2D_PACKED, convolution_helium.QPOINTWISE_PACKED)
 Packed = TypeVar("Packed", PackedQConv2d, PackedQDense)
 
 
@@ -54,49 +57,50 @@ def assert_equals_int8(operators: list[QConv2d] | list[QDense], seed: int, kerne
 @FEWER
 @given(st.lists(st.one_of(packed_convolutions(), packed_convolutions(depthwise=True)), min_size=1, max_size=3), seeds)
 def test_convolutions_in_plain_c(operators: list[PackedQConv2d], seed: int) -> None:
-    taken = [operator for operator in operators if qconv2d_packed.KERNEL.refuses(operator, HOST) is None]
+    taken = [operator for operator in operators if qconv2d.QCONV2D_PACKED.refuses(operator, HOST) is None]
     if taken:
-        assert_equals_int8(list(taken), seed, qconv2d_packed.KERNEL)
+        assert_equals_int8(list(taken), seed, qconv2d.QCONV2D_PACKED)
 
 
 @FEWER
 @given(st.lists(packed_layers(), min_size=1, max_size=3), seeds)
 def test_dense_layers_in_plain_c(operators: list[PackedQDense], seed: int) -> None:
-    taken = [operator for operator in operators if qdense_packed.KERNEL.refuses(operator, HOST) is None]
+    taken = [operator for operator in operators if qdense.QDENSE_PACKED.refuses(operator, HOST) is None]
     if taken:
-        assert_equals_int8(list(taken), seed, qdense_packed.KERNEL)
+        assert_equals_int8(list(taken), seed, qdense.QDENSE_PACKED)
 
 
 @FEWER
-@given(st.lists(taken_by(qconv2d_packed_dsp.KERNEL, packed_convolutions()), min_size=1, max_size=3), seeds)
+@given(st.lists(taken_by(convolution_dsp.QCONV2D_PACKED, packed_convolutions()), min_size=1, max_size=3), seeds)
 def test_convolutions_by_the_dsp_extension(operators: list[PackedQConv2d], seed: int) -> None:
-    assert_equals_int8(list(operators), seed, for_cortex_m4(qconv2d_packed_dsp.KERNEL))
+    assert_equals_int8(list(operators), seed, for_cortex_m4(convolution_dsp.QCONV2D_PACKED))
 
 
 @FEWER
 @given(
-    st.lists(taken_by(qdepthwise_packed_dsp.KERNEL, packed_convolutions(depthwise=True)), min_size=1, max_size=3), seeds
+    st.lists(taken_by(depthwise_dsp.QDEPTHWISE_PACKED, packed_convolutions(depthwise=True)), min_size=1, max_size=3),
+    seeds,
 )
 def test_depthwise_convolutions_by_the_dsp_extension(operators: list[PackedQConv2d], seed: int) -> None:
-    assert_equals_int8(list(operators), seed, for_cortex_m4(qdepthwise_packed_dsp.KERNEL))
+    assert_equals_int8(list(operators), seed, for_cortex_m4(depthwise_dsp.QDEPTHWISE_PACKED))
 
 
 @FEWER
-@given(st.lists(taken_by(qdense_packed_dsp.KERNEL, packed_layers()), min_size=1, max_size=3), seeds)
+@given(st.lists(taken_by(dense_dsp.QDENSE_PACKED, packed_layers()), min_size=1, max_size=3), seeds)
 def test_dense_layers_by_the_dsp_extension(operators: list[PackedQDense], seed: int) -> None:
-    assert_equals_int8(list(operators), seed, for_cortex_m4(qdense_packed_dsp.KERNEL))
+    assert_equals_int8(list(operators), seed, for_cortex_m4(dense_dsp.QDENSE_PACKED))
 
 
 @pytest.mark.parametrize("kernel", HELIUM, ids=lambda kernel: kernel.name)
 @FEWER
 @given(st.data(), seeds)
 def test_convolutions_by_helium(kernel: Kernel, data: st.DataObject, seed: int) -> None:
-    shapes = helium_convolutions(pointwise=kernel is qpointwise_packed_helium.KERNEL)
+    shapes = helium_convolutions(pointwise=kernel is convolution_helium.QPOINTWISE_PACKED)
     every = shapes.map(lambda operator: packed(operator, PackedQConv2d)).filter(takes(kernel))
     assert_same_bytes(kernel, data.draw(st.lists(every, min_size=1, max_size=3)), seed)
 
 
 @FEWER
-@given(st.lists(packed_layers().filter(takes(qdense_packed_helium.KERNEL)), min_size=1, max_size=3), seeds)
+@given(st.lists(packed_layers().filter(takes(dense_helium.QDENSE_PACKED)), min_size=1, max_size=3), seeds)
 def test_dense_layers_by_helium(operators: list[PackedQDense], seed: int) -> None:
-    assert_same_bytes(qdense_packed_helium.KERNEL, list(operators), seed)
+    assert_same_bytes(dense_helium.QDENSE_PACKED, list(operators), seed)

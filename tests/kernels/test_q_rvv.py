@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Kernel
 from codegen_c.operators.kinds import Operator
 from codegen_c.targets.registry import target_of
-from codegen_c.targets.riscv_vector.kernels import qbinary_rvv, qconv2d_rvv, qdense_rvv, qdepthwise_rvv, qpool2d_rvv
+from codegen_c.targets.riscv_vector.kernels import depthwise as depthwise_rvv
+from codegen_c.targets.riscv_vector.kernels import elementwise as elementwise_rvv
+from codegen_c.targets.riscv_vector.kernels import pooling as pooling_rvv
+from codegen_c.targets.riscv_vector.kernels import products as products_rvv
 from tests.kernels.dsp import SOME
 from tests.kernels.on_target import for_target, taken_on
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
@@ -21,11 +24,11 @@ from tvm_ext.core.platform import Platform
 
 ZVE32X = target_of(Platform.load("riscv32_zve32x").processor)
 STRATEGIES = {
-    qbinary_rvv.KERNEL: binaries(),
-    qconv2d_rvv.KERNEL: convolutions(),
-    qdepthwise_rvv.KERNEL: convolutions(depthwise=True),
-    qdense_rvv.KERNEL: dense_layers(),
-    qpool2d_rvv.KERNEL: pools(),
+    elementwise_rvv.KERNEL: binaries(),
+    products_rvv.QCONV2D: convolutions(),
+    depthwise_rvv.KERNEL: convolutions(depthwise=True),
+    products_rvv.QDENSE: dense_layers(),
+    pooling_rvv.KERNEL: pools(),
 }
 """Kernels, and operators that most of them take."""
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel, StoredRows
-from codegen_c.kernels.convolution import qconv2d_i16, qconv2d_transpose_i16, qdepthwise_i16
-from codegen_c.kernels.dense import qdense_i16
-from codegen_c.kernels.elementwise import qbinary_i16, qbroadcast_i16, qlinear_i16
-from codegen_c.kernels.pooling import qpool2d_i16
+from codegen_c.kernels.convolution import qconv2d, qdepthwise, transposed
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.elementwise import qbinary, qlinear
+from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize_tflite import fixed_point_wide, multiply_wide
 from codegen_c.operators.kinds import (
@@ -88,38 +88,38 @@ def assert_c_is_reference(operators: list[Any], seed: int, kernel: Kernel) -> li
 @FEW
 @given(st.lists(convolutions().map(widened), min_size=1, max_size=5), seeds)
 def test_conv2d(operators: list[QConv2d], seed: int) -> None:
-    check(operators, seed, qconv2d_i16.KERNEL, near_tie=NEAR_TIE)
-    assert_c_is_reference(list(map(as_tflite, operators)), seed, qconv2d_i16.KERNEL)
+    check(operators, seed, qconv2d.QCONV2D_I16, near_tie=NEAR_TIE)
+    assert_c_is_reference(list(map(as_tflite, operators)), seed, qconv2d.QCONV2D_I16)
 
 
 @FEW
 @given(st.lists(convolutions(depthwise=True).map(widened), min_size=1, max_size=5), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
-    check(operators, seed, qdepthwise_i16.KERNEL, near_tie=NEAR_TIE)
-    assert_c_is_reference(list(map(as_tflite, operators)), seed, qdepthwise_i16.KERNEL)
+    check(operators, seed, qdepthwise.QDEPTHWISE_I16, near_tie=NEAR_TIE)
+    assert_c_is_reference(list(map(as_tflite, operators)), seed, qdepthwise.QDEPTHWISE_I16)
 
 
 @FEW
 @given(st.lists(integer_operators().map(widened), min_size=1, max_size=4), seeds)
 def test_transposed(operators: list[Operator], seed: int) -> None:
-    assert len(assert_c_is_reference(operators, seed, qconv2d_transpose_i16.KERNEL)) == len(operators)
+    assert len(assert_c_is_reference(operators, seed, transposed.QCONV2D_TRANSPOSE_I16)) == len(operators)
 
 
 @FEW
 @given(st.lists(dense_layers(sizes=st.tuples(st.integers(1, 600), st.integers(1, 6))).map(widened), max_size=5), seeds)
 def test_dense(operators: list[QDense], seed: int) -> None:
-    for operator, (x,), result in assert_c_is_reference(operators, seed, qdense_i16.KERNEL):
+    for operator, (x,), result in assert_c_is_reference(operators, seed, qdense.QDENSE_I16):
         scale = operator.weight_scale.astype(np.float64)
         source = np.float64(np.float32(operator.inputs[0].quantization.scale))
         value = real(operator.inputs[0], x) @ (operator.weight.T * scale) + operator.bias * source * scale
         assert_rounds(result, value, operator.output, operator.low, operator.high, near_tie=NEAR_TIE)
-    assert_c_is_reference(list(map(as_tflite, operators)), seed, qdense_i16.KERNEL)
+    assert_c_is_reference(list(map(as_tflite, operators)), seed, qdense.QDENSE_I16)
 
 
 @FEW
 @given(st.lists(st.one_of(binaries(), broadcasts()).map(widened), min_size=2, max_size=8), seeds)
 def test_binaries(operators: list[QBinary], seed: int) -> None:
-    for kernel in (qbinary_i16.KERNEL, qbroadcast_i16.KERNEL):
+    for kernel in (qbinary.QBINARY_I16, qbinary.QBROADCAST_I16):
         for operator, arrays, result in assert_c_is_reference(operators, seed, kernel):
             value = FUNCTIONS[operator.function](*map(real, operator.inputs, arrays))
             assert_rounds(result, value, operator.output, operator.low, operator.high, near_tie=NEAR_TIE)
@@ -129,8 +129,8 @@ def test_binaries(operators: list[QBinary], seed: int) -> None:
 @FEW
 @given(st.lists(pools().map(widened), min_size=1, max_size=5), seeds)
 def test_pools(operators: list[QPool2d], seed: int) -> None:
-    assert_c_is_reference(operators, seed, qpool2d_i16.KERNEL)
-    assert_c_is_reference(list(map(as_tflite, operators)), seed, qpool2d_i16.KERNEL)
+    assert_c_is_reference(operators, seed, qpool2d.QPOOL2D_I16)
+    assert_c_is_reference(list(map(as_tflite, operators)), seed, qpool2d.QPOOL2D_I16)
 
 
 def unary(source: TensorType, output: TensorType, slope: float | None = None) -> QUnary:
@@ -157,11 +157,11 @@ def test_linear(rounding: str, slope: float | None) -> None:
             for dtype, scale, zero in ((source, 0.003, 3), (output, 0.0007, 9))
         ]
         operators.append(replace(unary(types[0], types[1], slope), rounding=rounding))
-    for operator, (x,), result in assert_c_is_reference(operators, 5, qlinear_i16.KERNEL):
+    for operator, (x,), result in assert_c_is_reference(operators, 5, qlinear.KERNEL):
         value = real(operator.inputs[0], x)
         value = np.where(value < 0, value * (slope or 1.0), value)
         assert_rounds(result, value, operator.output, *limits(operator.output), near_tie=1e-3)
-    assert len(taken(operators, qlinear_i16.KERNEL)) == len(pairs)
+    assert len(taken(operators, qlinear.KERNEL)) == len(pairs)
 
 
 def times(number: float) -> QUnary:
@@ -176,13 +176,13 @@ def times(number: float) -> QUnary:
 def test_a_factor() -> None:
     """TensorFlow Lite has such a number in 8 bits itself; a negative one turns both sides around."""
     operators = [times(0.75), times(0.0), times(3.5)]
-    found = assert_c_is_reference(operators, 6, qlinear_i16.KERNEL)
+    found = assert_c_is_reference(operators, 6, qlinear.KERNEL)
     for factor, (operator, (x,), result) in zip((0.75, 0.0, 3.5), found, strict=True):
         value = real(operator.inputs[0], x) * factor
         assert_rounds(result, value, operator.output, *limits(operator.output), near_tie=1e-3)
     refused = [times(-0.75), replace(times(0.75), rounding="tflite")]
-    for refusal in (qlinear_i16.KERNEL.refuses(one, HOST) for one in refused):
-        assert refusal is not None and refusal.reason == qlinear_i16.is_linear.__doc__
+    for refusal in (qlinear.KERNEL.refuses(one, HOST) for one in refused):
+        assert refusal is not None and refusal.reason == qlinear.is_linear.__doc__
 
 
 @MANY
@@ -210,7 +210,7 @@ LAYER = QConv2d(
 def test_sums_stay_in_32_bits_where_these_hold_them() -> None:
     far = replace(LAYER, bias=np.array([1 << 40], np.int64), weight_scale=np.array([1e-8], np.float32))
     for operator, dtype in ((LAYER, np.int32), (far, np.int64)):
-        made = qconv2d_i16.KERNEL.implement(operator, HOST, StoredRows())
+        made = qconv2d.QCONV2D_I16.implement(operator, HOST, StoredRows())
         assert dict(made.constants)["bias"].dtype == dtype
 
 
@@ -221,7 +221,7 @@ def test_factors_that_shift_to_the_right(scale: float, taken: bool) -> None:
         LAYER, inputs=(word(1, 3, 3, 2, scale=1.0),), outputs=(word(1, 3, 3, 1, scale=1.0),), rounding="tflite",
         weight=np.zeros((1, 1, 1, 2), np.int8), weight_scale=np.array([scale], np.float32),
     )  # fmt: skip
-    assert (qconv2d_i16.KERNEL.refuses(small, HOST) is None) is taken
+    assert (qconv2d.QCONV2D_I16.refuses(small, HOST) is None) is taken
     assert (fixed_point_wide(scale)[1] >= 1) is taken
 
 
@@ -231,7 +231,7 @@ def test_windows_whose_rows_32_bits_do_not_hold() -> None:
         LAYER, inputs=(word(1, 3, 200, 2),), outputs=(word(1, 3, 72, 2),), weight=np.ones((2, 1, 129, 1), np.int8),
         window=Window(kernel=(1, 129)), groups=2,
     )  # fmt: skip
-    refused = qdepthwise_i16.KERNEL.refuses(wide, HOST)
+    refused = qdepthwise.QDEPTHWISE_I16.refuses(wide, HOST)
     assert refused is not None and "128 columns or fewer" in refused.reason
 
 

@@ -20,7 +20,7 @@ from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize_tflite import INCLUDES, divide, divide_by_power, fixed_point, multiply
 from codegen_c.kernels.softmax import qsoftmax_tflite
-from codegen_c.kernels.softmax.tflite_exponential import exponential, reciprocal
+from codegen_c.kernels.softmax.qsoftmax_tflite import exponential, reciprocal
 from codegen_c.operators.kinds import (
     Operator,
     QBinary,
@@ -119,13 +119,13 @@ def test_exponential_and_reciprocal_are_close() -> None:
 @FEW
 @given(st.lists(convolutions(), min_size=1, max_size=4), seeds)
 def test_conv2d(operators: list[QConv2d], seed: int) -> None:
-    check([replace(operator, rounding="tflite") for operator in operators], seed, qconv2d.KERNEL)
+    check([replace(operator, rounding="tflite") for operator in operators], seed, qconv2d.QCONV2D)
 
 
 @FEW
 @given(st.lists(convolutions(depthwise=True), min_size=1, max_size=4), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
-    check([replace(operator, rounding="tflite") for operator in operators], seed, qdepthwise.KERNEL)
+    check([replace(operator, rounding="tflite") for operator in operators], seed, qdepthwise.QDEPTHWISE)
 
 
 @FEW
@@ -147,7 +147,7 @@ def test_binary(data: st.DataObject, seed: int) -> None:
         operators.append(
             QBinary(inputs=inputs, outputs=(output,), function=function, low=low, high=high, rounding="tflite")
         )
-    check(operators, seed, qbinary.KERNEL)
+    check(operators, seed, qbinary.QBINARY)
 
 
 @FEW
@@ -162,7 +162,7 @@ def test_average(zero_point: int, seed: int) -> None:
         )
         for window, shape in ((padded, (1, 3, 6, 7)), (Window(kernel=(5, 6)), (1, 1, 1, 7)))
     ]  # fmt: skip
-    check(operators, seed, qpool2d.KERNEL)
+    check(operators, seed, qpool2d.QPOOL2D)
 
 
 @FEW

@@ -46,7 +46,7 @@ def binaries(draw: st.DrawFn) -> QBinary:
 @given(st.lists(binaries(), min_size=1, max_size=8), seeds)
 def test_binaries(operators: list[QBinary], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qbinary.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qbinary.QBINARY)
     for operator, arrays, result in zip(operators, inputs, results, strict=True):
         value = FUNCTIONS[operator.function](*map(real, operator.inputs, arrays))
         assert_rounds(result, value, operator.output, operator.low, operator.high)
@@ -66,7 +66,7 @@ def test_every_sum_is_rounded_once_and_halves_to_even() -> None:
         low=-128,
         high=127,
     )
-    (result,) = assert_c_equals_reference([operator], [[a, b]], qbinary.KERNEL)
+    (result,) = assert_c_equals_reference([operator], [[a, b]], qbinary.QBINARY)
     exact = (a.astype(np.int64) - 3) / 4 + (b.astype(np.int64) + 9) / 2
     np.testing.assert_array_equal(result, np.clip(np.rint(exact) + 1, -128, 127))
 
@@ -75,14 +75,14 @@ def test_every_sum_is_rounded_once_and_halves_to_even() -> None:
 def test_scalars_keep_rank_zero(function: str) -> None:
     tensor = byte_tensor((), 0.5)
     operator = QBinary(inputs=(tensor, tensor), outputs=(tensor,), function=function, low=-128, high=127)
-    assert_c_equals_reference([operator], [[np.array(9, np.int8), np.array(6, np.int8)]], qbinary.KERNEL)
+    assert_c_equals_reference([operator], [[np.array(9, np.int8), np.array(6, np.int8)]], qbinary.QBINARY)
 
 
 def test_output_may_take_the_place_of_either_input() -> None:
     shape = (1, 4, 3, 2)
     tensor = byte_tensor(shape, 0.1)
     operator = QBinary(inputs=(tensor, tensor), outputs=(tensor,), function="subtract", low=-128, high=127)
-    implementation = qbinary.KERNEL.implement(operator, HOST, StoredRows())
+    implementation = qbinary.QBINARY.implement(operator, HOST, StoredRows())
     assert implementation.in_place == (0, 1)
     entry = compile_kernels([implementation])[0]
     for place in implementation.in_place:

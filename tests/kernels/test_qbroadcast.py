@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.elementwise import qbinary, qbroadcast
+from codegen_c.kernels.elementwise import qbinary
 from codegen_c.operators.kinds import QBinary, Rounding
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
@@ -49,7 +49,7 @@ def broadcasts(draw: st.DrawFn, rounding: Rounding = "onnx") -> QBinary:
 @given(st.lists(broadcasts(), min_size=1, max_size=8), seeds)
 def test_broadcasts(operators: list[QBinary], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qbroadcast.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qbinary.QBROADCAST)
     for operator, arrays, result in zip(operators, inputs, results, strict=True):
         value = FUNCTIONS[operator.function](*map(real, operator.inputs, arrays))
         assert_rounds(result, value, operator.output, operator.low, operator.high)
@@ -58,9 +58,9 @@ def test_broadcasts(operators: list[QBinary], seed: int) -> None:
 @FEW
 @given(st.lists(broadcasts("tflite"), min_size=1, max_size=4), seeds)
 def test_as_tensorflow_lite_rounds(operators: list[QBinary], seed: int) -> None:
-    operators = [o for o in operators if qbroadcast.KERNEL.refuses(o, HOST) is None]
+    operators = [o for o in operators if qbinary.QBROADCAST.refuses(o, HOST) is None]
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qbroadcast.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qbinary.QBROADCAST)
     for operator, arrays, result in zip(operators, inputs, results, strict=True):
         wide = [np.broadcast_to(array, operator.output.shape) for array in arrays]
         same = replace(operator, inputs=tuple(replace(t, shape=operator.output.shape) for t in operator.inputs))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
-from codegen_c.targets.dsp.kernels import qcolumn_dsp
+from codegen_c.targets.dsp.kernels import column as column_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 
@@ -46,7 +46,7 @@ def columns(draw: st.DrawFn) -> QConv2d:
 @given(st.lists(columns(), min_size=1, max_size=5), seeds)
 def test_columns(operators: list[QConv2d], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qcolumn_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(column_dsp.KERNEL))
 
 
 def over_time(channels: int, *, rows: int = 1) -> QConv2d:
@@ -71,4 +71,4 @@ def test_it_is_chosen_on_a_cortex_m4() -> None:
 @pytest.mark.parametrize("change", [{"kernel": (5, 2)}, {"kernel": (1, 1)}, {"padding": (1, 0, 0, 0)}])
 def test_other_windows_are_refused(change: dict[str, tuple[int, ...]]) -> None:
     operator = over_time(16)
-    assert qcolumn_dsp.KERNEL.refuses(replace(operator, window=replace(operator.window, **change)), CORTEX_M4)
+    assert column_dsp.KERNEL.refuses(replace(operator, window=replace(operator.window, **change)), CORTEX_M4)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Kernel, StoredRows
-from codegen_c.kernels.convolution import qconv2d, qconv2d_pairs, qdepthwise
+from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.requantize import quantization, scale_of
 from codegen_c.kernels.shared.window import pack_blocks
@@ -107,22 +107,20 @@ def check(operators: list[QConv2d], seed: int, kernel: Kernel, *, near_tie: floa
 @FEW
 @given(st.lists(convolutions(), min_size=1, max_size=5), seeds)
 def test_conv2d(operators: list[QConv2d], seed: int) -> None:
-    check(operators, seed, qconv2d.KERNEL)
+    check(operators, seed, qconv2d.QCONV2D)
 
 
 @FEW
-@given(
-    st.lists(convolutions().filter(lambda one: qconv2d_pairs.has_pairs(one, PORTABLE)), min_size=1, max_size=4), seeds
-)
+@given(st.lists(convolutions().filter(lambda one: qconv2d.has_pairs(one, PORTABLE)), min_size=1, max_size=4), seeds)
 def test_pairs_of_pixels(operators: list[QConv2d], seed: int) -> None:
     """Odd rows, and windows that leave the image at either end, beside the pairs."""
-    check(operators, seed, qconv2d_pairs.KERNEL)
+    check(operators, seed, qconv2d.QCONV2D_PAIRS)
 
 
 @FEW
 @given(st.lists(convolutions(depthwise=True), min_size=1, max_size=5), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
-    check(operators, seed, qdepthwise.KERNEL)
+    check(operators, seed, qdepthwise.QDEPTHWISE)
 
 
 @FEW
@@ -134,7 +132,7 @@ def test_depthwise_is_chosen_where_it_applies(operator: QConv2d) -> None:
 @FEW
 @given(convolutions().filter(lambda operator: not any(operator.window.padding)))
 def test_zero_point_is_folded_into_the_bias_without_padding(operator: QConv2d) -> None:
-    constants = dict(qconv2d.KERNEL.implement(operator, HOST, StoredRows()).constants)
+    constants = dict(qconv2d.QCONV2D.implement(operator, HOST, StoredRows()).constants)
     taken = quantization(operator.inputs[0]).zero_point * operator.weight.astype(np.int64).sum(axis=(1, 2, 3))
     np.testing.assert_array_equal(constants["bias"], operator.bias - taken)
 
@@ -160,5 +158,5 @@ def test_all_ends_saturate() -> None:
         high=127,
     )
     x = np.array([-128, 127], np.int8).reshape(source.shape)
-    (result,) = assert_c_equals_reference([operator], [[x]], qconv2d.KERNEL)
+    (result,) = assert_c_equals_reference([operator], [[x]], qconv2d.QCONV2D)
     assert result.ravel().tolist() == [127, -128]

@@ -13,7 +13,7 @@ from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
-from codegen_c.targets.dsp.kernels import qconv2d_dsp
+from codegen_c.targets.dsp.kernels import convolution as convolution_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import HOST, PORTABLE, registered, run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
@@ -21,10 +21,10 @@ from tests.kernels.test_qconv2d import convolutions
 
 
 @SOME
-@given(st.lists(taken_by(qconv2d_dsp.KERNEL, convolutions()), min_size=1, max_size=5), seeds)
+@given(st.lists(taken_by(convolution_dsp.QCONV2D, convolutions()), min_size=1, max_size=5), seeds)
 def test_conv2d(operators: list[QConv2d], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qconv2d_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 def image(*shape: int, dtype: str = "int8", scale: float = 0.1, zero_point: int = 3) -> TensorType:
@@ -50,7 +50,7 @@ def with_output(operator: QConv2d, dtype: str) -> QConv2d:
 
 
 def code(operator: QConv2d) -> str:
-    implementation = qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
+    implementation = convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows())
     return implementation.function.helpers
 
 
@@ -70,7 +70,7 @@ def test_channels_are_joined_only_where_that_is_exact(dtype: str, weight: np.nda
     assert ("tvm_ext_dsp_blocks_joined" in code(operator)) == joined
     x = elements(operator.inputs[0], 1)
     x[0, 0, 0], x[0, 0, 1] = np.iinfo(dtype).min, np.iinfo(dtype).max
-    assert_c_equals_reference([operator], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
+    assert_c_equals_reference([operator], [[x]], for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 def test_ties_go_to_the_portable_rounding() -> None:
@@ -82,7 +82,7 @@ def test_ties_go_to_the_portable_rounding() -> None:
     )
     assert ".by_high_product = true" in code(operator) and ".by_high_product = false" in code(tied)
     x = elements(tied.inputs[0], 2)
-    assert_c_equals_reference([tied], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
+    assert_c_equals_reference([tied], [[x]], for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 def test_pairs_of_channels_are_finished_in_registers() -> None:
@@ -92,7 +92,7 @@ def test_pairs_of_channels_are_finished_in_registers() -> None:
     for other in (replace(even, low=3), replace(even, rounding="tflite")):
         assert "tvm_ext_dsp_blocks" not in code(other)
         x = elements(other.inputs[0], 4)
-        assert_c_equals_reference([other], [[x]], for_cortex_m4(qconv2d_dsp.KERNEL))
+        assert_c_equals_reference([other], [[x]], for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 def test_a_bias_may_make_joined_sums_too_large() -> None:
@@ -101,7 +101,7 @@ def test_a_bias_may_make_joined_sums_too_large() -> None:
     assert "tvm_ext_dsp_blocks_joined" in code(operator)
     large = replace(operator, bias=np.array([0, (1 << 23) - 1], np.int32))
     assert "tvm_ext_dsp_blocks" not in code(large)
-    assert_c_equals_reference([large], [[elements(large.inputs[0], 5)]], for_cortex_m4(qconv2d_dsp.KERNEL))
+    assert_c_equals_reference([large], [[elements(large.inputs[0], 5)]], for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 SINGLES = [
@@ -116,8 +116,8 @@ SINGLES = [
 
 def made_of_singles(monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
     """These layers, the last pixel by itself."""
-    monkeypatch.setattr(qconv2d_dsp, "SINGLE_LEAST_SAVED", 0)
-    calls = [qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in SINGLES]
+    monkeypatch.setattr(convolution_dsp, "SINGLE_LEAST_SAVED", 0)
+    calls = [convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows()) for operator in SINGLES]
     assert all("tvm_ext_dsp_single_1x2" in call.function.helpers for call in calls)
     return calls
 
@@ -127,12 +127,12 @@ def test_a_pixel_left_over_is_computed_by_itself(shift: int, monkeypatch: pytest
     monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
     made_of_singles(monkeypatch)
     inputs = [[elements(operator.inputs[0], 8)] for operator in SINGLES]
-    assert_c_equals_reference(list(SINGLES), inputs, for_cortex_m4(qconv2d_dsp.KERNEL))
+    assert_c_equals_reference(list(SINGLES), inputs, for_cortex_m4(convolution_dsp.QCONV2D))
 
 
 def test_a_pixel_is_left_over_where_that_saves_much() -> None:
     def has_single(operator: QConv2d, target: Target = CORTEX_M4, at_once: int | None = None) -> bool:
-        made = qconv2d_dsp.KERNEL.implement(operator, target, StoredRows(at_once=at_once))
+        made = convolution_dsp.QCONV2D.implement(operator, target, StoredRows(at_once=at_once))
         return "tvm_ext_dsp_single" in made.function.helpers
 
     def of_rows(rows: int, columns: int) -> QConv2d:
@@ -157,7 +157,7 @@ def test_other_processors_keep_the_portable_kernel() -> None:
 def test_a_pixel_may_be_written_where_it_was_read() -> None:
     operator = pointwise(np.arange(64).reshape(8, 8))
     operator = replace(operator, outputs=(image(1, 1, 7, 8, scale=40.0),))
-    implementation = qconv2d_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
+    implementation = convolution_dsp.QCONV2D.implement(operator, CORTEX_M4, StoredRows())
     assert implementation.in_place == (0,)
     x = elements(operator.inputs[0], 3)
     np.testing.assert_array_equal(run_in_place(implementation, [x], 0), implementation.reference([x])[0])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.shared.requantize import scale_of
 from codegen_c.operators.kinds import QConv2d, Window
-from codegen_c.targets.helium.kernels import qconv2d_helium, qpointwise_helium
+from codegen_c.targets.helium.kernels import convolution as convolution_helium
 from tests.kernels.helium import M55, M55_SIZE, assert_same_bytes, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
 from tests.support.sweeps import some_of
@@ -51,19 +51,19 @@ def convolutions(draw: st.DrawFn, *, pointwise: bool = False) -> QConv2d:
     )
 
 
-CONVOLUTIONS = st.lists(convolutions().filter(takes(qconv2d_helium.KERNEL)), min_size=1, max_size=5)
-POINTWISE = st.lists(convolutions(pointwise=True).filter(takes(qpointwise_helium.KERNEL)), min_size=1, max_size=5)
+CONVOLUTIONS = st.lists(convolutions().filter(takes(convolution_helium.QCONV2D)), min_size=1, max_size=5)
+POINTWISE = st.lists(convolutions(pointwise=True).filter(takes(convolution_helium.QPOINTWISE)), min_size=1, max_size=5)
 
 
 @pytest.mark.parametrize("target", some_of([M55], sweep=[M55_SIZE]), ids=["speed", "size"])
 @FEW
 @given(operators=CONVOLUTIONS, seed=seeds)
 def test_conv2d(target, operators: list[QConv2d], seed: int) -> None:
-    assert_same_bytes(qconv2d_helium.KERNEL, operators, seed, target)
+    assert_same_bytes(convolution_helium.QCONV2D, operators, seed, target)
 
 
 @pytest.mark.parametrize("target", some_of([M55_SIZE], sweep=[M55]), ids=["size", "speed"])
 @FEW
 @given(operators=POINTWISE, seed=seeds)
 def test_pointwise(target, operators: list[QConv2d], seed: int) -> None:
-    assert_same_bytes(qpointwise_helium.KERNEL, operators, seed, target)
+    assert_same_bytes(convolution_helium.QPOINTWISE, operators, seed, target)

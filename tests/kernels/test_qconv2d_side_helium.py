@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.operators.kinds import QConv2d
-from codegen_c.targets.helium.kernels import qconv2d_side_helium
-from codegen_c.targets.helium.kernels.narrow_factors import NarrowFactors
+from codegen_c.targets.helium.kernels import side as side_helium
+from codegen_c.targets.helium.kernels.four_pixels import NarrowFactors
 from tests.kernels.helium import M55, assert_same_bytes, implementation, takes
 from tests.kernels.helium_samples import POINT, conv, tensor
 from tests.kernels.helium_side_samples import SAMPLES
@@ -21,7 +21,7 @@ from tests.kernels.quantized import FEW, seeds
 from tests.kernels.test_qconv2d_helium import convolutions
 from tests.support.sweeps import some_of
 
-KERNEL = qconv2d_side_helium.KERNEL
+KERNEL = side_helium.KERNEL
 NAMES = sorted(name for name in SAMPLES if name.startswith("side"))
 IN_PLACE = [name for name in NAMES if "in_place" in name]
 

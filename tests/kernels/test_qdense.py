@@ -58,7 +58,7 @@ def dense_layers(
 @given(st.lists(dense_layers(), min_size=1, max_size=6), seeds)
 def test_dense(operators: list[QDense], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qdense.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qdense.QDENSE)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
         scale = operator.weight_scale.astype(np.float64)
         bias = operator.bias * scale_of(operator.inputs[0]) * scale

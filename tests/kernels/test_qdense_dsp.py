@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import Implementation, StoredRows, Target
 from codegen_c.kernels.shared import common_shift
 from codegen_c.operators.kinds import QDense, Quantization, TensorType
-from codegen_c.targets.dsp.kernels import qdense_dsp
+from codegen_c.targets.dsp.kernels import dense as dense_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qdense import dense_layers
 
 
 @SOME
-@given(st.lists(taken_by(qdense_dsp.KERNEL, dense_layers()), min_size=1, max_size=6), seeds)
+@given(st.lists(taken_by(dense_dsp.QDENSE, dense_layers()), min_size=1, max_size=6), seeds)
 def test_dense(operators: list[QDense], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qdense_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(dense_dsp.QDENSE))
 
 
 def dense(
@@ -53,7 +53,7 @@ VECTORS = [
 
 
 def made(operator: QDense, target: Target = CORTEX_M4) -> Implementation:
-    return qdense_dsp.KERNEL.implement(operator, target, StoredRows())
+    return dense_dsp.QDENSE.implement(operator, target, StoredRows())
 
 
 def test_bytes_are_multiplied_as_they_are_where_that_is_cheaper() -> None:
@@ -68,7 +68,7 @@ def test_bytes_give_what_cells_give(dtype: str, most: int) -> None:
     operators = [dense(channels, depth=depth, dtype=dtype, most=most) for channels, depth in ((7, 64), (4, 4), (2, 36))]
     assert all(made(operator).scratch_bytes == 0 for operator in operators)
     inputs = [[elements(operator.inputs[0], 3)] for operator in operators]
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qdense_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(dense_dsp.QDENSE))
 
 
 def is_in_registers(operator: QDense, target: Target = CORTEX_M4) -> bool:
@@ -95,4 +95,4 @@ def test_registers_give_the_reference(shift: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
     assert all(is_in_registers(operator) for operator in VECTORS)
     inputs = [[elements(operator.inputs[0], 7)] for operator in VECTORS]
-    assert_c_equals_reference(list(VECTORS), inputs, for_cortex_m4(qdense_dsp.KERNEL))
+    assert_c_equals_reference(list(VECTORS), inputs, for_cortex_m4(dense_dsp.QDENSE))

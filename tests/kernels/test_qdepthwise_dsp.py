@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Implementation, StoredRows
+from codegen_c.kernels.contract import Implementation, Kept, StoredRows
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared import common_shift
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
-from codegen_c.targets.dsp.kernels import qdepthwise_dsp
-from codegen_c.targets.dsp.kernels.planes_dsp import Plane
+from codegen_c.targets.dsp.kernels import depthwise as depthwise_dsp
+from codegen_c.targets.dsp.kernels.depthwise import Plane
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import run_in_place
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
@@ -23,10 +22,10 @@ from tests.kernels.test_qconv2d import convolutions
 
 
 @SOME
-@given(st.lists(taken_by(qdepthwise_dsp.KERNEL, convolutions(depthwise=True)), min_size=1, max_size=5), seeds)
+@given(st.lists(taken_by(depthwise_dsp.QDEPTHWISE, convolutions(depthwise=True)), min_size=1, max_size=5), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
     inputs = [[elements(tensor, seed + i) for i, tensor in enumerate(operator.inputs)] for operator in operators]
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qdepthwise_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
 def tall(
@@ -70,7 +69,7 @@ def test_rows_that_stay_from_strip_to_strip(channels: int, window: Window, out: 
     operator = tall(channels, window, out=out)
     assert Plane.of(operator, StoredRows()).strip < out[0] or out[0] == 8
     x = elements(operator.inputs[0], 1)
-    assert_c_equals_reference([operator], [[x]], for_cortex_m4(qdepthwise_dsp.KERNEL))
+    assert_c_equals_reference([operator], [[x]], for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
 def padded(taps: int, columns: int, stride: int, dtype: str) -> QConv2d:
@@ -96,7 +95,7 @@ STRIPS = [
 def strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> list[Implementation]:
     """STRIPS as they are with this shift for all channels."""
     monkeypatch.setattr(common_shift, "SHIFTS", (shift,))
-    return [qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS]
+    return [depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows()) for operator in STRIPS]
 
 
 @pytest.mark.parametrize("shift", common_shift.SHIFTS)
@@ -106,13 +105,13 @@ def test_strips(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
         assert f", {kind}, {shift})" in code
         assert all(f"strip_{taps}_{stride}_{kind}_{shift}(" in code for taps in (5, 7) for stride in (1, 2))
     inputs = [[elements(operator.inputs[0], seed)] for seed, operator in enumerate(STRIPS)]
-    assert_c_equals_reference(list(STRIPS), inputs, for_cortex_m4(qdepthwise_dsp.KERNEL))
+    assert_c_equals_reference(list(STRIPS), inputs, for_cortex_m4(depthwise_dsp.QDEPTHWISE))
 
 
 @pytest.mark.parametrize("stored", [StoredRows(at_once=1), StoredRows(at_once=3), StoredRows(pitch=9)])
 def test_strips_of_rows_at_once(stored: StoredRows) -> None:
     """One row has no pair; offsets are those of the pitch."""
-    code = qdepthwise_dsp.KERNEL.implement(STRIPS[1], CORTEX_M4, stored).function.helpers
+    code = depthwise_dsp.QDEPTHWISE.implement(STRIPS[1], CORTEX_M4, stored).function.helpers
     assert ("TVM_EXT_DSP_DEFINE_STRIP3(" in code) == (stored.at_once != 1)
     assert stored.pitch is None or "9, 45, 2, 1, u8" in code
 
@@ -122,19 +121,19 @@ def test_two_rows_that_lie_apart_in_a_ring(stored: int, shift: int, leaves_one: 
     """The end of the ring cuts calls of two rows, which are computed one by one there: pairs leave them."""
     operator = tall(5, SAME, rows=12, columns=6, out=(12, 6), dtype="int8", scale=1.8)
     rows = StoredRows(output=Kept(stored=stored, shift=shift), at_once=2)
-    code = qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, rows).function.helpers
+    code = depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, rows).function.helpers
     assert "TVM_EXT_DSP_DEFINE_STRIP3(" in code and ("if (count > done)" in code) == leaves_one
 
 
 def test_layers_for_size_share_one_function() -> None:
     smaller = replace(CORTEX_M4, optimize="size")
-    code = qdepthwise_dsp.KERNEL.implement(STRIPS[0], smaller, StoredRows()).function.helpers
+    code = depthwise_dsp.QDEPTHWISE.implement(STRIPS[0], smaller, StoredRows()).function.helpers
     assert "STRIP3" not in code and ".common_shift = " in code
 
 
 def test_the_output_may_take_the_place_of_the_input() -> None:
     operator = tall(8, SAME, out=(23, 5))
-    implementation = qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows())
+    implementation = depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows())
     assert implementation.in_place == (0,)
     x = elements(operator.inputs[0], 3)
     np.testing.assert_array_equal(run_in_place(implementation, [x], 0), implementation.reference([x])[0])
@@ -142,7 +141,7 @@ def test_the_output_may_take_the_place_of_the_input() -> None:
 
 def test_channels_computed_twice_must_not_be_overwritten() -> None:
     operator = tall(11, SAME, out=(23, 5))
-    assert qdepthwise_dsp.KERNEL.implement(operator, CORTEX_M4, StoredRows()).in_place == ()
+    assert depthwise_dsp.QDEPTHWISE.implement(operator, CORTEX_M4, StoredRows()).in_place == ()
 
 
 def test_it_is_chosen_on_a_cortex_m4() -> None:

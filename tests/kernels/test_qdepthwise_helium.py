@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.shared.requantize import scale_of
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
-from codegen_c.targets.helium.kernels import qdepthwise_helium
+from codegen_c.targets.helium.kernels import depthwise as depthwise_helium
 from tests.kernels.helium import assert_same_bytes, implementation, takes
 from tests.kernels.quantized import FEW, clamps, extents, seeds, tensor_types, windows
 
@@ -63,14 +63,14 @@ def unpadded(channels: int) -> QConv2d:
 
 
 @settings(FEW, max_examples=3)
-@given(st.lists(depthwise().filter(takes(qdepthwise_helium.KERNEL)), min_size=1, max_size=4), seeds)
+@given(st.lists(depthwise().filter(takes(depthwise_helium.KERNEL)), min_size=1, max_size=4), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
-    assert_same_bytes(qdepthwise_helium.KERNEL, operators, seed)
+    assert_same_bytes(depthwise_helium.KERNEL, operators, seed)
 
 
 def test_sums_of_a_group_fit_16_bits() -> None:
     weight = np.random.default_rng(0).integers(-128, 128, (64, 5, 5, 1)).astype(np.int8)
-    groups = qdepthwise_helium.groups_of_taps(weight)
+    groups = depthwise_helium.groups_of_taps(weight)
     assert sorted(tap for group in groups for tap in group) == list(range(25))
     taps = np.abs(weight.reshape(64, 25).astype(int))
     assert max(taps[:, group].sum(axis=1).max() for group in groups) * 128 < 1 << 15
@@ -79,12 +79,12 @@ def test_sums_of_a_group_fit_16_bits() -> None:
 @pytest.mark.parametrize("channels", [16, 40, 47])
 def test_windows_inside_the_input_are_read_in_place(channels: int) -> None:
     """Channels that are no whole vectors, too: no window is copied, so no scratch is taken."""
-    chosen = implementation(qdepthwise_helium.KERNEL, unpadded(channels), StoredRows())
+    chosen = implementation(depthwise_helium.KERNEL, unpadded(channels), StoredRows())
     assert chosen.scratch_bytes == 0
-    assert_same_bytes(qdepthwise_helium.KERNEL, [unpadded(channels)], 3)
+    assert_same_bytes(depthwise_helium.KERNEL, [unpadded(channels)], 3)
 
 
 @pytest.mark.parametrize("size", [1, 5, 28])
 def test_small_weights_are_one_group(size: int) -> None:
     weight = np.full((16, 3, 3, 1), size, np.int8)
-    assert len(qdepthwise_helium.groups_of_taps(weight)) == 1
+    assert len(depthwise_helium.groups_of_taps(weight)) == 1

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.operators.kinds import QConv2d, Window
-from codegen_c.targets.helium.kernels import qdepthwise_squares_helium
+from codegen_c.targets.helium.kernels import depthwise_squares as depthwise_squares_helium
 from tests.kernels.helium import M55, assert_same_bytes, implementation, takes
 from tests.kernels.helium_samples import LIMITED, SAME, SAMPLES, conv, tensor
 from tests.kernels.quantized import FEW, seeds
 
-KERNEL = qdepthwise_squares_helium.KERNEL
+KERNEL = depthwise_squares_helium.KERNEL
 WINDOWS = (
     SAME,
     Window(kernel=(3, 1), padding=(1, 0, 1, 0)),

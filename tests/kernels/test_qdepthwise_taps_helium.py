@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.operators.kinds import QConv2d, Window
-from codegen_c.targets.helium.kernels import qdepthwise_taps_helium
+from codegen_c.targets.helium.kernels import depthwise_taps as depthwise_taps_helium
 from tests.kernels.helium import M55, assert_same_bytes, implementation, takes
 from tests.kernels.helium_samples import SAMPLES, conv, tensor
 from tests.kernels.quantized import FEW, seeds
@@ -16,9 +16,9 @@ from tests.kernels.test_qdepthwise_helium import depthwise
 
 
 @settings(FEW, max_examples=3)
-@given(st.lists(depthwise().filter(takes(qdepthwise_taps_helium.KERNEL)), min_size=1, max_size=4), seeds)
+@given(st.lists(depthwise().filter(takes(depthwise_taps_helium.KERNEL)), min_size=1, max_size=4), seeds)
 def test_depthwise(operators: list[QConv2d], seed: int) -> None:
-    assert_same_bytes(qdepthwise_taps_helium.KERNEL, operators, seed)
+    assert_same_bytes(depthwise_taps_helium.KERNEL, operators, seed)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_refuses(shape: tuple[int, int, int, int], window: Window, reason: str) 
         (width + window.padding[1] + window.padding[3] - window.kernel[1]) // window.strides[1] + 1,
     )
     operator = conv(tensor(*shape), tensor(1, *size, channels, scale=0.2), window, groups=channels)
-    refusal = qdepthwise_taps_helium.KERNEL.refuses(operator, M55)
+    refusal = depthwise_taps_helium.KERNEL.refuses(operator, M55)
     assert refusal is not None and reason in refusal.reason
 
 
@@ -45,5 +45,5 @@ def test_refuses(shape: tuple[int, int, int, int], window: Window, reason: str) 
 def test_one_row_of_a_call_is_not_computed_twice(stored: StoredRows, rows: int) -> None:
     operator = SAMPLES["taps"][1]
     assert isinstance(operator, QConv2d)
-    made = implementation(qdepthwise_taps_helium.KERNEL, operator, stored)
+    made = implementation(depthwise_taps_helium.KERNEL, operator, stored)
     assert made.spatial is not None and made.spatial.behind == rows - 1

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.arena.overlap import distances
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import Kept, StoredRows
 from codegen_c.kernels.registry import select
-from codegen_c.kernels.shared.winograd_line import transformed
-from codegen_c.kernels.stored_rows import Kept
+from codegen_c.kernels.shared.winograd import winograd_line_transformed
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.program.share_functions import ring_numbers
 from codegen_c.program.tensors import Tensor
-from codegen_c.targets.dsp.kernels import qline_dsp
+from codegen_c.targets.dsp.kernels import winograd as winograd_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import call_rows, compile_kernels
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
@@ -29,7 +28,7 @@ from tests.kernels.test_qwinograd_dsp import (
     layer,
 )
 
-KERNEL = qline_dsp.KERNEL
+KERNEL = winograd_dsp.QLINE
 KERNELS = ((1, 3), (3, 1), (1, 5), (5, 1), (5, 5))
 
 
@@ -92,7 +91,7 @@ def test_weights_are_multiples_of_those_of_the_transform() -> None:
     G = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
     multiples = np.array([4, -6, -6, 24, 24, 1])
     expected = multiples[:, np.newaxis] * np.einsum("is,krsc->kic", G, g)
-    np.testing.assert_allclose(transformed(layer(g)), expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(winograd_line_transformed(layer(g)), expected, rtol=0, atol=1e-9)
 
 
 def test_chosen_where_it_takes_fewer_instructions() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.matmul import heads, qmatmul
 from codegen_c.operators.kinds import MatmulShape, QMatmul, Quantization, TensorType
-from codegen_c.targets.dsp.kernels import qmatmul_dsp
-from codegen_c.targets.helium.kernels import qmatmul_helium
+from codegen_c.targets.dsp.kernels import dense as dense_dsp
+from codegen_c.targets.helium.kernels import dense as dense_helium
 from tests.kernels.dsp import for_cortex_m4, taken_by
 from tests.kernels.harness import HOST
 from tests.kernels.helium import assert_same_bytes, takes
@@ -74,15 +74,15 @@ def test_matmuls(operators: list[QMatmul], seed: int) -> None:
 
 
 @SOME
-@given(st.lists(taken_by(qmatmul_dsp.KERNEL, matmuls()), min_size=3, max_size=5), seeds)
+@given(st.lists(taken_by(dense_dsp.QMATMUL, matmuls()), min_size=3, max_size=5), seeds)
 def test_dsp(operators: list[QMatmul], seed: int) -> None:
-    assert_c_equals_reference(list(operators), samples(operators, seed), for_cortex_m4(qmatmul_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), samples(operators, seed), for_cortex_m4(dense_dsp.QMATMUL))
 
 
 @SOME
-@given(st.lists(matmuls().filter(takes(qmatmul_helium.KERNEL)), min_size=3, max_size=5), seeds)
+@given(st.lists(matmuls().filter(takes(dense_helium.QMATMUL)), min_size=3, max_size=5), seeds)
 def test_helium(operators: list[QMatmul], seed: int) -> None:
-    assert_same_bytes(qmatmul_helium.KERNEL, list(operators), seed)
+    assert_same_bytes(dense_helium.QMATMUL, list(operators), seed)
 
 
 def matmul(*, depth: int = 8, scale: float = 0.02, step: int = 1) -> QMatmul:
@@ -100,10 +100,10 @@ def matmul(*, depth: int = 8, scale: float = 0.02, step: int = 1) -> QMatmul:
 
 def test_sums_that_do_not_fit_are_refused() -> None:
     refusals = [
-        kernel.refuses(matmul(depth=140000), HOST) for kernel in (qmatmul.KERNEL, qmatmul_dsp.KERNEL)
+        kernel.refuses(matmul(depth=140000), HOST) for kernel in (qmatmul.KERNEL, dense_dsp.QMATMUL)
     ]  # fmt: skip
     assert all(refusal is not None and "2^31" in refusal.reason for refusal in refusals)
     refusal = qmatmul.KERNEL.refuses(replace(matmul(), scale=1e12), HOST)
     assert refusal is not None and "2^30 steps" in refusal.reason
-    assert not takes(qmatmul_helium.KERNEL)(matmul(step=8192)) and takes(qmatmul_helium.KERNEL)(matmul(step=8191))
-    assert not takes(qmatmul_helium.KERNEL)(replace(matmul(depth=4000), scale=1000.0)), "sums cannot be scaled up"
+    assert not takes(dense_helium.QMATMUL)(matmul(step=8192)) and takes(dense_helium.QMATMUL)(matmul(step=8191))
+    assert not takes(dense_helium.QMATMUL)(replace(matmul(depth=4000), scale=1000.0)), "sums cannot be scaled up"

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.pooling import pool_sums, qpool2d
+from codegen_c.kernels.pooling import qpool2d
 from codegen_c.operators.kinds import QPool2d, Quantization, TensorType, Window
 from tests.kernels.harness import HOST
 from tests.kernels.quantized import (
@@ -61,12 +61,12 @@ def pool(x: np.ndarray, operator: QPool2d) -> np.ndarray:
 
 
 @FEW
-@given(st.lists(pools().filter(lambda o: qpool2d.KERNEL.refuses(o, HOST) is None), min_size=1, max_size=5), seeds)
+@given(st.lists(pools().filter(lambda o: qpool2d.QPOOL2D.refuses(o, HOST) is None), min_size=1, max_size=5), seeds)
 def test_pools(operators: list[QPool2d], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qpool2d.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qpool2d.QPOOL2D)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
-        if operator.method == "max" and pool_sums.counted_taps(replace(operator, count_include_pad=False)).min() == 0:
+        if operator.method == "max" and qpool2d.counted_taps(replace(operator, count_include_pad=False)).min() == 0:
             continue  # Nothing to take the largest of: the real value is minus infinity.
         value = pool(real(operator.inputs[0], x), operator)
         assert_rounds(result, value, operator.output, operator.low, operator.high)
@@ -78,8 +78,8 @@ def test_counts_at_borders_have_factors_of_their_own() -> None:
     window = Window(kernel=(3, 3), padding=(1, 1, 1, 1))
     operator = QPool2d(inputs=(tensor,), outputs=(tensor,), method="average", window=window, low=-128, high=127)
     x = np.full(tensor.shape, -5, np.int8)
-    (result,) = assert_c_equals_reference([operator], [[x]], qpool2d.KERNEL)
+    (result,) = assert_c_equals_reference([operator], [[x]], qpool2d.QPOOL2D)
     assert (result == -5).all()
-    (padded,) = assert_c_equals_reference([replace(operator, count_include_pad=True)], [[x]], qpool2d.KERNEL)
+    (padded,) = assert_c_equals_reference([replace(operator, count_include_pad=True)], [[x]], qpool2d.QPOOL2D)
     # Four of nine ones in the corners: 4 / 9 of two steps above the zero point.
     assert padded[0, 0, 0, 0] == -6

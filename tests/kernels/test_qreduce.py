@@ -41,7 +41,7 @@ def means(draw: st.DrawFn) -> QMean:
 @given(st.lists(means(), min_size=1, max_size=8), seeds)
 def test_means(operators: list[QMean], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qmean.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qmean.QMEAN)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
         value = real(operator.inputs[0], x).sum(axis=operator.axes, keepdims=True)
         value = value / qmean.num_added(operator) if operator.divide else value
@@ -53,9 +53,9 @@ def test_means(operators: list[QMean], seed: int) -> None:
 def test_means_as_tensorflow_lite_rounds(operators: list[QMean], seed: int) -> None:
     """One step off from real arithmetic at most: the factor of a mean has fewer bits, and is rounded twice."""
     taken = [replace(operator, rounding="tflite") for operator in operators]
-    taken = [operator for operator in taken if qmean.KERNEL.refuses(operator, HOST) is None]
+    taken = [operator for operator in taken if qmean.QMEAN.refuses(operator, HOST) is None]
     inputs = [[elements(operator.inputs[0], seed)] for operator in taken]
-    results = assert_c_equals_reference(list(taken), inputs, qmean.KERNEL) if taken else []
+    results = assert_c_equals_reference(list(taken), inputs, qmean.QMEAN) if taken else []
     for operator, (x,), result in zip(taken, inputs, results, strict=True):
         value = real(operator.inputs[0], x).sum(axis=operator.axes, keepdims=True)
         value = value / qmean.num_added(operator) if operator.divide else value

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codegen_c.kernels.shared.requantize import Requantize
 from codegen_c.operators.kinds import Array, Rounding
-from codegen_c.targets.armv6m.kernels.requantize_armv6m import NarrowRequantize
+from codegen_c.targets.armv6m.kernels.requantize import NarrowRequantize
 from tests.kernels.test_qrequantize_dsp import mantissas, requantize
 
 

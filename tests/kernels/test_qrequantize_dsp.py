@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.requantize import Requantize, round_shift
 from codegen_c.operators.kinds import Quantization, Rounding, TensorType
-from codegen_c.targets.dsp.kernels.requantize_dsp import FastRequantize
+from codegen_c.targets.dsp.kernels.product import FastRequantize
 
 MANY = settings(max_examples=400, deadline=None, derandomize=True)
 OUTPUT = TensorType(shape=(1, 1), dtype="int8", quantization=Quantization(scale=1.0, zero_point=-7))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from codegen_c.kernels.contract import StoredRows
 from codegen_c.kernels.softmax import qsoftmax
 from codegen_c.operators.kinds import QSoftmax, Quantization, TensorType
-from codegen_c.targets.dsp.kernels import qsoftmax_dsp
-from codegen_c.targets.helium.kernels import qsoftmax_helium
+from codegen_c.targets.dsp.kernels import softmax as softmax_dsp
+from codegen_c.targets.helium.kernels import softmax as softmax_helium
 from tests.kernels.dsp import for_cortex_m4
 from tests.kernels.harness import run_kernel
 from tests.kernels.helium import M55, assert_same_bytes, takes
@@ -41,7 +41,7 @@ def assert_within_one_step(operator: QSoftmax, x: np.ndarray, result: np.ndarray
 @given(st.lists(softmaxes(), min_size=1, max_size=6), seeds)
 def test_softmaxes(operators: list[QSoftmax], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qsoftmax.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qsoftmax.QSOFTMAX)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
         assert_within_one_step(operator, x, result)
 
@@ -59,7 +59,7 @@ def test_the_longest_rows(input_scale: float, kind: str) -> None:
     if kind == "random":
         x = elements(source, 3)
     operator = QSoftmax(inputs=(source,), outputs=(output,))
-    (result,) = assert_c_equals_reference([operator], [[x]], qsoftmax.KERNEL)
+    (result,) = assert_c_equals_reference([operator], [[x]], qsoftmax.QSOFTMAX)
     assert_within_one_step(operator, x, result)
 
 
@@ -70,11 +70,11 @@ def softmax(*shape: int, scale: float = 1 / 256, dtype: str = "int8") -> QSoftma
 
 
 @settings(FEW, max_examples=3)
-@given(st.lists(softmaxes().filter(takes(qsoftmax_helium.KERNEL)), min_size=2, max_size=5), seeds)
+@given(st.lists(softmaxes().filter(takes(softmax_helium.QSOFTMAX)), min_size=2, max_size=5), seeds)
 def test_targets(operators: list[QSoftmax], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qsoftmax_dsp.KERNEL))
-    assert_same_bytes(qsoftmax_helium.KERNEL, list(operators), seed)
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(softmax_dsp.QSOFTMAX))
+    assert_same_bytes(softmax_helium.QSOFTMAX, list(operators), seed)
 
 
 def test_targets_round_ties_as_the_portable_kernel() -> None:
@@ -83,15 +83,15 @@ def test_targets_round_ties_as_the_portable_kernel() -> None:
     inputs = [[np.full(operator.output.shape, 5, operator.inputs[0].dtype)] for operator in operators]
     for (array,) in inputs:
         array[1, 32:] = 4
-    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(qsoftmax_dsp.KERNEL))
+    assert_c_equals_reference(list(operators), inputs, for_cortex_m4(softmax_dsp.QSOFTMAX))
     for operator, arrays in zip(operators, inputs, strict=True):
-        implementation = qsoftmax_helium.KERNEL.implement(operator, M55, StoredRows())
+        implementation = softmax_helium.QSOFTMAX.implement(operator, M55, StoredRows())
         np.testing.assert_array_equal(
             run_kernel(operator, implementation, arrays)[0], implementation.reference(arrays)[0]
         )
 
 
 def test_targets_leave_one_vector_and_other_scales() -> None:
-    taken = takes(qsoftmax_helium.KERNEL)
+    taken = takes(softmax_helium.QSOFTMAX)
     assert taken(softmax(2, 10)) and not taken(softmax(1, 10))
     assert not taken(softmax(2, 10, scale=1 / 63)) and not taken(softmax(2, 10, scale=2.0**-27))

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
-from codegen_c.kernels.softmax import masked, qsoftmax_masked
+from codegen_c.kernels.softmax import qsoftmax
 from codegen_c.operators.kinds import QMaskedSoftmax, Quantization, TensorType
-from codegen_c.targets.dsp.kernels import qsoftmax_masked_dsp
-from codegen_c.targets.helium.kernels import qsoftmax_masked_helium
+from codegen_c.targets.dsp.kernels import softmax as softmax_dsp
+from codegen_c.targets.helium.kernels import softmax as softmax_helium
 from tests.kernels.dsp import for_cortex_m4
 from tests.kernels.harness import HOST
 from tests.kernels.helium import assert_same_bytes
@@ -60,13 +60,13 @@ def assert_within_one_step(operator: QMaskedSoftmax, x: np.ndarray, result: np.n
 @given(st.lists(softmaxes(), min_size=3, max_size=5), seeds)
 def test_masked_softmaxes(operators: list[QMaskedSoftmax], seed: int) -> None:
     inputs = [[elements(operator.inputs[0], seed)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qsoftmax_masked.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, qsoftmax.QSOFTMAX_MASKED)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
         assert_within_one_step(operator, x, result)
-    assert_c_equals_reference(list(operators), inputs, in_rows(qsoftmax_masked.KERNEL))
-    for made in (qsoftmax_masked_dsp.KERNEL, in_rows(qsoftmax_masked_dsp.KERNEL)):
+    assert_c_equals_reference(list(operators), inputs, in_rows(qsoftmax.QSOFTMAX_MASKED))
+    for made in (softmax_dsp.QSOFTMAX_MASKED, in_rows(softmax_dsp.QSOFTMAX_MASKED)):
         assert_c_equals_reference(list(operators), inputs, for_cortex_m4(made))
-    for made in (qsoftmax_masked_helium.KERNEL, in_rows(qsoftmax_masked_helium.KERNEL)):
+    for made in (softmax_helium.QSOFTMAX_MASKED, in_rows(softmax_helium.QSOFTMAX_MASKED)):
         assert_same_bytes(made, list(operators), seed)
 
 
@@ -74,6 +74,6 @@ def test_masked_softmaxes(operators: list[QMaskedSoftmax], seed: int) -> None:
 def test_a_vector_keeps_one_run(mask: list[int], is_taken: bool) -> None:
     kind = TensorType(shape=(2, 3), dtype="int8", quantization=Quantization(scale=1 / 256, zero_point=-128))
     operator = QMaskedSoftmax(inputs=(kind,), outputs=(kind,), mask=np.array(mask, bool))
-    refusal = qsoftmax_masked.KERNEL.refuses(operator, HOST)
+    refusal = qsoftmax.QSOFTMAX_MASKED.refuses(operator, HOST)
     assert (refusal is None) == is_taken
-    assert refusal is None or refusal.reason == masked.keeps_runs.__doc__
+    assert refusal is None or refusal.reason == qsoftmax.keeps_runs.__doc__

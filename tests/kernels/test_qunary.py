@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from codegen_c.kernels.elementwise import qunary
 from codegen_c.operators.kinds import Quantization, QUnary, TensorType
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
-from codegen_c.targets.helium.kernels import qunary_helium
+from codegen_c.targets.helium.kernels import elementwise as elementwise_helium
 from tests.kernels.helium import assert_same_bytes
 from tests.kernels.quantized import FEW, assert_c_equals_reference, elements, limits, real, seeds, tensor_types
 
@@ -72,4 +72,4 @@ def test_infinities_saturate_and_nan_is_the_least() -> None:
 @FEW
 @given(st.lists(unaries(), min_size=1, max_size=8), seeds)
 def test_helium(cases: list[tuple[str, QUnary]], seed: int) -> None:
-    assert_same_bytes(qunary_helium.KERNEL, [operator for _, operator in cases], seed)
+    assert_same_bytes(elementwise_helium.QUNARY, [operator for _, operator in cases], seed)

@@ -9,20 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegen_c.kernels.contract import Kernel, StoredRows
+from codegen_c.kernels.contract import Kept, Kernel, StoredRows
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.registry import select
 from codegen_c.kernels.shared.winograd import transformed
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import QConv2d, Quantization, TensorType, Window
 from codegen_c.program.share_functions import ring_numbers
-from codegen_c.targets.dsp.kernels import qwinograd_dsp
+from codegen_c.targets.dsp.kernels import winograd as winograd_dsp
 from tests.kernels.dsp import CORTEX_M4, SOME, for_cortex_m4, taken_by
 from tests.kernels.harness import call_rows, compile_kernels, run_kernel, run_ring, smallest_rings
 from tests.kernels.quantized import assert_c_equals_reference, elements, seeds
 from tests.kernels.test_qconv2d import TILED, convolutions
 
-KERNEL = qwinograd_dsp.KERNEL
+KERNEL = winograd_dsp.QWINOGRAD
 
 
 @settings(SOME, max_examples=3)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.kernels.convolution import conv2d_transpose_f32, qconv2d, qconv2d_transpose
+from codegen_c.kernels.convolution import qconv2d, transposed
 from codegen_c.operators.kinds import Conv2dTranspose, QConv2dTranspose, Window
 from tests.kernels import float32, quantized
 from tests.kernels.float32 import finishes, floats, seeds
@@ -75,7 +75,7 @@ def spread(x: np.ndarray, operator: Conv2dTranspose | QConv2dTranspose) -> np.nd
 @given(st.lists(float_operators(), min_size=2, max_size=5), seeds)
 def test_floats(operators: list[Conv2dTranspose], seed: int) -> None:
     inputs = [[float32.elements(t, seed + i) for i, t in enumerate(operator.inputs)] for operator in operators]
-    float32.assert_kernel(operators, inputs, conv2d_transpose_f32.KERNEL)
+    float32.assert_kernel(operators, inputs, transposed.CONV2D_TRANSPOSE_F32)
 
 
 @FEW
@@ -83,7 +83,7 @@ def test_floats(operators: list[Conv2dTranspose], seed: int) -> None:
 def test_the_float_reference_spreads(operator: Conv2dTranspose, seed: int) -> None:
     arrays = [float32.elements(t, seed + i) for i, t in enumerate(operator.inputs)]
     expected = operator.finish.run(spread(arrays[0], operator).astype(np.float32), arrays)
-    float32.assert_close(conv2d_transpose_f32.reference(operator, arrays)[0], expected)
+    float32.assert_close(transposed.reference(operator, arrays)[0], expected)
 
 
 @FEW
@@ -92,7 +92,7 @@ def test_integers(operators: list[QConv2dTranspose], seed: int) -> None:
     """Both roundings; the reference is the exact sum, requantized."""
     operators = [replace(o, rounding=("onnx", "tflite")[i % 2]) for i, o in enumerate(operators)]
     inputs = [[quantized.elements(operator.inputs[0], seed)] for operator in operators]
-    results = assert_c_equals_reference(list(operators), inputs, qconv2d_transpose.KERNEL)
+    results = assert_c_equals_reference(list(operators), inputs, transposed.QCONV2D_TRANSPOSE)
     for operator, (x,), result in zip(operators, inputs, results, strict=True):
         assert operator.inputs[0].quantization is not None
         total = spread(x.astype(np.int64) - operator.inputs[0].quantization.zero_point, operator)

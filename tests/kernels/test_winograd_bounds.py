@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from codegen_c.kernels.shared import winograd, winograd_line
+from codegen_c.kernels.shared import winograd
 from tests.kernels.test_qwinograd_dsp import layer
 
 TILE_INPUTS = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
@@ -41,14 +41,14 @@ def units(*shape: int) -> Iterator[np.ndarray]:
         yield unit
 
 
-@pytest.mark.parametrize("taps", winograd_line.TAPS)
+@pytest.mark.parametrize("taps", winograd.WINOGRAD_LINE_TAPS)
 def test_lines_are_24_times_the_sums(taps: int) -> None:
-    outputs = winograd_line.PLACES + 1 - taps
+    outputs = winograd.WINOGRAD_LINE_PLACES + 1 - taps
     for g in units(taps):
         weight = np.zeros((1, 1, taps, 4), np.int8)
         weight[0, 0, :, 0] = g
-        u = winograd_line.transformed(layer(weight))[0, :, 0]
-        for d in units(winograd_line.PLACES):
+        u = winograd.winograd_line_transformed(layer(weight))[0, :, 0]
+        for d in units(winograd.WINOGRAD_LINE_PLACES):
             found = LINE_OUTPUTS[taps] @ (u * (LINE_INPUTS @ d))
             np.testing.assert_array_equal(found, 24 * np.correlate(d, g, "valid"))
             assert len(found) == outputs
@@ -79,7 +79,7 @@ def test_transformed_weights_fit_16_bits(value: int) -> None:
     """Weights all of one end, and of both in turn, are those whose sums and differences are largest."""
     for kernel, largest in (((1, 3), 896), ((5, 1), 3968), ((5, 5), 3968)):
         weight = np.full((1, *kernel, 4), value, np.int8)
-        u = winograd_line.transformed(layer(weight)).astype(np.int64)
+        u = winograd.winograd_line_transformed(layer(weight)).astype(np.int64)
         assert abs(u).max() == abs(value) * largest // 128
     tile = winograd.transformed(np.full((1, 3, 3, 1), value, np.int8)).astype(np.int64)
     assert abs(tile).max() == abs(value) * 9

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.tflite_cases import elementwise, layers, movement
 from benchmarks.tflite_cases.case import distance_from_real
-from codegen_c.kernels.elementwise.tflite_table import tflite_table
+from codegen_c.kernels.elementwise.qunary import tflite_table
 from codegen_c.operators.kinds import Quantization, QUnary, TensorType
 from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 from tests.support.peers import peer

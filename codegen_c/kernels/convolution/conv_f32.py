@@ -1,29 +1,97 @@
-"""Shared parts of the float convolution kernels: reference, parameters, and the loops around their pixels."""
+"""conv2d, float32: any window, and 1x1, in blocks of output pixels by channels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import Compound, block, scaled, times
-from codegen_c.kernels.contract import CFunction, Implementation, Parameter, Passes, StoredRows
-from codegen_c.kernels.convolution.window_cost import WindowCost, best_pixels, image_instructions
-from codegen_c.kernels.shared.blocking import Blocking, lanes_finished
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import SCALAR
-from codegen_c.kernels.shared.layer import NO_LAYER, LayerText
+from codegen_c.c_text.text import Compound, Value, block, scaled, times
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.shared.blocking import (
+    RUN_CALLED,
+    RUN_INSTRUCTIONS,
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    channel_ranges,
+    lanes_finished,
+    over_channels,
+    pack,
+    padded,
+    pixel_place,
+    product_blocks,
+    tile_headers,
+    weight_blocking,
+)
+from codegen_c.kernels.shared.lanes import SCALAR, Finish
+from codegen_c.kernels.shared.layer import NO_LAYER, LayerText, image, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType
-from codegen_c.kernels.shared.product_f32 import WIDENED
-from codegen_c.kernels.shared.tile import pixel_place
+from codegen_c.kernels.shared.product_f32 import WIDENED, instructions, over_rows, widened_bytes
 from codegen_c.kernels.shared.window import (
     ROW_PARAMETERS,
     over,
     slot,
     spatial,
     taps,
+    taps_inside,
 )
 from codegen_c.operators.kinds import Conv2d, Pool2d, Window
+
+# Modelled instructions of float kernels that slide a window over an image: windows cost what of them lies inside.
+#
+# Pixels whose windows reach outside are computed one by one, over the rows and columns inside; a row of groups of
+# pixels reads all columns, and the rows inside.
+
+CALL_INSTRUCTIONS = 30
+"""A call saves and restores registers, reads its arguments and names its constants (Cortex-M4, GCC 12)."""
+ROW_INSTRUCTIONS = 16
+"""A row of the output: addresses of it and of the input, from there on carried along."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowCost:
+    """Modelled instructions of a group of pixels, all their channels.
+
+    whole: once. row: each row of the window inside the input, of a group all its columns with it. tap: each column of
+    such a row inside, of a pixel alone.
+    """
+
+    whole: int
+    row: int
+    tap: int = 0
+
+    def of_taps(self, rows: int, taps: int) -> int:
+        """Instructions of one group whose windows have so many rows, and so many taps in all, inside the input."""
+        return self.whole + rows * self.row + taps * self.tap
+
+
+def best_pixels(inner: int, most: int, window: Window, cost: Callable[[int], WindowCost]) -> int:
+    """Pixels to compute at once so that a row's inner columns cost least; cost(p): of a group of p pixels."""
+    rows, taps = window.kernel[0], window.kernel[0] * window.kernel[1]
+
+    def of(pixels: int) -> int:
+        return cost(pixels).of_taps(rows, taps)
+
+    return min(range(1, max(1, min(inner, most)) + 1), key=lambda p: inner // p * of(p) + inner % p * of(1))
+
+
+def image_instructions(
+    operator: Conv2d | Pool2d, groups: int, begin: int, pixels: int, cost: Callable[[int], WindowCost]
+) -> int:
+    """Instructions of all images: in each row `groups` groups of pixels from column `begin` on, the others alone."""
+    window, (images, rows, columns, _) = operator.window, operator.output.shape
+    rows_inside = int(taps_inside(window, 0, operator.inputs[0].shape[1], rows).sum())
+    columns_inside = taps_inside(window, 1, operator.inputs[0].shape[2], columns)
+    alone = [*columns_inside[:begin], *columns_inside[begin + groups * pixels :]]
+    group, one = cost(pixels), cost(1)
+    image = groups * (rows * group.whole + rows_inside * group.row)
+    image += len(alone) * (rows * one.whole + rows_inside * one.row) + int(sum(alone)) * rows_inside * one.tap
+    return CALL_INSTRUCTIONS + images * (image + rows * ROW_INSTRUCTIONS)
+
+
+# Shared parts of the float convolution kernels: reference, parameters, and the loops around their pixels.
 
 
 def reference(operator: Conv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -223,3 +291,207 @@ def by_pixels(
     text = "\n".join(helper for helper in [layer.definition, finish.helper(*finished), *groups] if helper)
     includes = (*lanes.includes, *layer.includes)
     return CFunction(parameters=names, body="\n".join([*layer.statements, *lines]), helpers=text, includes=includes)
+
+
+# conv2d, float32: any stride, padding, dilation and groups; blocks of output pixels by output channels.
+#
+# float32[N, H, W, C], float32[K, R, S, C / groups] -> float32[N, P, Q, K]. Each element starts at its bias and
+# adds products in the order r, s, c ascending; products outside the input are left out.
+
+LAYER = "tvm_ext_conv2d_f32_layer"
+
+
+def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
+    finish, blocking = Finish(program=operator.finish), _blocking(operator, target)
+    return implementation(
+        CONV2D_F32.name,
+        operator,
+        blocking,
+        weights=pack(operator.weight, blocking),
+        bias=padded(operator.bias, blocking),
+        cost=lambda pixels: _cost(operator, blocking, pixels),
+        inputs_a_product=lambda _: 1 / blocking.width,
+        body=lambda pixels, layer: _pixels(operator, stored, finish, blocking, pixels, layer),
+        accumulation="bias, then r, s, c ascending",
+        layer=lambda pixels: _layer(operator, stored, blocking, pixels),
+    )
+
+
+def _blocking(operator: Conv2d, target: Target) -> Blocking:
+    """The processor's own; with groups, blocks that never hold channels of two groups."""
+    blocking = weight_blocking(operator.weight, target)
+    if operator.groups == 1:
+        return blocking
+    blocking, per_group = replace(blocking, masks=False), operator.output.shape[3] // operator.groups
+    if per_group % blocking.width == 0:
+        return blocking
+    if per_group % blocking.lanes.count == 0:
+        return replace(blocking, vectors=1)
+    return replace(blocking, lanes=SCALAR, vectors=1)
+
+
+def _is_one_run(operator: Conv2d) -> bool:
+    """True where all taps of a kernel row are adjacent in the input, as they are in the weights."""
+    return operator.window.dilation[1] == 1 and operator.groups == 1
+
+
+def _cost(operator: Conv2d, blocking: Blocking, pixels: int) -> WindowCost:
+    """Modelled, of a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
+    columns, depth = operator.weight.shape[2:]
+    step = operator.window.strides[1] * operator.inputs[0].shape[3]
+    whole, row, tap = 14, 0, 0
+    for segment in channel_ranges(operator.output.shape[3], blocking):
+        blocks = segment.num_blocks
+        whole += blocks * (8 + pixels * segment.vectors * (3 + operator.finish.num_instructions))
+        if not _is_one_run(operator):
+            each = blocks * blocking.run_instructions(segment, pixels, depth, step)
+            row, tap = (row, tap + each) if pixels == 1 else (row + columns * each, tap)
+        elif pixels == 1:
+            row += blocks * (RUN_CALLED if blocking.loads_several else RUN_INSTRUCTIONS + 2)
+            tap += blocks * int(depth * blocking.element_instructions(segment, 1))
+        else:
+            row += blocks * blocking.run_instructions(segment, pixels, columns * depth, step)
+    return WindowCost(whole=whole, row=row, tap=tap)
+
+
+def _layer(operator: Conv2d, stored: StoredRows, blocking: Blocking, pixels: int) -> LayerText:
+    """The layer's shapes as tvm_ext_conv2d_f32x1.h takes them.
+
+    Functions of their own for groups of pixels see the shapes beside them alone, so that these hold the ring buffers.
+    """
+    source, target = (None, None) if pixels == 1 else (stored.input(0), stored.output)
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0], kept=source),
+        "output": image(operator.output, stored=stored, kept=target),
+        "window": sliding_window(operator.window),
+        "groups": operator.groups,
+    }
+    if blocking.weights.is_narrow:
+        members |= {"weights": blocking.weights.constant}
+    statements, address = with_rings(LAYER, stored) if pixels == 1 else ([], "&$_layer")
+    return LayerText(
+        definition=shapes(LAYER, members),
+        statements=statements,
+        address=address,
+        includes=(
+            "tvm_ext_conv2d_f32.h",
+            *tile_headers(operator.output.shape[3], blocking, "conv2d", "narrow", "tile_narrow"),
+            "tvm_ext_narrow.h",
+        ),
+    )
+
+
+def _pixels(
+    operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int, layer: str
+) -> list[str]:
+    """All channels of `pixels` output pixels from (h, w) on."""
+    return [
+        *pixel_offsets(operator, stored, finish),
+        f"const tvm_ext_place at = tvm_ext_conv2d_f32_place({layer}, h, w);",
+        *over_channels(
+            operator.output.shape[3], blocking, lambda segment: _tile(operator, stored, finish, segment, pixels, layer)
+        ),
+    ]
+
+
+def _tile(
+    operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int, layer: str
+) -> list[str]:
+    """One block of output channels, from k on."""
+    sums = Accumulators(segment=segment, pixels=pixels, in_array=True)
+    n = "n" if operator.output.shape[0] > 1 else "0"
+    arguments = f"{layer}, sums, input, weights, bias, {n}, at, k, {pixels}, {segment.vectors}"
+    return [
+        sums.declaration(),
+        f"tvm_ext_conv2d_f32x{segment.lanes.count}({arguments});",
+        *sums.store(finish, place, residual_place),
+    ]
+
+
+CONV2D_F32 = Kernel(name="conv2d_f32", operator=Conv2d, implement=implement, blocks=product_blocks)
+
+
+# 1x1 conv2d, float32: a matrix product of pixels by channels, in blocks of both.
+#
+# float32[N, H, W, C], float32[K, 1, 1, C] -> float32[N, H, W, K]. Each element starts at its bias and adds
+# products with c ascending.
+
+
+def is_pointwise(operator: Conv2d, target: Target) -> bool:
+    """the window must be 1x1, without stride, padding or groups"""
+    return operator.window.is_pointwise and operator.groups == 1
+
+
+def pointwise_f32_implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implementation:
+    return pointwise_f32_by_pixels(POINTWISE_F32.name, operator, weight_blocking(operator.weight, target), stored)
+
+
+def pointwise_f32_by_pixels(kernel: str, operator: Conv2d, blocking: Blocking, stored: StoredRows) -> Implementation:
+    """The kernel of activations as the blocking's lanes read them."""
+    finish = Finish(program=operator.finish)
+    batch, height, columns, depth = operator.inputs[0].shape
+    channels = operator.output.shape[3]
+    if _is_flat(operator, stored):  # rows lie behind each other: one long row of pixels
+        begin, end = times("row_begin", columns), times("row_end", columns)
+        lines = over_rows(begin, end, (depth, channels), finish, blocking, multiple=columns, pitch=stored.pitch)
+    else:
+        starts = {"input": _input_row(operator, stored), "output": row_offset(operator, None, stored)}
+        starts |= {f"input{i}": row_offset(operator, i, stored) for i in finish.residuals()}
+        lines = over_rows(0, columns, (depth, channels), finish, blocking, starts, multiple=columns, pitch=stored.pitch)
+        names = [f"const int32_t output_columns = {columns};"]
+        lines = [*names, "for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
+        if batch > 1:
+            lines = [f"for (int32_t n = 0; n < {batch}; ++n) {{", block(lines), "}"]
+    body = "\n".join(lines)
+    function = CFunction(
+        parameters=product_parameters(finish, blocking),
+        body=body,
+        helpers=finish.helper(*lanes_finished(channels, finish, blocking)),
+        includes=tile_headers(channels, blocking),
+    )
+    return Implementation(
+        kernel=kernel,
+        function=function,
+        reference=lambda inputs: reference(operator, inputs),
+        constants=(("weights", pack(operator.weight, blocking)), ("bias", operator.bias), *finish.constants()),
+        scratch_bytes=widened_bytes(depth, blocking),
+        macs=operator.output.num_elements * depth,
+        instructions=instructions(batch * height * columns, (depth, channels), finish, blocking),
+        passes=Passes.of_product(
+            operator.output.num_elements * depth,
+            operator.inputs[0].num_elements,
+            batch * height * columns,
+            pixels=blocking.pixels,
+            channels=blocking.width,
+        ),
+        accumulation="bias, then c ascending",
+        spatial=replace(
+            spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+            # A group of pixels may span rows; those that are widened have all been read before one is written.
+            behind=0 if blocking.lanes.half else -(-(blocking.pixels - 1) // columns),
+        ),
+        pitched=True,
+        row_pitched=True,
+    )
+
+
+def _is_flat(operator: Conv2d, stored: StoredRows) -> bool:
+    kept = [stored.output, *(stored.input(index) for index in range(len(operator.inputs)))]
+    return operator.output.shape[0] == 1 and not stored.row_pitch and all(rows is None for rows in kept)
+
+
+def _input_row(operator: Conv2d, stored: StoredRows) -> str:
+    batch, height = operator.inputs[0].shape[:2]
+    return scaled(Compound(f"n * {height} + h") if batch > 1 else slot("h", stored.input(0)), "output_columns")
+
+
+POINTWISE_F32 = Kernel(
+    name="pointwise_f32",
+    operator=Conv2d,
+    implement=pointwise_f32_implement,
+    constraints=(is_pointwise,),
+    blocks=product_blocks,
+)
+
+
+KERNELS = (CONV2D_F32, POINTWISE_F32)

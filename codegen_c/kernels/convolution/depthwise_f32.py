@@ -18,6 +18,7 @@ import numpy as np
 from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import (
+    WindowCost,
     implementation,
     inner_columns,
     input_place,
@@ -26,14 +27,19 @@ from codegen_c.kernels.convolution.conv_f32 import (
     place,
     residual_place,
 )
-from codegen_c.kernels.convolution.window_cost import WindowCost
 from codegen_c.kernels.figures import Block
-from codegen_c.kernels.shared.blocking import Blocking, ChannelRange, channel_ranges, native_blocking, part_headers
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import native_lanes
+from codegen_c.kernels.shared.blocking import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    channel_ranges,
+    native_blocking,
+    over_channels,
+    part_headers,
+)
+from codegen_c.kernels.shared.lanes import Finish, native_lanes
 from codegen_c.kernels.shared.layer import LayerText
 from codegen_c.kernels.shared.narrow_weights import narrowest
-from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.kernels.shared.window import clip, offset, over, tap_range
 from codegen_c.operators.kinds import Conv2d
 

@@ -1,17 +1,24 @@
-"""conv2d of a QDQ chain, integers only: one output pixel by four channels at a time.
-
-int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32; 16-bit activations
-have the same loops (qconv2d_i16.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
-ascending; products outside the input are left out, as padding is a real zero. Either rounding.
-"""
+"""conv2d of a QDQ chain, integers only: activations of 8 or 16 bits, weights of 4, 8 or 9 bits."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
-from codegen_c.kernels.shared.high_product import by_high_products
+from codegen_c.kernels.shared.bit_widths import (
+    NineBits,
+    all_channels,
+    four_bit_weights,
+    has_few_weights,
+    nine_bit_weights,
+    pack_pairs,
+    weighted,
+    wide_kernel,
+)
+from codegen_c.kernels.shared.common_shift import by_high_products
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
 from codegen_c.kernels.shared.requantize import (
     Products,
@@ -32,7 +39,13 @@ from codegen_c.kernels.shared.window import (
     spatial,
     taps,
 )
-from codegen_c.operators.kinds import QConv2d
+from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
+
+# conv2d of a QDQ chain, integers only: one output pixel by four channels at a time.
+#
+# int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32; 16-bit activations
+# have the same loops (qconv2d_i16.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
+# ascending; products outside the input are left out, as padding is a real zero. Either rounding.
 
 LAYER = "tvm_ext_qconv2d_layer"
 # Modelled instructions around the products: of one run over adjacent taps, and of requantizing one sum.
@@ -112,7 +125,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     runs *= 1 if _is_one_run(operator) else operator.window.kernel[1]
     per_activation = 2 if sums.zero_point else 1
     return Implementation(
-        kernel=KERNEL.name,
+        kernel=QCONV2D.name,
         function=CFunction(
             parameters=parameters(operator, finish, is_wide=wide(operator) is not None),
             body=call("tvm_ext_qconv2d", LAYER, stored, finish),
@@ -175,4 +188,148 @@ CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
 """Constraints of kernels whose result is elements."""
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
 """Constraints of kernels that leave sums to others as well."""
-KERNEL = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=SUMS_TOO)
+QCONV2D = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=SUMS_TOO)
+
+
+# conv2d of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+#
+# int16 or uint16[N, H, W, C], int8[K, R, S, C / groups] -> int16 or uint16[N, P, Q, K]. Sums have 32 bits where these
+# hold them whatever the input, else 64. Rounding "tflite" is TensorFlow Lite's: of a layer whose bias has 64 bits
+# once, halves up, by a factor of 15 bits.
+
+QCONV2D_I16_CONSTRAINTS = weighted(products, channel_factors)
+QCONV2D_I16 = wide_kernel("qconv2d_i16", QCONV2D, *QCONV2D_I16_CONSTRAINTS)
+
+
+# conv2d of a QDQ chain whose weights need 9 bits, integers only, in plain C: up to four channels of a pixel at a
+# time.
+#
+# int8 or uint8[N, H, W, C], weights[K, R, S, C / groups] from -255 to 255 -> int8 or uint8[N, P, Q, K], sums in
+# int32. A sum starts at its bias and adds (x - zero point) * w in the order r, s, c ascending. Either rounding.
+
+
+def qconv2d_nine_bits_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    return all_channels(
+        QCONV2D_NINE_BITS.name, operator, bits_of(operator), stored, lambda inputs: reference(operator, inputs)
+    )
+
+
+def bits_of(operator: QConv2d, channels: Array | None = None) -> NineBits:
+    """The layer's channels: all, or these."""
+    return NineBits.of(operator, products(operator), requantize(operator), channels)
+
+
+QCONV2D_NINE_BITS = Kernel(
+    name="qconv2d_nine_bits",
+    operator=QConv2d,
+    implement=qconv2d_nine_bits_implement,
+    constraints=(quantized_bytes, nine_bit_weights, has_few_weights, sums_fit, rescaled_sums_fit),
+)
+
+
+# conv2d of a QDQ chain whose weights have 4 bits each, integers only: the loops of py, taking bytes apart.
+#
+# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32. Results are
+# those of py on the same weights as int8, bit for bit.
+
+NIBBLE_INSTRUCTIONS = 1
+"""Per product: a weight taken out of its byte; two of them share a load."""
+
+
+def qconv2d_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
+    whole, width = implement(operator, target, stored), width_of(operator)
+    packed = members(operator, stored, rescaling(operator)) | {"is_packed": True}
+    return replace(
+        whole,
+        kernel=QCONV2D_PACKED.name,
+        function=replace(whole.function, helpers=shapes(LAYER, packed)),
+        constants=(("weights", pack(operator.weight, width)), *whole.constants[1:]),
+        instructions=whole.instructions + whole.macs * NIBBLE_INSTRUCTIONS,
+    )
+
+
+def pack(weight: Array, width: int) -> Array:
+    """int8[K, ...] -> the same order as `pack_blocks` has, two to a byte; each block of channels begins with a byte."""
+    blocks = [pack_blocks(weight[k : k + width], width) for k in range(0, len(weight), width)]
+    even = [np.append(block, np.zeros(block.size % 2, np.int8)) for block in blocks]
+    return np.concatenate([pack_pairs(block[0::2], block[1::2]) for block in even]).view(np.int8)
+
+
+QCONV2D_PACKED_CONSTRAINTS = (four_bit_weights, *CONSTRAINTS)
+QCONV2D_PACKED = Kernel(
+    name="qconv2d_packed",
+    operator=PackedQConv2d,
+    implement=qconv2d_packed_implement,
+    constraints=QCONV2D_PACKED_CONSTRAINTS,
+)
+
+
+# conv2d of a QDQ chain, integers only: two neighbouring pixels by four channels at a time, for speed.
+#
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32, results and order of sums
+# those of py, whose loops compute the pixels beside the pairs: the last of an odd row, and those whose windows leave
+# the image to the left or right.
+
+PAIR_RUN_INSTRUCTIONS = 20
+"""Modelled instructions around the products of one row of a pair's window and a block of channels."""
+
+
+def is_for_speed(operator: QConv2d, target: Target) -> bool:
+    """loops for pairs beside those for single pixels are for speed, not for size"""
+    return target.optimize == "speed"
+
+
+def has_pairs(operator: QConv2d, target: Target) -> bool:
+    """all channels must be of one group, taps of a row adjacent, and two windows in a row inside the image"""
+    return operator.groups == 1 and operator.window.dilation[1] == 1 and pairs_in_row(operator) > 0
+
+
+def pairs_in_row(operator: QConv2d) -> int:
+    """Pairs of pixels in a row whose windows lie inside the image from left to right."""
+    window, columns = operator.window, operator.inputs[0].shape[2]
+    first = -(-window.padding[1] // window.strides[1])
+    inside = (columns - window.kernel[1] + window.padding[1]) // window.strides[1] + 1
+    return (min(inside, operator.output.shape[2]) - first) // 2
+
+
+def qconv2d_pairs_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    whole, finish = implement(operator, target, stored), rescaling(operator)
+    return replace(
+        whole,
+        kernel=QCONV2D_PAIRS.name,
+        function=replace(
+            whole.function,
+            body=call("tvm_ext_qconv2d_pairs", LAYER, stored, finish),
+            includes=("tvm_ext_qconv2d_pairs.h", *whole.function.includes),
+        ),
+        instructions=_instructions(operator, whole),
+        passes=Passes.of_product(
+            whole.macs,
+            operator.inputs[0].num_elements,
+            operator.output.num_elements // operator.output.shape[3],
+            pixels=2,
+            channels=CHANNEL_BLOCK,
+        ),
+    )
+
+
+def _instructions(operator: QConv2d, whole: Implementation) -> int:
+    """Modelled instructions: a pair loads two elements and four weights for eight products."""
+    columns, rows = operator.output.shape[2], operator.window.kernel[0]
+    in_pairs = 2 * pairs_in_row(operator) / columns
+    elements = 2 * (2 if products(operator).zero_point else 1)
+    per_block = 2 * CHANNEL_BLOCK
+    macs = in_pairs * whole.macs
+    macs_cost = macs * (elements + CHANNEL_BLOCK + per_block) / per_block
+    runs = in_pairs * operator.output.num_elements / per_block * rows * PAIR_RUN_INSTRUCTIONS
+    ends = in_pairs * operator.output.num_elements * REQUANTIZE_INSTRUCTIONS
+    return int((1 - in_pairs) * whole.instructions + macs_cost + runs + ends)
+
+
+QCONV2D_PAIRS_CONSTRAINTS = (is_for_speed, has_pairs, *SUMS_TOO)
+QCONV2D_PAIRS = Kernel(
+    name="qconv2d_pairs_i8", operator=QConv2d, implement=qconv2d_pairs_implement, constraints=QCONV2D_PAIRS_CONSTRAINTS
+)
+
+
+KERNELS = (QCONV2D, QCONV2D_I16, QCONV2D_NINE_BITS, QCONV2D_PACKED, QCONV2D_PAIRS)

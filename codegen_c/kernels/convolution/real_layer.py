@@ -13,18 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block, float_literal, structure, times
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kept, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.elementwise import convert_quantized
 from codegen_c.kernels.registry import select
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.lanes import SCALAR, Finish
 from codegen_c.kernels.shared.layer import apart, image, one_image
 from codegen_c.kernels.shared.own_range import INCLUDES, OwnRangeText, steps_of, without_padding
 from codegen_c.kernels.shared.requantize import quantization, signed
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, spatial
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Array, Convert, QConv2d, QDense, RealLayer, TensorType
 from codegen_c.operators.scalar import Operand
 from tvm_ext.core.alignment import aligned

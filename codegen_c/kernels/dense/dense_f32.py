@@ -15,17 +15,18 @@ from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, 
 from codegen_c.kernels.convolution.conv_f32 import parameters, product_parameters
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts, row_counts, runs_of
 from codegen_c.kernels.shared.blocking import (
+    Accumulators,
     Blocking,
     ChannelRange,
     lanes_finished,
+    over_channels,
     pack,
     product_blocks,
     tile_headers,
     weight_blocking,
 )
-from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.lanes import Finish
 from codegen_c.kernels.shared.product_f32 import instructions, over_rows, widened_bytes
-from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import accumulated
 from codegen_c.operators.kinds import Dense

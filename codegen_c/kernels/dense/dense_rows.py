@@ -16,8 +16,7 @@ import numpy as np
 
 from codegen_c.c_text.text import block, times
 from codegen_c.kernels.contract import Implementation, Spatial, StoredRows
-from codegen_c.kernels.shared.vector_rows import Rows, rows_of
-from codegen_c.kernels.shared.vectors_in_turn import row_by_row
+from codegen_c.kernels.shared.vector_rows import Rows, row_by_row, rows_of
 from codegen_c.kernels.shared.window import slot
 from codegen_c.operators.kinds import Dense, QDense
 from tvm_ext.core.row_access import RowAccess

@@ -1,9 +1,4 @@
-"""Dense layer of a QDQ chain, integers only: four output channels at a time.
-
-int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32; qdense_i16.py computes 16-bit activations by
-the same loops. A sum starts at its bias, from which
-the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending. Either rounding.
-"""
+"""Dense layer of a QDQ chain, integers only: activations of 8 or 16 bits, weights of 4, 8 or 9 bits."""
 
 from __future__ import annotations
 
@@ -22,8 +17,18 @@ from codegen_c.kernels.contract import (
     StoredRows,
     Target,
 )
+from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, row_counts
-from codegen_c.kernels.shared.high_product import by_high_products
+from codegen_c.kernels.shared.bit_widths import (
+    NineBits,
+    all_channels,
+    four_bit_weights,
+    has_few_weights,
+    nine_bit_weights,
+    weighted,
+    wide_kernel,
+)
+from codegen_c.kernels.shared.common_shift import by_high_products
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
 from codegen_c.kernels.shared.requantize import (
     Products,
@@ -39,7 +44,13 @@ from codegen_c.kernels.shared.requantize import (
 from codegen_c.kernels.shared.sums import bytes_or_sums
 from codegen_c.kernels.shared.vector_rows import Rows
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, pack_blocks
-from codegen_c.operators.kinds import QDense, TensorType
+from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QDense, TensorType, Window
+
+# Dense layer of a QDQ chain, integers only: four output channels at a time.
+#
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32; qdense_i16.py computes 16-bit activations
+# by the same loops. A sum starts at its bias, from which the input's zero point times the weights is taken off
+# beforehand, and adds x * w with c ascending. Either rounding.
 
 LAYER = "tvm_ext_qdense_layer"
 REQUANTIZE_INSTRUCTIONS = 20
@@ -109,7 +120,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
 
     macs = operator.output.num_elements * operator.weight.shape[1]
     whole = Implementation(
-        kernel=KERNEL.name,
+        kernel=QDENSE.name,
         function=_function(operator, finish, is_wide=is_wide),
         reference=lambda inputs: reference(operator, inputs),
         constants=constants_of(operator, finish),
@@ -195,7 +206,7 @@ def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementatio
     arguments = f"{layer}, input, output, sums, weights, bias, multiplier, shift, row_begin, row_end"
     body = "\n".join([*rings, *finish.tables(), f"tvm_ext_qdense_add({arguments});"])
     return Implementation(
-        kernel=f"{KERNEL.name}_in_parts",
+        kernel=f"{QDENSE.name}_in_parts",
         function=replace(
             whole, parameters=(source, output, sums, *constants, *ROW_PARAMETERS), body=body, helpers=shapes_of_parts
         ),
@@ -215,9 +226,95 @@ CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
 """Constraints of kernels whose result is elements."""
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
 """Constraints of kernels that leave sums to others as well."""
-KERNEL = Kernel(
+QDENSE = Kernel(
     name="qdense_i8",
     operator=QDense,
     implement=implement,
     constraints=SUMS_TOO,
 )
+
+
+# Dense layer of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+#
+# int16 or uint16[..., C], int8[K, C] -> int16 or uint16[..., K]; sums and rounding as in qconv2d_i16.py.
+
+QDENSE_I16 = wide_kernel("qdense_i16", QDENSE, *weighted(products, layer_factors))
+
+
+# Dense layer of a QDQ chain whose weights need 9 bits, integers only, in plain C: four output channels at a time.
+#
+# int8 or uint8[..., C], weights[K, C] from -255 to 255 -> int8 or uint8[..., K], sums in int32. A sum starts at its
+# bias, from which the input's zero point times the weights is taken off beforehand, and adds x * w with c ascending.
+# Either rounding.
+
+
+def qdense_nine_bits_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    return all_channels(
+        QDENSE_NINE_BITS.name, operator, bits_of(operator), stored, lambda inputs: reference(operator, inputs)
+    )
+
+
+def bits_of(operator: QDense, channels: Array | None = None) -> NineBits:
+    """The layer's channels: all, or these."""
+    return NineBits.of(operator, products(operator), requantize(operator), channels)
+
+
+QDENSE_NINE_BITS = Kernel(
+    name="qdense_nine_bits",
+    operator=QDense,
+    implement=qdense_nine_bits_implement,
+    constraints=(quantized_bytes, nine_bit_weights, has_few_weights, sums_fit, rescaled_sums_fit),
+)
+
+
+# Dense layer of a QDQ chain whose weights have 4 bits each, integers only: a convolution of one column by 1x1.
+#
+# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32. Results are those of py on the same
+# weights as int8, bit for bit.
+
+
+def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
+    plain, finish = implement(operator, target, stored), rescaling(operator)
+    rows = operator.output.num_elements // operator.weight.shape[0]
+    members = qconv2d.members(as_column(operator), StoredRows(), finish) | {"is_packed": True}
+    weights = qconv2d.pack(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
+    arguments = f"&$_layer, input, output, weights, bias, multiplier, shift, 0, {rows}"
+    return replace(
+        plain,
+        kernel=QDENSE_PACKED.name,
+        function=CFunction(
+            parameters=plain.function.parameters,
+            body="\n".join([*finish.tables(), f"tvm_ext_qconv2d({arguments});"]),
+            helpers=shapes(qconv2d.LAYER, members),
+            includes=("tvm_ext_qconv2d.h", *BLOCK_INCLUDES),
+        ),
+        constants=(("weights", weights), *plain.constants[1:]),
+        instructions=plain.instructions + plain.macs * qconv2d.NIBBLE_INSTRUCTIONS,
+        in_rows=None,
+        accumulating=None,
+    )
+
+
+def as_column(operator: PackedQDense) -> PackedQConv2d:
+    """The layer as a convolution: vectors are the rows of an image of one column."""
+    channels, depth = operator.weight.shape
+    rows = operator.output.num_elements // channels
+    return PackedQConv2d(
+        inputs=(replace(operator.inputs[0], shape=(1, rows, 1, depth)),),
+        outputs=(replace(operator.output, shape=(1, rows, 1, channels)),),
+        weight=operator.weight.reshape(channels, 1, 1, depth), weight_scale=operator.weight_scale,
+        bias=operator.bias, window=Window(kernel=(1, 1)), low=operator.low, high=operator.high,
+        rounding=operator.rounding,
+    )  # fmt: skip
+
+
+QDENSE_PACKED_CONSTRAINTS = (four_bit_weights, *CONSTRAINTS)
+QDENSE_PACKED = Kernel(
+    name="qdense_packed",
+    operator=PackedQDense,
+    implement=qdense_packed_implement,
+    constraints=QDENSE_PACKED_CONSTRAINTS,
+)
+
+
+KERNELS = (QDENSE, QDENSE_I16, QDENSE_NINE_BITS, QDENSE_PACKED)

@@ -11,8 +11,7 @@ import numpy as np
 from codegen_c.c_text.text import block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.copies import loop_instructions
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.lanes import SCALAR, Finish
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
 from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import Operand

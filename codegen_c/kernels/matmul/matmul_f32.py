@@ -12,22 +12,22 @@ from dataclasses import replace
 import numpy as np
 
 from codegen_c.c_text.text import block, times
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import CFunction, Implementation, Kept, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul.heads import head_by_head, sums_of
 from codegen_c.kernels.shared.blocking import (
+    Accumulators,
     Blocking,
     ChannelRange,
     channel_ranges,
     lanes_finished,
     native_blocking,
+    over_channels,
+    pixel_place,
     product_blocks,
     tile_headers,
 )
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import SCALAR
-from codegen_c.kernels.shared.tile import Accumulators, over_channels, pixel_place
+from codegen_c.kernels.shared.lanes import SCALAR, Finish
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
-from codegen_c.kernels.stored_rows import Kept
 from codegen_c.operators.kinds import Matmul
 
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")

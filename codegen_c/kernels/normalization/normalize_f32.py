@@ -13,7 +13,7 @@ import numpy as np
 from codegen_c.c_text.text import Value, float_literal, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.lanes import native_lanes
-from codegen_c.kernels.shared.vectors_in_turn import in_turn
+from codegen_c.kernels.shared.vector_rows import in_turn
 from codegen_c.operators.kinds import Normalize
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 17, 85

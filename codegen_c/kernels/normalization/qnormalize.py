@@ -1,21 +1,119 @@
-"""LayerNorm and RMSNorm of a QDQ tensor over its last axis, integers only.
-
-int8 or uint8[..., C] -> int8 or uint8[..., C], C up to 4096; exact sums, one inverse square root per vector
-(normalizer.py).
-"""
+"""LayerNorm and RMSNorm of a QDQ tensor over its last axis, integers only."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.normalization.normalizer import MOST_ELEMENTS, Normalizer
-from codegen_c.kernels.shared.requantize import quantized_bytes
-from codegen_c.kernels.shared.vectors_in_turn import in_turn
-from codegen_c.operators.kinds import QNormalize
+from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, scale_of
+from codegen_c.kernels.shared.vector_rows import in_turn
+from codegen_c.operators.kinds import Array, QNormalize
+
+# Normalization of vectors in fixed point: what is constant for a layer, and the same in numpy, bit for bit.
+#
+# Of a vector x of n elements with zero point z, S = sum(x - z) (0 where nothing is centered) and Q = sum((x - z)^2),
+# element i is d / sqrt(W) with d = n (x - z) - S and W = n Q - S^2 + n^2 epsilon / scale^2, whatever the scale. So
+# sums are exact; 1 / sqrt(W) has 31 bits, the quotient t at least 15 bits behind the point, and a result is (t weight
+# + bias) in steps of the output, rounded once, halves up: within 1 step of the real one.
+
+MOST_ELEMENTS = 4096
+MOST_FRACTION, LEAST_REST, MOST_REST = 30, 2, 16
+GUESSES = (round(1.68 * (1 << 30)), round(1.19 * (1 << 30)))
+"""Where Newton's method begins, times 2^-46: of 1 / sqrt(m) for m from 2^30, and from 2^31 on."""
+NEWTON_STEPS = 5
+ROOT_BITS = 46
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Normalizer:
+    """Constants of a layer.
+
+    fraction: bits behind the point of W, even. epsilon: its share of W. quotient: bits behind the point of a quotient.
+    rest: by which a result is shifted down in the end. weight, bias: int32[n] each.
+    """
+
+    length: int
+    is_centered: bool
+    zero_point: int
+    fraction: int
+    epsilon: int
+    quotient: int
+    rest: int
+    weight: Array
+    bias: Array
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, operator: QNormalize) -> Self | None:
+        """The layer's constants; None where results or squares do not fit."""
+        source, output = operator.inputs[0], operator.output
+        length, step = source.shape[-1], scale_of(output)
+        epsilon = length**2 * operator.epsilon / scale_of(source) ** 2
+        fraction = min(MOST_FRACTION, 61 - math.frexp(length**2 * 2.0**16 + epsilon)[1]) // 2 * 2
+        quotient = 28 - -(-(length - 1).bit_length() // 2)
+        weight, bias = operator.weight / np.float64(step), operator.bias / np.float64(step)
+        bias = bias + quantization(output).zero_point
+        largest = math.sqrt(length) * np.abs(weight).max() + np.abs(bias).max() + 1
+        if not math.isfinite(largest):
+            return None
+        rest = min(MOST_REST, 30 - math.frexp(largest)[1], 30 - math.frexp(np.abs(weight).max())[1] - 32 + quotient)
+        if fraction < 0 or rest < LEAST_REST:
+            return None
+        half = 1 << (rest - 1)
+        return cls(
+            length=length, is_centered=operator.is_centered, zero_point=quantization(source).zero_point,
+            fraction=fraction, epsilon=round(epsilon * 2.0**fraction), quotient=quotient, rest=rest,
+            weight=np.rint(weight * 2.0 ** (32 + rest - quotient)).astype(np.int32),
+            bias=(np.rint(bias * 2.0**rest) + half).astype(np.int32), low=operator.low, high=operator.high,
+        )  # fmt: skip
+
+    def run(self, vectors: Array) -> Array:
+        """int64 results of int64[..., n] elements."""
+        x = vectors - self.zero_point
+        total = x.sum(axis=-1, keepdims=True) * self.is_centered
+        squares = (x * x).sum(axis=-1, keepdims=True)
+        root, shift = inverse_root(((self.length * squares - total**2) << self.fraction) + self.epsilon)
+        left = np.minimum(31, 32 + self.quotient - ROOT_BITS - ((shift - self.fraction) >> 1))
+        quotient = ((self.length * x - total) << left) * root >> 32
+        value = ((quotient * self.weight >> 32) + self.bias) >> self.rest
+        return np.clip(value, self.low, self.high)
+
+    def members(self) -> dict[str, Value]:
+        """Members of a `tvm_ext_normalizer` that follow the vectors."""
+        return {
+            "is_centered": self.is_centered, "zero_point": self.zero_point, "fraction": self.fraction,
+            "epsilon": f"INT64_C({self.epsilon})", "quotient": self.quotient, "rest": self.rest, "low": self.low,
+            "high": self.high,
+        }  # fmt: skip
+
+
+def inverse_root(value: Array) -> tuple[Array, Array]:
+    """(root, shift): root is 2^46 / sqrt(value / 2^shift), value / 2^shift from 2^30 up to 2^32, shift even.
+
+    value: int64, 0 taken for 1.
+    """
+    value = np.maximum(value, 1)
+    bits = np.array([int(v).bit_length() for v in value.ravel()], np.int64).reshape(value.shape)
+    shift = (bits - 31) >> 1 << 1
+    mantissa = np.where(shift > 0, value >> np.maximum(shift, 0), value << np.maximum(-shift, 0))
+    root = np.where(mantissa < 1 << 31, GUESSES[0], GUESSES[1]).astype(np.int64)
+    for _ in range(NEWTON_STEPS):
+        square = root * root >> 32
+        error = (3 << 28) - (mantissa * square >> 32)
+        root = np.minimum(root * error >> 29, (1 << 31) - 1)
+    return root, shift
+
+
+# LayerNorm and RMSNorm of a QDQ tensor over its last axis, integers only.
+#
+# int8 or uint8[..., C] -> int8 or uint8[..., C], C up to 4096; exact sums, one inverse square root per vector
+# (normalizer.py).
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 15, 120
 INCLUDES = ("tvm_ext_normalize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")

@@ -15,10 +15,9 @@ import numpy as np
 from codegen_c.c_text.text import block, float_literal
 from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_place, input_sizes, parameters, pixel_offsets
-from codegen_c.kernels.pooling import accumulate_pool
+from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.shared.copies import SHORTEST_LOOP, loop_instructions
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.lanes import SCALAR
+from codegen_c.kernels.shared.lanes import SCALAR, Finish
 from codegen_c.kernels.shared.layer import image, shapes, with_rings
 from codegen_c.kernels.shared.window import (
     Bound,
@@ -79,7 +78,7 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
 
 def _accumulating(operator: Pool2d) -> Accumulating | None:
     """A pool over the whole image takes its rows as they come."""
-    if not accumulate_pool.is_global(operator):
+    if not qpool2d.is_global(operator):
         return None
     return Accumulating(
         row_counts=(operator.inputs[0].shape[1],), implement=lambda rows, stored: _by_rows(operator, stored)
@@ -112,7 +111,7 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
         function=function,
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
-        instructions=accumulate_pool.instructions(operator, whole),
+        instructions=qpool2d.instructions(operator, whole),
         accumulation="r, s ascending",
         spatial=accumulated(rows),
     )

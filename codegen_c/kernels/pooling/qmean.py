@@ -1,8 +1,4 @@
-"""Mean or sum of a QDQ tensor over any axes, integers only: one sum for each element of the output, ascending.
-
-int8 or uint8[...] -> int8 or uint8[...], reduced axes with an extent of 1. x - zero point is added up in int32 and
-multiplied by input scale / (output scale * number of elements), either rounding, and clamped.
-"""
+"""Mean or sum of a QDQ tensor over any axes, integers only, of 8 or 16 bits."""
 
 from __future__ import annotations
 
@@ -10,7 +6,8 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, block
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
-from codegen_c.kernels.pooling.pool_sums import mean_requantize
+from codegen_c.kernels.pooling.qpool2d import mean_requantize
+from codegen_c.kernels.shared.bit_widths import quantized_words, wide_kernel
 from codegen_c.kernels.shared.requantize import (
     Requantize,
     largest_distance,
@@ -21,6 +18,11 @@ from codegen_c.kernels.shared.requantize import (
 )
 from codegen_c.kernels.shared.window import strided
 from codegen_c.operators.kinds import QMean
+
+# Mean or sum of a QDQ tensor over any axes, integers only: one sum for each element of the output, ascending.
+#
+# int8 or uint8[...] -> int8 or uint8[...], reduced axes with an extent of 1. x - zero point is added up in int32 and
+# multiplied by input scale / (output scale * number of elements), either rounding, and clamped.
 
 
 def reference(operator: QMean, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -56,7 +58,7 @@ def finish(operator: QMean) -> Requantize:
 def implement(operator: QMean, target: Target, stored: StoredRows) -> Implementation:
     requantize = finish(operator)
     return Implementation(
-        kernel=KERNEL.name,
+        kernel=QMEAN.name,
         function=CFunction(
             parameters=(
                 Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
@@ -110,4 +112,14 @@ def _runs(operator: QMean) -> list[tuple[int, bool]]:
     return runs
 
 
-KERNEL = Kernel(name="qmean_i8", operator=QMean, implement=implement, constraints=(quantized_bytes, sums_fit))
+QMEAN = Kernel(name="qmean_i8", operator=QMean, implement=implement, constraints=(quantized_bytes, sums_fit))
+
+
+# Mean or sum of a 16-bit QDQ tensor over any axes, integers only: py by its own loops.
+#
+# int16 or uint16[...] -> int16 or uint16[...], reduced axes with an extent of 1; sums in int32.
+
+QMEAN_I16 = wide_kernel("qmean_i16", QMEAN, quantized_words, sums_fit)
+
+
+KERNELS = (QMEAN, QMEAN_I16)

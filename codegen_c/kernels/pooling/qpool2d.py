@@ -1,26 +1,198 @@
-"""Max and average pooling of a QDQ chain, integers only: four channels of one output pixel at a time.
-
-int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Max takes the largest tap inside the input. Average adds
-x - zero point in int32, r then s ascending, and multiplies by input scale / (output scale * number of taps): of
-those inside the input, or of the whole window (padding then being real zeros); rounded once, halves to even. In
-rounding "tflite" the integers themselves are averaged, on one scale, halves away from zero; but a mean has a factor,
-with TensorFlow Lite's roundings.
-"""
+"""Max and average pooling of a QDQ chain, integers only, of 8 or 16 bits; whole images also by rows."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
-from codegen_c.kernels.pooling.accumulate_pool import is_global
-from codegen_c.kernels.pooling.pool_by_rows import LAYER, accumulating, factors_text, pool_shapes
-from codegen_c.kernels.pooling.pool_sums import average, counted_taps, factors, reference
+from codegen_c.c_text.text import C_TYPES, Value
+from codegen_c.kernels.contract import (
+    Accumulating,
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.shared import requantize_tflite
+from codegen_c.kernels.shared.bit_widths import quantized_words, wide_kernel
 from codegen_c.kernels.shared.copies import SHORTEST_LOOP
-from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, with_rings
-from codegen_c.kernels.shared.requantize import Requantize, largest_distance, quantization, quantized_bytes, results_fit
-from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, spatial
-from codegen_c.operators.kinds import QPool2d
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.requantize import (
+    Requantize,
+    largest_distance,
+    quantization,
+    quantized_bytes,
+    results_fit,
+    scale_of,
+)
+from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, spatial, taps, taps_inside
+from codegen_c.operators.kinds import Operator, Pool2d, QPool2d, TensorType
+
+# Pooling of a QDQ chain in numpy: sums or largest elements of windows, and how they are finished.
+
+
+def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """The operator in numpy, bit for bit."""
+    sums, counts = window_sums(operator, inputs[0]), counted_taps(operator)
+    if operator.method == "max":
+        return [np.minimum(sums, operator.high).astype(operator.output.dtype)]
+    if not operator.has_factor:
+        averages = requantize_tflite.divide(sums, counts[:, :, np.newaxis])
+        return [np.clip(averages, operator.low, operator.high).astype(operator.output.dtype)]
+    return [average(operator).run(sums, (counts - counts.min())[:, :, np.newaxis])]
+
+
+def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
+    """Unfinished output elements, one per window: int64 sums, or the largest elements."""
+    size = operator.output.shape[1:3]
+    if operator.method == "max":
+        largest = np.full(operator.output.shape, operator.low, dtype=np.int64)
+        for _, _, tap in taps(x, operator.window, (size[0], size[1]), operator.low):
+            largest = np.maximum(largest, tap)
+        return largest
+    zero_point = quantization(operator.inputs[0]).zero_point if operator.has_factor else 0
+    sums = np.zeros(operator.output.shape, dtype=np.int64)
+    for _, _, tap in taps(x, operator.window, (size[0], size[1]), zero_point):
+        sums += tap.astype(np.int64) - zero_point
+    return sums
+
+
+def counted_taps(operator: QPool2d) -> np.ndarray:
+    """Number of taps that the sum of each output pixel is divided by, int64[P, Q]."""
+    extents = zip(operator.inputs[0].shape[1:3], operator.output.shape[1:3], strict=True)
+    rows, columns = (taps_inside(operator.window, axis, *extent) for axis, extent in enumerate(extents))
+    if operator.count_include_pad:
+        return np.full((len(rows), len(columns)), operator.window.kernel[0] * operator.window.kernel[1])
+    return np.outer(rows, columns)
+
+
+def factors(operator: QPool2d) -> np.ndarray:
+    """Output steps of one unit of the sum, for each count from the smallest to the largest that occurs."""
+    counts = counted_taps(operator)
+    used = np.arange(counts.min(), counts.max() + 1, dtype=np.float64)
+    return scale_of(operator.inputs[0]) / (scale_of(operator.output) * used)
+
+
+def average(operator: QPool2d) -> Requantize:
+    """Requantization of sums, where they have a factor."""
+    if operator.rounding == "tflite":
+        count = operator.window.kernel[0] * operator.window.kernel[1]
+        return mean_requantize(operator, count, low=operator.low, high=operator.high)
+    return Requantize.of(factors(operator), output=operator.output, low=operator.low, high=operator.high)
+
+
+def mean_requantize(operator: Operator, count: int, *, low: int, high: int) -> Requantize:
+    """TensorFlow Lite's requantization of sums of `count` elements to their mean."""
+    ratio = scale_of(operator.inputs[0]) / scale_of(operator.output)
+    mantissa, shift = requantize_tflite.fixed_point_of_mean(ratio, count)
+    return Requantize(
+        mantissa=np.array([mantissa], np.int32), shift=np.array([shift], np.uint8), output=operator.output, low=low,
+        high=high, rounding="tflite",
+    )  # fmt: skip
+
+
+# Pools over a whole image that take its rows as they come: a few rows per call, sums kept between the calls.
+#
+# int8, uint8 or float32[1, H, W, C] -> [1, 1, 1, C]. Each channel adds its elements in the order of rows, then
+# columns, as the pool over the whole image does: not a bit of the result depends on how many rows come at a time.
+# Sums of integers are an int32[C] of their own; floats are summed in the output itself.
+
+BLOCK_INSTRUCTIONS = 24
+"""Instructions per block of channels in one call: loading and storing its sums, and the loops."""
+
+
+def is_global(operator: QPool2d | Pool2d) -> bool:
+    """True where the window is the whole of one image."""
+    batch, height, columns, _ = operator.inputs[0].shape
+    window = operator.window
+    whole = window.kernel == (height, columns) and window.dilation == (1, 1) and not any(window.padding)
+    return whole and batch == 1 and operator.output.shape[1:3] == (1, 1) and len(operator.inputs) == 1
+
+
+def instructions(operator: QPool2d | Pool2d, whole: int) -> int:
+    """Modelled instructions with one row per call; whole: of the pool that runs at once."""
+    _, height, _, channels = operator.inputs[0].shape
+    return whole + height * -(-channels // CHANNEL_BLOCK) * BLOCK_INSTRUCTIONS
+
+
+# A pool over a whole image of a QDQ chain, integers only, that takes rows as they come (`accumulate_pool`).
+#
+# int8 or uint8[1, H, W, C] -> int8 or uint8[1, 1, 1, C], and int32[C] of sums, or largest elements, between the
+# calls.
+
+LAYER = "tvm_ext_qpool2d_layer"
+
+
+def accumulating(operator: QPool2d) -> Accumulating | None:
+    """A pool over the whole image takes its rows as they come."""
+    if not is_global(operator):
+        return None
+    return Accumulating(
+        row_counts=(operator.inputs[0].shape[1],),
+        implement=lambda rows, stored: _by_rows(operator, stored),
+    )
+
+
+def pool_shapes(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> str:
+    """The layer's shapes as tvm_ext_qpool2d.h takes them. finish: of an average that is brought to another scale."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, stored=stored),
+        "window": sliding_window(operator.window),
+        "is_maximum": operator.method == "max",
+        "divides": operator.method == "average" and finish is None,
+        "fewest": int(counted_taps(operator).min()),
+        "rescale": rescale(finish) if finish else {"low": operator.low, "high": operator.high},
+    }
+    return shapes(LAYER, members)
+
+
+def factors_text(finish: Requantize | None) -> str:
+    """Arguments for the tables of factors."""
+    return "multiplier, shift" if finish else "NULL, NULL"
+
+
+def _by_rows(operator: QPool2d, stored: StoredRows) -> Implementation:
+    """One sum, or largest element, for each channel. Without padding all windows have the same taps, so one factor."""
+    finish = average(operator) if operator.has_factor else None
+    channels, rings = operator.output.shape[3], with_rings(LAYER, stored)
+    arguments = f"{rings[1]}, input, output, sums, {factors_text(finish)}, row_begin, row_end"
+    tables = finish.tables() if finish else []
+    function = CFunction(
+        parameters=(
+            Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+            Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+            Parameter(name="sums", ctype="int32_t", role="output"),
+            *(finish.parameters() if finish else ()),
+            *ROW_PARAMETERS,
+        ),
+        body="\n".join([*rings[0], *tables, f"tvm_ext_qpool2d_add({arguments});"]),
+        helpers=pool_shapes(operator, stored, finish),
+        includes=("tvm_ext_qpool2d.h", *BLOCK_INCLUDES),
+    )
+    whole = operator.inputs[0].num_elements * 2 + channels * 20
+    return Implementation(
+        kernel="qpool2d_i8_by_rows",
+        function=function,
+        reference=lambda inputs: [*reference(operator, inputs), window_sums(operator, inputs[0]).astype(np.int32)],
+        constants=finish.constants() if finish else (),
+        instructions=instructions(operator, whole),
+        accumulation="r, s ascending",
+        spatial=accumulated(operator.inputs[0].shape[1]),
+        exact=True,
+        sums=TensorType(shape=(1, 1, 1, channels), dtype="int32"),
+    )
+
+
+# Max and average pooling of a QDQ chain, integers only: four channels of one output pixel at a time.
+#
+# int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Max takes the largest tap inside the input. Average adds x -
+# zero point in int32, r then s ascending, and multiplies by input scale / (output scale * number of taps): of those
+# inside the input, or of the whole window (padding then being real zeros); rounded once, halves to even. In rounding
+# "tflite" the integers themselves are averaged, on one scale, halves away from zero; but a mean has a factor, with
+# TensorFlow Lite's roundings.
 
 
 def keeps_quantization(operator: QPool2d, target: Target) -> bool:
@@ -53,7 +225,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
     finish = average(operator) if operator.has_factor else None
     num_taps = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
     return Implementation(
-        kernel=KERNEL.name,
+        kernel=QPOOL2D.name,
         function=CFunction(
             parameters=(
                 Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
@@ -98,9 +270,19 @@ def _body(stored: StoredRows, finish: Requantize | None) -> str:
 
 
 WINDOWS = (keeps_quantization, counts_what_it_reads, windows_meet_input, sums_fit)
-KERNEL = Kernel(
+QPOOL2D = Kernel(
     name="qpool2d_i8",
     operator=QPool2d,
     implement=implement,
     constraints=(quantized_bytes, *WINDOWS),
 )
+
+
+# Max and average pooling of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+#
+# int16 or uint16[N, H, W, C] -> int16 or uint16[N, P, Q, C].
+
+QPOOL2D_I16 = wide_kernel("qpool2d_i16", QPOOL2D, quantized_words, *WINDOWS)
+
+
+KERNELS = (QPOOL2D, QPOOL2D_I16)

@@ -1,21 +1,141 @@
-"""Requantization in two instructions a sum: one shift for all channels of a layer, which saturation does on the side.
-
-With h = floor(sum * multiplier / 2^32) and zero point z, an element is floor((h + (2 z + 1) 2^(n - 1)) / 2^n),
-saturated, with n the same for every channel, so that it stands in the instruction that saturates. A multiplier then
-has fewer bits than the mantissa. Elements are a staircase over the sums;
-a multiplier that has each step between the same two sums as the factor itself, ties included, gives the same elements,
-and is looked for here: it must lie between bounds, two from the sums on either side of each step that sums reach.
-"""
+"""Cheaper forms of requantization: high products, high words, and one shift for all channels."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
-from codegen_c.kernels.shared.requantize import Requantize, quantization
+from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
 from codegen_c.operators.kinds import Array
+
+# Requantization by high products: for processors whose 64-bit shifts take several instructions.
+#
+# With shift s >= 33, the rest r = s - 33 and h = floor(sum * mantissa / 2^32), rounding half up is
+#
+#     floor((sum * mantissa + 2^(s - 1)) / 2^s) = floor((h + 2^r) / 2^(r + 1)) = floor((floor(h / 2^r) + 1) / 2)
+#
+# as the 32 bits below h cannot carry into it. Half up is half to even where no product is a tie. A tie needs a sum
+# with s - 1 - t trailing zeros, t being those of the mantissa: none has them if |sum| < 2^(s - 1 - t).
+#
+# TensorFlow Lite rounds twice: the high product of the doubled sum, halves up; then the division by 2^(s - 31), here
+# r = s - 32, halves away from zero: up after taking one off where the sum is negative (which changes nothing where
+# that product is rounded to zero).
+
+# (2 * 255 + 1) * 2^r and half of an int32's range must fit an int32 together.
+MAX_REST = 20
+
+
+def by_high_products(exact: Requantize, low: Array, high: Array) -> Requantize:
+    """The same as the code reads it that takes high products, where these round as the whole products do; else itself.
+
+    low, high: bounds of the sums, int64, one pair for each factor (or one for all).
+    """
+    if exact.rounding == "tflite_wide":
+        return exact
+    largest = np.maximum(np.abs(low), np.abs(high)).astype(np.int64)
+    largest = np.broadcast_to(largest.max() if exact.is_uniform else largest, exact.mantissa.shape)
+    behind = _behind_one_rounding if exact.rounding == "onnx" else _behind_two_roundings
+    pairs = [behind(int(m), int(s), int(b)) for m, s, b in zip(exact.mantissa, exact.shift, largest, strict=True)]
+    found = [pair for pair in pairs if pair is not None]
+    if len(found) < len(pairs):
+        return exact
+    mantissa = np.array([m for m, _ in found], dtype=np.int32)
+    rest = np.array([r for _, r in found], dtype=np.uint8)
+    return replace(exact, mantissa=mantissa, shift=rest, is_behind_high_products=True)
+
+
+def _behind_one_rounding(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
+    """(mantissa, r) for sums up to `largest`, where the high product rounds as the whole one does."""
+    if mantissa == 0 or largest * mantissa < 1 << (shift - 1):  # every result is the zero point
+        return 0, 0
+    trailing_zeros = (mantissa & -mantissa).bit_length() - 1
+    no_tie = largest < 1 << max(shift - 1 - trailing_zeros, 0)
+    return (mantissa, shift - 33) if 33 <= shift <= 33 + MAX_REST and no_tie else None
+
+
+def _behind_two_roundings(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
+    """The same for TensorFlow Lite's roundings: sums that can be doubled, and something left to divide by."""
+    if mantissa == 0 or (
+        shift >= 32 and largest * mantissa < 1 << (shift - 2)
+    ):  # below a half, also once it is rounded up
+        return 0, 0
+    return (mantissa, shift - 32) if 32 <= shift <= 32 + MAX_REST and largest < 1 << 30 else None
+
+
+# Factors of sums as vectors apply them: to the high words of 64-bit products, which are shifted and rounded once.
+#
+# A factor is mantissa / 2^shift. The high word of sum * mantissa, shifted right by shift - 32 with rounding, is the
+# product rounded halves up, as its low word never carries. Halves to even differs only in ties, and a tie needs a sum
+# with more trailing zeros than most layers' sums have bits. TensorFlow Lite rounds twice: the high word of the
+# doubled product, then its shift.
+
+WORD_BITS = 32
+# Rounding takes a shift of at least one beyond the high word of the product.
+LEAST_SHIFT = WORD_BITS + 1
+# TensorFlow Lite takes the high word of the doubled product.
+DOUBLED_BITS = WORD_BITS - 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HighWords:
+    """A `Requantize` as shifts of high words.
+
+    left_shift: by which sums are scaled up first so that every shift reaches beyond the high word.
+    halves_even: whether some sum may lie halfway between two results.
+    """
+
+    requantize: Requantize
+    left_shift: int
+    halves_even: bool
+
+    @classmethod
+    def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
+        """Rescaling of sums from low to high, int64, one each or one per channel."""
+        if requantize.rounding == "tflite":
+            return cls(requantize=requantize, left_shift=0, halves_even=False)
+        mantissa, shift = requantize.mantissa.astype(np.int64), requantize.shift.astype(np.int64)
+        least = int(shift[mantissa > 0].min(initial=LEAST_SHIFT))
+        bits = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1)).bit_length()
+        zeros = np.array([_trailing_zeros(int(m)) for m in mantissa])
+        ties = (mantissa > 0) & (shift - 1 - zeros < bits)
+        return cls(requantize=requantize, left_shift=max(0, LEAST_SHIFT - least), halves_even=bool(ties.any()))
+
+    def fits(self, low: Array, high: Array) -> bool:
+        """True where sums from low to high can be scaled up; with two roundings, no factor may need that."""
+        if self.is_twice and (self.requantize.shift[self.requantize.mantissa > 0] < DOUBLED_BITS).any():
+            return False
+        largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
+        return largest << self.left_shift < 1 << (WORD_BITS - 1)
+
+    def factors(self) -> tuple[Array, Array]:
+        """(multiplier, shift) as the code reads them, int32 each: shifts are negative, of the product's high word."""
+        if self.is_twice:
+            shift = np.where(self.requantize.mantissa == 0, -1, DOUBLED_BITS - self.requantize.shift.astype(np.int32))
+            return self.requantize.mantissa, shift.astype(np.int32)
+        shift = self.requantize.shift.astype(np.int64) + self.left_shift
+        vanish = (self.requantize.mantissa == 0) | (shift > MAX_SHIFT + 1)
+        multiplier = np.where(vanish, 0, self.requantize.mantissa)
+        return multiplier.astype(np.int32), np.where(vanish, -1, WORD_BITS - shift).astype(np.int32)
+
+    @property
+    def is_twice(self) -> bool:
+        """True where it rounds twice, as TensorFlow Lite does."""
+        return self.requantize.rounding == "tflite"
+
+
+def _trailing_zeros(number: int) -> int:
+    return (number & -number).bit_length() - 1 if number else 0
+
+
+# Requantization in two instructions a sum: one shift for all channels of a layer, which saturation does on the side.
+#
+# With h = floor(sum * multiplier / 2^32) and zero point z, an element is floor((h + (2 z + 1) 2^(n - 1)) / 2^n),
+# saturated, with n the same for every channel, so that it stands in the instruction that saturates. A multiplier then
+# has fewer bits than the mantissa. Elements are a staircase over the sums; a multiplier that has each step between
+# the same two sums as the factor itself, ties included, gives the same elements, and is looked for here: it must lie
+# between bounds, two from the sums on either side of each step that sums reach.
 
 SHIFTS = (4, 8)
 """Shifts that are tried, in this order: few, as the code of each is shared by the layers that have it."""

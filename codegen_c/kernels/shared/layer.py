@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codegen_c.c_text.text import MOST_COLUMNS, Value, block, structure
-from codegen_c.kernels.contract import StoredRows
+from codegen_c.kernels.contract import ALL_STORED, Kept, StoredRows
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.kernels.stored_rows import ALL_STORED, Kept
 from codegen_c.operators.kinds import TensorType, Window
 
 BLOCK_INCLUDES = (

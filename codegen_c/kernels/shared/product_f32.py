@@ -10,9 +10,15 @@ from collections.abc import Mapping, Sequence
 
 from codegen_c.c_text.text import Compound, block, scaled, times
 from codegen_c.kernels.contract import Parameter
-from codegen_c.kernels.shared.blocking import Blocking, ChannelRange, channel_ranges
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import Accumulators, over_channels, pixel_place
+from codegen_c.kernels.shared.blocking import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    channel_ranges,
+    over_channels,
+    pixel_place,
+)
+from codegen_c.kernels.shared.lanes import Finish
 from codegen_c.kernels.shared.window import Bound, over
 
 WIDENED = Parameter(name="scratch", ctype="uint8_t", role="scratch")

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import numpy as np
 
 from codegen_c.c_text.text import block
-from codegen_c.kernels.contract import Parameter, Spatial, StoredRows
-from codegen_c.kernels.stored_rows import Kept
+from codegen_c.kernels.contract import Kept, Parameter, Spatial, StoredRows
 from codegen_c.operators.kinds import TensorType, Window
 from tvm_ext.core.row_access import RowAccess
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.lanes import native_lanes
-from codegen_c.kernels.shared.vectors_in_turn import in_turn
+from codegen_c.kernels.shared.vector_rows import in_turn
 from codegen_c.operators.kinds import Softmax
 
 # Modelled, as disassembled for a Cortex-M4: an element is compared (7), its power taken and added (31), and scaled

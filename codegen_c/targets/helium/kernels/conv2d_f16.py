@@ -19,10 +19,18 @@ from codegen_c.kernels.convolution.conv_f32 import (
     reference,
     residual_place,
 )
-from codegen_c.kernels.shared.blocking import Blocking, ChannelRange, channel_ranges, lanes_finished, pack, tile_headers
-from codegen_c.kernels.shared.finish import Finish
+from codegen_c.kernels.shared.blocking import (
+    Accumulators,
+    Blocking,
+    ChannelRange,
+    channel_ranges,
+    lanes_finished,
+    over_channels,
+    pack,
+    tile_headers,
+)
+from codegen_c.kernels.shared.lanes import Finish
 from codegen_c.kernels.shared.product_f32 import WIDENED_FLOATS
-from codegen_c.kernels.shared.tile import Accumulators, over_channels
 from codegen_c.kernels.shared.window import slot, spatial
 from codegen_c.operators.kinds import HalfConv2d
 from codegen_c.targets.helium.kernels.half_floats import (

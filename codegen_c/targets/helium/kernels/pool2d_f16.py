@@ -32,11 +32,10 @@ from codegen_c.kernels.convolution.conv_f32 import (
     place,
     residual_place,
 )
-from codegen_c.kernels.pooling import accumulate_pool
+from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.pool2d_f32 import reference, window_holds_input
-from codegen_c.kernels.shared.blocking import Blocking, ChannelRange, lanes_finished
-from codegen_c.kernels.shared.finish import Finish
-from codegen_c.kernels.shared.tile import Accumulators, over_channels
+from codegen_c.kernels.shared.blocking import Accumulators, Blocking, ChannelRange, lanes_finished, over_channels
+from codegen_c.kernels.shared.lanes import Finish
 from codegen_c.kernels.shared.window import Bound, accumulated, clip, over, slot, spatial, tap_range
 from codegen_c.operators.kinds import HalfPool2d, TensorType
 from codegen_c.targets.helium.kernels.half_floats import LANES, finishes_in_vectors, rounded
@@ -136,7 +135,7 @@ def _average(operator: HalfPool2d, sums: Accumulators) -> list[str]:
 
 def _accumulating(operator: HalfPool2d) -> Accumulating | None:
     """A pool over the whole image takes its rows as they come."""
-    if not accumulate_pool.is_global(operator):
+    if not qpool2d.is_global(operator):
         return None
     return Accumulating(
         row_counts=(operator.inputs[0].shape[1],), implement=lambda rows, stored: _by_rows(operator, stored)
@@ -178,7 +177,7 @@ def _by_rows(operator: HalfPool2d, stored: StoredRows) -> Implementation:
         ),
         reference=lambda inputs: reference(operator, inputs),
         constants=finish.constants(),
-        instructions=accumulate_pool.instructions(operator, whole),
+        instructions=qpool2d.instructions(operator, whole),
         accumulation="r, s ascending",
         spatial=accumulated(rows),
         sums=TensorType(shape=(1, 1, 1, channels), dtype="float32"),

@@ -11,8 +11,7 @@ import numpy as np
 import tflite
 from tvm import relax, te, tirx
 
-from codegen_c.kernels.softmax.qsoftmax_tflite import MAX_LENGTH, exponentials_of
-from codegen_c.kernels.softmax.tflite_exponential import SUM_BITS
+from codegen_c.kernels.softmax.qsoftmax_tflite import MAX_LENGTH, SUM_BITS, exponentials_of
 from relay_passes.dataflow import constant
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.integers.node import IntegerNode, wide

@@ -1,0 +1,303 @@
+"""conv2d and dense layers of a QDQ chain on Armv6-M, by products of pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, structure
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.dense.dense_rows import MakeInRows, in_rows
+from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.requantize import Products
+from codegen_c.kernels.shared.vector_rows import Rows, rows_of
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType
+from codegen_c.targets.armv6m.kernels.requantize import HEADERS, PARAMETER, NarrowRequantize, for_speed
+
+# Weights for products of pairs: runs of taps whose sums separate, as `tvm_ext_armv6m_product.h` reads them.
+#
+# A word holds two activations x + y * 2^16; such words times weights add up to the sums of both, as long as the lower
+# one stays within 16 bits. Runs are as long as that is certain, whatever the activations: from the weights alone.
+
+PAIRS = 4
+"""Words side by side, 8 pixels."""
+LARGEST = (1 << 15) - 1
+MOST_TAPS = 127
+"""Longest run, so that a byte says how long it is."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeparableRuns:
+    """Runs of weights, channel after channel.
+
+    stream: int8: of each run -1 less the number of its weights, and these; -1 behind the last run of a channel.
+    num_runs: int64[K].
+    """
+
+    stream: Array
+    num_runs: Array
+
+    @classmethod
+    def of(cls, weight: Array) -> Self:
+        """weight: int8[K, ...]."""
+        taps = weight.reshape(weight.shape[0], -1)
+        begins = _run_begins(taps)
+        num_runs = begins.sum(axis=1)
+        length = taps.shape[1]
+        # A byte before each run, and one behind each channel.
+        place = np.arange(length) + begins.cumsum(axis=1)
+        first = np.concatenate([[0], np.cumsum(length + num_runs + 1)])
+        stream = np.full(first[-1], -1, np.int8)
+        stream[place + first[:-1, np.newaxis]] = taps
+        channel, tap = np.nonzero(begins)
+        end = np.append(tap[1:], length)
+        end[np.append(channel[1:] != channel[:-1], True)] = length
+        stream[place[channel, tap] + first[channel] - 1] = -1 - (end - tap)
+        return cls(stream=stream, num_runs=num_runs)
+
+    @property
+    def offset(self) -> Array:
+        """Surplus of the C code's sums, int64[K]: 2^15 for each run."""
+        return self.num_runs.astype(np.int64) << 15
+
+    def instructions(self) -> int:
+        """Modelled instructions of all channels of 8 pixels, before they are requantized."""
+        num_taps = len(self.stream) - int(self.num_runs.sum()) - len(self.num_runs)
+        return 12 * num_taps + 40 * int(self.num_runs.sum()) + 52 * len(self.num_runs)
+
+
+def _run_begins(taps: Array) -> Array:
+    """Taps that begin a run, bool[K, T]: from each on as many as any activations from -128 to 127 leave in 16 bits."""
+    channels, length = (int(extent) for extent in taps.shape)
+    wide = taps.astype(np.int64)
+    positive, negative = np.maximum(wide, 0), np.maximum(-wide, 0)
+    zeros = np.zeros((channels, 1), np.int64)
+    highest = np.concatenate([zeros, np.cumsum(127 * positive + 128 * negative, axis=1)], axis=1)
+    lowest = np.concatenate([zeros, np.cumsum(128 * positive + 127 * negative, axis=1)], axis=1)
+    begins = np.zeros((channels, length + 1), bool)
+    place, rows = np.zeros(channels, np.int64), np.arange(channels)
+    ends = np.minimum(_ends(highest, LARGEST), _ends(lowest, LARGEST + 1))
+    while (place < length).any():
+        begins[rows, place] = True
+        end = np.minimum(ends[rows, np.minimum(place, length - 1)], place + MOST_TAPS)
+        place = np.where(place < length, end, length)
+    return begins[:, :length]
+
+
+def _ends(sums: Array, most: int) -> Array:
+    """The last place up to which sums that rise have grown by no more than `most`, from each place on: int64[K, T]."""
+    channels, places = (int(extent) for extent in sums.shape)
+    apart: Array = (int(sums.max()) + most + 1) * np.arange(channels)[:, np.newaxis]
+    ends: Array = np.searchsorted((sums + apart).ravel(), (sums + apart)[:, :-1] + most, side="right") - 1
+    return ends - places * np.arange(channels)[:, np.newaxis]
+
+
+def byte_offset(source: TensorType) -> int:
+    """Number taken off activations, so that they are from -128 to 127."""
+    return 128 if source.dtype == "uint8" else 0
+
+
+# conv2d of a QDQ chain on Armv6-M: eight output pixels by one channel at a time, two products by one instruction.
+#
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of eight pixels
+# are packed in scratch, two to a word, padding as zero points; all channels then read them. The zero point is taken
+# off with the bias. Either rounding.
+
+LAYER = "tvm_ext_armv6m_conv2d_layer"
+INCLUDES = ("tvm_ext_armv6m_conv2d.h", "tvm_ext_armv6m_product.h", *HEADERS)
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+PIXELS = 2 * PAIRS
+WORD_INSTRUCTIONS, RUN_INSTRUCTIONS, PIXEL_INSTRUCTIONS = 9, 34, 30
+"""Modelled instructions of a word of two elements, of a run of such words, and of finding a pixel."""
+PIXELS_PARAMETERS = [
+    "uint8_t *const output[TVM_EXT_ARMV6M_PIXELS]", "const int8_t *weights", "const int32_t *factors",
+    "const uint32_t *cells",
+]  # fmt: skip
+
+
+def is_ungrouped(operator: QConv2d, target: Target) -> bool:
+    """the convolution must have one group"""
+    return operator.groups == 1
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output, window = operator.inputs[0], operator.output, operator.window
+    paired = SeparableRuns.of(operator.weight)
+    finish = narrow(operator, paired.offset)
+    num_taps = operator.weight[0].size
+    num_pixels = output.num_elements // output.shape[3]
+    rings, layer = with_rings(LAYER, stored)
+    call = f"tvm_ext_armv6m_conv2d({layer}, $_pixels, input, output, weights, factors, scratch, row_begin, row_end);"
+    return Implementation(
+        kernel=QCONV2D.name,
+        function=CFunction(
+            parameters=(*parameters(operator), SCRATCH, *ROW_PARAMETERS),
+            body="\n".join([*rings, call]),
+            helpers="\n".join((windowed_shapes(LAYER, operator, stored, finish), _pixels())),
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(("weights", paired.stream), *finish.constants()),
+        scratch_bytes=4 * PAIRS * num_taps,
+        macs=output.num_elements * num_taps,
+        instructions=_instructions(operator, stored, finish, paired),
+        passes=Passes(
+            constants=max(1.0, num_pixels / PIXELS),
+            input=max(1.0, num_pixels * num_taps / source.num_elements),
+            scratch=num_pixels / PIXELS * (1 + output.shape[3]),
+        ),
+        accumulation="exact",
+        spatial=spatial(window, source, output),
+        # Pixels are packed before they are written.
+        in_place=(0,) if window.is_pointwise and source.shape == output.shape else (),
+        exact=True,
+        pitched=True,
+        row_pitched=True,
+        grows_weights=True,
+    )
+
+
+def narrow(operator: QConv2d, offset: Array | int) -> NarrowRequantize:
+    """Requantization of sums over elements from -128 to 127. offset: what these sums have too much, int64[K]."""
+    low, high = qconv2d.products(operator).range()
+    start = start_of(operator) + byte_offset(operator.inputs[0]) * taps_of(operator)
+    return NarrowRequantize.of(qconv2d.requantize(operator), low=low, high=high, start=start - offset)
+
+
+def start_of(operator: QConv2d) -> Array:
+    """Initial sums of x * w, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
+
+
+def taps_of(operator: QConv2d) -> Array:
+    """Sums of weights, int64[K]."""
+    return operator.weight.reshape(operator.weight.shape[0], -1).sum(axis=1, dtype="int64")
+
+
+def parameters(operator: QConv2d) -> tuple[Parameter, ...]:
+    """Input, output, weights, factors."""
+    return (
+        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+        Parameter(name="weights", ctype="int8_t", role="constant"),
+        PARAMETER,
+    )
+
+
+def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantize, paired: SeparableRuns) -> int:
+    """Modelled instructions: packed windows, then products and results; a call's last group may lack pixels."""
+    batch, height, columns, channels = operator.output.shape
+    at_once = stored.at_once or height
+    calls = [min(at_once, height - h) for h in range(0, height, at_once)]
+    groups = sum(-(-batch * rows * columns // PIXELS) for rows in calls)
+    pairs = -(-batch * height * columns // 2)
+    window = operator.window
+    runs = window.kernel[0] * (window.kernel[1] if window.dilation[1] > 1 else 1)
+    pack = 2 * PIXEL_INSTRUCTIONS + runs * RUN_INSTRUCTIONS + WORD_INSTRUCTIONS * operator.weight[0].size
+    return pairs * pack + groups * (paired.instructions() + channels * (14 + PIXELS * finish.instructions))
+
+
+def windowed_shapes(ctype: str, operator: QConv2d, stored: StoredRows, finish: NarrowRequantize) -> str:
+    """Definition of `$_layer`: images, window and requantization, as the headers of convolutions take them."""
+    return shapes(ctype, {
+        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
+        "window": sliding_window(operator.window), "requantize": finish.members(),
+    })  # fmt: skip
+
+
+def _pixels() -> str:
+    """`$_pixels(...)`, a tvm_ext_armv6m_pixels."""
+    call = "tvm_ext_armv6m_conv2d_pixels(&$_layer, output, weights, factors, cells);"
+    return apart("$_pixels", PIXELS_PARAMETERS, [call], linkage="TVM_EXT_ARMV6M_SHARED")
+
+
+QCONV2D = Kernel(
+    name="qconv2d_armv6m",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(for_speed, is_ungrouped, *qconv2d.CONSTRAINTS),
+)
+
+
+# Dense layer of a QDQ chain on Armv6-M: one row by four output channels at a time.
+#
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32, without scratch. The zero point is taken
+# off with the bias. Either rounding.
+
+WIDTH = 4
+BLOCK_INSTRUCTIONS, ELEMENT_INSTRUCTIONS = 64, 15
+"""Modelled instructions of four channels, and of one element of theirs."""
+
+
+def has_four_channels(operator: QDense, target: Target) -> bool:
+    """there must be at least 4 output channels"""
+    return operator.weight.shape[0] >= WIDTH
+
+
+def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    channels, depth = operator.weight.shape
+    sums = qdense.products(operator)
+    low, high = sums.range()
+    finish = NarrowRequantize.of(qdense.requantize(operator), low=low, high=high, start=sums.start)
+    rows = operator.output.num_elements // channels
+    block = BLOCK_INSTRUCTIONS + depth * ELEMENT_INSTRUCTIONS + WIDTH * (finish.instructions + 6)
+
+    def row(part: QDense, cut: Rows) -> Implementation:
+        return replace(whole, function=_function(part, finish), instructions=-(-cut.length // WIDTH) * block)
+
+    whole = Implementation(
+        kernel=QDENSE.name,
+        function=_function(operator, finish),
+        reference=lambda inputs: qdense.reference(operator, inputs),
+        constants=(("weights", operator.weight), *finish.constants()),
+        macs=operator.output.num_elements * depth,
+        instructions=rows * -(-channels // WIDTH) * block,
+        passes=Passes(constants=max(1.0, rows), input=max(1.0, channels / WIDTH)),
+        accumulation="exact",
+        exact=True,
+        grows_weights=True,
+        accumulating=qdense.accumulating(operator),
+    )
+    return replace(whole, in_rows=_in_rows(operator, target) or in_rows(operator, row))
+
+
+def _in_rows(operator: QDense, target: Target) -> MakeInRows | None:
+    """The portable layer by rows, where a row of the result has too few channels."""
+    rows = rows_of(operator.output.shape)
+    few = rows is not None and rows.length < WIDTH
+    return qdense.implement(operator, target, StoredRows()).in_rows if few else None
+
+
+def _function(operator: QDense, finish: NarrowRequantize) -> CFunction:
+    """`operator` may be a part of the layer."""
+    source, (channels, depth) = operator.inputs[0], operator.weight.shape
+    layer = structure("tvm_ext_armv6m_dense_layer", "layer", {
+        "rows": operator.output.num_elements // channels, "depth": depth, "channels": channels,
+        "has_unsigned_input": source.dtype == "uint8", "requantize": finish.members(),
+    })  # fmt: skip
+    return CFunction(
+        parameters=(
+            Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+            Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+            Parameter(name="weights", ctype="int8_t", role="constant"),
+            PARAMETER,
+        ),
+        body="\n".join([*layer, "tvm_ext_armv6m_dense(&layer, input, output, weights, factors);"]),
+        includes=("tvm_ext_armv6m_dense.h", *HEADERS),
+    )
+
+
+QDENSE = Kernel(
+    name="qdense_armv6m",
+    operator=QDense,
+    implement=qdense_implement,
+    constraints=(for_speed, has_four_channels, *qdense.CONSTRAINTS),
+)
+
+
+KERNELS = (QCONV2D, QDENSE)

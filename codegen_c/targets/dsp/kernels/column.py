@@ -1,0 +1,119 @@
+"""Depthwise conv2d of a QDQ chain by windows of one column, by the DSP extension: four channels of a pixel at a time.
+
+int8 or uint8[N, H, W, C], int8[C, R, 1, 1] -> int8 or uint8[N, P, Q, C], sums in int32. The windows of layers over
+time, [N, time, 1, C], have one column: there are no adjacent outputs that share words of adjacent inputs, as
+`qdepthwise_dsp` has them. Without padding, as the zero point is in the bias, and without scratch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import Value
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d, qdepthwise
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.winograd import for_speed
+from codegen_c.operators.kinds import Array, QConv2d
+from codegen_c.targets.dsp.kernels.depthwise import has_four_channels
+from codegen_c.targets.dsp.kernels.product import CALL_INSTRUCTIONS, HEADERS, INCLUDES, FastRequantize, start, wrapped
+
+WIDTH = 4
+LAYER = "tvm_ext_dsp_column_layer"
+ROW_INSTRUCTIONS = 10
+"""Four channels of one row of taps, and half of a round of the loop."""
+
+
+def is_one_column(operator: QConv2d, target: Target) -> bool:
+    """windows must be of one column and several rows"""
+    return operator.window.kernel[1] == 1 and operator.window.kernel[0] > 1
+
+
+def is_unpadded(operator: QConv2d, target: Target) -> bool:
+    """there must be no padding"""
+    return not any(operator.window.padding)
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    finish = FastRequantize.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+    num_taps = operator.window.kernel[0]
+    parameters = qconv2d.parameters(operator, finish.exact)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=tuple(replace(p, ctype="int16_t") if p.name == "weights" else p for p in parameters),
+            body=_body(stored, finish),
+            helpers=_shapes(operator, stored, finish),
+            includes=("tvm_ext_dsp_column.h", *INCLUDES, *HEADERS),
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(
+            ("weights", pack(operator.weight.reshape(-1, num_taps))),
+            ("bias", wrapped(start(operator.inputs[0], operator.weight, operator.bias))),
+            *finish.constants(),
+        ),
+        macs=operator.output.num_elements * num_taps,
+        instructions=_instructions(operator, stored, finish),
+        passes=Passes(
+            constants=operator.output.num_elements / operator.output.shape[3],
+            input=max(1.0, operator.output.num_elements * num_taps / operator.inputs[0].num_elements),
+        ),
+        accumulation="exact",
+        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        exact=True,
+        pitched=True,
+        row_pitched=True,
+        grows_weights=True,
+    )
+
+
+def pack(weight: Array) -> Array:
+    """int8[C, taps] -> int16[C / 4][taps][channels 0, 2, 1, 3].
+
+    Where four does not divide C, the last channels share some with those before.
+    """
+    channels = weight.shape[0]
+    first = [min(k, channels - WIDTH) for k in range(0, channels, WIDTH)]
+    return np.stack([weight[k : k + WIDTH].T for k in first])[:, :, [0, 2, 1, 3]].astype(np.int16).ravel()
+
+
+def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize) -> int:
+    channels, num_taps = operator.output.shape[3], operator.window.kernel[0]
+    blocks = operator.output.num_elements // channels * -(-channels // WIDTH)
+    calls = num_taps if stored.input(0) else 1
+    return blocks * (calls * CALL_INSTRUCTIONS + num_taps * ROW_INSTRUCTIONS + WIDTH * (finish.instructions + 2))
+
+
+def _shapes(operator: QConv2d, stored: StoredRows, finish: FastRequantize) -> str:
+    """The layer's shapes as tvm_ext_dsp_column.h takes them."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
+        "window": sliding_window(operator.window), "requantize": finish.members(),
+    }  # fmt: skip
+    return shapes(LAYER, members)
+
+
+def _body(stored: StoredRows, finish: FastRequantize) -> str:
+    rings, layer = with_rings(LAYER, stored)
+    call = (
+        f"tvm_ext_dsp_depthwise_column({layer}, input, output, weights, bias, multiplier, shift, row_begin, row_end);"
+    )
+    return "\n".join([*rings, *finish.tables(), call])
+
+
+KERNEL = Kernel(
+    name="qcolumn_dsp",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(
+        qdepthwise.is_depthwise,
+        is_one_column,
+        is_unpadded,
+        for_speed,
+        has_four_channels,
+        *qconv2d.CONSTRAINTS,
+    ),
+)

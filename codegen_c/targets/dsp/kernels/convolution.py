@@ -1,0 +1,240 @@
+"""conv2d of a QDQ chain by the DSP extension, with weights of 8 or 4 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from codegen_c.c_text.text import Value, block
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
+from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.sums import holds_sums
+from codegen_c.kernels.shared.window import spatial
+from codegen_c.operators.kinds import PackedQConv2d, QConv2d
+from codegen_c.targets.dsp.kernels import product as product_dsp
+from codegen_c.targets.dsp.kernels.product import (
+    HEADERS,
+    INCLUDES,
+    NIBBLE_LIMIT,
+    Blocks,
+    FastRequantize,
+    PairedWeights,
+    shared_function,
+    start,
+)
+
+# conv2d of a QDQ chain by the DSP extension: three output pixels by two channels at a time.
+#
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of three pixels
+# are expanded to 16-bit pairs in scratch, padding as zero points, so that borders and insides run the same code; all
+# channels then read them. A pixel that groups of three leave over may be computed by itself. The zero point is in the
+# bias. Rounding "onnx": once, halves to even.
+
+PIXELS, WIDTH = 3, 2
+LAYER = "tvm_ext_dsp_conv2d_layer"
+PARAMETERS = [
+    "uint8_t *const output[TVM_EXT_DSP_PIXELS]", "const int8_t *restrict weights", "const int32_t *restrict bias",
+    "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "uint32_t *cells",
+]  # fmt: skip
+EXPAND_INSTRUCTIONS = 1.7
+RUN_INSTRUCTIONS = 24
+GATHER_INSTRUCTIONS = 8
+"""Per unit of a single pixel, whose cells are moved side by side."""
+SINGLE_LEAST_SAVED = 2000
+"""Instructions for which a function of about 400 bytes more is worth it."""
+FEW = 12
+FEW_INSTRUCTIONS = 1.4
+FEW_RUN_INSTRUCTIONS = 8
+"""The same of adjacent elements that are expanded without loops."""
+
+
+def is_ungrouped(operator: QConv2d, target: Target) -> bool:
+    """the convolution must have one group"""
+    return operator.groups == 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """Products of a layer, and how their sums are finished: in registers where there are blocks, with one pixel apart
+    where there is a single."""
+
+    paired: PairedWeights
+    finish: FastRequantize
+    blocks: Blocks | None
+    single: Blocks | None
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
+    exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    finish, paired = requantize(exact, low, high), _pair(operator)
+    blocks = None if holds_sums(operator.output) else Blocks.of(paired, exact, low, high)
+    single = _single(operator, target, stored, blocks)
+    sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
+    parameters = qconv2d.parameters(operator, finish.exact)
+    shared, rows = parameters[: 3 if blocks else -2], parameters[-2:]
+    return Implementation(
+        kernel=QCONV2D.name,
+        function=CFunction(
+            parameters=(*shared, Parameter(name="scratch", ctype="uint8_t", role="scratch"), *rows),
+            body=_body(stored, None if blocks else finish),
+            helpers=_helpers(operator, stored, sums),
+            includes=("tvm_ext_dsp_conv2d.h", *INCLUDES, *HEADERS, *_includes(blocks, single)),
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(
+            (("weights", blocks.weights),)
+            if blocks
+            else (("weights", paired.weights), ("bias", paired.bias), *finish.constants())
+        ),
+        scratch_bytes=4 * paired.num_cells + (0 if _by_taps(operator) else _run_length(operator)),
+        macs=operator.output.num_elements * operator.weight[0].size,
+        instructions=_instructions(operator, stored, sums),
+        passes=_passes(operator, paired),
+        accumulation="exact",
+        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        # A pixel is expanded before it is written.
+        in_place=(0,) if operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape else (),
+        exact=True,
+        pitched=True,
+        row_pitched=True,
+    )
+
+
+def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
+    """Each pixel's input is expanded into scratch once, and read from there for every block of channels."""
+    num_pixels, channels = operator.output.num_elements // operator.output.shape[3], operator.output.shape[3]
+    groups = num_pixels / paired.pixels
+    return Passes(
+        constants=max(1.0, groups),
+        input=max(1.0, num_pixels * operator.weight[0].size / operator.inputs[0].num_elements),
+        scratch=groups * (1 + channels / paired.width),
+    )
+
+
+def _by_taps(operator: QConv2d) -> bool:
+    """True where a row of taps is expanded tap by tap: each fills whole cells, or they are not adjacent."""
+    return operator.weight.shape[3] % 4 == 0 or operator.window.dilation[1] > 1
+
+
+def _run_length(operator: QConv2d) -> int:
+    """Adjacent input elements that cells are made of: of one tap, or of a whole row of taps."""
+    depth = operator.weight.shape[3]
+    return depth if _by_taps(operator) else depth * operator.window.kernel[1]
+
+
+def _pair(operator: QConv2d) -> PairedWeights:
+    runs = operator.weight.reshape(operator.weight.shape[0], -1, _run_length(operator))
+    source = operator.inputs[0]
+    begin = start(source, operator.weight, operator.bias)
+    in_nibbles = isinstance(operator, PackedQConv2d)
+    return PairedWeights.of(runs, begin, source, pixels=PIXELS, width=WIDTH, in_nibbles=in_nibbles)
+
+
+def _pixels_of_calls(operator: QConv2d, stored: StoredRows) -> list[int]:
+    batch, height, columns, _ = operator.output.shape
+    at_once = stored.at_once or height
+    return [batch * columns * min(at_once, height - h) for h in range(0, height, at_once)]
+
+
+def _single(operator: QConv2d, target: Target, stored: StoredRows, blocks: Blocks | None) -> Blocks | None:
+    """One pixel by itself, where calls leave one over from groups of three and it saves much; for speed."""
+    single = blocks.one_pixel() if blocks and target.optimize == "speed" else None
+    if blocks is None or single is None:
+        return None
+    left = sum(pixels % PIXELS == 1 for pixels in _pixels_of_calls(operator, stored))
+    saved = blocks.instructions - single.instructions - GATHER_INSTRUCTIONS * single.units
+    return single if left * saved >= SINGLE_LEAST_SAVED else None
+
+
+def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
+    """Modelled instructions: expanded windows, then products and results of blocks; a call's last may lack pixels."""
+    finish, paired, blocks, single = sums.finish, sums.paired, sums.blocks, sums.single
+    channels, calls = operator.output.shape[3], _pixels_of_calls(operator, stored)
+    pixels, left = sum(calls), sum(count % PIXELS == 1 for count in calls) if single else 0
+    groups = sum(-(-count // PIXELS) for count in calls) - left
+    few = operator.weight[0, 0].size <= FEW
+    row = FEW_RUN_INSTRUCTIONS if few else RUN_INSTRUCTIONS
+    row += (FEW_INSTRUCTIONS if few else EXPAND_INSTRUCTIONS) * operator.weight[0, 0].size
+    one = -(-channels // WIDTH) * (paired.instructions() + PIXELS * WIDTH * finish.instructions)
+    window = 12 + operator.window.kernel[0] * row + paired.offset_instructions
+    last = left * (single.instructions + GATHER_INSTRUCTIONS * single.units) if single else 0
+    return int(pixels * window) + groups * (blocks.instructions if blocks else one) + last
+
+
+def _helpers(operator: QConv2d, stored: StoredRows, sums: _Sums) -> str:
+    """The layer's shapes as tvm_ext_dsp_conv2d.h takes them, and `$_pixels(...)`, a tvm_ext_dsp_pixels."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, stored=stored),
+        "window": sliding_window(operator.window),
+    }
+    if blocks := sums.blocks:
+        unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
+        pixels = apart("$_pixels", PARAMETERS, [*unused, *_calls(blocks, sums.single)], linkage="static inline")
+        return f"{shapes(LAYER, members)}\n{pixels}"
+    members |= {**sums.paired.members(), "requantize": sums.finish.members()}
+    call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
+    return f"{shapes(LAYER, members)}\n{shared_function('$_pixels', PARAMETERS, [call])}"
+
+
+def _calls(blocks: Blocks, single: Blocks | None) -> list[str]:
+    """Three pixels, or one by itself, as C."""
+    if single is None:
+        return [blocks.call()]
+    return [
+        "if (output[1] != output[0]) {",
+        block(blocks.call()),
+        "} else {",
+        block(f"tvm_ext_dsp_first_of_3(cells, {single.units});"),
+        block(single.call("output[0]")),
+        "}",
+    ]
+
+
+def _includes(blocks: Blocks | None, single: Blocks | None) -> tuple[str, ...]:
+    return product_dsp.SINGLE_INCLUDES if single else product_dsp.BLOCKS_INCLUDES if blocks else ()
+
+
+def _body(stored: StoredRows, finish: FastRequantize | None) -> str:
+    """The loops of tvm_ext_dsp_conv2d.h. finish: of sums by tables, None where these stand with the weights."""
+    rings, layer = with_rings(LAYER, stored)
+    tables = "bias, multiplier, shift" if finish else "NULL, NULL, NULL"
+    call = f"tvm_ext_dsp_conv2d({layer}, $_pixels, input, output, weights, {tables}, scratch, row_begin, row_end);"
+    return "\n".join([*rings, *(finish.tables() if finish else []), call])
+
+
+QCONV2D = Kernel(
+    name="qconv2d_dsp",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(is_ungrouped, *qconv2d.SUMS_TOO),
+)
+
+
+# conv2d of a QDQ chain whose weights have 4 bits each, by the DSP extension: three pixels by two channels at a time.
+#
+# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32: py with the `s4` products
+# of tvm_ext_dsp_product.h, which take 19 instructions for 24 multiply-adds where int8's take 17 or 20.
+
+
+def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
+    """bias and products must add up to less than 2^27, whatever the input"""
+    low, high = qconv2d.products(operator).range()
+    return bool((low > -NIBBLE_LIMIT).all() and (high < NIBBLE_LIMIT).all())
+
+
+def qconv2d_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
+    return replace(implement(operator, target, stored), kernel=QCONV2D_PACKED.name)
+
+
+QCONV2D_PACKED = Kernel(
+    name="qconv2d_packed_dsp",
+    operator=PackedQConv2d,
+    implement=qconv2d_packed_implement,
+    constraints=(is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
+)
+
+
+KERNELS = (QCONV2D, QCONV2D_PACKED)

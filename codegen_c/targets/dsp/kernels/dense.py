@@ -1,0 +1,343 @@
+"""Dense layers of a QDQ chain by the DSP extension, with weights of 8 or 4 bits, and products of two activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, Value, structure, times
+from codegen_c.kernels.contract import (
+    Accumulating,
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
+from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS
+from codegen_c.kernels.matmul import qmatmul
+from codegen_c.kernels.matmul.heads import head_by_head
+from codegen_c.kernels.shared.layer import image, shapes, with_rings
+from codegen_c.kernels.shared.sums import holds_sums
+from codegen_c.kernels.shared.vector_rows import Rows
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
+from codegen_c.operators.kinds import PackedQDense, QDense, QMatmul, TensorType
+from codegen_c.targets.dsp.kernels import product as product_dsp
+from codegen_c.targets.dsp.kernels.product import (
+    CALL_INSTRUCTIONS,
+    HEADERS,
+    INCLUDES,
+    NIBBLE_LIMIT,
+    Blocks,
+    FastRequantize,
+    PairedWeights,
+    start,
+)
+
+# Dense layer of a QDQ chain by the DSP extension: one row by four output channels at a time.
+#
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A row is expanded to 16-bit pairs in
+# scratch once, then each weight is read once; with few channels, or where scratch is dear, pairs are made as they are
+# needed ("direct"). From cells, and for speed, sums are finished in registers where `product_dsp.py` can. The zero
+# point is in the bias. Rounding "onnx": once, halves to even.
+
+WIDTH = 4
+UNIT = 4
+"""Elements of the input that are multiplied together; a part of it is a multiple of them."""
+EXPAND_INSTRUCTIONS = 1.7
+WIDEN_INSTRUCTIONS = 2
+"""Per unit of a block: what bytes take more than cells."""
+WEIGHTS = Parameter(name="weights", ctype="int8_t", role="constant")
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+SUMS = Parameter(name="sums", ctype="int32_t", role="output")
+
+
+def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    layer, (channels, depth) = _Layer.of(operator), operator.weight.shape
+    layer = layer.at_best(channels, least_scratch=target.least_scratch)
+    blocks = None if layer.is_direct or target.optimize == "size" else _blocks(operator, layer)
+    rows = operator.output.num_elements // channels
+
+    def row(part: QDense, rows: Rows) -> Implementation:
+        instructions = layer.row_instructions(rows.length, blocks)
+        return replace(whole, function=_function(part, layer, blocks), instructions=instructions)
+
+    whole = Implementation(
+        kernel=QDENSE.name,
+        function=_function(operator, layer, blocks),
+        reference=lambda inputs: qdense.reference(operator, inputs),
+        constants=(("weights", blocks.weights),) if blocks else layer.constants(),
+        scratch_bytes=0 if layer.is_direct else 4 * layer.paired.num_cells,
+        macs=operator.output.num_elements * depth,
+        instructions=rows * layer.row_instructions(channels, blocks),
+        passes=layer.passes(rows, channels),
+        accumulation="exact",
+        exact=True,
+        # Parts are expanded in scratch, which the portable kernel does without.
+        accumulating=qdense.accumulating(operator) if target.least_scratch else _accumulating(operator, layer),
+    )
+    return replace(whole, in_rows=in_rows(operator, row))
+
+
+def _blocks(operator: QDense, layer: _Layer) -> Blocks | None:
+    """The layer with its sums finished in registers, where that can be."""
+    if holds_sums(operator.output):
+        return None
+    return Blocks.of(layer.paired, qdense.requantize(operator), *qdense.products(operator).range())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Layer:
+    """Constants of a layer, and how its sums are finished. is_direct: products of bytes, without scratch."""
+
+    depth: int
+    paired: PairedWeights
+    finish: FastRequantize
+    is_direct: bool = False
+
+    @classmethod
+    def of(cls, operator: QDense) -> Self:
+        source = operator.inputs[0]
+        begin = start(source, operator.weight, operator.bias)
+        requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQDense) else FastRequantize.of
+        return cls(
+            depth=operator.weight.shape[1],
+            paired=PairedWeights.of(
+                operator.weight[:, np.newaxis, :],
+                begin,
+                source,
+                pixels=1,
+                width=WIDTH,
+                in_nibbles=isinstance(operator, PackedQDense),
+            ),
+            finish=requantize(qdense.requantize(operator), *qdense.products(operator).range()),
+        )
+
+    def at_best(self, channels: int, *, least_scratch: bool) -> _Layer:
+        """The layer as it is, or direct: where that is cheaper, or takes the least scratch. Whole units only."""
+        direct = replace(self, is_direct=True)
+        cheaper = direct.row_instructions(channels) <= self.row_instructions(channels)
+        can_be = self.depth % UNIT == 0 and not self.paired.in_nibbles
+        return direct if can_be and (cheaper or least_scratch) else self
+
+    def passes(self, rows: int, channels: int) -> Passes:
+        blocks = channels / WIDTH
+        if self.is_direct:
+            return Passes(constants=max(1.0, rows), input=max(1.0, blocks), scratch=0.0)
+        return Passes(constants=max(1.0, rows), scratch=rows * (1 + blocks))
+
+    def constants(self) -> tuple[tuple[str, np.ndarray], ...]:
+        return (("weights", self.paired.weights), ("bias", self.paired.bias), *self.finish.constants())
+
+    def constant_parameters(self) -> tuple[Parameter, ...]:
+        return (
+            WEIGHTS,
+            Parameter(name="bias", ctype="int32_t", role="constant"),
+            *self.finish.parameters(),
+        )
+
+    def row_instructions(self, channels: int, blocks: Blocks | None = None) -> int:
+        """Modelled instructions of so many channels of one row."""
+        expand = 0 if self.is_direct else int(EXPAND_INSTRUCTIONS * self.depth) + 20 + self.paired.offset_instructions
+        if blocks:
+            return expand + product_dsp.BLOCKS_CALL_INSTRUCTIONS + channels // WIDTH * blocks.block_instructions
+        block_instructions = self.paired.instructions() + WIDTH * (self.finish.instructions + 2)
+        widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
+        return expand + -(-channels // WIDTH) * (block_instructions + widen)
+
+    def c_function(self, operator: QDense, body: str, *outputs: Parameter) -> CFunction:
+        scratch = () if self.is_direct else (SCRATCH,)
+        return CFunction(
+            parameters=(*_activations(operator), *outputs, *self.constant_parameters(), *scratch),
+            body=body,
+            includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS),
+        )
+
+
+def _activations(operator: QDense) -> tuple[Parameter, ...]:
+    return (
+        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+    )
+
+
+def _function(operator: QDense, layer: _Layer, blocks: Blocks | None) -> CFunction:
+    """The layer's shapes, and the loops of tvm_ext_dsp_dense.h."""
+    shapes = _shapes(operator, operator.output.num_elements // operator.weight.shape[0], layer, blocks)
+    if blocks:
+        call = f"tvm_ext_dsp_dense_rows(&layer, {blocks.function}, input, output, weights, {blocks.rounding}, scratch);"
+        return CFunction(
+            parameters=(*_activations(operator), WEIGHTS, SCRATCH),
+            body="\n".join([*shapes, call]),
+            includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS, *product_dsp.SINGLE_INCLUDES),
+        )
+    scratch = "NULL" if layer.is_direct else "scratch"
+    call = f"tvm_ext_dsp_dense(&layer, input, output, weights, bias, multiplier, shift, {scratch});"
+    return layer.c_function(operator, "\n".join([*shapes, call]))
+
+
+def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = None) -> list[str]:
+    source, (channels, depth) = operator.inputs[0], operator.weight.shape
+    members: dict[str, Value] = {
+        "rows": rows, "depth": depth, "channels": channels, "has_unsigned_input": source.dtype == "uint8",
+    }  # fmt: skip
+    if blocks:
+        return structure("tvm_ext_dsp_dense_layer", "layer", members)
+    members |= layer.paired.members()
+    members |= {"is_direct": True} if layer.is_direct else {}
+    members |= {"holds_sums": True} if holds_sums(operator.output) else {}
+    members |= {"requantize": layer.finish.members()}
+    return [*structure("tvm_ext_dsp_dense_layer", "layer", members), *layer.finish.tables()]
+
+
+def _accumulating(operator: QDense, layer: _Layer) -> Accumulating | None:
+    """A layer of one vector takes its elements as they come; parts that are no whole units as in portable C."""
+    portable = qdense.accumulating(operator)
+    if portable is None:
+        return None
+
+    def implement(count: int, stored: StoredRows) -> Implementation:
+        whole_units = layer.depth // count % UNIT == 0
+        return _in_parts(operator, layer, count, stored) if whole_units else portable.implement(count, stored)
+
+    return replace(portable, implement=implement)
+
+
+def _in_parts(operator: QDense, layer: _Layer, count: int, stored: StoredRows) -> Implementation:
+    """Sums of `count` equal parts of the input, in blocks of WIDTH channels; the last call finishes them."""
+    layer = replace(layer, is_direct=False)
+    source, paired, channels = operator.inputs[0], layer.paired, operator.weight.shape[0]
+    part = layer.depth // count
+    padded = len(paired.bias)
+    units = part // UNIT
+    lines = [
+        *_shapes(operator, 1, layer),
+        "uint32_t *const cells = (uint32_t *)(void *)scratch;",
+        "uint32_t *cell = cells;",
+        *over_parts(
+            count, layer.depth, C_TYPES[source.dtype], stored,
+            [f"cell = tvm_ext_dsp_dense_expand(&layer, cell, x, {part});"],
+        ),
+        "tvm_ext_dsp_dense_add(&layer, output, sums, weights, bias, multiplier, shift, cells, "
+        f"{times('row_begin', units)}, {times('row_end', units)});",
+    ]  # fmt: skip
+    calls, function = num_calls(count, stored), layer.c_function(operator, "\n".join(lines), SUMS)
+    added = calls * padded // WIDTH * (CALL_INSTRUCTIONS + 8)
+
+    def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        result, sums = qdense.sums_reference(operator, inputs)
+        return [result, np.pad(sums, ((0, 0), (0, padded - channels)))]
+
+    return Implementation(
+        kernel=f"{QDENSE.name}_in_parts",
+        function=replace(function, parameters=(*function.parameters, *ROW_PARAMETERS)),
+        reference=reference,
+        constants=layer.constants(),
+        scratch_bytes=2 * part * min(stored.at_once or count, count),
+        macs=operator.weight.size,
+        instructions=layer.row_instructions(channels) + added,
+        accumulation="exact",
+        spatial=accumulated(count),
+        exact=True,
+        sums=TensorType(shape=(1, padded), dtype="int32"),
+    )
+
+
+QDENSE = Kernel(
+    name="qdense_dsp",
+    operator=QDense,
+    implement=implement,
+    constraints=qdense.SUMS_TOO,
+)
+
+
+# Dense layer of a QDQ chain whose weights have 4 bits each, by the DSP extension: one row by four channels at a time.
+#
+# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32: py with the `s4` products of
+# tvm_ext_dsp_product.h, which take 18 instructions for 16 multiply-adds where int8's take 14 or 18.
+
+
+def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
+    """bias and products must add up to less than 2^27, whatever the input"""
+    low, high = qdense.products(operator).range()
+    return bool((low > -NIBBLE_LIMIT).all() and (high < NIBBLE_LIMIT).all())
+
+
+def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
+    whole = implement(operator, target, stored)
+    return replace(whole, kernel=QDENSE_PACKED.name, in_rows=None, accumulating=None)
+
+
+QDENSE_PACKED = Kernel(
+    name="qdense_packed_dsp",
+    operator=PackedQDense,
+    implement=qdense_packed_implement,
+    constraints=(*QDENSE_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
+)
+
+
+# Products of two quantized activations by the DSP extension: one vector by four columns of a matrix at a time.
+#
+# int8 or uint8, sums in int32. A head's matrix is expanded to 16-bit pairs in scratch, for all vectors of a call that
+# it is multiplied with; the more rows a call has, the less that costs. Either rounding.
+
+LAYER = "tvm_ext_dsp_matmul_layer"
+QMATMUL_WIDTH, QMATMUL_UNIT, SHORT_UNITS = 4, 4, 2
+UNIT_INSTRUCTIONS, SHORT_UNIT_INSTRUCTIONS, QMATMUL_EXPAND_INSTRUCTIONS = 15, 14, 2.5
+
+
+def qmatmul_implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implementation:
+    finish = FastRequantize.of(qmatmul.requantize(operator), *qmatmul.bounds(operator))
+    rings, layer = with_rings(LAYER, stored)
+    first, output = qmatmul.images(operator)
+    members: dict[str, Value] = {
+        "input": image(first), "output": image(output), "second": qmatmul.second_members(operator),
+        "requantize": finish.members(),
+    }  # fmt: skip
+    call = f"tvm_ext_dsp_matmul({layer}, input, second, output, multiplier, shift, scratch, row_begin, row_end);"
+    columns, units = (
+        -(-operator.shape.columns // QMATMUL_WIDTH) * QMATMUL_WIDTH,
+        -(-operator.shape.depth // QMATMUL_UNIT),
+    )
+    is_copied = operator.shape.depth % QMATMUL_UNIT > 0
+    return Implementation(
+        kernel=QMATMUL.name,
+        function=CFunction(
+            parameters=(*qmatmul.operands(operator), SCRATCH, *ROW_PARAMETERS),
+            body="\n".join([*rings, *finish.tables(), call]),
+            helpers=shapes(LAYER, members),
+            includes=("tvm_ext_dsp_matmul.h", "tvm_ext_dsp_matrix.h", "tvm_ext_matrices.h", *INCLUDES, *HEADERS),
+        ),
+        reference=lambda inputs: qmatmul.reference(operator, inputs),
+        scratch_bytes=4 * columns + 8 * units * columns + (QMATMUL_UNIT * units if is_copied else 0),
+        macs=qmatmul.num_macs(operator),
+        instructions=_instructions(operator, finish, stored),
+        accumulation="exact",
+        spatial=head_by_head(operator.shape),
+        exact=True,
+    )
+
+
+def _instructions(operator: QMatmul, finish: FastRequantize, stored: StoredRows) -> int:
+    """Modelled instructions; with heads inside, each call expands all matrices."""
+    shape = operator.shape
+    blocks, units = -(-shape.columns // QMATMUL_WIDTH), -(-shape.depth // QMATMUL_UNIT)
+    is_short = units <= SHORT_UNITS
+    one = units * SHORT_UNIT_INSTRUCTIONS + 8 if is_short else CALL_INSTRUCTIONS + units * UNIT_INSTRUCTIONS
+    calls = -(-shape.rows // min(stored.at_once or shape.rows, shape.rows)) if shape.heads_inside else 1
+    expanded = int(calls * shape.heads * blocks * units * QMATMUL_WIDTH * QMATMUL_UNIT * QMATMUL_EXPAND_INSTRUCTIONS)
+    return expanded + shape.heads * shape.rows * (20 + blocks * (one + QMATMUL_WIDTH * finish.instructions))
+
+
+QMATMUL = Kernel(
+    name="qmatmul_dsp", operator=QMatmul, implement=qmatmul_implement, constraints=qmatmul.KERNEL.constraints
+)
+
+
+KERNELS = (QDENSE, QDENSE_PACKED, QMATMUL)

@@ -1,0 +1,607 @@
+"""Depthwise conv2d of a QDQ chain by the DSP extension, with weights of 8 or 4 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codegen_c.c_text.text import Value, block, structure, times
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d, qdepthwise
+from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
+from codegen_c.kernels.figures import Block
+from codegen_c.kernels.shared.bit_widths import pack_pairs
+from codegen_c.kernels.shared.common_shift import CommonShift
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.sums import holds_sums
+from codegen_c.kernels.shared.window import row_elements, rows_of_calls, spatial
+from codegen_c.operators.kinds import PackedQConv2d, QConv2d
+from codegen_c.targets.dsp.kernels.convolution import sixteenfold_sums_fit
+from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequantize, shared_function, start, wrapped
+
+# Planes of expanded input for depthwise kernels of the DSP extension: four channels of a few rows, as C text.
+#
+# A plane holds one channel as words of two adjacent columns, each a number of 16 bits; the first word begins with the
+# first column of padding. `RowTaps` holds the products of a row of taps with such words.
+
+PLANES = 4
+COLUMNS = 2
+STRIP_ROWS = range(2, 9)
+STRIP_BYTES = 1024
+STRIP_BLOCKS: tuple[Block, ...] = ((1,), (2,), (4,), (6,), (8,), (12,), (16,), (24,))
+
+
+def strip_blocks(operator: QConv2d, target: Target) -> tuple[Block, ...]:
+    """Rows of strips that `Plane.of` may be told to take; higher ones take more scratch."""
+    return STRIP_BLOCKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plane:
+    """Expanded input of one channel for a strip of output rows: `rows` by `words` pairs of columns.
+
+    kept: rows at the end that the next strip begins with.
+    """
+
+    strip: int
+    rows: int
+    words: int
+    kept: int
+
+    @classmethod
+    def of(cls, operator: QConv2d, stored: StoredRows, block: Block = ()) -> Plane:
+        """The highest strip whose planes have no more than STRIP_BYTES, and of no more rows than a call computes.
+
+        block: its rows, where they are given.
+        """
+        window, output = operator.window, operator.output.shape
+        spanned = (window.kernel[0] - 1) * window.dilation[0] + 1
+        words = ((output[2] - 1) * window.strides[1] + window.kernel[1] + 1) // 2
+
+        def rows(strip: int) -> int:
+            return (strip - 1) * window.strides[0] + spanned
+
+        fitting = [n for n in STRIP_ROWS if 4 * PLANES * rows(n) * words <= STRIP_BYTES]
+        highest = block[0] if block else max(fitting, default=STRIP_ROWS.start)
+        strip = min(highest, output[1], stored.at_once or output[1])
+        return cls(strip=strip, rows=rows(strip), words=words, kept=max(0, spanned - window.strides[0]))
+
+    @property
+    def size(self) -> int:
+        """Words of a plane."""
+        return self.rows * self.words
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTaps:
+    """Products of a kernel row of S taps with words of two columns.
+
+    words: taps of each weight word, None for a zero. products[q]: what the sum of output column q adds, as
+    (function, input word, weight word).
+    """
+
+    words: tuple[tuple[int, int | None], ...]
+    products: tuple[tuple[tuple[str, int, int], ...], ...]
+
+    @classmethod
+    def of(cls, taps: int, stride: int, columns: int) -> RowTaps:
+        """Products for `columns` output columns side by side, the first one's taps beginning with a word."""
+        words: list[tuple[int, int | None]] = []
+        for q in range(columns):
+            odd = q * stride % 2
+            words += [pair for s in range(odd, taps - 1, 2) if (pair := (s, s + 1)) not in words]
+        products: list[tuple[tuple[str, int, int], ...]] = []
+        for q in range(columns):
+            first = q * stride
+            found: list[tuple[str, int, int]] = []
+            s = 0
+            while s < taps:
+                position, high = divmod(first + s, 2)
+                if not high and s + 1 < taps:
+                    found.append(("smlad", position, words.index((s, s + 1))))
+                    s += 2
+                    continue
+                if not any(s in pair for pair in words):
+                    words.append((s, None))
+                word = next(i for i, pair in enumerate(words) if s in pair)
+                found.append((_half_product(bool(high), words[word].index(s) == 1), position, word))
+                s += 1
+            products.append(tuple(found))
+        return cls(words=tuple(words), products=tuple(products))
+
+
+def _half_product(high_input: bool, high_weight: bool) -> str:
+    return f"{'high' if high_input else 'low'}_{'high' if high_weight else 'low'}"
+
+
+def pack(weight: np.ndarray, taps: RowTaps) -> np.ndarray:
+    """int8[C, R, S, 1] -> uint32[C, R, words], each word two taps of 16 bits, the first one low."""
+    padded = np.concatenate([weight[..., 0], np.zeros((*weight.shape[:2], 1), np.int8)], axis=2)
+    last = weight.shape[2]
+    first = padded[:, :, [a for a, _ in taps.words]].astype(np.int16).view(np.uint16).astype(np.uint32)
+    second = padded[:, :, [last if b is None else b for _, b in taps.words]].astype(np.int16)
+    return np.ascontiguousarray(first | second.view(np.uint16).astype(np.uint32) << np.uint32(16))
+
+
+def nibble_bytes(num_taps: int) -> int:
+    """Bytes of a channel's weights of 4 bits."""
+    return (num_taps + 1) // 2
+
+
+def pack_nibbles(weight: np.ndarray) -> np.ndarray:
+    """int8[C, R, S, 1] from -8 to 7 -> uint32: channel after channel its taps, two to a byte, the first one low."""
+    taps = weight.reshape(len(weight), -1)
+    even = np.concatenate([taps, np.zeros((len(taps), taps.shape[1] % 2), np.int8)], axis=1)
+    packed = pack_pairs(even[:, 0::2], even[:, 1::2]).ravel()
+    return np.append(packed, np.zeros(-packed.size % 4, np.uint8)).view(np.uint32)
+
+
+# Strips of rows of depthwise windows by functions of the DSP extension, as C text: from planes to bytes in registers.
+#
+# Windows of 5x5 and 7x7 have functions that layers share, runtime/tvm_ext_dsp_strip.h; a layer of 3x3 windows of
+# stride 1 has its own, for two rows at a time, runtime/tvm_ext_dsp_strip3.h. Both take one shift for all channels.
+
+AT_ONCE = 4
+"""Columns of one block of windows of 5x5 and 7x7."""
+MOST_OFFSET = 4095
+"""Largest offset of an element that is stored; of a pair of words that is loaded it is 1020."""
+MOST_PAIR_OFFSET = 1020
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strips:
+    """A layer's function for strips of one channel, with the sizes that it is called with.
+
+    pitch, row: elements of the output from one pixel, and from one row, to the next.
+    """
+
+    operator: QConv2d
+    plane: Plane
+    taps: RowTaps
+    common: CommonShift
+    pitch: int
+    row: int
+
+    @property
+    def by_pairs(self) -> bool:
+        """True for 3x3 windows: rows in pairs, a last one is left."""
+        return self.operator.window.kernel == (3, 3)
+
+    @property
+    def columns(self) -> int:
+        return self.operator.output.shape[2]
+
+    def fits(self, *, for_speed: bool) -> bool:
+        """True where there is such a function: of 3x3 windows where code may grow and offsets stand in instructions."""
+        window = self.operator.window
+        if isinstance(self.operator, PackedQConv2d):
+            return False
+        if window.kernel in ((5, 5), (7, 7)):
+            return window.strides in ((1, 1), (2, 2)) and self.columns >= AT_ONCE
+        return (
+            (window.kernel, window.strides, window.dilation) == ((3, 3), (1, 1), (1, 1))
+            and for_speed
+            and self.columns > 1
+            and self.plane.strip > 1
+            and self.row + self.pitch <= MOST_OFFSET
+            and 12 * self.plane.words <= MOST_PAIR_OFFSET
+        )
+
+    def includes(self) -> tuple[str, ...]:
+        return ("tvm_ext_dsp_strip.h", *(("tvm_ext_dsp_strip3.h",) if self.by_pairs else ()))
+
+    def definition(self) -> str:
+        """The layer's own function `$_rows`, or nothing."""
+        if not self.by_pairs:
+            return ""
+        sizes = (self.plane.words, self.pitch, self.row, self.columns // 2, self.columns % 2)
+        kind = "u8" if self.common.is_unsigned else "s8"
+        return f"TVM_EXT_DSP_DEFINE_STRIP3($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
+
+    def are_even(self, stored: StoredRows) -> bool:
+        """True where every strip of every call has an even number of rows; the end of an output's ring cuts one."""
+        kept = stored.output
+        if kept and (kept.stored % 2 or kept.shift % 2):
+            return False
+        calls, strip = rows_of_calls(self.operator.output.shape[1], stored), self.plane.strip
+        return calls is not None and all(rows % 2 == 0 and (strip % 2 == 0 or rows <= strip) for rows in calls)
+
+    def lines(self, rows: str) -> list[str]:
+        """Statements that compute so many rows of channel k, `count`, or `done` of these; pairs where they come so."""
+        words = len(self.taps.words) * self.operator.window.kernel[0]
+        if self.by_pairs:
+            lines = [*self._strip({"rows": rows}, words), "$_rows(&strip);"]
+            return lines if rows == "count" else [f"if ({rows} > 0) {{", block(lines), "}"]
+        window, columns = self.operator.window, self.columns
+        stride, row = window.strides[1], self.row
+        step = AT_ONCE * stride // 2  # words of the plane
+        blocks, left = divmod(columns, AT_ONCE)
+        plane_row = self.plane.words * window.strides[0]
+        function = f"tvm_ext_dsp_strip_{window.kernel[0]}_{stride}_{self.common.suffix}"
+        members = {
+            "pitch": self.pitch, "last": self.pitch, "plane_bytes": 4 * self.plane.words * window.dilation[0],
+            "end": f"&plane[{step * blocks}]", "output_step": row - AT_ONCE * blocks * self.pitch,
+            "plane_step": 4 * (plane_row - step * blocks), "row_bytes": 4 * plane_row, "rows": rows,
+        }  # fmt: skip
+        lines = [*self._strip(members, words), f"{function}(&strip);"]
+        if left:  # a last block, which shares columns with the one before; it begins with a word
+            misses = columns % 2 if stride == 1 else 0
+            first = columns - AT_ONCE + misses
+            word = first * stride // 2
+            lines += [
+                f"strip.output = &output[k + {first * self.pitch}];",
+                f"strip.last = {0 if misses else self.pitch};",
+                f"strip.plane = &plane[{word}];",
+                f"strip.end = &plane[{word + step}];",
+                f"strip.output_step = {row - AT_ONCE * self.pitch};",
+                f"strip.plane_step = {4 * (plane_row - step)};",
+                f"{function}(&strip);",
+            ]
+        return lines
+
+    def _strip(self, members: dict[str, int | str], words: int) -> list[str]:
+        common = {
+            "output": "&output[k]", "multiplier": "multipliers[k]", "rounding": self.common.rounding, "plane": "plane",
+            "weights": f"&weights[{times('k', words)}]", "start": "bias[k]",
+        }  # fmt: skip
+        fields = [f"strip.{name} = {value};" for name, value in (common | members).items()]
+        return ["tvm_ext_dsp_strip strip;", *fields]
+
+    def row_instructions(self) -> int:
+        """Modelled instructions of one row of one channel."""
+        kernel, stride = self.operator.window.kernel[0], self.operator.window.strides[0]
+        if self.by_pairs:
+            return 6 + self.columns // 2 * 23 + self.columns % 2 * 14
+        one = {(5, 1): 16, (5, 2): 17, (7, 1): 21, (7, 2): 23}[kernel, stride]
+        blocks = -(-self.columns // AT_ONCE)
+        return blocks * (28 + kernel * one) + 12 * (1 if self.columns % AT_ONCE == 0 else 2)
+
+
+# The function of one channel of qdepthwise_dsp.py, as C text: products of words of its plane and its taps, unrolled.
+#
+# Where runtime/tvm_ext_dsp_strip*.h has functions for strips of its windows, it calls them (strips_dsp.py).
+
+PARAMETERS = [
+    "uint8_t *output", "const uint32_t *restrict weights", "const int32_t *restrict bias",
+    "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "const uint32_t *plane", "int32_t count",
+    "int32_t k",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """A layer's function for rows of one channel: two output columns at a time.
+
+    common: the shift of all channels, where they share one. pitch, row: elements of the output from one pixel, and from
+    one row, to the next. strips: functions for strips, where there are some.
+    """
+
+    operator: QConv2d
+    finish: FastRequantize
+    common: CommonShift | None
+    taps: RowTaps
+    plane: Plane
+    pitch: int
+    row: int
+    strips: Strips | None
+
+    def definition(self, *, is_even: bool) -> str:
+        """`$_channel(...)`, a tvm_ext_dsp_channel.
+
+        By functions for strips where there are, but for a last row that pairs leave. is_even: they leave none.
+        """
+        strips, unused = self.strips, ["(void)shifts;"] if self.common else []
+        if strips and (is_even or not strips.by_pairs):
+            return shared_function("$_channel", PARAMETERS, [*unused, *strips.lines("count")])
+        lines = [f"const int32_t row_elements = {self.row};", f"const int32_t row_words = {self.plane.words};"]
+        lines += [*self._weights(), f"const int32_t start = {self._start};", *self._tables()]
+        if strips:
+            done = ["const int32_t done = count - count % 2; /* rows, in pairs */", *strips.lines("done")]
+            last = [f"plane = &plane[done * {self.plane.words}];", *lines, *self._rows("done")]
+            lines = [*done, "if (count > done) {", block(last), "}"]
+        else:
+            lines += self._rows("0")
+        return shared_function("$_channel", PARAMETERS, [*unused, *self._requantize(), *lines])
+
+    @property
+    def _has_sums(self) -> bool:
+        return holds_sums(self.operator.output)
+
+    @property
+    def _is_packed(self) -> bool:
+        return isinstance(self.operator, PackedQConv2d)
+
+    @property
+    def _start(self) -> str:
+        return "bias[k] * 16" if self._is_packed else "bias[k]"
+
+    def _requantize(self) -> list[str]:
+        """The layer's constants of requantization; sums have none."""
+        members = self.finish.members()
+        if self.common:
+            members |= {"channel_step": 1, "common_shift": self.common.shift}
+        return [] if self._has_sums else structure("tvm_ext_dsp_requantize", "requantize", members)
+
+    def _tables(self) -> list[str]:
+        """The channel's multiplier, and its shift."""
+        if self._has_sums:
+            return ["(void)multipliers;", "(void)shifts;"]
+        names = ("multiplier",) if self.common else ("multiplier", "shift")
+        return [f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in names]
+
+    def _weights(self) -> list[str]:
+        """Words of two taps, f<r>_<i>, in registers."""
+        kernel_rows, num_words = self.operator.window.kernel[0], len(self.taps.words)
+        place = (
+            f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
+            "/* f<r>_<i>: words of two taps of kernel row r */"
+        )
+        words = [f"f[{i}]" for i in range(kernel_rows * num_words)]
+        if self._is_packed:
+            place, words = self._nibbles()
+        return [
+            place,
+            *(
+                f"const uint32_t f{r}_{i} = {words[r * num_words + i]};"
+                for r in range(kernel_rows)
+                for i in range(num_words)
+            ),
+        ]
+
+    def _nibbles(self) -> tuple[str, list[str]]:
+        """The place of a channel's weights of 4 bits, and words of two taps, each 16 times its weight."""
+        kernel_rows, kernel_columns = self.operator.window.kernel
+        size = times("k", nibble_bytes(kernel_rows * kernel_columns))
+        place = f"const int8_t *restrict f = &((const int8_t *)weights)[{size}]; /* f<r>_<i>: 16 times two taps */"
+
+        def tap(r: int, s: int | None) -> str:
+            return "0u" if s is None else f"tvm_ext_dsp_nibble(f, {r * kernel_columns + s})"
+
+        pairs = [(tap(r, a), tap(r, b)) for r in range(kernel_rows) for a, b in self.taps.words]
+        return place, [f"tvm_ext_dsp_lows({a}, {b})" for a, b in pairs]
+
+    def _rows(self, first: str) -> list[str]:
+        """The loop over rows, from `first` on: pairs of columns, then a last one."""
+        columns = self.operator.output.shape[2]
+        strides, pairs = self.operator.window.strides, columns // COLUMNS
+        target = "int32_t *y = &((int32_t *)(void *)output)" if self._has_sums else "uint8_t *y = &output"
+        row = [
+            f"{target}[h * row_elements + k];",
+            "const uint32_t *x = plane; /* x<r>_<i>: words of two columns of input row r */",
+        ]
+        if pairs:
+            steps = [f"x += {strides[1] * COLUMNS // 2};", f"y += {COLUMNS * self.pitch};"]
+            pair = [*self._sums(COLUMNS), *self._store(COLUMNS), *steps]
+            row += [f"for (int32_t w = 0; w < {pairs}; ++w) {{", block(pair), "}"]
+        if columns > pairs * COLUMNS:
+            row += ["{", block([*self._sums(1), *self._store(1)]), "}"]
+        row.append(f"plane += {times('row_words', strides[0])};")
+        return [f"for (int32_t h = {first}; h < count; ++h) {{", block(row), "}"]
+
+    def _sums(self, count: int) -> list[str]:
+        """Sums of the products of so many columns."""
+        window, products = self.operator.window, self.taps.products
+        lines = [f"int32_t sum{q} = start;" for q in range(count)]
+        for r in range(window.kernel[0]):
+            used = {word for q in range(count) for _, word, _ in products[q]}
+            row = r * window.dilation[0] * self.plane.words
+            lines += [f"const uint32_t x{r}_{word} = x[{row + word}];" for word in sorted(used)]
+            for q in range(count):
+                lines += [
+                    f"sum{q} = tvm_ext_dsp_{function}(x{r}_{word}, f{r}_{i}, sum{q});"
+                    for function, word, i in products[q]
+                ]
+        return lines
+
+    def _store(self, count: int) -> list[str]:
+        """Results of so many columns, at their places."""
+        if self._has_sums:
+            return [f"y[{q * self.pitch}] = sum{q};" for q in range(count)]
+        down = " >> 4" if self._is_packed and self.finish.exact.rounding == "tflite" else ""
+        shift = "0" if self.common else "shift"
+        return [
+            f"y[{q * self.pitch}] = (uint8_t)tvm_ext_dsp_element(&requantize, sum{q}{down}, multiplier, {shift});"
+            for q in range(count)
+        ]
+
+
+# Depthwise conv2d of a QDQ chain by the DSP extension: two output columns of one channel at a time.
+#
+# int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or the sums, int32. Four channels at a
+# time, the input rows of a few output rows are expanded to a plane of 16-bit numbers for each channel, padding as
+# zero points; then one instruction multiplies two adjacent columns by two taps. Rows that the next strip needs again
+# stay in the planes, so each input element is read once, and the output may take the input's place. The zero point is
+# in the bias.
+
+MOST_TAPS = 81
+WEIGHT_REGISTERS = 9
+"""Words of weights that GCC keeps in registers over a row; of more it loads each again for its product."""
+LAYER = "tvm_ext_dsp_depthwise_layer"
+
+
+def is_dense_in_columns(operator: QConv2d, target: Target) -> bool:
+    """taps of a row must be adjacent (no dilation of columns), and no more than 81 in a window"""
+    return operator.window.dilation[1] == 1 and operator.weight[0].size <= MOST_TAPS
+
+
+def for_speed(operator: QConv2d, target: Target) -> bool:
+    """code of their own for windows of 3x3 is for speed"""
+    return target.optimize == "speed"
+
+
+def has_four_channels(operator: QConv2d, target: Target) -> bool:
+    """there must be at least 4 channels"""
+    return operator.output.shape[3] >= PLANES
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
+    finish = requantize(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+    window, plane = operator.window, Plane.of(operator, stored, target.block)
+    taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
+    begin = start(operator.inputs[0], operator.weight, operator.bias)
+    pitch, row = stored.pitch or operator.output.shape[3], row_elements(stored, operator.output)
+    *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
+    common = _common_shift(operator)
+    strips = _strips(operator, target, plane, taps, common, (pitch, row))
+    channel = Channel(
+        operator=operator, finish=finish, common=common, taps=taps, plane=plane, pitch=pitch, row=row, strips=strips
+    )
+    if common:
+        shared = [*shared[:4], Parameter(name="multiplier", ctype="int32_t", role="constant")]
+    shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
+    scratch = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+    return Implementation(
+        kernel=QDEPTHWISE.name,
+        function=CFunction(
+            parameters=(*shared, scratch, row_begin, row_end),
+            body=_body(stored, finish, common),
+            helpers="\n".join(
+                (
+                    _shapes(operator, stored, plane),
+                    _expand_row(),
+                    *((strips.definition(),) if strips and strips.by_pairs else ()),
+                    channel.definition(is_even=bool(strips and strips.are_even(stored))),
+                )
+            ),
+            includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS, *(strips.includes() if strips else ())),
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(
+            (
+                "weights",
+                pack_nibbles(operator.weight) if isinstance(operator, PackedQConv2d) else pack(operator.weight, taps),
+            ),
+            ("bias", wrapped(begin)),
+            *((("multiplier", common.multiplier),) if common else finish.constants()),
+        ),
+        scratch_bytes=4 * PLANES * plane.size,
+        macs=operator.output.num_elements * operator.weight[0].size,
+        instructions=_instructions(operator, stored, finish, taps, plane, strips),
+        passes=Passes(
+            constants=operator.output.shape[1],  # each channel's weights again for every row
+            scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
+        ),
+        accumulation="exact",
+        spatial=replace(spatial(window, operator.inputs[0], operator.output), behind=operator.output.shape[1] - 1),
+        in_place=(0,) if _keeps_places(operator) else (),
+        exact=True,
+        pitched=True,
+        row_pitched=True,
+    )
+
+
+def _keeps_places(operator: QConv2d) -> bool:
+    """True where each output element has its input's place, and no channel is computed twice."""
+    same = operator.inputs[0].shape == operator.output.shape and operator.window.strides == (1, 1)
+    return same and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
+
+
+def _common_shift(operator: QConv2d) -> CommonShift | None:
+    if isinstance(operator, PackedQConv2d) or holds_sums(operator.output):
+        return None
+    return CommonShift.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+
+def _strips(
+    operator: QConv2d, target: Target, plane: Plane, taps: RowTaps, common: CommonShift | None, apart: tuple[int, int]
+) -> Strips | None:
+    """The function for strips of rows, where there is one.
+
+    apart: elements of the output from one pixel, and from one row, to the next.
+    """
+    if common is None:
+        return None
+    strips = Strips(operator=operator, plane=plane, taps=taps, common=common, pitch=apart[0], row=apart[1])
+    return strips if strips.fits(for_speed=for_speed(operator, target)) else None
+
+
+def _instructions(
+    operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane, strips: Strips | None
+) -> int:
+    """Modelled instructions: expanded planes, then products and results of two columns at a time, or of one."""
+    batch, height, columns, channels = operator.output.shape
+    kernel_rows = operator.window.kernel[0]
+
+    kept = kernel_rows * len(taps.words) <= WEIGHT_REGISTERS
+
+    def group(count: int) -> int:
+        found = [product for products in taps.products[:count] for product in products]
+        weights = 0 if kept else len(found)  # are on the stack
+        return kernel_rows * (len(found) + len({word for _, word, _ in found}) + weights) + count * finish.instructions
+
+    pairs = columns // COLUMNS
+    row = 4 + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)
+    row = strips.row_instructions() if strips else row
+    rows = plane.rows - plane.kept
+    again = 20 + 13 * plane.words if stored.at_once == plane.strip else 11 * plane.words  # each call begins anew
+    expand = rows * (20 + 13 * plane.words) + plane.kept * again
+    loads = len(taps.words) * kernel_rows * (5 if isinstance(operator, PackedQConv2d) else 1)
+    one = -(-channels // PLANES) * expand + channels * (34 + loads + plane.strip * row)
+    return batch * height * one // plane.strip
+
+
+def _shapes(operator: QConv2d, stored: StoredRows, plane: Plane) -> str:
+    """The layer's shapes as tvm_ext_dsp_depthwise.h takes them."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, stored=stored),
+        "window": sliding_window(operator.window),
+        "strip_rows": plane.strip,
+    }
+    return shapes(LAYER, members)
+
+
+def _expand_row() -> str:
+    """`$_expand_row(...)`, a tvm_ext_dsp_row."""
+    return shared_function(
+        "$_expand_row", ["uint32_t *cell", "const uint8_t *row"], ["tvm_ext_dsp_expand_row(&$_layer, cell, row);"]
+    )
+
+
+def _body(stored: StoredRows, finish: FastRequantize, common: CommonShift | None) -> str:
+    """The loops of tvm_ext_dsp_depthwise.h around the two functions."""
+    rings, layer = with_rings(LAYER, stored)
+    call = (
+        f"tvm_ext_dsp_depthwise({layer}, $_expand_row, $_channel, input, output, weights, bias, multiplier, "
+        f"{'NULL' if common else 'shift'}, scratch, row_begin, row_end);"
+    )
+    return "\n".join([*rings, *([] if common else finish.tables()), call])
+
+
+QDEPTHWISE = Kernel(
+    name="qdepthwise_dsp",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(qdepthwise.is_depthwise, is_dense_in_columns, has_four_channels, *qconv2d.SUMS_TOO),
+    blocks=strip_blocks,
+)
+
+
+# Depthwise conv2d of a QDQ chain whose weights have 4 bits each, by the DSP extension: two columns at a time.
+#
+# int8 or uint8[N, H, W, C], 4 bits[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32: py, where a
+# channel's weights are taken apart once for each strip of rows, 16 times what they are.
+
+
+def qdepthwise_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
+    return replace(implement(operator, target, stored), kernel=QDEPTHWISE_PACKED.name)
+
+
+QDEPTHWISE_PACKED = Kernel(
+    name="qdepthwise_packed_dsp",
+    operator=PackedQConv2d,
+    implement=qdepthwise_packed_implement,
+    constraints=(
+        qdepthwise.is_depthwise,
+        is_dense_in_columns,
+        has_four_channels,
+        *QCONV2D_PACKED_CONSTRAINTS,
+        sixteenfold_sums_fit,
+    ),
+    blocks=strip_blocks,
+)
+
+
+KERNELS = (QDEPTHWISE, QDEPTHWISE_PACKED)

@@ -1,0 +1,146 @@
+"""add and subtract of two QDQ tensors of one shape by high products and saturation, element by element.
+
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. With both factors on one shift, a result is
+
+    (floor(a * 2^k * factor_a / 2^32) + floor(b * 2^k * factor_b / 2^32) + start) / 2^n, rounded down
+
+the zero points and half a step being in the start. That drops bits, so it is taken only where it gives the portable
+kernel's bytes for each of the 65536 pairs of elements, in whichever rounding; a start next to it may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.elementwise import qbinary
+from codegen_c.kernels.shared.requantize import INCLUDES, fixed_point, quantization, scale_of
+from codegen_c.kernels.shared.window import ROW_PARAMETERS
+from codegen_c.operators.kinds import QBinary
+from codegen_c.targets.dsp.kernels.product import suffix
+
+# Elements of 9 bits and a sign, and factors of 31, leave a product in 32 bits this much.
+MOST_LEFT = 22
+# Bits after the point of a result; above it are its 9, and some to saturate.
+FRACTION_BITS = 20
+UNROLLED = 4
+NAMES = ("input0", "input1", "output")
+ELEMENT_INSTRUCTIONS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """The constants above: left is k, right is n."""
+
+    factors: tuple[int, int]
+    left: int
+    right: int
+    start: int
+
+
+def is_sum(operator: QBinary, target: Target) -> bool:
+    """the function must be add or subtract"""
+    return operator.function in ("add", "subtract")
+
+
+def is_exact(operator: QBinary, target: Target) -> bool:
+    """sums of two high products must give the portable kernel's bytes for every pair of elements"""
+    return _formula(operator) is not None
+
+
+def _formula(operator: QBinary) -> Formula | None:
+    """The constants that give the reference's bytes for every pair of elements, if any."""
+    ratios = [scale_of(t) / scale_of(operator.output) for t in operator.inputs]
+    shift = fixed_point(max(ratios))[1]
+    factor_a, factor_b = (round(ratio * 2.0**shift) for ratio in ratios)
+    factor_b = -factor_b if operator.function == "subtract" else factor_b
+    left = min(MOST_LEFT, 32 + FRACTION_BITS - shift)
+    right = shift - 32 + left
+    if left < 0 or not 1 <= right < 31:
+        return None
+    zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
+    limits = [np.iinfo(t.dtype) for t in operator.inputs]
+    a, b = np.meshgrid(*(np.arange(i.min, i.max + 1, dtype=np.int64) for i in limits), indexing="ij")
+    (expected,) = qbinary.reference(operator, [a, b])
+    products = ((a << left) * factor_a >> 32) + ((b << left) * factor_b >> 32)
+    zero_point = quantization(operator.output).zero_point
+    start = (zero_point << right) + (1 << (right - 1)) - ((zero_a * factor_a + zero_b * factor_b) >> (32 - left))
+    if max(np.abs(products).max() + abs(start), abs(start)) >= (1 << 31) - 2:
+        return None
+    for nearby in (start + 1, start, start + 2):
+        result = np.clip((products + nearby) >> right, operator.low, operator.high)
+        if (result == expected).all():
+            return Formula(factors=(factor_a, factor_b), left=left, right=right, start=nearby)
+    return None
+
+
+def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
+    ctypes = [C_TYPES[t.dtype] for t in (*operator.inputs, operator.output)]
+    operands = [
+        Parameter(name=name, ctype=ctype, role="output" if name == "output" else "input")
+        for name, ctype in zip(NAMES, ctypes, strict=True)
+    ]
+    rows = qbinary.rows_of(operator.output, num_inputs=2)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
+            body=qbinary.over_runs(
+                operands,
+                operator.output,
+                stored,
+                lambda count: _run(count, 1 if target.optimize == "size" else UNROLLED),
+            ),
+            helpers=_helper(operator),
+            includes=("tvm_ext_dsp.h", *INCLUDES),
+        ),
+        reference=lambda inputs: qbinary.reference(operator, inputs),
+        instructions=operator.output.num_elements * ELEMENT_INSTRUCTIONS,
+        spatial=rows,
+        in_place=(0, 1),
+        exact=True,
+        pitched=True,
+        row_pitched=rows is not None,
+    )
+
+
+def _helper(operator: QBinary) -> str:
+    """`$_apply(a, b)`: one element."""
+    output, limits, formula = operator.output, np.iinfo(operator.output.dtype), _formula(operator)
+    assert formula is not None, "refused before"
+    scaled = [times(name, 1 << formula.left) for name in "ab"]
+    first = f"tvm_ext_dsp_high_product({scaled[0]}, {formula.factors[0]}, {formula.start})"
+    saturated = f"tvm_ext_saturate_{suffix(output)}(value)"
+    if (operator.low, operator.high) != (limits.min, limits.max):
+        saturated = f"tvm_ext_clamp(value, {operator.low}, {operator.high})"
+    ctype = C_TYPES[output.dtype]
+    lines = [
+        f"const int32_t first = {first};",
+        f"const int32_t sum = tvm_ext_dsp_high_product({scaled[1]}, {formula.factors[1]}, first);",
+        f"const int32_t value = sum >> {formula.right};",
+        f"return ({ctype}){saturated};",
+    ]
+    return f"static inline {ctype} $_apply(int32_t a, int32_t b)\n{{\n{block(lines)}\n}}\n"
+
+
+def _run(count: int, unrolled: int) -> list[str]:
+    """Elements in order, `unrolled` at a time."""
+    full = count // unrolled * unrolled
+
+    def elements(number: int) -> list[str]:
+        return [f"output_row[{i}] = $_apply(input0_row[{i}], input1_row[{i}]);" for i in range(number)]
+
+    step = [f"{name}_row += {unrolled};" for name in NAMES]
+    loop = [f"for (int32_t i = 0; i < {full}; i += {unrolled}) {{", block([*elements(unrolled), *step]), "}"]
+    return [*(loop if full else []), *elements(count - full)]
+
+
+KERNEL = Kernel(
+    name="qbinary_dsp",
+    operator=QBinary,
+    implement=implement,
+    constraints=(is_sum, *qbinary.QBINARY.constraints, is_exact),
+)

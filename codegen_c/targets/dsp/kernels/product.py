@@ -1,0 +1,302 @@
+"""Products of the DSP extension: packed operands, sums of pairs, requantization, and blocks of pixels by channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.text import Value
+from codegen_c.kernels.contract import Parameter
+from codegen_c.kernels.shared.bit_widths import pack_pairs
+from codegen_c.kernels.shared.common_shift import CommonShift, by_high_products
+from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
+from codegen_c.operators.kinds import Array, TensorType
+
+# Requantization in three instructions a sum, for processors with a high product: exactly the rounding of
+# `requantize.py` wherever it is used, which `high_product.py` decides from the factors and the bounds of the sums.
+#
+# The zero point z is added before the shift: 2^r + z * 2^(r + 1) = (2 z + 1) * 2^r.
+
+HEADERS = (
+    "tvm_ext_dsp.h", "tvm_ext_dsp_requantize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h",
+    "tvm_ext_requantize_tflite.h",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FastRequantize:
+    """Requantization by tvm_ext_dsp_requantize.h. is_fast: by high products; else as the portable kernels do it.
+
+    exact: the mantissas and shifts the C code reads; where fast, shifts are those that remain behind a high product.
+    """
+
+    exact: Requantize
+    is_fast: bool
+
+    @classmethod
+    def of(cls, exact: Requantize, low: Array, high: Array) -> Self:
+        """low, high: bounds of the sums, int64, one pair for each factor (or one for all)."""
+        found = by_high_products(exact, low, high)
+        return cls(exact=found, is_fast=found.is_behind_high_products)
+
+    @classmethod
+    def sixteenfold(cls, exact: Requantize, low: Array, high: Array) -> Self:
+        """Requantization of 16 times the sums, as weights of 4 bits give them."""
+        return cls.of_scaled(exact, low, high, bits=4)
+
+    @classmethod
+    def of_scaled(cls, exact: Requantize, low: Array, high: Array, *, bits: int) -> Self:
+        """Requantization of 2^bits times the sums from low to high; TensorFlow Lite rounds the sums themselves."""
+        if exact.rounding == "tflite":
+            return cls.of(exact, low, high)
+        return cls.of(exact.scaled(bits), low << bits, high << bits)
+
+    @property
+    def instructions(self) -> int:
+        """Modelled instructions of one sum: loads of its factor are shared by the sums of a channel."""
+        if self.is_fast:
+            return 6 if self.exact.rounding == "onnx" else 7 if self.exact.clamps_negatives else 8
+        return 20
+
+    def members(self) -> dict[str, Value]:
+        """A `tvm_ext_dsp_requantize` of tvm_ext_dsp_requantize.h."""
+        exact, output = self.exact, self.exact.output
+        return {
+            "by_high_product": self.is_fast, "rounds_twice": exact.rounding == "tflite",
+            "channel_step": 0 if exact.is_uniform else 1, "zero_point": quantization(output).zero_point,
+            "low": exact.low, "high": exact.high,
+        }  # fmt: skip
+
+    def tables(self) -> list[str]:
+        """Definitions of `multiplier` and `shift` where they are no parameters: one of each for all channels."""
+        if not self.exact.is_uniform:
+            return []
+        return [
+            f"static const int32_t multiplier[] = {{{self.exact.mantissa[0]}}};",
+            f"static const uint8_t shift[] = {{{self.exact.shift[0]}}};",
+        ]
+
+    def constants(self) -> tuple[tuple[str, Array], ...]:
+        return self.exact.constants()
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self.exact.parameters()
+
+
+# Sums of products by the DSP extension: how weights and activations are paired, and what a block of them costs.
+#
+# Convolutions and dense layers share it. Activations are expanded to cells of two 16-bit numbers; weights stay bytes
+# and are packed so that a word, its even and its odd bytes widened, meets a cell: runtime/tvm_ext_dsp_product.h.
+
+INCLUDES = ("tvm_ext_dsp_product.h",)
+# Instructions of one call: the call itself, saving registers, entering and leaving the loop.
+CALL_INSTRUCTIONS = 34
+# Bound of channel b's sum: 256 times it is the difference of two sums, which must fit an int32.
+JOINED_LIMIT = 1 << 23
+# Bound of sums where weights have 4 bits: 16 times each must fit an int32.
+NIBBLE_LIMIT = 1 << 27
+
+
+def cell_pairs(length: int) -> list[tuple[int, int | None]]:
+    """Pairs of `length` adjacent elements that share a cell: of four (0, 2) and (1, 3), of a rest neighbours."""
+    full = length // 4 * 4
+    fours = [(i + j, i + j + 2) for i in range(0, full, 4) for j in (0, 1)]
+    rest = [(i, i + 1 if i + 1 < length else None) for i in range(full, length, 2)]
+    return [*fours, *rest]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairedWeights:
+    """Weights of `pixels` x `width` blocks, as the C code reads them.
+
+    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], two cells per unit; bias: int32[K], both with zeros for
+    channels and a cell that fill up the last block and unit. joined: a + 256 b instead of a and b, see the header.
+    in_nibbles: weights of 4 bits, a + 8 + 16 b in a byte: int8[K / width][unit][width / 2][element].
+    """
+
+    weights: Array
+    bias: Array
+    units: int
+    pixels: int
+    width: int
+    joined: bool
+    in_nibbles: bool = False
+
+    @classmethod
+    def of(
+        cls, runs: Array, start: Array, source: TensorType, *, pixels: int, width: int, in_nibbles: bool = False
+    ) -> Self:
+        """runs: int8[K, number of runs, adjacent elements]; start: int64[K], the sum of no products."""
+        channels = runs.shape[0]
+        zero = np.zeros((*runs.shape[:2], 1), np.int8)
+        padded = np.concatenate([runs, zero], axis=2)
+        last = runs.shape[2]
+        order = [[a, last if b is None else b] for a, b in cell_pairs(last)]
+        cells = padded[:, :, order].reshape(channels, -1, 2)
+        filled = np.zeros((-(-channels // width) * width, -(-cells.shape[1] // 2) * 2, 2), np.int8)
+        filled[:channels, : cells.shape[1]] = cells
+        bias = np.zeros(filled.shape[0], np.int64)
+        bias[:channels] = start
+        blocks = filled.reshape(-1, width // 2, 2, filled.shape[1], 2)  # block, word, channel of two, cell, of a pair
+        joined = not in_nibbles and _can_join(filled, source)
+        packed = blocks.transpose(0, 3, 1, 4, 2).copy()
+        if joined:
+            packed[..., 1] -= packed[..., 0] < 0  # the upper byte of a + 256 b
+        return cls(
+            weights=_nibbles(blocks) if in_nibbles else packed.ravel(),
+            bias=wrapped(bias),
+            units=filled.shape[1] // 2,
+            pixels=pixels,
+            width=width,
+            joined=joined,
+            in_nibbles=in_nibbles,
+        )
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of all pixels; before those that meet weights of 4 bits stands a word of each pixel."""
+        return (2 * self.units + int(self.in_nibbles)) * self.pixels
+
+    def members(self) -> dict[str, Value]:
+        """Members of a layer's structure that say how its weights are packed."""
+        return {"has_nibbles": True} if self.in_nibbles else {"has_joined_weights": self.joined}
+
+    @property
+    def offset_instructions(self) -> int:
+        """Modelled instructions of the word before the cells of a pixel, where there is one."""
+        return 6 * self.units if self.in_nibbles else 0
+
+    def instructions(self) -> int:
+        """Modelled instructions of one block."""
+        unit = {(3, True): 17, (3, False): 20, (1, True): 14, (1, False): 18}[self.pixels, self.joined]
+        unit = {3: 19, 1: 18}[self.pixels] if self.in_nibbles else unit
+        return CALL_INSTRUCTIONS + self.units * unit + self.units // 2
+
+
+def _can_join(filled: Array, source: TensorType) -> bool:
+    """True where every a + 256 b fits 16 bits, and every channel b's products add up to less than JOINED_LIMIT."""
+    weight = filled.reshape(-1, 2, filled.shape[1] * 2).astype(np.int64)
+    joined = weight[:, 0] + 256 * weight[:, 1]
+    limits = np.iinfo(source.dtype)
+    second = weight[:, 1]
+    highest = np.maximum(second * limits.min, second * limits.max).sum(axis=1)
+    lowest = np.minimum(second * limits.min, second * limits.max).sum(axis=1)
+    fits = joined.min() >= -(1 << 15) and joined.max() < 1 << 15
+    return bool(fits and lowest.min() >= -JOINED_LIMIT and highest.max() < JOINED_LIMIT)
+
+
+def _nibbles(blocks: Array) -> Array:
+    """[block, word, channel of two, cell, of a pair] -> int8[block][unit][word][element of four]."""
+    units = blocks.reshape(*blocks.shape[:3], -1, 2, 2)  # ..., unit, cell of two, of a pair
+    elements = units.transpose(0, 3, 1, 2, 5, 4).reshape(units.shape[0], units.shape[3], units.shape[1], 2, 4)
+    return pack_pairs(elements[:, :, :, 0] + np.int8(8), elements[:, :, :, 1]).view(np.int8).ravel()
+
+
+def start(source: TensorType, weight: Array, bias: Array) -> Array:
+    """Initial sums of x * w, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    return Products.of(source=source, weight=weight, bias=bias, padded=False).start
+
+
+def wrapped(sums: Array) -> Array:
+    """int64 -> int32 modulo 2^32, as the sums themselves are."""
+    return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
+
+
+def shared_function(name: str, parameters: list[str], lines: list[str]) -> str:
+    """Definition of a C function without result, one copy for all that call it."""
+    return apart(name, parameters, lines, linkage="TVM_EXT_DSP_SHARED")
+
+
+def suffix(source: TensorType) -> str:
+    """Suffix of the functions that widen this type."""
+    return "s8" if source.dtype == "int8" else "u8"
+
+
+# Elements of some pixels by some channels at a time, by the DSP extension: from products to bytes in one function.
+#
+# Sums stay in registers, and weights, numbers to start from and multipliers stand in the order they are read in.
+# Three pixels by two channels are runtime/tvm_ext_dsp_blocks.h; one pixel by two or four, of joined weights alone,
+# are runtime/tvm_ext_dsp_single.h. Channels come in whole blocks, with one shift for all (`common_shift.py`).
+
+BLOCKS_INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
+SINGLE_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_single.h")
+BLOCKS_CALL_INSTRUCTIONS = 36
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks:
+    """A layer as `function` reads it: for each block of channels int8[starts, words of weights, multipliers].
+
+    Starts are those of the sums; of joined weights those of A and of A + 256 B of each two channels. suffix: of
+    functions that finish the sums so. blocks: of two channels, or of `width` for one pixel.
+    """
+
+    weights: Array
+    function: str
+    suffix: str
+    joined: bool
+    units: int
+    blocks: int
+    rounding: int
+    block_instructions: int
+
+    @classmethod
+    def of(cls, paired: PairedWeights, exact: Requantize, low: Array, high: Array) -> Self | None:
+        """low, high: bounds of the sums, int64[K]. None for channels that fill no whole blocks, weights of 4 bits,
+        several shifts, sums of joined weights that are too large with their bias, and one pixel without joined ones."""
+        if len(low) % paired.width or paired.in_nibbles or (paired.pixels == 1 and not paired.joined):
+            return None
+        if paired.joined and (low[1::2].min() < -JOINED_LIMIT or high[1::2].max() >= JOINED_LIMIT):
+            return None
+        common = CommonShift.of(exact, low, high)
+        if common is None:
+            return None
+        start = paired.bias.astype(np.int64).reshape(-1, 2)
+        if paired.joined:
+            start = np.stack([start[:, 0], start[:, 0] + 256 * start[:, 1]], axis=1)
+        start = wrapped(start).reshape(-1, paired.width)
+        products = paired.weights.view(np.int32).reshape(len(start), -1)
+        rows = np.concatenate([start, products, common.multiplier.reshape(-1, paired.width)], axis=1)
+        whole = cls(
+            weights=np.ascontiguousarray(rows).view(np.int8).ravel(),
+            function=f"tvm_ext_dsp_blocks_{'joined_' if paired.joined else ''}{common.suffix}",
+            suffix=common.suffix,
+            joined=paired.joined,
+            units=paired.units,
+            blocks=len(start),
+            rounding=common.rounding,
+            block_instructions=_three_by_two(paired.units, joined=paired.joined),
+        )
+        return whole if paired.pixels > 1 else whole._single(paired.width)
+
+    def one_pixel(self) -> Self | None:
+        """The same channels of one pixel, from weights as they stand for three; None of weights that are not joined."""
+        return self._single(2) if self.joined else None
+
+    def _single(self, width: int) -> Self:
+        function = f"tvm_ext_dsp_single_1x{width}_{self.suffix}"
+        return replace(self, function=function, block_instructions=_one_by(width, self.units))
+
+    @property
+    def instructions(self) -> int:
+        """Modelled instructions of all channels of these pixels."""
+        return BLOCKS_CALL_INSTRUCTIONS + self.blocks * self.block_instructions
+
+    def call(self, output: str = "output") -> str:
+        """All channels of these pixels, as C."""
+        return f"{self.function}({output}, weights, cells, {self.units}, {self.blocks}, {self.rounding});"
+
+
+def _three_by_two(units: int, *, joined: bool) -> int:
+    """Modelled instructions of one block."""
+    return units * (17 if joined else 20) + 2 * -(-(units - 1) // 8) + (33 if joined else 29)
+
+
+def _one_by(width: int, units: int) -> int:
+    """Modelled instructions of one block of two or four channels. Units come by twos, four times in a round."""
+    twos, odd = divmod(units, 2)
+    loop = twos * {2: 14, 4: 27}[width] + 3 * -(-twos // 4) + odd * {2: 9, 4: 15}[width]
+    return loop + {2: 15, 4: 22}[width]

@@ -1,0 +1,296 @@
+"""conv2d of a QDQ chain by Winograd's F(2x2, 3x3), F(4, 3) and F(2, 5) in integers, by the DSP extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codegen_c.c_text.text import Value
+from codegen_c.kernels.contract import (
+    CFunction,
+    Constraint,
+    Implementation,
+    Kernel,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.shared import winograd
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.winograd import (
+    PLACES,
+    SCALE_BITS,
+    for_speed,
+    fourfold_sums_fit,
+    is_3x3_of_stride_1,
+    tiles_of_calls,
+    transformed,
+)
+from codegen_c.operators.kinds import Array, QConv2d
+from codegen_c.targets.dsp.kernels.convolution import is_ungrouped
+from codegen_c.targets.dsp.kernels.product import (
+    HEADERS,
+    INCLUDES,
+    FastRequantize,
+    cell_pairs,
+    shared_function,
+    start,
+    wrapped,
+)
+
+# What kernels by Winograd's tiles share on the DSP extension: products of three tiles by two channels at each place.
+#
+# Tiles of inputs are transformed in scratch, three at a time, and met by weights that were transformed here, at a
+# multiple of their value, so that all are integers. Sums are exact modulo 2^32, hence the very ones of products.
+
+TILES, WIDTH = 3, 2
+TILE_HEADERS = ("tvm_ext_dsp_winograd_patch.h", "tvm_ext_dsp_winograd_product.h")
+MOST_BY_ROWS = 1.05
+"""Times the instructions that calls of single rows may take, for which a smaller arena is worth it."""
+PAIR_INSTRUCTIONS = 8
+PLACE_INSTRUCTIONS = 14
+"""Entering and leaving the loop over channels at one place, its first pair of them included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiles:
+    """Tiles of one shape. The functions and types of C are those of the header, after `prefix`.
+
+    places: products of a tile for each pair of channels; pixels: inputs of a tile; outputs: of a tile; rows: of these.
+    depth: input channels of a place. bits: sums are 2^bits times the layer's. transformed: int16[K, places, depth].
+    tiles_of_calls: of outputs. tile, inputs: parameters, where a tile's outputs are stored, and its inputs.
+    members: of the layer's structure, beside those that all have.
+    instructions: modelled, of a pair of channels that is transformed, of a tile beside these, and of a tile's outputs
+    of a channel before they are requantized.
+    """
+
+    kernel: str
+    header: str
+    prefix: str
+    places: int
+    pixels: int
+    outputs: int
+    rows: int
+    depth: int
+    bits: int
+    transformed: Array
+    tiles_of_calls: Callable[[QConv2d, StoredRows], list[int]]
+    tile: str
+    inputs: str
+    argument: str
+    members: dict[str, Value]
+    transform_instructions: int
+    tile_instructions: int
+    output_instructions: int
+    border_instructions: float
+    """Those of tiles that reach beyond the image, beside what all take, modelled."""
+
+
+def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
+    """input channels must be a multiple of 4"""
+    return operator.weight.shape[3] % 4 == 0
+
+
+def constraints(window: Constraint, sums: Constraint) -> tuple[Constraint, ...]:
+    """Those of a kernel by tiles. window: what windows it takes; sums: that multiples of them fit."""
+    return window, is_ungrouped, has_fours_of_channels, for_speed, *qconv2d.CONSTRAINTS, sums
+
+
+def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementation:
+    exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    finish = FastRequantize.of_scaled(exact, low, high, bits=form.bits)
+    *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
+    shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
+    bias = start(operator.inputs[0], operator.weight, operator.bias) << form.bits
+    rows = spatial(operator.window, operator.inputs[0], operator.output)
+    instructions = _instructions(operator, stored, finish, form)
+    by_rows = _instructions(operator, replace(stored, at_once=1), finish, form)
+    return Implementation(
+        kernel=form.kernel,
+        function=CFunction(
+            parameters=(
+                *shared, Parameter(name="scratch", ctype="uint8_t", role="scratch"), row_begin, row_end,
+            ),
+            body=_body(stored, finish, form),
+            helpers=_helpers(operator, stored, finish, form),
+            includes=(form.header, *TILE_HEADERS, *INCLUDES, *HEADERS),
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(("weights", pack(form.transformed)), ("bias", wrapped(bias)), *finish.constants()),
+        scratch_bytes=4 * form.places * TILES * (form.depth // 2 + WIDTH) + form.pixels * operator.weight.shape[3],
+        macs=operator.output.num_elements * operator.weight[0].size,
+        instructions=instructions,
+        passes=_passes(operator, form),
+        accumulation="exact",
+        # A tile's rows are written together. Rows by themselves may leave most of three tiles unused.
+        spatial=replace(rows, behind=form.rows - 1, descends=by_rows <= MOST_BY_ROWS * instructions),
+        exact=True,
+        pitched=True,
+        row_pitched=True,
+        grows_weights=True,
+    )  # fmt: skip
+
+
+def pack(transformed: Array) -> Array:
+    """int16[K, place, C] -> uint32[K / 2][place][pair of input channels][channel of two], with zeros for a last one."""
+    channels, places, depth = transformed.shape
+    even = np.zeros((-(-channels // WIDTH) * WIDTH, places, depth), np.int16)
+    even[:channels] = transformed
+    pairs = even[:, :, np.array(cell_pairs(depth))].reshape(-1, WIDTH, places, depth // 2, 2)
+    return np.ascontiguousarray(pairs.transpose(0, 2, 3, 1, 4)).view(np.uint32).ravel()
+
+
+def _passes(operator: QConv2d, form: Tiles) -> Passes:
+    """Each tile's input is transformed into scratch once, and read from there for every two channels."""
+    (tiles,), channels = form.tiles_of_calls(operator, StoredRows()), operator.output.shape[3]
+    groups = tiles / TILES
+    return Passes(
+        constants=max(1.0, groups),
+        input=max(1.0, tiles * form.places * form.depth / operator.inputs[0].num_elements),
+        scratch=groups * (1 + channels / WIDTH),
+    )
+
+
+def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles) -> int:
+    """Modelled instructions: transformed tiles, products of three by two channels at each place, results."""
+    tiles, channels = form.tiles_of_calls(operator, stored), operator.output.shape[3]
+    rest = form.depth // 2 - 1
+    place = PLACE_INSTRUCTIONS + PAIR_INSTRUCTIONS * rest + 2 * -(-rest // 8)
+    results = form.output_instructions + form.outputs * finish.instructions
+    block = 30 + form.places * place + TILES * WIDTH * results
+    groups = sum(-(-count // TILES) for count in tiles)
+    inputs = form.tile_instructions + form.depth // 2 * form.transform_instructions
+    return round(groups * -(-channels // WIDTH) * block + sum(tiles) * inputs + form.border_instructions)
+
+
+def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles) -> str:
+    """The layer's shapes as the header takes them, and the two functions that its loops call."""
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]),
+        "output": image(operator.output, stored=stored),
+        "window": sliding_window(operator.window),
+        **form.members,
+        "requantize": finish.members(),
+    }
+    compute_parameters = [
+        form.tile, "const uint32_t *restrict weights", "const int32_t *restrict bias",
+        "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "uint32_t *restrict places",
+    ]  # fmt: skip
+    transform = f"{form.prefix}_transform(&$_layer, places, {form.argument});"
+    compute = f"{form.prefix}_compute(&$_layer, tiles, weights, bias, multipliers, shifts, places);"
+    return "\n".join(
+        (
+            shapes(f"{form.prefix}_layer", members),
+            shared_function("$_transform", ["uint32_t *restrict places", form.inputs], [transform]),
+            shared_function("$_tiles", compute_parameters, [compute]),
+        )
+    )
+
+
+def _body(stored: StoredRows, finish: FastRequantize, form: Tiles) -> str:
+    """The loops of the header."""
+    rings, layer = with_rings(f"{form.prefix}_layer", stored)
+    call = (
+        f"{form.prefix}({layer}, $_transform, $_tiles, input, output, weights, bias, multiplier, shift, "
+        "scratch, row_begin, row_end);"
+    )
+    return "\n".join([*rings, *finish.tables(), call])
+
+
+# conv2d of a QDQ chain by Winograd's F(2x2, 3x3) in integers, by the DSP extension: windows of 3 by 3, stride 1.
+#
+# int8 or uint8[N, H, W, C], int8[K, 3, 3, C] -> int8 or uint8[N, P, Q, K], sums in int32. Four outputs of a channel
+# take 16 products instead of 36, on tiles of 4 by 4 inputs: tvm_ext_dsp_winograd.h has the matrices. Weights take 32
+# / 9 of their bytes.
+
+
+def qwinograd_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    channels, _, _, depth = operator.weight.shape
+    along = -(-operator.output.shape[1] // 2) + -(-operator.output.shape[2] // 2)
+    form = Tiles(
+        kernel=QWINOGRAD.name,
+        header="tvm_ext_dsp_winograd.h",
+        prefix="tvm_ext_dsp_winograd",
+        places=PLACES,
+        pixels=16,
+        outputs=4,
+        rows=2,
+        depth=depth,
+        bits=SCALE_BITS,
+        transformed=transformed(operator.weight).reshape(channels, PLACES, depth),
+        tiles_of_calls=tiles_of_calls,
+        tile="const tvm_ext_dsp_tile tiles[TVM_EXT_DSP_TILES]",
+        inputs="const uint8_t *const rows[TVM_EXT_DSP_TILE_ROWS]",
+        argument="rows",
+        members={},
+        transform_instructions=104,
+        tile_instructions=90,
+        output_instructions=48,
+        border_instructions=2 * along * operator.output.shape[0] * (250 + 4 * depth),
+    )
+    return implement(operator, stored, form)
+
+
+QWINOGRAD = Kernel(
+    name="qwinograd_dsp",
+    operator=QConv2d,
+    implement=qwinograd_implement,
+    constraints=constraints(is_3x3_of_stride_1, fourfold_sums_fit),
+)
+
+
+# conv2d of a QDQ chain by Winograd's F(4, 3) and F(2, 5) along one axis, by the DSP extension: stride 1.
+#
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], R or S 3 or 5, sums in int32. Six products
+# give four outputs of three taps, or two of five, instead of twelve and ten: one-dimensional convolutions, windows of
+# 1 by 3, 3 by 1, 5 by 5. Lines of a window that lie side by side are summed as if they were channels:
+# tvm_ext_dsp_winograd_line.h has the matrices. Weights take four times their bytes for three taps, 12 / 5 for five.
+
+PIXEL_INSTRUCTIONS, FOUR_INSTRUCTIONS, WORD_INSTRUCTIONS = 10, 9, 6
+"""Modelled instructions of one pixel that is copied, or of padding: by fours of words, and words that these leave."""
+
+
+def qline_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    window, transformed = operator.window, winograd.winograd_line_transformed(operator)
+    is_upright = winograd.axis(window) == winograd.ROWS
+    depth, outputs = transformed.shape[2], winograd.outputs(window)
+    fours, words = divmod(operator.weight.shape[3] // 4, 4)
+    copied = PIXEL_INSTRUCTIONS + FOUR_INSTRUCTIONS * fours + WORD_INSTRUCTIONS * words
+    form = Tiles(
+        kernel=QLINE.name,
+        header="tvm_ext_dsp_winograd_line.h",
+        prefix="tvm_ext_dsp_line",
+        places=winograd.WINOGRAD_LINE_PLACES,
+        pixels=winograd.WINOGRAD_LINE_PLACES,
+        outputs=outputs,
+        rows=outputs if is_upright else 1,
+        depth=depth,
+        bits=winograd.WINOGRAD_LINE_SCALE_BITS,
+        transformed=transformed,
+        tiles_of_calls=winograd.lines_of_calls,
+        tile="const tvm_ext_dsp_line_places tiles[TVM_EXT_DSP_TILES]",
+        inputs="const uint8_t *pixels",
+        argument="pixels",
+        members={"is_upright": True} if is_upright else {},
+        transform_instructions=44,
+        tile_instructions=10,
+        output_instructions=40 if outputs > 2 else 30,
+        border_instructions=copied * winograd.pixels_copied(operator, stored),
+    )
+    return implement(operator, stored, form)
+
+
+QLINE = Kernel(
+    name="qline_dsp",
+    operator=QConv2d,
+    implement=qline_implement,
+    constraints=constraints(winograd.has_a_line_of_stride_1, winograd.eightfold_sums_fit),
+)
+
+
+KERNELS = (QWINOGRAD, QLINE)

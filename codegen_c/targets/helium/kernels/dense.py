@@ -1,0 +1,302 @@
+"""Dense layers of a QDQ chain with Helium, with weights of 8 or 4 bits, and products of two activations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, Value
+from codegen_c.kernels.contract import (
+    Accumulating,
+    CFunction,
+    Implementation,
+    Kernel,
+    Parameter,
+    Passes,
+    StoredRows,
+    Target,
+)
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.dense.dense_rows import in_rows, num_calls
+from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS
+from codegen_c.kernels.matmul import qmatmul
+from codegen_c.kernels.matmul.heads import head_by_head
+from codegen_c.kernels.shared.layer import apart, image, shapes, with_rings
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
+from codegen_c.operators.kinds import Array, PackedQDense, QDense, QMatmul, TensorType
+from codegen_c.targets.helium.kernels.product import (
+    CHANNEL_BLOCK,
+    LANES,
+    PARAMETERS,
+    PRODUCT_INCLUDES,
+    SCRATCH,
+    STEP,
+    Product,
+    Rescale,
+    flip,
+    nibble_sums_fit,
+    padded,
+    signed_zero_point,
+    step_blocks,
+)
+
+# Dense layer of a QDQ chain with Helium: two rows, or the only one, by four output channels at a time.
+#
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. Rounding "onnx".
+
+LAYER = "tvm_ext_helium_rows_layer"
+BLOCK_INSTRUCTIONS = 12
+"""Instructions per block of channels in each call that adds to its sums: loading and storing them, and its loop."""
+
+
+def sums_leave_room(operator: QDense, target: Target) -> bool:
+    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
+    return _rescale(operator).fits(*qdense.products(operator).range())
+
+
+def _rescale(operator: QDense) -> Rescale:
+    return Rescale.of(qdense.requantize(operator), *qdense.products(operator).range())
+
+
+def _start(operator: QDense) -> Array:
+    """int64[K]: bias less the zero point, of the input as int8, times all weights."""
+    return operator.bias.astype(np.int64) - signed_zero_point(operator.inputs[0]) * operator.weight.astype(
+        np.int64
+    ).sum(axis=1)
+
+
+def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    source, output = operator.inputs[0], operator.output
+    depth = operator.weight.shape[1]
+    rescale, copies = _rescale(operator), depth != padded(depth) or flip(source) != 0
+
+    def kernel(part: QDense) -> Implementation:
+        """Kernel of the layer, or of one row of it, with the layer's constants."""
+        channels, num_rows = part.weight.shape[0], part.output.num_elements // part.weight.shape[0]
+        at_once = min(num_rows, 2)
+        product = Product.of(
+            runs=1, run_bytes=depth, channels=channels, rescale=rescale, target=target,
+            in_nibbles=isinstance(operator, PackedQDense),
+        )  # fmt: skip
+        copying = at_once * (8 + depth // 4) if copies else 0
+        return Implementation(
+            kernel=QDENSE.name,
+            function=CFunction(
+                parameters=(
+                    Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                    Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                    *PARAMETERS,
+                    *((SCRATCH,) if copies else ()),
+                ),
+                body=_body(num_rows, copies=copies),
+                helpers=f"{_shapes(source, num_rows, depth, product)}\n{product.function(at_once)}",
+                includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
+            ),
+            reference=lambda inputs: qdense.reference(operator, inputs),
+            constants=product.constants(operator.weight, _start(operator)),
+            scratch_bytes=at_once * padded(depth) if copies else 0,
+            macs=part.output.num_elements * depth,
+            instructions=-(-num_rows // 2) * (product.instructions(at_once) + copying),
+            passes=Passes(
+                constants=max(1.0, num_rows / at_once),
+                input=1.0 if copies else -(-channels // 4),
+                scratch=num_rows / at_once * (1 + channels / 4),
+            ),
+            accumulation="products with c ascending in vectors of 16, then bias",
+            exact=True,
+        )
+
+    whole = kernel(operator)
+    by_rows = in_rows(operator, lambda part, rows: kernel(part))
+    return replace(whole, in_rows=by_rows, accumulating=_accumulating(operator, rescale, target))
+
+
+def _shapes(source: TensorType, rows: int, depth: int, product: Product) -> str:
+    """The layer's shapes as tvm_ext_helium_rows.h takes them, with so many vectors, or parts of one."""
+    vectors = replace(source, shape=(1, rows, 1, depth))
+    return shapes(LAYER, {"input": image(vectors), "product": product.members()})
+
+
+def _body(num_rows: int, *, copies: bool) -> str:
+    """The loops of tvm_ext_helium_rows.h over pairs of vectors, or for the only one."""
+    scratch = "scratch" if copies else "NULL"
+    name = "dense_one(&$_layer, $_one" if num_rows == 1 else "dense(&$_layer, $_two"
+    return f"tvm_ext_helium_{name}, input, output, weights, factors, {scratch});"
+
+
+def _accumulating(operator: QDense, rescale: Rescale, target: Target) -> Accumulating | None:
+    """A layer of one vector takes its elements as they come; parts that are no whole steps as in portable C."""
+    portable = qdense.accumulating(operator)
+    if portable is None:
+        return None
+
+    def implement(count: int, stored: StoredRows) -> Implementation:
+        if operator.weight.shape[1] // count % STEP:
+            return portable.implement(count, stored)
+        return _in_parts(operator, rescale, target, count, stored)
+
+    return replace(portable, implement=implement)
+
+
+def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, stored: StoredRows) -> Implementation:
+    """Sums of `count` equal parts of the input, in blocks of four channels; the last call finishes them."""
+    source, output, (channels, depth) = operator.inputs[0], operator.output, operator.weight.shape
+    part, blocks = depth // count, -(-channels // CHANNEL_BLOCK)
+    product = Product.of(
+        runs=1, run_bytes=part, channels=channels, rescale=rescale, target=target
+    )  # fmt: skip
+    rings, layer = with_rings(LAYER, stored)
+    scratch = "scratch" if flip(source) else "NULL"
+    call = f"tvm_ext_helium_dense_add({layer}, input, output, sums, weights, factors, {scratch}, row_begin, row_end);"
+    calls, copying = num_calls(count, stored), blocks * (8 + depth // 4) if flip(source) else 0
+
+    def reference(inputs: list[Array]) -> list[Array]:
+        result, sums = qdense.sums_reference(operator, inputs)
+        return [result, np.pad(sums, ((0, 0), (0, blocks * CHANNEL_BLOCK - channels)))]
+
+    return Implementation(
+        kernel=f"{QDENSE.name}_in_parts",
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                Parameter(name="sums", ctype="int32_t", role="output"),
+                *PARAMETERS,
+                *((SCRATCH,) if flip(source) else ()),
+                *ROW_PARAMETERS,
+            ),
+            body="\n".join([*rings, call]),
+            helpers=_shapes(source, count, part, product),
+            includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
+        ),
+        reference=reference,
+        constants=product.constants(operator.weight, _start(operator)),
+        scratch_bytes=part if flip(source) else 0,
+        macs=operator.weight.size,
+        instructions=count * product.instructions(1) + calls * blocks * BLOCK_INSTRUCTIONS + copying,
+        accumulation="products with c ascending in vectors of 16, then bias",
+        spatial=accumulated(count),
+        exact=True,
+        sums=TensorType(shape=(1, blocks * CHANNEL_BLOCK), dtype="int32"),
+    )
+
+
+QDENSE = Kernel(
+    name="qdense_helium",
+    operator=QDense,
+    implement=implement,
+    constraints=(*qdense.SUMS_TOO, sums_leave_room),
+    blocks=step_blocks,
+)
+
+
+# Dense layer of a QDQ chain whose weights have 4 bits each, with Helium: two rows by four channels at a time.
+#
+# int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32:
+# py with the `S4` products of tvm_ext_helium_product.h, which take 16 instructions
+# for 128 multiply-adds of two rows where int8's take 14.
+
+
+def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
+    """products of a channel must add up to less than 2^27, whatever the input"""
+    return nibble_sums_fit(operator.weight)
+
+
+def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
+    whole = implement(operator, target, stored)
+    return replace(whole, kernel=QDENSE_PACKED.name, in_rows=None, accumulating=None)
+
+
+QDENSE_PACKED = Kernel(
+    name="qdense_packed_helium",
+    operator=PackedQDense,
+    implement=qdense_packed_implement,
+    constraints=(*QDENSE_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
+)
+
+
+# Products of two quantized activations with Helium: two vectors by four columns of a matrix, 16 products at a time.
+#
+# int8 or uint8, sums in int32. A head's matrix is packed in scratch, for all vectors of a call that it is multiplied
+# with; the more rows a call has, the less that costs. Either rounding.
+
+QMATMUL_LAYER = "tvm_ext_helium_matmul_layer"
+TWO_VECTORS = [
+    "const int8_t *x0", "const int8_t *x1", "uint8_t *y0", "uint8_t *y1", "const int8_t *matrix",
+    "const int32_t *start", "const int32_t *restrict factors",
+]  # fmt: skip
+LONGEST_STEP = 8191
+"""Elements from one to the next of a column: places of eight of them are gathered by 16 bits."""
+PACK_INSTRUCTIONS, PAIR_INSTRUCTIONS = 14, 60
+
+
+def qmatmul_sums_leave_room(operator: QMatmul, target: Target) -> bool:
+    """where the factor is one quarter or more, sums must be small enough to be scaled up"""
+    return _qmatmul_rescale(operator).fits(*qmatmul.bounds(operator))
+
+
+def columns_are_near(operator: QMatmul, target: Target) -> bool:
+    """the elements of a column of the second tensor must lie at most 8191 elements apart"""
+    return operator.shape.steps[2] <= LONGEST_STEP
+
+
+def _qmatmul_rescale(operator: QMatmul) -> Rescale:
+    return Rescale.of(qmatmul.requantize(operator), *qmatmul.bounds(operator))
+
+
+def qmatmul_implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implementation:
+    shape, (first, second) = operator.shape, operator.inputs
+    product = Product.of(
+        runs=1, run_bytes=shape.depth, channels=shape.columns, rescale=_qmatmul_rescale(operator), target=target
+    )
+    rings, layer = with_rings(QMATMUL_LAYER, stored)
+    vectors, output = qmatmul.images(operator)
+    members: dict[str, Value] = {
+        "input": image(vectors) | {"zero_point": signed_zero_point(first)}, "output": image(output),
+        "second": qmatmul.second_members(operator) | {"zero_point": signed_zero_point(second)},
+        "product": product.members(),
+    }  # fmt: skip
+    two = apart("$_two", TWO_VECTORS, ["tvm_ext_helium_matmul_two(&$_layer, x0, x1, y0, y1, matrix, start, factors);"])
+    call = f"tvm_ext_helium_matmul({layer}, $_two, input, second, output, factors, scratch, row_begin, row_end);"
+    columns, depth = -(-shape.columns // CHANNEL_BLOCK) * CHANNEL_BLOCK, padded(shape.depth)
+    is_copied = depth != shape.depth or flip(first) != 0
+    factors = Parameter(name="factors", ctype="int32_t", role="constant")
+    return Implementation(
+        kernel=QMATMUL.name,
+        function=CFunction(
+            parameters=(*qmatmul.operands(operator), factors, SCRATCH, *ROW_PARAMETERS),
+            body="\n".join([*rings, call]),
+            helpers=f"{shapes(QMATMUL_LAYER, members)}\n{two}",
+            includes=("tvm_ext_helium_matmul.h", "tvm_ext_matrices.h", *PRODUCT_INCLUDES),
+        ),
+        reference=lambda inputs: qmatmul.reference(operator, inputs),
+        constants=(("factors", product.rescale.table(np.zeros(LANES, np.int64), np.arange(LANES))),),
+        scratch_bytes=4 * columns + columns * depth + (2 * depth if is_copied else 0),
+        macs=qmatmul.num_macs(operator),
+        instructions=_instructions(operator, product, stored),
+        accumulation="products with c ascending in vectors of 16",
+        spatial=replace(head_by_head(operator.shape), behind=2 * shape.rows if shape.heads_inside else 1),
+        exact=True,
+    )
+
+
+def _instructions(operator: QMatmul, product: Product, stored: StoredRows) -> int:
+    """Modelled instructions; with heads inside, each call packs all matrices."""
+    shape = operator.shape
+    at_once = min(stored.at_once or shape.rows, shape.rows)
+    calls = -(-shape.rows // at_once) if shape.heads_inside else 1
+    packed = calls * shape.heads * shape.columns * (10 + product.steps * PACK_INSTRUCTIONS)
+    pairs = shape.heads * (calls * -(-at_once // 2) if shape.heads_inside else -(-shape.rows // 2))
+    return packed + pairs * (PAIR_INSTRUCTIONS + product.instructions(2))
+
+
+QMATMUL = Kernel(
+    name="qmatmul_helium",
+    operator=QMatmul,
+    implement=qmatmul_implement,
+    constraints=(*qmatmul.KERNEL.constraints, qmatmul_sums_leave_room, columns_are_near),
+)
+
+
+KERNELS = (QDENSE, QDENSE_PACKED, QMATMUL)

@@ -1,0 +1,216 @@
+"""Element-wise operators of QDQ tensors with Helium, and planes of an image turned channels-last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, Value
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
+from codegen_c.kernels.elementwise import qbinary, qunary
+from codegen_c.kernels.movement import permute
+from codegen_c.kernels.shared.common_shift import DOUBLED_BITS
+from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
+from codegen_c.kernels.shared.narrow_sums import narrow_sums
+from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.window import ROW_PARAMETERS
+from codegen_c.operators.kinds import Permute, QBinary, QUnary
+from codegen_c.targets.helium.kernels.product import INCLUDES, LAYER_INCLUDES, Rescale
+from tvm_ext.core.row_access import RowAccess
+
+# add, subtract and multiply of two QDQ tensors of one shape with Helium: eight elements at a time.
+#
+# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Sums and differences have factors of 32 bits where
+# some give every pair of elements its result (narrow_sums.py). Otherwise a sum of factor * element needs more than 32
+# bits: factors are cut into a high part and a low part of 16 bits, each summed by itself, the low sum's carry added
+# to the high one. Its rounding shift then rounds the whole, as what is left of the low sum cannot carry; whether any
+# two elements lead to a tie is found by trying all. Rounding "onnx".
+
+LAYER = "tvm_ext_helium_qbinary_layer"
+LOW_BITS = 16
+MOST_SHIFT = LOW_BITS + 31
+AT_ONCE = 8
+# Modelled instructions of eight elements, from sums of 32 bits and from others.
+NARROW, WIDE = 20, 42
+# Least and largest product of two elements less their zero points.
+PRODUCTS = (np.array([-255 * 255]), np.array([255 * 255]))
+
+
+def adds_where_rounded_twice(operator: QBinary, target: Target) -> bool:
+    """of TensorFlow Lite's differences it takes those that factors of 32 bits give"""
+    return operator.rounding == "onnx" or operator.function in ("add", "multiply") or narrow_sums(operator) is not None
+
+
+def factors_in_range(operator: QBinary, target: Target) -> bool:
+    """the larger ratio of input to output scale must be from 2^-16 up to 2^14, and products small where it matters"""
+    if operator.function == "multiply":
+        return _product(operator).fits(*PRODUCTS)
+    if narrow_sums(operator) is not None:
+        return True
+    if operator.rounding == "tflite":
+        return all(shift >= DOUBLED_BITS for _, shift in qbinary.tflite_factors(operator))
+    return LOW_BITS < qbinary.common_shift(operator)[2] <= MOST_SHIFT
+
+
+def _product(operator: QBinary) -> Rescale:
+    return Rescale.of(qbinary.product(operator), *PRODUCTS)
+
+
+def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implementation:
+    operands = (
+        *(Parameter(name=f"input{i}", ctype=C_TYPES[t.dtype], role="input") for i, t in enumerate(operator.inputs)),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+    )
+    rows = qbinary.rows_of(operator.output, num_inputs=2)
+    return Implementation(
+        kernel=QBINARY.name,
+        function=CFunction(
+            parameters=(*operands, *(ROW_PARAMETERS if rows else ())),
+            body=_body(stored, by_rows=rows is not None),
+            helpers=_shapes(operator, stored),
+            includes=("tvm_ext_helium_qbinary.h", *LAYER_INCLUDES),
+        ),
+        reference=lambda inputs: qbinary.reference(operator, inputs),
+        macs=operator.output.num_elements if operator.function == "multiply" else 0,
+        instructions=-(-operator.output.num_elements // AT_ONCE) * (NARROW if narrow_sums(operator) else WIDE),
+        spatial=rows,
+        in_place=(0, 1),
+        exact=True,
+        pitched=True,
+        row_pitched=rows is not None,
+    )
+
+
+def _shapes(operator: QBinary, stored: StoredRows) -> str:
+    """The layer's shapes as tvm_ext_helium_qbinary.h takes them."""
+    first, second = (image(one_image(tensor)) for tensor in operator.inputs)
+    output = image(one_image(operator.output), stored=stored)
+    members: dict[str, Value] = {"first": first, "second": second, "output": output, "function": _members(operator)}
+    return shapes(LAYER, members)
+
+
+def _members(operator: QBinary) -> dict[str, Value]:
+    """A `tvm_ext_helium_qbinary`; constants that a function does not need are left out."""
+    first, second = (quantization(tensor).zero_point for tensor in operator.inputs)
+    members: dict[str, Value] = {"first_zero_point": first, "second_zero_point": second}
+    narrow = narrow_sums(operator)
+    limits: dict[str, Value]
+    if narrow is not None:
+        limits = {"zero_point": 0, "low": operator.low, "high": operator.high}
+        return {
+            "is_narrow": True, "start": narrow.start, "first_multiplier": narrow.first,
+            "second_multiplier": narrow.second, "shift": -narrow.shift, "rescale": limits,
+        }  # fmt: skip
+    if operator.function == "multiply":
+        finish = _product(operator)
+        multiplier, shift = (int(array[0]) for array in finish.factors())
+        return {"is_product": True, **members, "multiplier": multiplier, "shift": shift, "rescale": finish.members()}
+    zero_point = quantization(operator.output).zero_point
+    limits = {"zero_point": zero_point, "low": operator.low, "high": operator.high}
+    if operator.rounding == "onnx":
+        *factors, total = qbinary.common_shift(operator)
+        names = ("first_factor", "second_factor")
+        members |= {name: f"INT64_C({factor})" for name, factor in zip(names, factors, strict=True)}
+        limits |= {"has_ties": qbinary.has_ties(operator)}
+        return {**members, "shift": LOW_BITS - total, "rescale": limits}
+    *inputs, (mantissa, shift) = qbinary.tflite_factors(operator)
+    for name, (multiplier, amount) in zip(("first", "second"), inputs, strict=True):
+        members |= {f"{name}_multiplier": multiplier, f"{name}_shift": DOUBLED_BITS - amount}
+    # Halves away from zero are halves up but for sums below zero, which a fused ReLU hides.
+    rounds_up = shift > DOUBLED_BITS and operator.low >= zero_point
+    limits = {"rounds_twice": True, "rounds_up": rounds_up, **limits}
+    return {**members, "multiplier": mantissa, "shift": DOUBLED_BITS - shift, "rescale": limits}
+
+
+def _body(stored: StoredRows, *, by_rows: bool) -> str:
+    """The loops of tvm_ext_helium_qbinary.h, over the rows of a call or over all."""
+    rings, layer = with_rings(LAYER, stored, ("first", "second"))
+    rows = "row_begin, row_end" if by_rows else "0, 1"
+    return "\n".join([*rings, f"tvm_ext_helium_qbinary_rows({layer}, input0, input1, output, {rows});"])
+
+
+QBINARY = Kernel(
+    name="qbinary_helium",
+    operator=QBinary,
+    implement=implement,
+    constraints=(adds_where_rounded_twice, *qbinary.QBINARY.constraints, factors_in_range),
+)
+
+
+# Any function of one QDQ tensor with Helium: 16 results at a time from the portable kernel's table.
+
+
+def qunary_implement(operator: QUnary, target: Target, stored: StoredRows) -> Implementation:
+    made = qunary.KERNEL.implement(operator, target, stored)
+    function = replace(
+        made.function,
+        body=made.function.body.replace("tvm_ext_qunary(", "tvm_ext_helium_qunary("),
+        includes=(
+            "tvm_ext_helium_qunary.h", "tvm_ext_helium.h", "tvm_ext_helium_plain.h", "tvm_ext_requantize.h",
+            *made.function.includes,
+        ),
+    )  # fmt: skip
+    return replace(made, kernel=QUNARY.name, function=function, instructions=_instructions(operator))
+
+
+def _instructions(operator: QUnary) -> int:
+    """Modelled: a load, a gather, a store and the loop for 16 elements; each row of an image begins anew."""
+    kind = one_image(operator.output)
+    rows, length = kind.shape[1], kind.num_elements // kind.shape[1]
+    return rows * (-(-length // 16) * 4 + 6)
+
+
+QUNARY = Kernel(
+    name="qunary_helium", operator=QUnary, implement=qunary_implement, constraints=qunary.KERNEL.constraints
+)
+
+
+# Planes of an image turned channels-last with Helium: 16 pixels of a plane at a time, each stored to its place.
+#
+# int8 or uint8[1, C, H, W] -> [1, H, W, C], or a part of them: the first step of a model whose images come as planes.
+
+PERMUTE_LAYER = "tvm_ext_helium_permute_layer"
+PERMUTE_AT_ONCE = 16
+# Places of 16 pixels are offsets of 8 bits.
+MOST_CHANNELS = 17
+# Modelled instructions: of a vector, of a row.
+VECTOR, ROW = 7, 4
+
+
+def turns_planes(operator: Permute, target: Target) -> bool:
+    """it must turn one image of bytes channels-last, of 17 channels or fewer"""
+    output = operator.output
+    is_image = operator.axes == permute.CHANNELS_LAST and operator.inputs[0].shape[0] == 1
+    return is_image and np.dtype(output.dtype).itemsize == 1 and output.shape[3] <= MOST_CHANNELS
+
+
+def permute_implement(operator: Permute, target: Target, stored: StoredRows) -> Implementation:
+    ctype, output = C_TYPES[operator.output.dtype], operator.output
+    _, rows, columns, channels = output.shape
+    plane, row = (permute.strides_of(operator)[axis] for axis in (3, 1))
+    members = {"output": image(output), "first": permute.origin_of(operator), "row": row, "plane": plane}
+    rings, layer = with_rings(PERMUTE_LAYER, stored, inputs=())
+    return Implementation(
+        kernel=PERMUTE.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=ctype, role="input"),
+                Parameter(name="output", ctype=ctype, role="output"),
+                *ROW_PARAMETERS,
+            ),
+            body="\n".join([*rings, f"tvm_ext_helium_permute({layer}, input, output, row_begin, row_end);"]),
+            helpers=shapes(PERMUTE_LAYER, members),
+            includes=("tvm_ext_helium_permute.h", "tvm_ext_layer.h", *INCLUDES),
+        ),
+        reference=lambda inputs: [permute.reference(operator, inputs[0])],
+        instructions=rows * (ROW + -(-columns // PERMUTE_AT_ONCE) * channels * VECTOR),
+        spatial=Spatial(output_rows=rows, inputs=(RowAccess.whole(rows),)),
+        exact=True,
+    )
+
+
+PERMUTE = Kernel(name="permute_helium", operator=Permute, implement=permute_implement, constraints=(turns_planes,))
+
+
+KERNELS = (QBINARY, QUNARY, PERMUTE)

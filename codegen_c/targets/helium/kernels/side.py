@@ -1,0 +1,317 @@
+"""conv2d of a QDQ chain with Helium: four output pixels side by side by two channels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, Value
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.convolution.conv_f32 import inner_columns
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.requantize import quantization
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, rows_of_calls, spatial
+from codegen_c.operators.kinds import QConv2d, Window
+from codegen_c.targets.helium.kernels.convolution import has_no_groups, is_pointwise, num_whole_rows, start
+from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, STEP, Columns, FourPixels, NarrowFactors
+from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
+from codegen_c.targets.helium.kernels.product import PRODUCT_INCLUDES, SCRATCH, Im2col, flip, padded, patch_function
+
+# Groups of four output pixels, which qconv2d_side_helium.py computes at once: their windows, and their number.
+#
+# Windows are read in place, copied one by one, or read from a copied strip; pixels that groups leave are by
+# themselves.
+
+
+def is_pixel(operator: QConv2d) -> bool:
+    """True of 1x1 windows, which are read in place."""
+    return operator.window.is_pointwise
+
+
+def columns_of(operator: QConv2d) -> Columns:
+    """Windows as they are read: pixels, rows of columns, or copies one by one."""
+    rows, taps, depth = operator.weight.shape[1:]
+    if is_pixel(operator):
+        return Columns(runs=1, taps=1, stride=1, column_bytes=depth, steps=padded(depth) // STEP)
+    strip = Columns(runs=rows, taps=taps, stride=operator.window.strides[1], column_bytes=depth, steps=depth // STEP)
+    if is_strip(operator) and strip.fits():
+        return strip
+    num_bytes = padded(rows * taps * depth)
+    return Columns(runs=1, taps=1, stride=1, column_bytes=num_bytes, steps=num_bytes // STEP)
+
+
+def is_strip(operator: QConv2d) -> bool:
+    """True where columns of windows can be read as they lie in the input."""
+    adjacent = operator.weight.shape[2] == 1 or operator.window.dilation[1] == 1
+    return adjacent and operator.weight.shape[3] % STEP == 0 and flip(operator.inputs[0]) == 0
+
+
+def takes_place_of_input(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where the output may take the input's place, pixel for pixel."""
+    is_whole = stored.output is None and not any(stored.inputs) and stored.at_once is None
+    same = operator.inputs[0].shape == operator.output.shape
+    return is_pixel(operator) and is_whole and same and spans_rows(operator, stored)
+
+
+def is_copied(operator: QConv2d) -> bool:
+    """True where windows are copied one by one."""
+    return not is_pixel(operator) and columns_of(operator).is_pixel
+
+
+def is_short(operator: QConv2d) -> bool:
+    """True where a row of a window is a vector or less, as copied."""
+    _, taps, depth = operator.weight.shape[1:]
+    return operator.window.dilation[1] == 1 and taps * depth <= STEP
+
+
+def inside_columns(operator: QConv2d) -> tuple[int, int]:
+    """Output columns whose windows lie in columns of the input, and are read or copied a row at once."""
+    if is_copied(operator) and not is_short(operator):
+        return 0, 0
+    return inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
+
+
+def spans_rows(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where a group of four pixels may lie in two rows, or windows are copied, which costs more row by row."""
+    in_rows = is_pixel(operator) and operator.output.shape[2] % PIXELS == 0
+    return is_one_run(operator, stored) and not in_rows
+
+
+def is_one_run(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where groups of four pixels go on from row to row."""
+    is_stored = stored.output is None and (stored.input(0) is None or not is_pixel(operator))
+    return columns_of(operator).is_pixel and operator.output.shape[0] == 1 and is_stored
+
+
+def _runs(operator: QConv2d, stored: StoredRows) -> tuple[int, int]:
+    """Runs of pixels, and the pixels of each."""
+    images, rows, columns, _ = operator.output.shape
+    return (1, rows * columns) if is_one_run(operator, stored) else (images * rows, columns)
+
+
+def num_groups(operator: QConv2d, stored: StoredRows) -> int:
+    """Groups of four pixels."""
+    runs, pixels = _runs(operator, stored)
+    return runs * (pixels // PIXELS if num_ones(operator, stored) else -(-pixels // PIXELS))
+
+
+def num_ones(operator: QConv2d, stored: StoredRows) -> int:
+    """Pixels by themselves: one that is left of a run, or all of a run that is too short."""
+    runs, pixels = _runs(operator, stored)
+    return runs * (pixels % PIXELS) if is_pixel(operator) and _leaves_ones(pixels) else 0
+
+
+def has_ones(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where the run of a call has pixels by themselves."""
+    _, rows, columns, _ = operator.output.shape
+    calls = rows_of_calls(rows, stored) if is_one_run(operator, stored) else {1}
+    if calls is None:
+        return is_pixel(operator) and columns % PIXELS != 0
+    return is_pixel(operator) and any(_leaves_ones(count * columns) for count in calls)
+
+
+def _leaves_ones(pixels: int) -> bool:
+    """True where groups of four pixels leave one of a run, or the run is too short for a group."""
+    return pixels < PIXELS or pixels % PIXELS == 1
+
+
+def num_inside(operator: QConv2d, stored: StoredRows) -> int:
+    """Groups that are read in place; of windows that are copied one by one, pixels whose windows lie in the input."""
+    if is_pixel(operator):
+        return num_groups(operator, stored)
+    (begin, end), columns = inside_columns(operator), operator.output.shape[2]
+    if is_copied(operator):
+        return num_whole_rows(operator, stored) * (end - begin)
+    first = np.minimum(np.arange(0, columns, PIXELS), columns - PIXELS)
+    return num_whole_rows(operator, stored) * int(((first >= begin) & (first + PIXELS <= end)).sum())
+
+
+def has_outside(operator: QConv2d, stored: StoredRows) -> bool:
+    """True where some windows do not lie in the input, one row behind the other in memory."""
+    num_all = operator.output.num_elements // operator.output.shape[3]
+    return num_inside(operator, stored) < (num_all if is_copied(operator) else num_groups(operator, stored))
+
+
+def strip_window(operator: QConv2d) -> Window:
+    """The window of four pixels."""
+    window = operator.window
+    return replace(window, kernel=(window.kernel[0], window.kernel[1] + (PIXELS - 1) * window.strides[1]))
+
+
+# conv2d of a QDQ chain with Helium: four output pixels side by side by two channels at a time.
+#
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Pixels of 1x1 windows are
+# read in place, and so are windows of whole vectors that lie inside the input, a column of four of them once. Other
+# windows are copied to scratch first: as a strip, or one by one where a row of a window is no whole vectors. Where
+# pixels of 1x1 windows have as many channels behind the layer as before it, the output may take the input's place:
+# four pixels are in registers or in scratch before results are written. Results are the portable kernel's, whatever
+# the rounding (narrow_factors.py).
+
+LAYER = "tvm_ext_helium_side_layer"
+INCLUDES = (
+    "tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_one.h", "tvm_ext_helium_conv2d.h",
+    "tvm_ext_copy.h",
+)  # fmt: skip
+# Modelled instructions of a group of four pixels around its call; of one whose columns are looked at; of the copy of
+# a window whose rows are a vector or less: around its rows, of one, of three; of four vectors of a copy of four pixels.
+GROUP, WINDOWED_GROUP, SHORT_COPY, SHORT_ROW, THREE_ROWS, COPIED_VECTORS = 10, 25, 16, 4, 12, 10
+
+
+def takes_fours(operator: QConv2d, target: Target) -> bool:
+    """rows of the output (of 1x1 windows, the image) must have four pixels or more, pixels a multiple of four
+    channels"""
+    images, rows, columns, channels = operator.output.shape
+    pixels = rows * columns if is_pixel(operator) and images == 1 else columns
+    return pixels >= PIXELS and channels % BLOCK == 0
+
+
+def is_for_speed(operator: QConv2d, target: Target) -> bool:
+    """speed must matter more than size: its instructions are one long run"""
+    return target.optimize == "speed"
+
+
+def is_signed_where_read(operator: QConv2d, target: Target) -> bool:
+    """pixels of 1x1 windows must be int8"""
+    return not is_pointwise(operator, target) or flip(operator.inputs[0]) == 0
+
+
+def blocks_fit(operator: QConv2d, target: Target) -> bool:
+    """a window must have no more than 24 vectors of 16 bytes"""
+    return columns_of(operator).fits()
+
+
+def has_narrow_factors(operator: QConv2d, target: Target) -> bool:
+    """elements must have all values of their type, and channels factors of one shift"""
+    return _factors(operator) is not None
+
+
+def _factors(operator: QConv2d) -> NarrowFactors | None:
+    return NarrowFactors.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output = operator.inputs[0], operator.output
+    factors, columns = _factors(operator), columns_of(operator)
+    assert factors is not None, "the kernel refuses layers without narrow factors"
+    fours = FourPixels(
+        columns=columns, channels=output.shape[3], pitch=stored.pitch or output.shape[3], factors=factors,
+        zero_point=quantization(output).zero_point, is_unsigned=output.dtype == "uint8",
+    )  # fmt: skip
+    groups, has_others = num_groups(operator, stored), has_outside(operator, stored)
+    ones = num_ones(operator, stored)
+    scratch_bytes = _scratch_bytes(operator, stored, has_others=has_others)
+    in_place = takes_place_of_input(operator, stored)
+    weight = operator.weight if not is_copied(operator) else operator.weight.reshape(output.shape[3], 1, 1, -1)
+    return Implementation(
+        kernel=KERNEL.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                PACKED,
+                *((SCRATCH,) if scratch_bytes else ()),
+                *ROW_PARAMETERS,
+            ),
+            body=_body(operator, stored, has_scratch=scratch_bytes > 0, has_others=has_others),
+            helpers=_helpers(operator, stored, fours, has_others=has_others),
+            includes=(*INCLUDES, *PATCH_INCLUDES, *PRODUCT_INCLUDES),
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=fours.constants(weight, start(operator)),
+        scratch_bytes=scratch_bytes,
+        macs=output.num_elements * operator.weight[0].size,
+        instructions=groups * (fours.instructions + GROUP)
+        + ones * (fours.one_instructions + GROUP)
+        + _copying(operator, stored),
+        passes=_passes(operator, groups + ones),
+        accumulation="products with r, c, s ascending in vectors of 16, then bias",
+        # In place, four pixels of two rows are read before results are written.
+        spatial=replace(
+            spatial(operator.window, source, output), behind=1 if spans_rows(operator, stored) and not in_place else 0
+        ),
+        in_place=(0,) if in_place else (),
+        exact=True,
+        pitched=True,
+    )
+
+
+def _scratch_bytes(operator: QConv2d, stored: StoredRows, *, has_others: bool) -> int:
+    """The last pixels, where vectors reach beyond them; in place those, and four others where they are not kept in
+    registers; copies of four windows; or a strip, where one is copied."""
+    depth, columns = operator.weight.shape[3], columns_of(operator)
+    if is_pixel(operator):
+        is_in_place = takes_place_of_input(operator, stored)
+        last = (PIXELS - 1) * depth + padded(depth) if depth % STEP or is_in_place else 0
+        return last + (PIXELS * padded(depth) if is_in_place and columns.steps > 1 else 0)
+    if is_copied(operator):
+        return PIXELS * columns.column_bytes + (STEP if is_short(operator) else 0)
+    kernel = strip_window(operator).kernel
+    return kernel[0] * kernel[1] * depth if has_others else 0
+
+
+def _copying(operator: QConv2d, stored: StoredRows) -> int:
+    """Modelled instructions of all copies, and of the choice between them."""
+    source, depth = operator.inputs[0], operator.weight.shape[3]
+    groups, inside = num_groups(operator, stored), num_inside(operator, stored)
+    if is_pixel(operator):
+        steps = columns_of(operator).steps
+        return groups * steps * COPIED_VECTORS if takes_place_of_input(operator, stored) and steps > 1 else 0
+    if is_copied(operator):
+        each = Im2col(window=operator.window, source=source, depth=depth).instructions
+        by_rows = operator.weight.shape[1] * SHORT_ROW + SHORT_COPY
+        short = THREE_ROWS if operator.weight.shape[1] == 3 and not flip(source) else by_rows
+        return inside * short + (PIXELS * groups - inside) * (each + SHORT_COPY)
+    each = Im2col(window=strip_window(operator), source=source, depth=depth).instructions
+    return groups * (WINDOWED_GROUP - GROUP) + (groups - inside) * each
+
+
+def _passes(operator: QConv2d, groups: int) -> Passes:
+    """Four pixels by two channels; the first vectors of pixels stay in registers, of other windows none."""
+    reads = groups * columns_of(operator).num_steps * STEP * PIXELS * operator.output.shape[3] / 2
+    return Passes(
+        constants=max(1.0, groups),
+        input=max(1.0, reads / operator.inputs[0].num_elements),
+        scratch=groups * (1 + operator.output.shape[3] / 2) if is_copied(operator) else 2.0,
+    )
+
+
+def _helpers(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_others: bool) -> str:
+    """The layer's shapes as tvm_ext_helium_side.h takes them, `$_four` and `$_patch`."""
+    begin, end = inside_columns(operator)
+    members: dict[str, Value] = {
+        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
+        "window": sliding_window(operator.window), "inside_begin": begin, "inside_end": end,
+        "reads_beyond": operator.weight.shape[3] % STEP > 0 and is_pixel(operator),
+        "is_in_place": takes_place_of_input(operator, stored),
+        "is_copied": is_copied(operator), "has_others": has_others, "fours": fours.members(),
+    }  # fmt: skip
+    functions = [fours.function(), *([fours.one_function()] if has_ones(operator, stored) else [])]
+    if has_others:
+        functions.append(patch_function("tvm_ext_helium_side_copy", LAYER, stored))
+    return "\n".join([shapes(LAYER, members), *functions])
+
+
+def _body(operator: QConv2d, stored: StoredRows, *, has_scratch: bool, has_others: bool) -> str:
+    """The loops of tvm_ext_helium_side.h."""
+    rings, layer = with_rings(LAYER, stored)
+    scratch = "scratch" if has_scratch else "NULL"
+    places = f"input, output, packed, {scratch}, row_begin, row_end"
+    if is_pixel(operator):
+        one = "$_one" if has_ones(operator, stored) else "NULL"
+        return "\n".join([*rings, f"tvm_ext_helium_side_pixels({layer}, $_four, {one}, {places});"])
+    patch = "$_patch" if has_others else "NULL"
+    name = "tvm_ext_helium_side_copies" if is_copied(operator) else "tvm_ext_helium_side"
+    return "\n".join([*rings, f"{name}({layer}, $_four, {patch}, {places});"])
+
+
+KERNEL = Kernel(
+    name="qconv2d_side_helium",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(
+        has_no_groups, is_for_speed, takes_fours, is_signed_where_read, *qconv2d.CONSTRAINTS, blocks_fit,
+        has_narrow_factors,
+    ),
+)  # fmt: skip

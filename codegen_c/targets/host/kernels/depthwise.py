@@ -1,0 +1,193 @@
+"""Depthwise conv2d of a QDQ chain in vectors of 8 sums, with weights of 8 or 4 bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import zip_longest
+
+import numpy as np
+
+from codegen_c.c_text.text import Value, block
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
+from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
+from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
+from codegen_c.kernels.shared.winograd import for_speed
+from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d, Window
+from codegen_c.targets.host.kernels.products import (
+    ORDER,
+    SCRATCH,
+    STORED_AT_ONCE,
+    SUM_INCLUDES,
+    UNIT,
+    UNPACK_INSTRUCTIONS,
+    WEIGHTS_BYTES,
+    in_four_bits,
+    parameters,
+    rescale,
+    row_numbers,
+    start,
+    sums_leave_room,
+)
+
+# Depthwise conv2d of a QDQ chain in vectors of 8 sums: 16 channels of four output pixels, two taps at once.
+#
+# int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32, modulo 2^32. Rows that
+# windows read are copied to scratch, padding filled in with the zero point. Either rounding. Two taps above each
+# other are widened once for all pixels side by side.
+
+Tap = tuple[int, int]
+"""Row and column of a window."""
+
+PIXELS = 4
+"""Output pixels of a row side by side: their sums and what they share stay in registers."""
+MOST_TAPS = 49
+TAPS_INSTRUCTIONS = 8
+"""Two taps of a unit."""
+ROW_INSTRUCTIONS = 20
+"""A row that is copied, beside its bytes."""
+LAYER = "tvm_ext_host_depthwise_layer"
+
+
+def few_taps(operator: QConv2d, target: Target) -> bool:
+    """the window must have 49 taps or fewer, as each two have their own code"""
+    return operator.window.kernel[0] * operator.window.kernel[1] <= MOST_TAPS
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output, finish = operator.inputs[0], operator.output, rescale(operator)
+    window, is_packed, weights = operator.window, isinstance(operator, PackedQConv2d), _pack(operator)
+    units = output.num_elements // output.shape[3] * weights.shape[0]
+    copied = window.kernel[0] * row_numbers(window, source, source.shape[3])
+    rings, layer = with_rings(LAYER, stored)
+    call = f"tvm_ext_host_depthwise({layer}, $_row, input, output, weights, factors, "
+    members: dict[str, Value] = {
+        "input": image(source), "output": image(output, stored=stored), "window": sliding_window(window),
+        "rescale": finish.members(),
+    }  # fmt: skip
+    taps = weights.shape[1] * (TAPS_INSTRUCTIONS + (UNPACK_INSTRUCTIONS if is_packed else 0))
+    copies = window.kernel[0] * ROW_INSTRUCTIONS + copied // UNIT
+    return Implementation(
+        kernel=QDEPTHWISE.name,
+        function=CFunction(
+            parameters=(
+                *parameters(source, output, is_packed=is_packed),
+                SCRATCH,
+                *ROW_PARAMETERS,
+            ),
+            body="\n".join([*rings, f"{call}scratch, row_begin, row_end);"]),
+            helpers=f"{shapes(LAYER, members)}\n{_row(operator, stored, is_packed)}",
+            includes=("tvm_ext_host_depthwise.h", "tvm_ext_host_rows.h", *SUM_INCLUDES),
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=(
+            ("weights", in_four_bits(weights) if is_packed else weights), ("factors", finish.table(start(operator))),
+        ),
+        scratch_bytes=copied + STORED_AT_ONCE,
+        macs=output.num_elements * operator.weight[0].size,
+        instructions=units * (taps + finish.finish_instructions) + output.shape[0] * output.shape[1] * copies,
+        passes=Passes(
+            constants=max(1.0, output.num_elements // output.shape[3]), input=max(1.0, window.kernel[0]),
+            scratch=max(1.0, output.num_elements * operator.weight[0].size / copied),
+        ),
+        accumulation="products in pairs of taps, modulo 2^32",
+        spatial=spatial(window, source, output),
+        exact=True,
+        pitched=True,
+        row_pitched=True,
+        grows_weights=not is_packed,
+    )  # fmt: skip
+
+
+def _pairs(window: Window) -> list[tuple[Tap, Tap | None]]:
+    """Taps two by two, above each other, so that neighbours in a row share them; side by side in a last odd row."""
+    rows, columns = window.kernel
+    above = [((r, s), (r + 1, s)) for r in range(0, rows - 1, 2) for s in range(columns)]
+    last = [(rows - 1, s) for s in range(columns)] if rows % 2 else []
+    return [*above, *zip_longest(last[::2], last[1::2])]
+
+
+def _pack(operator: QConv2d) -> Array:
+    """int16[units, pairs of taps, 16 lanes, 2]: taps as `_pairs` has them, 0 where there is none and no channel."""
+    taps = pack(operator.weight).reshape(*operator.window.kernel, -1)
+    none = np.zeros_like(taps[0, 0])
+    both = np.array(
+        [[taps[first], none if second is None else taps[second]] for first, second in _pairs(operator.window)]
+    )
+    full = np.pad(both.astype(np.int16), ((0, 0), (0, 0), (0, -both.shape[2] % UNIT)))
+    return np.ascontiguousarray(full.reshape(*full.shape[:2], -1, UNIT)[..., ORDER].transpose(2, 0, 3, 1))
+
+
+def _row(operator: QConv2d, stored: StoredRows, is_packed: bool) -> str:
+    """Definition of `$_row`, a tvm_ext_host_depthwise_row: some pixels side by side, as they share elements."""
+    columns, channels = operator.output.shape[2], operator.output.shape[3]
+    at_once = min(columns, PIXELS)
+    whole = columns - columns % at_once
+    groups = [(0, whole, at_once), *([(whole, columns, columns - whole)] if whole < columns else [])]
+    body: list[str] = []
+    for begin, end, pixels in groups:
+        places = [
+            f"const uint8_t *const x = &rows[w * {operator.window.strides[1] * channels}];",
+            f"uint8_t *const pixel = &y[w * {stored.pitch or channels}];",
+        ]
+        lines = _unit(operator, stored.pitch or channels, pixels, is_packed)
+        loop = over("w", begin, end, [*places, *over("k", 0, channels, lines, step=UNIT)], step=pixels)
+        body += ["{", block(loop), "}"] if len(groups) > 1 else loop
+    row_parameters = [
+        "const uint8_t *restrict rows", "uint8_t *y", "const void *restrict weights", "const int32_t *restrict factors",
+    ]  # fmt: skip
+    return apart("$_row", row_parameters, body)
+
+
+def _unit(operator: QConv2d, pitch: int, pixels: int, is_packed: bool) -> list[str]:
+    """A unit of channels of some pixels: products of all taps, unrolled, two at a time."""
+    window, (source,), channels = operator.window, operator.inputs, operator.output.shape[3]
+    length, is_unsigned = row_numbers(window, source, channels), "true" if source.dtype == "uint8" else "false"
+    pairs, packed, step = _pairs(window), "true" if is_packed else "false", WEIGHTS_BYTES[is_packed]
+
+    def place(tap: Tap, p: int) -> str:
+        return f"&x[k + {tap[0] * length + (tap[1] * window.dilation[1] + p * window.strides[1]) * channels}]"
+
+    lines = [f"const uint8_t *const f = &((const uint8_t *)weights)[k * {len(pairs) * step // UNIT}];"]
+    lines += ["const int32_t *const unit = &factors[k * TVM_EXT_HOST_NUMBERS];"]
+    lines += [f"tvm_ext_host_sums sums{p} = tvm_ext_host_begin(unit);" for p in range(pixels)]
+    for index, (first, second) in enumerate(pairs):
+        weights = f"tvm_ext_host_load_weights(&f[{index * step}], {packed})"
+        for p in range(pixels):
+            taps = f"{place(first, p)}, {place(second or first, p)}"
+            lines.append(f"tvm_ext_host_add_taps(&sums{p}, {taps}, {is_unsigned}, {weights});")
+    for p in range(pixels):
+        target = f"&pixel[k + {p * pitch}]" if p else "&pixel[k]"
+        lines.append(f"tvm_ext_host_end(&$_layer.rescale, {target}, sums{p}, unit, {channels} - k);")
+    return lines
+
+
+QDEPTHWISE = Kernel(
+    name="qdepthwise_host",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(for_speed, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+)
+
+
+# Depthwise conv2d of a QDQ chain whose weights have 4 bits each, in vectors of 8 sums: py, taking
+# bytes apart.
+#
+# int8 or uint8[N, H, W, C], 4 bits[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32, modulo 2^32.
+
+
+def qdepthwise_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
+    return replace(implement(operator, target, stored), kernel=QDEPTHWISE_PACKED.name)
+
+
+QDEPTHWISE_PACKED = Kernel(
+    name="qdepthwise_packed_host",
+    operator=PackedQConv2d,
+    implement=qdepthwise_packed_implement,
+    constraints=(is_depthwise, few_taps, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
+)
+
+
+KERNELS = (QDEPTHWISE, QDEPTHWISE_PACKED)

@@ -1,0 +1,245 @@
+"""conv2d and dense layers of a QDQ chain with RISC-V's vectors, and their requantization."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from codegen_c.c_text.text import C_TYPES, Value, structure
+from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.convolution import qconv2d
+from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.shared.common_shift import HighWords
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.requantize import Products, quantization
+from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.operators.kinds import Array, QConv2d, QDense
+
+# Shared parts of the kernels of RISC-V's vectors: requantization of sums, exact, and the constants it reads.
+#
+# A layer's sums of a pixel are stored, then requantized a group of registers at a time, by high words of products
+# (high_words.py). Where some sum may lie halfway between two results, halves go to even by a few instructions more.
+
+HEADERS = (
+    "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h", "tvm_ext_rvv.h",
+    "tvm_ext_rvv_requantize.h",
+)  # fmt: skip
+PARAMETERS = (
+    Parameter(name="weights", ctype="int8_t", role="constant"),
+    Parameter(name="factors", ctype="int32_t", role="constant"),
+)
+SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+SUM_BYTES = 4
+REGISTER_BYTES = 16
+"""Bytes of a vector register that costs are modelled for: the shortest there are."""
+
+
+def num_groups(channels: int, registers: int) -> int:
+    """Groups of so many registers that hold sums of all channels."""
+    return -(-channels * SUM_BYTES // (registers * REGISTER_BYTES))
+
+
+class GroupedRescale(HighWords):
+    """A `Requantize` in groups of registers."""
+
+    @classmethod
+    def of_convolution(cls, operator: QConv2d) -> Self:
+        return cls.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+    def constants(self, weights: Array, start: Array) -> tuple[tuple[str, Array], ...]:
+        """Weights as they come; starts, multipliers and shifts: int32[3, K]. start: int64[K], taken modulo 2^32."""
+        multiplier, shift = (np.broadcast_to(array, len(start)) for array in self.factors())
+        wrapped = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+        return (("weights", np.ascontiguousarray(weights)), ("factors", np.stack([wrapped, multiplier, -shift])))
+
+    def members(self) -> dict[str, Value]:
+        """A `tvm_ext_rvv_rescale`."""
+        finish = self.requantize
+        return {
+            "rounds_twice": self.is_twice, "has_ties": self.halves_even, "left_shift": self.left_shift,
+            "zero_point": quantization(finish.output).zero_point, "low": finish.low, "high": finish.high,
+        }  # fmt: skip
+
+    def instructions(self, channels: int) -> int:
+        """Modelled instructions of the sums of one pixel."""
+        if self.halves_even:
+            return 20 + 32 * num_groups(channels, 4)
+        return 20 + (25 if self.is_twice else 22) * num_groups(channels, 8)
+
+
+def sums_leave_room(operator: QConv2d, target: Target) -> bool:
+    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
+    return GroupedRescale.of_convolution(operator).fits(*qconv2d.products(operator).range())
+
+
+def start_of(operator: QConv2d) -> Array:
+    """Initial sums of x * w, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False).start
+
+
+# conv2d of a QDQ chain with RISC-V's vectors: three or six output pixels by groups of channels.
+#
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Windows of one pixel are
+# read where they lie, others from copies in scratch, padding as zero points, which are taken off with the bias.
+# Either rounding.
+
+LAYER = "tvm_ext_rvv_conv2d_layer"
+INCLUDES = ("tvm_ext_rvv_conv2d.h", "tvm_ext_rvv_product.h", *HEADERS)
+REGISTERS = {1: 8, 3: 8, 6: 4}
+"""Registers of the sums of each of so many pixels."""
+PIXEL_INSTRUCTIONS, COPY_INSTRUCTIONS, ROW_INSTRUCTIONS, CALL_INSTRUCTIONS = 24, 40, 20, 40
+"""Modelled instructions of a pixel, of a copy of its window and of each of its rows, and of a group of channels."""
+
+
+def is_ungrouped(operator: QConv2d, target: Target) -> bool:
+    """the convolution must have one group"""
+    return operator.groups == 1
+
+
+def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+    source, output = operator.inputs[0], operator.output
+    finish, pixels, depth = GroupedRescale.of_convolution(operator), pixels_at_once(operator), operator.weight[0].size
+    num_pixels, channels = output.num_elements // output.shape[3], output.shape[3]
+    copies = not is_in_place(operator)
+    rings, layer = with_rings(LAYER, stored)
+    call = f"tvm_ext_rvv_conv2d({layer}, input, output, weights, factors, scratch, row_begin, row_end);"
+    weights = operator.weight.reshape(channels, depth).T
+    return Implementation(
+        kernel=QCONV2D.name,
+        function=CFunction(
+            parameters=(*operands(operator), *PARAMETERS, SCRATCH, *ROW_PARAMETERS),
+            body="\n".join([*rings, call]),
+            helpers=shapes(LAYER, {
+                "input": image(source), "output": image(output, stored=stored),
+                "window": sliding_window(operator.window), "pixels": pixels, "requantize": finish.members(),
+            }),
+            includes=INCLUDES,
+        ),
+        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        constants=finish.constants(weights, start_of(operator)),
+        scratch_bytes=pixels * (SUM_BYTES * channels + (depth if copies else 0)),
+        macs=output.num_elements * depth,
+        instructions=-(-num_pixels // pixels) * product_instructions(depth, channels, pixels)
+        + num_pixels * (PIXEL_INSTRUCTIONS + finish.instructions(channels) + (_copy(operator) if copies else 0)),
+        passes=Passes(
+            constants=max(1.0, num_pixels / pixels),
+            input=max(1.0, num_pixels * depth / source.num_elements),
+            scratch=num_pixels / pixels * (1 + num_groups(channels, REGISTERS[pixels])),
+        ),
+        accumulation="exact",
+        spatial=spatial(operator.window, source, output),
+        # All channels of some pixels are summed before they are written.
+        in_place=(0,) if operator.window.is_pointwise and source.shape == output.shape else (),
+        exact=True,
+        pitched=True,
+        row_pitched=True,
+    )  # fmt: skip
+
+
+def operands(operator: QConv2d) -> tuple[Parameter, ...]:
+    """Input and output."""
+    return (
+        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
+        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+    )
+
+
+def is_in_place(operator: QConv2d) -> bool:
+    """True where windows are single pixels of the image."""
+    return operator.window.kernel == (1, 1) and not any(operator.window.padding)
+
+
+def pixels_at_once(operator: QConv2d) -> int:
+    """The number of pixels whose products take less."""
+    depth, channels = operator.weight[0].size, operator.output.shape[3]
+    return min((3, 6), key=lambda pixels: product_instructions(depth, channels, pixels) / pixels)
+
+
+def product_instructions(depth: int, channels: int, pixels: int) -> int:
+    """Modelled instructions of the sums of some pixels."""
+    fours, rest = divmod(depth, 4)
+    tap = 3 + 2 * pixels
+    each = CALL_INSTRUCTIONS + 4 * pixels + depth * tap + (fours + rest) * (pixels + 2)
+    return num_groups(channels, REGISTERS[pixels]) * each
+
+
+def _copy(operator: QConv2d) -> int:
+    """Modelled instructions of a copied window."""
+    rows, columns = operator.window.kernel
+    runs = rows * (columns if operator.window.dilation[1] > 1 else 1)
+    return COPY_INSTRUCTIONS + runs * ROW_INSTRUCTIONS
+
+
+QCONV2D = Kernel(
+    name="qconv2d_rvv",
+    operator=QConv2d,
+    implement=implement,
+    constraints=(is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
+)
+
+
+# Dense layer of a QDQ chain with RISC-V's vectors: one row, or three, by groups of output channels.
+#
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. The zero point is taken off with the
+# bias. Either rounding.
+
+ROWS_AT_ONCE = 3
+QDENSE_ROW_INSTRUCTIONS = 20
+"""Modelled instructions around the products and results of a row."""
+
+
+def qdense_sums_leave_room(operator: QDense, target: Target) -> bool:
+    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
+    return _rescale(operator).fits(*qdense.products(operator).range())
+
+
+def _rescale(operator: QDense) -> GroupedRescale:
+    return GroupedRescale.of(qdense.requantize(operator), *qdense.products(operator).range())
+
+
+def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+    source, (channels, depth) = operator.inputs[0], operator.weight.shape
+    rows, finish = operator.output.num_elements // channels, _rescale(operator)
+    at_once = ROWS_AT_ONCE if rows >= ROWS_AT_ONCE else 1
+    layer = structure("tvm_ext_rvv_dense_layer", "layer", {
+        "rows": rows, "depth": depth, "channels": channels, "has_unsigned_input": source.dtype == "uint8",
+        "at_once": at_once, "requantize": finish.members(),
+    })  # fmt: skip
+    calls = -(-rows // at_once)
+    return Implementation(
+        kernel=QDENSE.name,
+        function=CFunction(
+            parameters=(
+                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
+                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
+                *PARAMETERS,
+                SCRATCH,
+            ),
+            body="\n".join([*layer, "tvm_ext_rvv_dense(&layer, input, output, weights, factors, scratch);"]),
+            includes=("tvm_ext_rvv_dense.h", "tvm_ext_rvv_product.h", *HEADERS),
+        ),
+        reference=lambda inputs: qdense.reference(operator, inputs),
+        constants=finish.constants(operator.weight.T, qdense.products(operator).start),
+        scratch_bytes=at_once * SUM_BYTES * channels,
+        macs=operator.output.num_elements * depth,
+        instructions=calls * product_instructions(depth, channels, at_once)
+        + calls * at_once * (QDENSE_ROW_INSTRUCTIONS + finish.instructions(channels)),
+        passes=Passes(constants=max(1.0, calls), input=1.0),
+        accumulation="exact",
+        exact=True,
+        # Weights of a run of channels do not lie together: by rows of the result, and in parts, in portable code.
+        in_rows=qdense.implement(operator, target, StoredRows()).in_rows,
+        accumulating=qdense.accumulating(operator),
+    )
+
+
+QDENSE = Kernel(
+    name="qdense_rvv",
+    operator=QDense,
+    implement=qdense_implement,
+    constraints=(*qdense.CONSTRAINTS, qdense_sums_leave_room),
+)
+
+
+KERNELS = (QCONV2D, QDENSE)
