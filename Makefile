@@ -3,6 +3,8 @@
 #
 #   make demo    compile, run and verify the digits network on the host and on a Cortex-M4 in QEMU
 #   make test    the whole test suite
+#   make test-fast     passes, memory planning, reports, golden files: under 90 seconds
+#   make test-changed  tests of what the branch changed (BASE=commit)
 #   make sweep   more parameters of some tests, which take long
 #   make check   lint, format (C too), types, layering, the site
 #   make docs    the site, build/site/index.html
@@ -24,7 +26,7 @@ C_FILES = $(wildcard codegen_c/arena/*.[ch] relay_passes/solvers/recompute/*.[ch
     codegen_c/runtime/*.[ch] codegen_c/custom/*/runtime/*.h codegen_c/targets/*/*.[ch] \
     codegen_c/targets/*/runtime/*.[ch])
 
-.PHONY: demo install test sweep check docs release-check format boards arm-boards analyzers clean
+.PHONY: demo install test test-fast test-changed sweep check docs release-check format boards arm-boards analyzers clean
 
 demo: $(USER_READY) arm-boards
 	@$(BIN)/python tutorials/demo.py
@@ -39,6 +41,15 @@ install: $(USER_READY)
 # Tests call make themselves, and are not to take this one for their caller.
 test: $(READY) boards analyzers
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+FAST = tests/passes tests/arena tests/report tests/golden tests/house
+test-fast: $(READY)
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS) -m "not sweep and not slow" $(FAST)
+
+# BASE: the commit to compare with, by default where the branch left main.
+test-changed: $(READY)
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS) \
+	    $$($(BIN)/python .ci/changed_tests.py $(BASE))
 
 sweep: $(READY) boards
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest $(PYTEST_ARGS) -m sweep

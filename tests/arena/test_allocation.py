@@ -53,6 +53,7 @@ def test_published_problems_are_solved(shared: Path, main: Main, tmp_path: Path,
     assert_valid(solved(main, path, 1048576, tmp_path), 1048576)
 
 
+@pytest.mark.slow
 def test_beam_searches_fill_a_published_problem_up_to_its_bound(shared: Path, main: Main, tmp_path: Path) -> None:
     """Four sections of D are full then; it is the least there is, and the complete search alone does not find it."""
     path, bound = shared / "allocation" / "D.1048576.csv", 986_112
@@ -152,6 +153,7 @@ def test_no_higher_than_a_peer() -> None:
 
 
 @pytest.mark.parametrize("mean_reach", [0.0, 3.0, 20.0])
+@pytest.mark.slow
 def test_a_thousand_operators(mean_reach: float) -> None:
     """A chain, and graphs whose values are read again later on: at the bound, or within one alignment per buffer."""
     problem = wired(1000, mean_reach, alignment=16, seed=1)

@@ -79,6 +79,7 @@ def test_long_lifetimes_cost_no_time() -> None:
 
 
 @pytest.mark.parametrize("name", ["A.1048576", "B.1048576", "C.1048576", "D.1048576", "input.12"])
+@pytest.mark.slow
 def test_published_problems(shared: Path, name: str) -> None:
     """Valid by first fit, whose heights are printed and not judged: the files' names say what can be reached."""
     path = shared / "allocation" / f"{name}.csv"

@@ -88,6 +88,7 @@ def assert_minimal(problem: Sequence[Buffer], best: int) -> None:
 
 @PROBLEMS
 @given(st.lists(buffers(), min_size=1, max_size=6))
+@pytest.mark.slow
 def test_exact_is_minimal(problem: list[Buffer]) -> None:
     assert_minimal(problem, lowest(problem))
 
@@ -115,6 +116,7 @@ def test_gaps_are_valid_and_never_proved_wrongly(problem: list[Buffer]) -> None:
 
 @PROBLEMS
 @given(st.lists(buffers(), min_size=2, max_size=5), st.data())
+@pytest.mark.slow
 def test_choices_are_minimal(problem: list[Buffer], data: st.DataObject) -> None:
     """Pairs of one choice either all go up or all go down; the best way is found, and it is proved."""
     problem = [replace(buffer, alignment=1, begin=0, end=2) for buffer in problem]
@@ -128,6 +130,7 @@ def test_choices_are_minimal(problem: list[Buffer], data: st.DataObject) -> None
 
 @PROBLEMS
 @given(st.lists(buffers(), min_size=1, max_size=6))
+@pytest.mark.slow
 def test_beams_find_offsets_where_there_is_room_and_prove_nothing(problem: list[Buffer]) -> None:
     best = lowest(problem)
     for capacity in (2 * HIGHEST, best):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def assert_apart(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
 
 @settings(PROBLEMS, max_examples=25)
 @given(problems(most=6, size=4))
+@pytest.mark.slow
 def test_a_raised_bound_is_never_above_the_best_solution(buffers: list[Buffer]) -> None:
     best = lowest(buffers)
     reached = sum(buffer.size for buffer in buffers)

@@ -36,6 +36,7 @@ def too_long(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_packages_of_golden_networks(name: str, tmp_path: Path) -> None:
     make, platform, options = CASES[name]
     onnx.save(make(), tmp_path / "net.onnx")
@@ -46,6 +47,7 @@ def test_packages_of_golden_networks(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.board
 @pytest.mark.parametrize("name", SOME_KINDS)
+@pytest.mark.slow
 def test_packages_of_several_kinds(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     source = kind.source(tmp_path)

@@ -26,6 +26,7 @@ REPORTS = sorted((ROOT / "tests" / "golden" / "expected").glob("*/report.json"))
 
 
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.slow
 def test_pages_made_from_the_code_are_current(name: str) -> None:
     if name.endswith("supported_operators.md"):
         pytest.importorskip("torch", reason="the table of PyTorch's operators is made with it")
@@ -86,6 +87,7 @@ def test_the_readme_is_short() -> None:
         assert command in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_site_is_built_strictly(tmp_path: Path) -> None:
     """One link that leads nowhere fails it, and nothing else is said of all these pages."""
     pytest.importorskip("mkdocs", reason="the extra docs brings it")

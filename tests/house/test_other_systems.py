@@ -38,6 +38,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+@pytest.mark.slow
 def test_a_model_is_compiled_and_verified(tmp_path: Path, environment: dict[str, str]) -> None:
     model, out = saved(SMALL_MODELS["image_in_and_out"](), tmp_path), tmp_path / "out"
     command = [sys.executable, "-m", "tvm_ext", "compile", model, "-p", "host", "-o", out, "--json"]
@@ -48,6 +49,7 @@ def test_a_model_is_compiled_and_verified(tmp_path: Path, environment: dict[str,
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".tvm_ext.")]
 
 
+@pytest.mark.slow
 def test_a_model_is_estimated_from_python(tmp_path: Path, environment: dict[str, str]) -> None:
     model = saved(SMALL_MODELS["image_in_and_out"](), tmp_path)
     code = f"import tvm_ext; print(tvm_ext.estimate({str(model)!r}, 'cortex_m4').ram_bytes > 0)"
@@ -55,6 +57,7 @@ def test_a_model_is_estimated_from_python(tmp_path: Path, environment: dict[str,
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
+@pytest.mark.slow
 def test_an_error_and_the_end_of_a_tool_in_vain(tmp_path: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tvm_ext", "compile", tmp_path / "no.onnx", "-p", "host", "-o", tmp_path / "out"],

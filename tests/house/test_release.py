@@ -53,6 +53,7 @@ def test_its_name_and_licence(wheel: Path) -> None:
 
 
 @pytest.mark.board
+@pytest.mark.slow
 def test_it_compiles_and_verifies_outside_of_the_checkout(wheel: Path, digits: Path, tmp_path: Path) -> None:
     """In an environment of its own, which borrows the other packages of this one."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)

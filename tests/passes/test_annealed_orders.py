@@ -30,6 +30,7 @@ def in_a_row(graph: Graph, order: Sequence[int]) -> int:
     return sum(len(set(graph.nodes[one].writes) & set(graph.nodes[other].reads)) for one, other in pairs)
 
 
+@pytest.mark.slow
 def test_a_search_that_proved_nothing_is_bettered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to what the whole search proves."""
     least = [schedule(shared_graph(seed, count=40)[0]) for seed in range(12)]

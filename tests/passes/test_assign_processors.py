@@ -199,6 +199,7 @@ def test_the_constraint_program_agrees_with_trying_all(objective: Objective) -> 
 @needs_ortools
 @pytest.mark.parametrize("tasks", some_of([15], sweep=[10, 20, 25, 30]))
 @pytest.mark.parametrize("seed", some_of([2], sweep=[0, 1, 3, 5]))
+@pytest.mark.slow
 def test_within_a_twentieth_of_the_bound(tasks: int, seed: int) -> None:
     """Graphs of any kind and of branches, on equal processors and on unlike ones."""
     for equal, branches in product((False, True), repeat=2):
@@ -209,6 +210,7 @@ def test_within_a_twentieth_of_the_bound(tasks: int, seed: int) -> None:
 
 
 @needs_ortools
+@pytest.mark.slow
 def test_a_bound_that_is_far_below_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a short search leaves it far below: by windows, or by another search that begins there."""
     from relay_passes.solvers.processors import assign, exact

@@ -89,6 +89,7 @@ def test_not_one_bit_changes(seed: int, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_dense_layers_are_cut_into_channels(tmp_path: Path) -> None:
     """Weights of an int8 network of dense layers, with a scale for each channel: not one bit changes."""
     model = zoo.build("autoencoder_int8")

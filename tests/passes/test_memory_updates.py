@@ -48,6 +48,7 @@ def test_a_cut_takes_the_bytes_that_the_search_for_rows_counts(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_a_search_keeps_count_of_cut_problems(seed: int) -> None:
     """Figures that it keeps up to date piece by piece are what the problem says of its result."""
     of = network(seed)
@@ -88,6 +89,7 @@ def test_repeats_are_numbered_as_by_rows(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_never_slower_than_places_alone_nor_for_a_guide(seed: int) -> None:
     of = network(seed)
     fastest, uncut = Updates(of.problem, of.segments).fastest()
@@ -97,6 +99,7 @@ def test_never_slower_than_places_alone_nor_for_a_guide(seed: int) -> None:
     assert guided.score <= fastest.score
 
 
+@pytest.mark.slow
 def test_cuts_and_repeats_make_networks_faster() -> None:
     """A twentieth at least in the mean of a few random ones; a proposal alone comes near that."""
     parts: list[tuple[float, float]] = []

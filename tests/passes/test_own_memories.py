@@ -110,6 +110,7 @@ def test_one_core_alone_has_its_own_memory_too(net: Path) -> None:
     assert "own" not in BuildOptions(processors=("cpu",)).limits_bytes(platform)
 
 
+@pytest.mark.slow
 def test_answers_on_threads_are_those_of_the_model(net: Path, tmp_path: Path) -> None:
     platform = with_own_memory(TWO, "cpu1", capacity_bytes=1 << 14)
     package = tvm_ext.build(tvm_ext.load(net), platform, tmp_path / "out", BuildOptions(name="net", verify=("host",)))

@@ -238,6 +238,7 @@ def test_cores_that_nobody_wakes_are_not_used() -> None:
     ("platform", "least_flash", "least"),
     [("dual_m33_equal", False, 1.7), ("dual_m33", True, 1.2), ("dual_m33", False, 1.15)],
 )
+@pytest.mark.slow
 def test_resnet_is_as_much_faster_as_promised(
     platform: str, least_flash: bool, least: float, shared_models: Path
 ) -> None:

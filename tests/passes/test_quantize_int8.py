@@ -188,6 +188,7 @@ def test_operators_that_lose_too_much_are_left_float_the_worst_first() -> None:
 
 
 @pytest.mark.parametrize("float_io", [False, True])
+@pytest.mark.slow
 def test_the_trial_run_is_what_the_module_computes(float_io: bool) -> None:
     """The numbers the report is made of are those of the QDQ module in TVM, bit for bit."""
 

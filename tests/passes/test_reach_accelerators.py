@@ -91,6 +91,7 @@ def test_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("dma", "weights"), [(False, True), (True, False)])
+@pytest.mark.slow
 def test_bytes_are_those_of_the_core(dma: bool, weights: bool, tmp_path: Path) -> None:
     platform = with_far_accelerator("host", dma=dma, reaches_weights=weights)
     found, samples = compiled(branches(), tmp_path, platform)

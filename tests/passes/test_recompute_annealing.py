@@ -35,6 +35,7 @@ def shared_graph(seed: int, count: int = 14, unit: int = 1) -> tuple[Graph, list
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 999), st.sampled_from((1, 10**6)))
+@pytest.mark.slow
 def test_plans_keep_to_the_budget_whatever_nodes_share(seed: int, unit: int) -> None:
     """Also where bytes are counted in larger units."""
     graph, costs = shared_graph(seed, unit=unit)

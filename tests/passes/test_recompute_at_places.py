@@ -27,6 +27,7 @@ def fixed(graph: Graph, order: range, costs: Sequence[int], budget_bytes: int) -
     return recompute(graph, order, costs, budget_bytes, keeps_order=True)
 
 
+@pytest.mark.slow
 def test_the_bound_is_never_above_the_least_cost_of_all_sequences() -> None:
     """And mostly reaches it, by a plan that stays within the budget."""
     met = proved = 0
@@ -45,6 +46,7 @@ def test_the_bound_is_never_above_the_least_cost_of_all_sequences() -> None:
     assert met > 15 and proved >= 0.8 * met
 
 
+@pytest.mark.slow
 def test_the_bound_holds_for_what_nodes_share_need_and_leave() -> None:
     """Graphs with an input, several results, scratch, and results that lie on what dies, beside other searches."""
     compared = 0
@@ -82,6 +84,7 @@ def least_behind(graph: Graph, costs: list[int], budget: int) -> int | None:
     return min((repeats_cost(s, costs) for s in sequences if peak_bytes(graph, s) <= budget), default=None)
 
 
+@pytest.mark.slow
 def test_the_bound_holds_for_results_that_are_early() -> None:
     """Each budget of small graphs, whose results may run again behind all others."""
     met = proved = 0

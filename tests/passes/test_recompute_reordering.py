@@ -74,6 +74,7 @@ def least_cost(graph: Graph, costs: list[int], budget: int) -> int | None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 999), st.sampled_from(SHARES), st.sampled_from((1, 10**7)))
+@pytest.mark.slow
 def test_plans_hold_whatever_nodes_share(seed: int, share: float, unit: int) -> None:
     graph, costs = shared_graph(seed, unit=unit)
     order = range(len(graph.nodes))
@@ -96,6 +97,7 @@ def test_small_graphs_come_to_the_least_cost_of_all_orders() -> None:
     assert repeated >= 3
 
 
+@pytest.mark.slow
 def test_budgets_are_met_that_repeats_of_one_order_do_not_meet() -> None:
     """Below the peak of the best order, for less in all where both do."""
     alone = saved = 0

@@ -50,6 +50,7 @@ def called(module: tvm.IRModule) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", some_of(PATCHED_SEEDS[:2], sweep=PATCHED_SEEDS[2:]))
+@pytest.mark.slow
 def test_fewer_bytes_than_by_rows_and_the_same_result(seed: int, tmp_path: Path) -> None:
     before = wide_network(seed, tmp_path)
     after = SplitPatches(BACKEND, None)(before)

@@ -200,7 +200,7 @@ def _costs(platform: Platform, options: BuildOptions) -> Sequence[OperatorCosts]
     first: Processor = platform.processor
     ours = ProcessorCosts(
         processor=first, time=time_model(platform), runs_floats=True,
-        backend=replace(backend_of(platform, options, cache(lower_operator)), cost=None),
+        backend=backend_of(platform, options, cache(lower_operator)),
     )  # fmt: skip
     others = [
         TvmCosts(
