@@ -1,4 +1,4 @@
-"""Random and damaged inputs through the whole compiler, with witnesses of what comes out.
+"""Random and damaged inputs through the whole compiler, with reference runtimes of what comes out.
 
     python benchmarks/fuzz.py --seconds 600 --seed 1
     python benchmarks/fuzz.py --seed 1 --case 4711

@@ -1,6 +1,6 @@
 """Files of other people's quantizers: taken or refused, integer share, error, accuracy beside the tool's runtime.
 
-    pip install -e '.[quantizers,keras,witness,train]'
+    pip install -e '.[quantizers,keras,reference runtime,train]'
     pip install --no-deps tosa-tools==2026.5.0    # Cortex-M's quantizer imports it; it pins an older numpy
     python benchmarks/quantizers.py
     python benchmarks/quantizers.py Brevitas      the others' results are kept
@@ -72,7 +72,7 @@ def measured(network: Network, form: Form) -> dict[str, Any]:
             **figures, "accuracy": accuracy(found, labels), "integer_share": integer_share(package.report),
             "largest_error": float(np.abs(found - wanted).max() / np.abs(wanted).max()),
             "other_answers": int((found.argmax(axis=1) != wanted.argmax(axis=1)).sum()),
-            "tensors_compared": verified.get("tensors_compared", 0), "witness": verified["reference"],
+            "tensors_compared": verified.get("tensors_compared", 0), "runtime": verified["reference"],
         }  # fmt: skip
 
 

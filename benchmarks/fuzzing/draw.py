@@ -107,7 +107,7 @@ def _sweep(rng: Rng, seeds: Seeds) -> Specimen:
 def _valid(model: onnx.ModelProto, rng: Rng) -> Specimen | None:
     try:
         onnx_outputs(model, [])
-    except Exception:  # what onnxruntime does not take has no witness
+    except Exception:  # what onnxruntime does not take has no reference
         return None
     names = {
         value.name: (tuple(d.dim_value for d in value.type.tensor_type.shape.dim),

@@ -17,10 +17,10 @@ import tvm
 from typer.testing import CliRunner
 
 from benchmarks.fuzzing import outcome as ends
+from benchmarks.fuzzing.cross_checks import CHECKS, Built, Disagreement, Refused, against_runtime
 from benchmarks.fuzzing.forked import Stages
 from benchmarks.fuzzing.outcome import Outcome
 from benchmarks.fuzzing.specimen import CommandSpecimen, ModelSpecimen, Specimen
-from benchmarks.fuzzing.witnesses import CHECKS, Built, Disagreement, Refused, against_runtime
 from codegen_c.backend.build import Compiled
 from tvm_ext.command_line.main import app
 from tvm_ext.compilation.pipeline import compile_model
@@ -40,7 +40,7 @@ _DEFECTS = {"BuildFailed": ends.UNBUILT, "RunFailed": ends.UNBUILT, "ChildFailed
 
 
 def examine(specimen: Specimen, stages: Stages) -> Outcome:
-    """Compiles, asks the witnesses, and sorts whatever is raised. A crash ends the process."""
+    """Compiles, asks the reference runtimes, and sorts whatever is raised. A crash ends the process."""
     with TemporaryDirectory(prefix="fuzz_") as name, warnings.catch_warnings(), chdir(name):
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", errors.DefectNotice)
@@ -50,7 +50,7 @@ def examine(specimen: Specimen, stages: Stages) -> Outcome:
             return _compile_and_judge(specimen, Path(name), stages)
         except Disagreement as found:
             return Outcome(
-                kind=ends.WRONG if found.is_finite else ends.NOT_FINITE, error=found.witness, detail=str(found)
+                kind=ends.WRONG if found.is_finite else ends.NOT_FINITE, error=found.runtime, detail=str(found)
             )
         except Exception as error:
             return sorted_error(error, is_valid=isinstance(specimen, ModelSpecimen) and specimen.is_valid)
@@ -123,7 +123,7 @@ def _compile_and_judge(specimen: ModelSpecimen, folder: Path, stages: Stages) ->
     if "package" in specimen.checks:
         CHECKS["package"](built, stages)
     if "none" in specimen.checks:
-        return Outcome(kind=ends.UNWITNESSED)
+        return Outcome(kind=ends.WITHOUT_REFERENCE)
     verdict = against_runtime(built, stages)
     if isinstance(verdict, Refused):
         return Outcome(kind=ends.ACCEPTED, error=verdict.runtime, detail=verdict.reason)
@@ -131,7 +131,7 @@ def _compile_and_judge(specimen: ModelSpecimen, folder: Path, stages: Stages) ->
         if check != "package":
             stages.begin(check)
             CHECKS[check](built, stages)
-    return Outcome(kind=ends.AGREES if verdict else ends.UNWITNESSED)
+    return Outcome(kind=ends.AGREES if verdict else ends.WITHOUT_REFERENCE)
 
 
 def _within(job: _Job, options: BuildOptions, limit: int) -> tuple[tvm.IRModule, Compiled, BuildOptions]:
@@ -202,5 +202,5 @@ def _run_command(specimen: CommandSpecimen, folder: Path, stages: Stages) -> Out
     if result.exit_code not in (0, 1, 2):
         return Outcome(kind=ends.FOREIGN, error=f"exit status {result.exit_code}", detail=said[-3000:])
     if result.exit_code == 0:
-        return Outcome(kind=ends.UNWITNESSED)
+        return Outcome(kind=ends.WITHOUT_REFERENCE)
     return Outcome(kind=ends.REFUSED, error="usage" if result.exit_code == 2 else "command", detail=said[-1000:])

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 AGREES = "compiled and agrees"
-UNWITNESSED = "compiled, no witness"
+WITHOUT_REFERENCE = "compiled, no reference"
 READ = "read"
 REFUSED = "refused"
 SKIPPED = "skipped"
@@ -27,7 +27,7 @@ VERIFICATION = "verification failed, valid model"
 # Where sums overflow, their order decides between an infinity and NaN; no format fixes it.
 WARNINGS = (ACCEPTED, SLOW, UNVERIFIED, NOT_FINITE)
 FAILURES = (RAN, FOREIGN, SIGNAL, OVER_TIME, OVER_MEMORY, WRONG, REJECTED, UNBUILT, VERIFICATION)
-KINDS = (AGREES, UNWITNESSED, READ, REFUSED, SKIPPED, *WARNINGS, *FAILURES)
+KINDS = (AGREES, WITHOUT_REFERENCE, READ, REFUSED, SKIPPED, *WARNINGS, *FAILURES)
 
 REFUSAL_S, REFUSAL_BYTES = 5.0, 1 << 30
 """Limits of a refusal, in processor seconds and in resident bytes."""
@@ -37,8 +37,8 @@ REFUSAL_S, REFUSAL_BYTES = 5.0, 1 << 30
 class Outcome:
     """End of one case.
 
-    error: the exception's class, the signal's name, or the witness that disagrees; where: file and line of the project
-    nearest to the exception; both tell failures apart. detail: the whole message.
+    error: the exception's class, the signal's name, or the reference runtime that disagrees; where: file and line of
+    the project nearest to the exception; both tell failures apart. detail: the whole message.
     """
 
     kind: str

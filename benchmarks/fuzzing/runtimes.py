@@ -69,5 +69,5 @@ def disturbed(inputs: Arrays) -> dict[str, np.ndarray]:
 
 def _testify(module: str, path: Path, samples: list[Arrays]) -> list[Arrays]:
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    testify = import_module(f"tvm_ext.verification.reference_runtimes.{module}").testify
-    return testify(str(path), sha256, FileLimits().to_json(), samples, [])["outputs"]
+    run_reference = import_module(f"tvm_ext.verification.reference_runtimes.{module}").run_reference
+    return run_reference(str(path), sha256, FileLimits().to_json(), samples, [])["outputs"]

@@ -13,8 +13,8 @@ class ModelSpecimen:
 
     platform: a shipped one's name, or the text of a TOML file. options: of `BuildOptions`, by name. ram_part: the
     default memory's limit as a part of what the model takes without one. calibration: an .npz file. is_valid: the
-    file is what it should be, so that failing verification is a defect. checks: witnesses beside the format's runtime,
-    names of `witnesses.CHECKS`; `none`, where nobody is asked, `load`, where it is only read.
+    file is what it should be, so that failing verification is a defect. checks: reference runtimes beside the format's
+    runtime, names of `cross_checks.CHECKS`; `none`, where nobody is asked, `load`, where it is only read.
     """
 
     model: bytes

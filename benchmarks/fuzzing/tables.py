@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fuzzing.outcome import AGREES, FAILURES, KINDS, READ, REFUSED, UNWITNESSED, WARNINGS, Outcome
+from benchmarks.fuzzing.outcome import AGREES, FAILURES, KINDS, READ, REFUSED, WARNINGS, WITHOUT_REFERENCE, Outcome
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -112,7 +112,8 @@ def mutants() -> str:
     for kind, outcomes in total(runs)["by_kind"].items():
         counted.setdefault(kind.removesuffix(" bytes").removesuffix(" fields"), Counter()).update(outcomes)
     rows = [
-        (kind, sum(outcomes.values()), outcomes[READ] + outcomes[AGREES] + outcomes[UNWITNESSED], outcomes[REFUSED],
+        (kind, sum(outcomes.values()),
+         outcomes[READ] + outcomes[AGREES] + outcomes[WITHOUT_REFERENCE], outcomes[REFUSED],
          sum(outcomes[one] for one in WARNINGS), sum(outcomes[one] for one in FAILURES))
         for kind, outcomes in sorted(counted.items())
     ]  # fmt: skip

@@ -1,15 +1,14 @@
-"""Witnesses of kernels and ways that a build seldom takes: each way to fit by itself, other rows per call, plain C."""
+"""Kernels and methods that a build seldom takes: each method to fit by itself, and plain C."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import tvm
 
 from codegen_c.backend.build import Compiled
-from codegen_c.program.steps import RowSteps
 from tvm_ext.compilation.model_forms import forms_of, streamed_forms
 from tvm_ext.compilation.pipeline import compile_module, fitter_of
 from tvm_ext.core.errors import DoesNotFit, UnsupportedModel
@@ -19,31 +18,22 @@ from tvm_ext.fitting.fitter import Fitter
 from tvm_ext.fitting.methods import FitMethod, fit_methods
 from tvm_ext.fitting.next_try import Try
 
-ROWS = (1, 2, 3, 4, 5, 6, 8)
-"""Rows per call of sequences, as `--tune` and searches may choose them, and others."""
-
 
 def every_way(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, seed: int
 ) -> Iterator[tuple[str, Compiled]]:
     """A model by each method that makes it fit: some offer, and the last one, which is the smallest.
 
-    Each once more with other rows per call. options: without limits; what a search would take is not asked.
+    options: without limits; what a search would take is not asked.
     """
     forms = streamed_forms(forms_of(mod, platform, options, None), options)
     rng, fitter = random.Random(seed), fitter_of(forms, platform, options)
     for method in fit_methods(options):
         offers = fitter.offers(method)
         for index in sorted({rng.randrange(len(offers)), len(offers) - 1} if offers else ()):
-            compiled = _compiled(fitter, method, index, options, {})
-            if compiled is None:
-                continue
-            yield f"{method.name} {index}", compiled
-            sequences = [step.name for step in compiled.program.steps if isinstance(step, RowSteps)]
-            rows = {name: rng.choice(ROWS) for name in sequences if rng.random() < 0.8}
-            other = _compiled(fitter, method, index, options, rows) if rows else None
-            if other is not None:
-                yield f"{method.name} {index} by {rows}", other
+            compiled = _compiled(fitter, method, index, options)
+            if compiled is not None:
+                yield f"{method.name} {index}", compiled
 
 
 def in_plain_c(mod: tvm.IRModule) -> Compiled | None:
@@ -56,11 +46,9 @@ def in_plain_c(mod: tvm.IRModule) -> Compiled | None:
         return None
 
 
-def _compiled(
-    fitter: Fitter, method: FitMethod, index: int, options: BuildOptions, rows: Mapping[str, int]
-) -> Compiled | None:
+def _compiled(fitter: Fitter, method: FitMethod, index: int, options: BuildOptions) -> Compiled | None:
     """Result of an offer; None where there is none, or the platform does not hold it."""
     try:
-        return fitter.compiled(method, Try(method=method.name, index=index), options, rows)
+        return fitter.compiled(method, Try(method=method.name, index=index), options)
     except DoesNotFit:
         return None

@@ -20,7 +20,7 @@ from tvm_ext import BuildOptions, Platform
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.verification.account import Account, account_for
 from tvm_ext.verification.input_ranges import random_inputs
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 
 Array = np.ndarray
 Sample = dict[str, Array]
@@ -48,7 +48,7 @@ def samples(built: Compiled) -> list[Sample]:
     return [random_inputs(specs, seed) for seed in range(NUM_SAMPLES)]
 
 
-def witness(built: Compiled, *, inner: bool = True) -> Testimony:
+def runtime(built: Compiled, *, inner: bool = True) -> ReferenceResult:
     """One that agrees with the references of a program to the byte."""
     program = built.program
     outputs: list[Sample] = []
@@ -59,14 +59,14 @@ def witness(built: Compiled, *, inner: bool = True) -> Testimony:
         tensors = [tensor for tensor in program.tensors.values() if tensor.name in values]
         seen.append({tensor.source: in_the_models_order(tensor, values[tensor.name]) for tensor in tensors})
     nothing: list[Sample] = [{} for _ in seen]
-    return Testimony(witness="somebody", own_reading="", outputs=outputs, inner=seen if inner else nothing)
+    return ReferenceResult(runtime="somebody", own_reading="", outputs=outputs, inner=seen if inner else nothing)
 
 
 def in_the_models_order(tensor: Tensor, values: Array) -> Array:
     return values.transpose(np.argsort(tensor.layout)) if tensor.layout else values
 
 
-def judged(built: Compiled, said: Testimony) -> Account:
+def judged(built: Compiled, said: ReferenceResult) -> Account:
     return account_for(built, samples(built), said)
 
 
@@ -95,14 +95,14 @@ def single_calls(built: Compiled) -> list[KernelCall]:
 
 @pytest.mark.parametrize("inner", [True, False], ids=["all tensors", "outputs only"])
 def test_a_right_model_passes(network: Compiled, inner: bool) -> None:
-    found = judged(network, witness(network, inner=inner))
+    found = judged(network, runtime(network, inner=inner))
     assert found.errors == ()
     assert found.tensors_compared >= (10 if inner else 1)
 
 
 def test_every_step_that_is_off_by_two_is_named(network: Compiled) -> None:
     """In one element of many is enough."""
-    said = witness(network)
+    said = runtime(network)
 
     def one_element(results: list[Array]) -> list[Array]:
         flat = results[0].copy().reshape(-1)
@@ -115,13 +115,13 @@ def test_every_step_that_is_off_by_two_is_named(network: Compiled) -> None:
 
 
 def test_a_zero_point_that_is_wrong_by_one_is_no_rounding(network: Compiled) -> None:
-    said, index = witness(network), 2
+    said, index = runtime(network), 2
     errors = judged(with_call(network, index, shifted(1)), said).errors
     assert len(errors) == 1 and "LSB on average" in errors[0]
 
 
 def test_an_element_in_ten_that_rounds_the_other_way_passes(network: Compiled) -> None:
-    said = witness(network)
+    said = runtime(network)
 
     def rounded(results: list[Array]) -> list[Array]:
         flat = results[0].copy().reshape(-1)
@@ -132,13 +132,13 @@ def test_an_element_in_ten_that_rounds_the_other_way_passes(network: Compiled) -
 
 
 def test_an_output_in_another_order_fails(network: Compiled) -> None:
-    said = witness(network)
+    said = runtime(network)
     turned = [{name: array[..., ::-1] for name, array in sample.items()} for sample in said.outputs]
     assert judged(network, replace(said, outputs=turned)).errors
 
 
 def test_an_output_with_another_zero_point_fails(network: Compiled) -> None:
-    said = witness(network)
+    said = runtime(network)
     moved = [
         {name: np.clip(a.astype(int) + 3, -128, 127).astype("int8") for name, a in s.items()} for s in said.outputs
     ]
@@ -147,7 +147,7 @@ def test_an_output_with_another_zero_point_fails(network: Compiled) -> None:
 
 def test_two_outputs_that_are_swapped_fail(tmp_path: Path) -> None:
     built = compiled(two_outputs(), tmp_path)
-    said = witness(built)
+    said = runtime(built)
     assert judged(built, said).errors == ()
     left, right = built.interface.outputs
     swapped = (replace(left, source=right.source), replace(right, source=left.source))
@@ -155,19 +155,19 @@ def test_two_outputs_that_are_swapped_fail(tmp_path: Path) -> None:
     assert errors
 
 
-def test_an_output_that_the_witness_lacks_fails(network: Compiled) -> None:
-    said = replace(witness(network), outputs=[{} for _ in range(NUM_SAMPLES)], inner=[{} for _ in range(NUM_SAMPLES)])
+def test_an_output_that_the_reference_lacks_fails(network: Compiled) -> None:
+    said = replace(runtime(network), outputs=[{} for _ in range(NUM_SAMPLES)], inner=[{} for _ in range(NUM_SAMPLES)])
     (error,) = judged(network, said).errors
     assert "gives no such tensor" in error
 
 
 def test_behind_a_gap_what_the_steps_in_it_explain_passes_and_more_fails(network: Compiled) -> None:
-    """The witness keeps its inner tensors to itself; a step of its own rounds another way, or goes wrong."""
+    """The reference runtime keeps its inner tensors to itself; a step of its own rounds another way, or goes wrong."""
     program = network.program
     last = len(single_calls(network)) - 2
 
-    def witness_of(change: Callable[[list[Array]], list[Array]]) -> Testimony:
-        return witness(with_call(network, last, change), inner=False)
+    def runtime_of(change: Callable[[list[Array]], list[Array]]) -> ReferenceResult:
+        return runtime(with_call(network, last, change), inner=False)
 
     def one_up(results: list[Array]) -> list[Array]:
         flat = results[0].copy().reshape(-1)
@@ -175,13 +175,13 @@ def test_behind_a_gap_what_the_steps_in_it_explain_passes_and_more_fails(network
         return [flat.reshape(results[0].shape)]
 
     assert len(program.steps) > 5
-    assert judged(network, witness_of(one_up)).errors == ()
+    assert judged(network, runtime_of(one_up)).errors == ()
 
     def scrambled(results: list[Array]) -> list[Array]:
         return [np.ascontiguousarray(results[0][..., ::-1])]
 
-    known = witness(network)  # all but the tensors of the last two steps
+    known = runtime(network)  # all but the tensors of the last two steps
     hidden = {program.tensors[name].source for call in single_calls(network)[-2:] for name in call.outputs}
     inner = [{name: a for name, a in sample.items() if name not in hidden} for sample in known.inner]
-    said = replace(witness_of(scrambled), inner=inner)
+    said = replace(runtime_of(scrambled), inner=inner)
     assert judged(network, said).errors

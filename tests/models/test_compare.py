@@ -80,10 +80,10 @@ def broken(package: Package, layer: str, folder: Path) -> Package:
 
 
 def check_broken_layer(package: Package, case: str, shared_models: Path, folder: Path, on: Target) -> None:
-    model, _, layer, witness = CASES[case]
+    model, _, layer, runtime = CASES[case]
     found = tvm_ext.compare(broken(package, layer, folder), inputs_of(package), reference=shared_models / model, on=on)
     first = found.first_difference
-    assert not found.passed and first is not None and found.witness == witness
+    assert not found.passed and first is not None and found.runtime == runtime
     assert [one.name for one in found.layers if one.verdict == "differs"] == [layer] == [first.name]
     assert found.summary().startswith(f"first difference: {layer}, ")
     later = [one for one in found.layers if one.step > first.step and one.error is not None]
@@ -150,7 +150,7 @@ def test_layers_without_a_counterpart_are_suspects_of_the_next_one() -> None:
         return judged_value(value, None if wanted is None else np.array(wanted, np.int8), made, made)
 
     layers = (layer(0, [3, 5]), layer(1, None, "is never whole"), layer(2, None), layer(3, [3, 6]), layer(4, [0, 0]))
-    found = PackageComparison(model="m", on="host", witness="other", own_reading="", layers=layers)
+    found = PackageComparison(model="m", on="host", runtime="other", own_reading="", layers=layers)
     assert [one.verdict for one in layers] == ["within", "no counterpart", "no counterpart", "differs", "differs"]
     assert found.suspects == ["layer_1", "layer_2", "layer_3"]
     assert (

@@ -56,7 +56,7 @@ def test_states_constants_tables_and_several_results(tmp_path: Path) -> None:
         assert result["passed"] and result["differing"] == 0 and result["elements"] >= 340
         listed = "my.domain.Envelope, my.domain.Matched"
         assert result["reference"] == f"TVM with the CustomOperator's own reference of {listed}"
-        assert [refusal["witness"] for refusal in result["refused_by"]] == ["onnxruntime"]
+        assert [refusal["runtime"] for refusal in result["refused_by"]] == ["onnxruntime"]
     assert [state["name"] for state in package.report["states"]] == ["follower.state"]
     call = tvm_ext.custom.CustomCall(operator="", inputs=(), outputs=(), options={"decay": 4})
     random, state = np.random.default_rng(3), np.array([100], np.int32)

@@ -40,7 +40,7 @@ def test_states_constants_tables_scratch_and_several_results(tmp_path: Path) -> 
         assert result["passed"] and result["differing"] == 0 and result["elements"] >= 340
         assert result["reference"] == "TVM with the CustomOperator's own reference of Envelope, Matched"
         assert "what the reference of its CustomOperator computes, which is no runtime's" in result["own_reading"]
-        assert [refusal["witness"] for refusal in result["refused_by"]][:1] == ["TensorFlow Lite Micro"]
+        assert [refusal["runtime"] for refusal in result["refused_by"]][:1] == ["TensorFlow Lite Micro"]
     assert (tmp_path / "out" / "envelope_step.h").exists()
     assert [step["kernel"] for step in package.report["steps"]] == ["custom", "copy", "custom"]
     assert package.report["macs"] == 40

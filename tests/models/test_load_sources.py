@@ -41,7 +41,7 @@ def _without_origin(script: str) -> str:
     return script[script.index("def main") :]
 
 
-def test_build_and_estimate_take_them_and_witnesses_read_them(path: Path, tmp_path: Path) -> None:
+def test_build_and_estimate_take_them_and_references_read_them(path: Path, tmp_path: Path) -> None:
     from_file = tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "file", QUICK)
     from_memory = tvm_ext.build(path.read_bytes(), "host", tmp_path / "memory", QUICK)
     assert from_memory.report["verify"]["host"]["reference"] == "onnxruntime"

@@ -160,7 +160,7 @@ def test_limits_that_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::tvm_ext.frontends.load.ModelNotice")
-def test_a_witness_gives_what_the_package_gives(tmp_path: Path) -> None:
+def test_a_reference_gives_what_the_package_gives(tmp_path: Path) -> None:
     """onnxruntime's rows, with -1 behind them; tensors inside the model too."""
     model = selection((1, 2, 8))
     mod = tvm_ext.load(saved(model, tmp_path))

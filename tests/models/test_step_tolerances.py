@@ -19,7 +19,7 @@ from codegen_c.program.tensors import Part, Strip, Tensor
 from tests.arena.programs import call
 from tvm_ext import Platform
 from tvm_ext.verification.account import account_for, sources
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 
 Array = np.ndarray
 SIZE = 100
@@ -63,8 +63,10 @@ def errors(
     """Errors found against a reference runtime. said: per sample, its tensors by name; ties: halves among them."""
     given = [x] if isinstance(x, np.ndarray) else list(x)
     outputs = [{name: a for name, a in sample.items() if name in compiled.program.outputs} for sample in said]
-    testimony = Testimony(witness="somebody", own_reading="", outputs=outputs, inner=list(said), ties=list(ties))
-    return account_for(compiled, [{"x": array} for array in given], testimony).errors
+    reference_result = ReferenceResult(
+        runtime="somebody", own_reading="", outputs=outputs, inner=list(said), ties=list(ties)
+    )
+    return account_for(compiled, [{"x": array} for array in given], reference_result).errors
 
 
 def off(array: Array, by: float, count: int = 1) -> Array:
@@ -205,7 +207,7 @@ def test_a_copy_rests_on_what_it_copies() -> None:
     assert errors(made, x, {"u": off(x, 3), "y": off(x, 3)}) == ("copy: u is 3 LSB from somebody's",), "one for t"
 
 
-def test_what_the_witness_has_is_read_as_it_is_stored() -> None:
+def test_what_the_reference_has_is_read_as_it_is_stored() -> None:
     """In another order of axes, as columns of an image; of another type or size it is another tensor."""
     image = np.arange(24, dtype=np.int8).reshape(1, 2, 3, 4)
     stored = Tensor(
@@ -243,16 +245,18 @@ def test_a_part_of_a_hidden_tensor_rests_on_it() -> None:
     assert errors(made, x, {"y": off(x, 2)}) == () and errors(made, x, {"y": off(x, 3)}) != ()
 
 
-def test_an_output_counts_only_where_the_witness_calls_it_one() -> None:
+def test_an_output_counts_only_where_the_reference_calls_it_one() -> None:
     """A tensor inside the model may have its name."""
     made, x = chain("int8", plain), np.zeros(SIZE, np.int8)
-    testimony = Testimony(witness="somebody", own_reading="", outputs=[{}], inner=[{"y": x}])
-    assert account_for(made, [{"x": x}], testimony).errors == ("output y: somebody gives no such tensor",)
+    reference_result = ReferenceResult(runtime="somebody", own_reading="", outputs=[{}], inner=[{"y": x}])
+    assert account_for(made, [{"x": x}], reference_result).errors == ("output y: somebody gives no such tensor",)
 
 
 def test_errors_stand_once_and_tensors_are_counted_once() -> None:
     made, x = chain("int8", plain, plain), np.zeros(SIZE, np.int8)
     said = {"t0": x, "y": off(x, 2)}
-    testimony = Testimony(witness="somebody", own_reading="", outputs=[{"y": said["y"]}] * 2, inner=[said] * 2)
-    found = account_for(made, [{"x": x}] * 2, testimony)
+    reference_result = ReferenceResult(
+        runtime="somebody", own_reading="", outputs=[{"y": said["y"]}] * 2, inner=[said] * 2
+    )
+    found = account_for(made, [{"x": x}] * 2, reference_result)
     assert found.errors == ("s1: y is 2 LSB from somebody's",) and found.tensors_compared == 2

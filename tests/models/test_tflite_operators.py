@@ -99,7 +99,7 @@ def test_sums_of_bytes_are_exact(name: str, tmp_path: Path) -> None:
     assert distance_from_real(case.real, data, arrays, tflite_micro(data, arrays)) > 1
 
 
-def test_sums_of_bytes_have_other_witnesses(tmp_path: Path) -> None:
+def test_sums_of_bytes_have_other_references(tmp_path: Path) -> None:
     """A package that is right is not refused because TensorFlow Lite Micro is not."""
     data, _ = CASES["ADD_N"].file("int8", 1)
     module = load(saved_tflite(data, tmp_path))
@@ -216,14 +216,14 @@ def test_quotients_of_bytes_that_litert_defines_are_the_real_ones(label: str, tm
     assert num_undefined > 0
 
 
-@pytest.mark.parametrize(("name", "seed", "witness"), [("DIV constant", 1, "TVM"), ("DIV one number", 2, "LiteRT")])
-def test_quotients_that_no_runtime_defines_are_no_failure(name: str, seed: int, witness: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "seed", "runtime"), [("DIV constant", 1, "TVM"), ("DIV one number", 2, "LiteRT")])
+def test_quotients_that_no_runtime_defines_are_no_failure(name: str, seed: int, runtime: str, tmp_path: Path) -> None:
     """LiteRT was up to 201 steps off the real quotients of the first file, which failed the build."""
     data, _ = CASES[name].file("int8", seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelNotice)
         package = build(saved_tflite(data, tmp_path), "host", tmp_path / "package", BuildOptions(verify=("host",)))
     judged = package.report["verify"]["host"]
-    assert judged["passed"] and judged["reference"] == witness
-    if witness == "TVM":
+    assert judged["passed"] and judged["reference"] == runtime
+    if runtime == "TVM":
         assert "DIV of bytes shifts some of these quotients" in judged["own_reading"]

@@ -29,7 +29,7 @@ from tvm_ext.verification.account import sources
 from tvm_ext.verification.input_ranges import random_inputs
 from tvm_ext.verification.judgement import against_steps, check_steps
 from tvm_ext.verification.reference_runtimes.onnxruntime_runtime import onnx_outputs
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify import compare, difference
 
 
@@ -101,7 +101,7 @@ def test_an_operator_off_from_onnxruntime_is_named(kws_int8: Compiled, shared_mo
     quantize.input[1] = doubled.name
     found = check_steps(kws_int8, [_sample(kws_int8)], _said(kws_int8, model))
     assert found.against_reference == ()
-    assert any("LSB from onnxruntime's" in error and quantize.output[0] in error for error in found.against_witness)
+    assert any("LSB from onnxruntime's" in error and quantize.output[0] in error for error in found.against_runtime)
 
 
 def test_a_package_that_gives_something_else_than_its_last_step_is_noticed(kws_int8: Compiled) -> None:
@@ -184,11 +184,11 @@ def test_integers_are_judged_only_where_asked() -> None:
     assert unjudged.passed and unjudged.max_abs_error == 1
 
 
-def _said(compiled: Compiled, model: onnx.ModelProto) -> Testimony:
+def _said(compiled: Compiled, model: onnx.ModelProto) -> ReferenceResult:
     found = onnx_outputs(model, [_sample(compiled)], sources(compiled.program))
     names = {output.name for output in model.graph.output}
     outputs = [{name: values[name] for name in names} for values in found]
-    return Testimony(witness="onnxruntime", own_reading="", outputs=outputs, inner=found)
+    return ReferenceResult(runtime="onnxruntime", own_reading="", outputs=outputs, inner=found)
 
 
 def _sample(compiled: Compiled) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ from onnx.helper import make_node as NODE
 from benchmarks.fuzzing.specimen import CommandSpecimen
 from tests.support.onnx_models import model_of
 
-EXPECTED = "compiled, no witness"
+EXPECTED = "compiled, no reference"
 NEEDS = ("arm-none-eabi-gcc",)
 
 

@@ -92,7 +92,7 @@ def test_unverified_and_failed_are_said_first() -> None:
     for verify, verdict, colour in (
         ({"host": None, "qemu": None}, "Not verified", "bad"),
         ({"host": {**PASSED, "passed": False}, "qemu": None}, "Verification failed", "bad"),
-        ({"host": {**PASSED, "own_reading": "no witness"}, "qemu": None}, "our own reading only", "doubt"),
+        ({"host": {**PASSED, "own_reading": "no reference"}, "qemu": None}, "our own reading only", "doubt"),
     ):
         page = parsed(report_page({**report, "verify": verify}))
         (said,) = page.iterfind(f".//header/p[@class='verdict {colour}']")

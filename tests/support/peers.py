@@ -8,13 +8,13 @@ from types import ModuleType
 
 import pytest
 
-_EXTRAS = {"ai_edge_litert": "witness", "tflite_micro": "witness", "torch": "torch", "sklearn": "train"}
+_EXTRAS = {"ai_edge_litert": "reference", "tflite_micro": "reference", "torch": "torch", "sklearn": "train"}
 
 
 def peer(name: str) -> ModuleType:
-    """A module that may not be installed. Skips the test then, or fails where TVM_EXT_REQUIRE_WITNESSES=1 wants it."""
+    """A module that may not be installed. Skips the test then, or fails where TVM_EXT_REQUIRE_REFERENCES=1 wants it."""
     reason = f"{name} is not installed (extra: {_EXTRAS[name.split('.')[0]]})"
-    if os.environ.get("TVM_EXT_REQUIRE_WITNESSES") == "1":
+    if os.environ.get("TVM_EXT_REQUIRE_REFERENCES") == "1":
         return import_module(name)
     return pytest.importorskip(name, reason=reason)
 

@@ -58,7 +58,7 @@ def selftest_of(subject: Subject) -> SelfTest:
         of_drawn = outputs[len(stored) :]
     else:
         nothing = {port.source: np.zeros(port.shape, port.dtype) for port in compiled.interface.outputs}
-        outputs = [nothing] * warm_up + best_outputs(expected.testimony.outputs, expected.evaluation)
+        outputs = [nothing] * warm_up + best_outputs(expected.reference_result.outputs, expected.evaluation)
         begin = len(subject.chosen.plain) + len(subject.chosen.stressed)
         of_drawn = outputs[begin : begin + len(subject.chosen.asked)]
     outputs = outputs[: len(stored)]

@@ -32,7 +32,7 @@ from tvm_ext.verification.input_ranges import Range, input_ranges, random_inputs
 from tvm_ext.verification.judge_floats import Evaluation
 from tvm_ext.verification.reading import CheckedReading, FormComparison, beside_float, check_reading, samples_to_read
 from tvm_ext.verification.reference_runtimes.ask import QUANTIZED_HERE, ask, evaluate
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify_inputs import VerifyInputs, read_verify_inputs
 from tvm_ext.verification.windows import inner_of, windows_of
 
@@ -54,7 +54,7 @@ NUM_STEPS_EVALUATED = 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Expected:
-    """Samples as a model takes them, and what a witness makes of them.
+    """Samples as a model takes them, and what a reference runtime makes of them.
 
     asked: of a stream of hops, the window that ends with each sample, once it is full; else the samples.
     evaluation: of a float model in float64, of its first samples; None where there is none, and `no_evaluation` says
@@ -62,7 +62,7 @@ class Expected:
     """
 
     asked: list[dict[str, np.ndarray]]
-    testimony: Testimony
+    reference_result: ReferenceResult
     evaluation: Evaluation | None = None
     no_evaluation: str = ""
     stressed: tuple[bool, ...] = ()
@@ -137,7 +137,7 @@ def make_subject(
     jobs: int | None = None,
     runner: Runner | None = None,
 ) -> Subject:
-    """Compile a module, choose samples, ask a witness what it makes of them where that is to be verified.
+    """Compile a module, choose samples, ask a reference runtime what it makes of them where that is to be verified.
 
     jobs: compilers and boards at once, where kernels are measured; runner: of the device that measures them.
     Raises as `build` does.
@@ -177,7 +177,7 @@ def _forms(
     """Comparisons that lead from the C back to the file, where the model was quantized or its windows streamed."""
     if expected is None:
         return ()
-    said, found, is_quantized_here = expected.testimony, list[FormComparison](), is_quantized(mod)
+    said, found, is_quantized_here = expected.reference_result, list[FormComparison](), is_quantized(mod)
     if reading is not None and is_quantized_here:
         bits = "16" if options.activations == "int16" else "8"
         weights = "4 or 8" if options.weights != "int8" or options.flash else "8"
@@ -186,7 +186,7 @@ def _forms(
     if found or options.new_frames:
         windows = "".join(f", {hop} new rows of {name} a run" for name, hop in (options.new_frames or {}).items())
         what = "the quantized model" if found else "the model"
-        against = f"whole windows of {what} in {said.witness}" if windows else f"{what} in {said.witness}"
+        against = f"whole windows of {what} in {said.runtime}" if windows else f"{what} in {said.runtime}"
         found.append(FormComparison(form=f"the C code{windows}", against=against, samples=len(expected.asked)))
     return tuple(found)
 
@@ -241,23 +241,26 @@ def _expect(
     hops = compiled.interface.warm_up_runs > 0
     inner = inner_of(mod) if hops and compiled.is_quantized else [] if hops else sources(compiled.program)
     asked = windows_of(mod, compiled.interface, chosen.samples)
-    testimony = None
+    reference_result = None
     if chosen.stressed:
         with suppress(VerificationFailed):
-            testimony = ask(mod, asked, inner, quantized_here=quantized_here)
-        if testimony is None or testimony.refusals:
-            chosen, testimony = replace(chosen, stressed=[]), None
+            reference_result = ask(mod, asked, inner, quantized_here=quantized_here)
+        if reference_result is None or reference_result.refusals:
+            chosen, reference_result = replace(chosen, stressed=[]), None
             asked = windows_of(mod, compiled.interface, chosen.samples)
-    if testimony is None:
-        testimony = ask(mod, asked, inner, quantized_here=quantized_here)
-    if quantized_here and reading is not None and testimony.own_reading == QUANTIZED_HERE:
+    if reference_result is None:
+        reference_result = ask(mod, asked, inner, quantized_here=quantized_here)
+    if quantized_here and reading is not None and reference_result.own_reading == QUANTIZED_HERE:
         why = reading.comparison.own_reading
-        testimony = replace(testimony, own_reading=f"{QUANTIZED_HERE}, and of the float model {why}" if why else "")
+        reference_result = replace(
+            reference_result, own_reading=f"{QUANTIZED_HERE}, and of the float model {why}" if why else ""
+        )
     num_evaluated = NUM_STEPS_EVALUATED if compiled.program.states else NUM_EVALUATED
     evaluation = None if compiled.is_quantized else evaluate(mod, asked[:num_evaluated], inner)
     stressed = range(len(chosen.plain), len(chosen.plain) + len(chosen.stressed))
     return chosen, Expected(
-        asked=asked, testimony=testimony, evaluation=evaluation if isinstance(evaluation, Evaluation) else None,
+        asked=asked, reference_result=reference_result,
+        evaluation=evaluation if isinstance(evaluation, Evaluation) else None,
         no_evaluation=evaluation if isinstance(evaluation, str) else "",
         stressed=tuple(index in stressed for index in range(len(asked))),
     )  # fmt: skip

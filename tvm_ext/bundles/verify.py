@@ -1,4 +1,4 @@
-"""All models of a bundle run together on the host and on the board, each judged by its own witness."""
+"""All models of a bundle run together on the host and on the board, each judged by a reference runtime of its own."""
 
 from __future__ import annotations
 

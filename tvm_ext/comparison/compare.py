@@ -76,7 +76,7 @@ def compare(
         else:
             layers.append(judged_value(value, known.get(name), *pair))
     return PackageComparison(
-        model=package.interface.model, on=on, witness=said.witness, own_reading=said.own_reading, layers=tuple(layers)
+        model=package.interface.model, on=on, runtime=said.runtime, own_reading=said.own_reading, layers=tuple(layers)
     )
 
 

@@ -44,11 +44,11 @@ class LayerComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class PackageComparison:
-    """All layers in order. witness: the runtime of the reference; own_reading: why it is our own, empty for others."""
+    """All layers in order. runtime: the runtime of the reference; own_reading: why it is our own, empty for others."""
 
     model: str
     on: str
-    witness: str
+    runtime: str
     own_reading: str
     layers: tuple[LayerComparison, ...]
 
@@ -84,20 +84,20 @@ class PackageComparison:
         first = self.first_difference
         if first is None:
             if not self.num_compared:
-                return f"nothing was compared: {self.witness} has no tensor of any layer."
-            return f"{self.num_compared} of {len(self.layers)} values compared with {self.witness}: no layer differs."
+                return f"nothing was compared: {self.runtime} has no tensor of any layer."
+            return f"{self.num_compared} of {len(self.layers)} values compared with {self.runtime}: no layer differs."
         *hidden, name = self.suspects
-        beside = f" (or {', '.join(hidden)} before it, which {self.witness} has no tensor of)" if hidden else ""
+        beside = f" (or {', '.join(hidden)} before it, which {self.runtime} has no tensor of)" if hidden else ""
         unit = "LSB" if first.lsb else f"of {first.largest:g}"
         return (
-            f"first difference: {name}{beside}, {first.value}: {first.own_error:g} {unit} from {self.witness}, where "
+            f"first difference: {name}{beside}, {first.value}: {first.own_error:g} {unit} from {self.runtime}, where "
             f"{first.limit:g} may be."
         )
 
     def to_json(self) -> dict[str, Any]:
         first = self.first_difference
         return {
-            "model": self.model, "on": self.on, "reference": self.witness, "own_reading": self.own_reading or None,
+            "model": self.model, "on": self.on, "reference": self.runtime, "own_reading": self.own_reading or None,
             "passed": self.passed, "compared": self.num_compared, "first_difference": first.name if first else None,
             "suspects": list(self.suspects), "layers": [_finite(asdict(layer)) for layer in self.layers],
         }  # fmt: skip
@@ -113,7 +113,7 @@ _MOST_LETTERS = 40
 
 def comparison_table(found: PackageComparison) -> FoldingTable:
     """Errors: of the layer alone, fed by the reference, and with all errors before it."""
-    title = f"{found.model} on {found.on} beside {found.witness}"
+    title = f"{found.model} on {found.on} beside {found.runtime}"
     if found.own_reading:
         title += f", our own reading of the model ({found.own_reading})"
     table = FoldingTable("#", "layer", "value in the model", title=escape(title), title_justify="left")

@@ -91,7 +91,7 @@ def _of_file(file: Path, interface: Interface, arrays: Sample, port: Port) -> Kn
     samples = batch_of(replace(interface, inputs=inputs), real).samples
     said = ask(mod, samples, [], quantized_here=False)
     stacked = np.stack([outputs[port.source] for outputs in said.outputs])
-    return said.witness, _rows(stacked, port, len(samples))
+    return said.runtime, _rows(stacked, port, len(samples))
 
 
 def _as_file_has_it(port: Port, array: np.ndarray, dtype: str) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Models handed over in memory as files, so that they are screened, read and run by witnesses as any file is.
+"""Models handed over in memory as files, so that they are screened, read and run by reference runtimes as any file is.
 
 What a format's library writes of an object is what it would have written to disk. Files lie in a folder of this
-process, named by what they hold, until it ends: a witness reads them again when the package is verified.
+process, named by what they hold, until it ends: a reference runtime reads them again when the package is verified.
 """
 
 from __future__ import annotations

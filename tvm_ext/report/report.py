@@ -76,8 +76,9 @@ def make_report(
     shared_run: measured, of a run that several processors share; None where it was not.
     tuning: of layers whose kernels were measured, as `Tuning.to_json` has it; None where none were.
     image: what was made beside the library to be loaded, and its runs; None where none was asked for.
-    verify: of each target, None where it was not run. `reference` names the witness; `own_reading` says why nobody else
-    was one, None where it is somebody else's; `refused_by` those that were asked before, with their reasons.
+    verify: of each target, None where it was not run. `reference` names the reference runtime; `own_reading` says why
+    nobody else was one, None where it is somebody else's; `refused_by` those that were asked before, with their
+    reasons.
     comparisons: of a model in another form than its file's, from the file to the C (`FormComparison`).
     """
     plan, program, platform = compiled.plan, compiled.program, compiled.platform

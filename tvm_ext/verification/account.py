@@ -1,11 +1,11 @@
-"""Accounts for a quantized model's outputs by its steps: each step's reference, fed what a witness computed.
+"""Accounts for a quantized model's outputs by its steps: each step's reference, fed what a reference runtime computed.
 
-A step whose inputs the witness has is judged alone: integers of a scale within 1 of the witness's, and no more than a
-quarter off on average (a zero point that is wrong by 1 is, rounding is not; halves, which either neighbor is right for,
-do not count, for they may be many and all go one way); floats within 1e-4 of the largest magnitude; other integers
-equal. Where the witness lacks a tensor (a part of an operator, a step of ours), the reference
-goes on with its own value, and what comes next is judged together with the steps that made it: it may differ by what
-comes of moving each of those values by 1 (floats by 1e-4). Every output is judged, so every step is.
+A step whose inputs the reference runtime has is judged alone: integers of a scale within 1 of the reference runtime's,
+and no more than a quarter off on average (a zero point that is wrong by 1 is, rounding is not; halves, which either
+neighbor is right for, do not count, for they may be many and all go one way); floats within 1e-4 of the largest
+magnitude; other integers equal. Where the reference runtime lacks a tensor (a part of an operator, a step of ours), the
+reference goes on with its own value, and what comes next is judged together with the steps that made it: it may differ
+by what comes of moving each of those values by 1 (floats by 1e-4). Every output is judged, so every step is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from codegen_c.program import reference
 from codegen_c.program.program import Program, parts_of
 from codegen_c.program.steps import KernelCall, Transfer, calls
 from codegen_c.program.tensors import Tensor
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, difference
 
 Array = np.ndarray
@@ -34,21 +34,26 @@ LEAST_ELEMENTS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Steps that the witness does not bear out, as sentences, and how many tensors were compared in each sample."""
+    """Steps that the reference runtime does not bear out, as sentences, and how many tensors were compared in each
+    sample."""
 
     errors: tuple[str, ...]
     tensors_compared: int
 
 
-def account_for(compiled: Compiled, samples: Sequence[Sample], testimony: Testimony) -> Account:
+def account_for(compiled: Compiled, samples: Sequence[Sample], reference_result: ReferenceResult) -> Account:
     """Judge all steps and outputs of a program whose inputs and outputs lie in its arena."""
     errors: list[str] = []
     means: dict[str, list[float]] = {}
     judged: set[str] = set()
     states = reference.first_states(compiled.program)
-    ties = testimony.ties or [{}] * len(samples)
-    for sample, outputs, inner, halves in zip(samples, testimony.outputs, testimony.inner, ties, strict=True):
-        chain = _Chain(compiled=compiled, known=_known(compiled, {**outputs, **inner}, outputs), who=testimony.witness)
+    ties = reference_result.ties or [{}] * len(samples)
+    for sample, outputs, inner, halves in zip(
+        samples, reference_result.outputs, reference_result.inner, ties, strict=True
+    ):
+        chain = _Chain(
+            compiled=compiled, known=_known(compiled, {**outputs, **inner}, outputs), who=reference_result.runtime
+        )
         states = chain.run({port.name: sample[port.source] for port in compiled.interface.inputs}, states)
         errors += chain.errors
         judged |= chain.judged
@@ -62,12 +67,13 @@ def account_for(compiled: Compiled, samples: Sequence[Sample], testimony: Testim
     for name, (total_lsb, count) in means.items():
         if count >= LEAST_ELEMENTS and abs(total_lsb / count) > MEAN_LSB:
             source = compiled.program.tensors[name].source
-            errors.append(f"{source} is off {testimony.witness}'s by {total_lsb / count:.2f} LSB on average")
+            errors.append(f"{source} is off {reference_result.runtime}'s by {total_lsb / count:.2f} LSB on average")
     return Account(errors=tuple(dict.fromkeys(errors)), tensors_compared=len(judged))
 
 
 def _known(compiled: Compiled, values: Sample, outputs: Sample) -> dict[str, Array]:
-    """The witness's tensors as the program stores them; outputs by the names under which the package gives them.
+    """The reference runtime's tensors as the program stores them; outputs by the names under which the package gives
+    them.
 
     values: by the module's names, among which another tensor may have the name of an output.
     """
@@ -87,7 +93,8 @@ def _known(compiled: Compiled, values: Sample, outputs: Sample) -> dict[str, Arr
 
 @dataclass(kw_only=True)
 class _Chain:
-    """Steps of one sample. debts: names of the tensors, made by steps since the witness's, that a tensor rests on."""
+    """Steps of one sample. debts: names of the tensors, made by steps since the reference runtime's, that a tensor
+    rests on."""
 
     compiled: Compiled
     known: Mapping[str, Array]
@@ -100,7 +107,7 @@ class _Chain:
     _made: list[KernelCall | Transfer] = field(default_factory=list["KernelCall | Transfer"])
 
     def run(self, inputs: Mapping[str, Array], states: Mapping[str, Array]) -> dict[str, Array]:
-        """Judge all steps. states: as the sample before left them, where the witness does not show its own.
+        """Judge all steps. states: as the sample before left them, where the reference runtime does not show its own.
 
         Returns what the next sample finds.
         """
@@ -208,7 +215,7 @@ def source_of(tensor: Tensor) -> str:
 
 
 def sources(program: Program) -> list[str]:
-    """Names of the model's tensors that steps make or read: what a witness is asked for."""
+    """Names of the model's tensors that steps make or read: what a reference runtime is asked for."""
     return list(dict.fromkeys(source_of(tensor) for tensor in program.tensors.values()))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tvm_ext.verification.float64_module import UNIT_ROUNDOFF
 from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify import Array, Sample, float_tolerance, is_float, largest
 
 NOISE_FACTOR = 8
@@ -172,7 +172,7 @@ def known_outputs(
     return found
 
 
-def known_inner(said: Testimony, evaluation: Evaluation) -> dict[str, Verdict]:
+def known_inner(said: ReferenceResult, evaluation: Evaluation) -> dict[str, Verdict]:
     """Of each tensor inside that both the runtime and the evaluation have: the furthest that they are apart."""
     worst: dict[str, Verdict] = {}
     for index, sample in enumerate(said.inner[: len(evaluation.inner)]):

@@ -1,9 +1,10 @@
 """Judge the outputs of a package: on the host, on the board and on a device, and step by step inside the model.
 
 (a) Each step of the C gives the very bytes of its kernel's reference, fed what the C gave that step, and the package's
-    outputs are those of its last steps. (b) Each step's reference, fed what the witness computed, gives what the
-    witness computed (`tvm_ext.verification.account`). By (a) the C is the chain of the references, by (b) every link
-    of that chain is the witness's; what both differ by at the end is what the links allow, and nothing else.
+    outputs are those of its last steps. (b) Each step's reference, fed what the reference runtime computed, gives what
+    the reference runtime computed (`tvm_ext.verification.account`). By (a) the C is the chain of the references, by (b)
+    every link of that chain is the reference runtime's; what both differ by at the end is what the links allow, and
+    nothing else.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from tvm_ext.verification.judge_floats import (
     weak_outputs,
 )
 from tvm_ext.verification.reference_runtimes.ask import ask_modes
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify import (
     BOARD_TOLERANCE,
     Array,
@@ -56,24 +57,26 @@ from tvm_ext.verification.windows import against_windows
 
 @dataclass(frozen=True, kw_only=True)
 class StepErrors:
-    """Steps and outputs off the reference or the witness, as sentences; empty is good.
+    """Steps and outputs off the reference or the reference runtime, as sentences; empty is good.
 
     outputs: by sample, outputs as the last steps made them, by the model's names. tensors_compared: tensors that both a
-    step made and the witness has.
+    step made and the reference runtime has.
     """
 
     against_reference: tuple[str, ...]
-    against_witness: tuple[str, ...]
+    against_runtime: tuple[str, ...]
     outputs: tuple[Sample, ...]
     tensors_compared: int
 
     @property
     def passed(self) -> bool:
-        return not self.against_reference and not self.against_witness
+        return not self.against_reference and not self.against_runtime
 
 
-def check_steps(compiled: Compiled, samples: Sequence[Sample], testimony: Testimony | None = None) -> StepErrors:
-    """Rules (a) and (b) for every step of a quantized model; without a testimony only (a)."""
+def check_steps(
+    compiled: Compiled, samples: Sequence[Sample], reference_result: ReferenceResult | None = None
+) -> StepErrors:
+    """Rules (a) and (b) for every step of a quantized model; without a reference_result only (a)."""
     with InstrumentedModel(compiled) as model:
         kernels, outputs = list[str](), list[Sample]()
         states = reference.first_states(compiled.program)
@@ -81,10 +84,10 @@ def check_steps(compiled: Compiled, samples: Sequence[Sample], testimony: Testim
             found, made, states = _steps_against_reference(model, sample, states)
             kernels += found
             outputs.append(made)
-        account = account_for(model.compiled, samples, testimony) if testimony else None
+        account = account_for(model.compiled, samples, reference_result) if reference_result else None
     return StepErrors(
         against_reference=tuple(dict.fromkeys(kernels)),
-        against_witness=account.errors if account else (),
+        against_runtime=account.errors if account else (),
         outputs=tuple(outputs),
         tensors_compared=account.tensors_compared if account else 0,
     )
@@ -143,7 +146,11 @@ class FloatSteps:
 
 
 def check_float_steps(
-    compiled: Compiled, samples: Sequence[Sample], said: Testimony, evaluation: Evaluation, stressed: Sequence[bool]
+    compiled: Compiled,
+    samples: Sequence[Sample],
+    said: ReferenceResult,
+    evaluation: Evaluation,
+    stressed: Sequence[bool],
 ) -> FloatSteps:
     """Compare every float tensor of the program that the runtime or the evaluation has, sample by sample."""
     worst: dict[str, tuple[Verdict, str]] = {}
@@ -162,7 +169,7 @@ def check_float_steps(
                     continue
                 verdict = judged(array, known)
                 if name not in worst or verdict.of_tolerance > worst[name][0].of_tolerance:
-                    who = said.witness if known.said is not None else "a float64 evaluation"
+                    who = said.runtime if known.said is not None else "a float64 evaluation"
                     what = f"{source_of(tensor)}, which the model has inside, sample {index},"
                     worst[name] = verdict, verdict.sentence(what, who)
     failed = [(text, verdict.cause) for verdict, text in worst.values() if not verdict.passed]
@@ -180,7 +187,7 @@ def _has_known_tensors_inside(compiled: Compiled, evaluation: Evaluation) -> boo
 
 
 def _known(
-    tensor: Tensor, index: int, said: Testimony, evaluation: Evaluation, *, is_stressed: bool
+    tensor: Tensor, index: int, said: ReferenceResult, evaluation: Evaluation, *, is_stressed: bool
 ) -> KnownTensor | None:
     """What is known of a tensor of the program, as it is stored; None where nothing is."""
     source = source_of(tensor)
@@ -226,11 +233,11 @@ def steps_of(subject: Subject, expected: Expected) -> Steps | None:
     if compiled.interface.warm_up_runs:
         return None
     if compiled.is_quantized:
-        return check_steps(compiled, subject.samples, expected.testimony)
+        return check_steps(compiled, subject.samples, expected.reference_result)
     if expected.evaluation is None:
         return None
     return check_float_steps(
-        compiled, subject.samples, expected.testimony, expected.evaluation, stressed=expected.stressed
+        compiled, subject.samples, expected.reference_result, expected.evaluation, stressed=expected.stressed
     )
 
 
@@ -248,14 +255,14 @@ def judged_runs(
     ordinary = [sample for sample, is_hard in zip(host, expected.stressed, strict=True) if not is_hard]
     results["host"]["warnings"] = [*empty_outputs(ordinary, compiled.interface), *map(_weakness, weak.items())]
     if compiled.is_quantized and compiled.interface.warm_up_runs:
-        said = expected.testimony
+        said = expected.reference_result
         errors, results["host"]["tensors_compared"] = against_windows(subject.mod, host, expected.asked, said)
         problems += [Problem(text=error) for error in errors]
     elif isinstance(steps, FloatSteps):
         results["host"]["tensors_compared"] = steps.tensors_compared
         problems += [Problem(text=a, cause=b) for a, b in zip(steps.errors, steps.causes, strict=True)]
     elif steps:
-        errors = [*steps.against_reference, *against_steps(host, steps), *steps.against_witness]
+        errors = [*steps.against_reference, *against_steps(host, steps), *steps.against_runtime]
         problems += [Problem(text=error) for error in errors]
         results["host"]["tensors_compared"] = steps.tensors_compared
     if board:
@@ -303,14 +310,14 @@ def _against_reference(
 
     A quantized model is judged by its steps, and by them what it gives end to end.
     """
-    said, wanted_outputs = expected.testimony, expected.testimony.outputs[: len(outputs)]
+    said, wanted_outputs = expected.reference_result, expected.reference_result.outputs[: len(outputs)]
     if compiled.is_quantized:
         found = compare(outputs, wanted_outputs, tolerance=np.inf, judge_integers=False)
-        problems = [] if found.passed else [Problem(text=f"{where}: outputs differ from {said.witness} in shape")]
+        problems = [] if found.passed else [Problem(text=f"{where}: outputs differ from {said.runtime} in shape")]
         return {**found.to_json(), **said.to_json()}, problems
     if expected.evaluation is None:
         found = compare(outputs, wanted_outputs, tolerance=tolerance_of(compiled.program))
-        text = f"{where}: outputs differ from {said.witness} by {found.max_abs_error:g}"
+        text = f"{where}: outputs differ from {said.runtime} by {found.max_abs_error:g}"
         return {**found.to_json(), **said.to_json()}, [] if found.passed else [Problem(text=text)]
     known = known_outputs(said.outputs, expected.evaluation, expected.stressed)[: len(outputs)]
     verdicts: dict[str, tuple[Verdict, int]] = {}
@@ -324,11 +331,11 @@ def _against_reference(
                 if name not in verdicts or verdict.of_tolerance > verdicts[name][0].of_tolerance:
                     verdicts[name] = verdict, index
             elif not expected.stressed[index] and (text := _other_than(sample[name], wanted, compiled)):
-                text = f"{where}: output {name}, sample {index}: differs from {said.witness} {text}"
+                text = f"{where}: output {name}, sample {index}: differs from {said.runtime} {text}"
                 problems.append(Problem(text=text))
     problems += [
         Problem(
-            text=f"{where}: {verdict.sentence(f'output {name}, sample {index},', said.witness)}", cause=verdict.cause
+            text=f"{where}: {verdict.sentence(f'output {name}, sample {index},', said.runtime)}", cause=verdict.cause
         )
         for name, (verdict, index) in verdicts.items()
         if not verdict.passed
@@ -381,7 +388,7 @@ def _against_host(compiled: Compiled, expected: Expected, answers: Outputs, host
 def _within_rounding(compiled: Compiled, expected: Expected, answers: Outputs, host: Outputs) -> bool:
     """True where the integers of both are equal and each float is within its tolerance."""
     assert expected.evaluation is not None, "asked by the caller"
-    known = known_outputs(expected.testimony.outputs, expected.evaluation, expected.stressed)
+    known = known_outputs(expected.reference_result.outputs, expected.evaluation, expected.stressed)
     tolerance = tolerance_of(compiled.program)
     return all(
         _judged_output(known, index, name, sample[name], array, tolerance).passed
@@ -410,7 +417,7 @@ def not_the_model(name: str, problems: Sequence[str]) -> VerificationFailed:
 
 def failed_verification(subject: Subject, expected: Expected, problems: Sequence[Problem]) -> VerificationFailed:
     """The error for a package that failed: what was compared with what, whether the samples can decide, a way out."""
-    name, texts, who = subject.model, [problem.text for problem in problems], expected.testimony.witness
+    name, texts, who = subject.model, [problem.text for problem in problems], expected.reference_result.runtime
     remark = "" if any(problem.cause == "run" for problem in problems) else _remark_on_file(subject, expected)
     if remark:
         head = f"{name}: these samples cannot tell whether the C code computes the model: {remark}. Compared on them"
@@ -434,14 +441,14 @@ def _remark_on_file(subject: Subject, expected: Expected) -> str:
 
     The reference runtime gives no numbers, or its two modes give others, beyond what rounding explains.
     """
-    said = expected.testimony
+    said = expected.reference_result
     if said.own_reading or subject.compiled.is_quantized or expected.evaluation is None:
         return ""
     known = known_outputs(said.outputs, expected.evaluation, expected.stressed)
     ordinary = [sample for sample, hard in zip(said.outputs, expected.stressed, strict=True) if not hard]
     broken = [name for sample in ordinary for name, array in sample.items() if not _is_finite(array)]
     if broken:
-        return f"{said.witness} itself gives NaN or infinity in output {broken[0]}"
+        return f"{said.runtime} itself gives NaN or infinity in output {broken[0]}"
     modes = ask_modes(subject.mod, expected.asked[: len(ordinary)])
     if modes is None:
         return ""

@@ -21,7 +21,7 @@ from tvm_ext.frontends.calibration import Calibration
 from tvm_ext.verification.judge_floats import KnownTensor, Verdict, judged, known_inner, known_outputs
 from tvm_ext.verification.reference_runtimes.ask import ask, ask_others, evaluate, of_real, run_module
 from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
-from tvm_ext.verification.reference_runtimes.reference_result import Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import ReferenceResult
 from tvm_ext.verification.verify import FLOAT_TOLERANCE, Array, Sample, compare
 
 NUM_SAMPLES = 8
@@ -56,7 +56,7 @@ class CheckedReading:
     """A float module that was compared with its runtime: on which samples, and what the runtime gives."""
 
     samples: Sequence[Sample]
-    said: Testimony
+    said: ReferenceResult
     comparison: FormComparison
 
 
@@ -76,7 +76,7 @@ def check_reading(mod: tvm.IRModule, samples: Sequence[Sample], name: str) -> Ch
     if said is None:
         return _own_reading(mod, samples, ask(mod, samples, (), quantized_here=False))
     evaluation = evaluate(mod, samples, inner)
-    form = FormComparison(form="the float model, as it was read", against=said.witness, samples=len(samples))
+    form = FormComparison(form="the float model, as it was read", against=said.runtime, samples=len(samples))
     if not isinstance(evaluation, str):
         known = known_outputs(said.outputs, evaluation, [False] * len(samples))
         verdicts = [
@@ -95,9 +95,9 @@ def check_reading(mod: tvm.IRModule, samples: Sequence[Sample], name: str) -> Ch
     found = compare(run_module(mod, samples), said.outputs, tolerance=FLOAT_TOLERANCE)
     if worst is None and found.passed:
         return CheckedReading(samples=samples, said=said, comparison=replace(form, max_abs_error=found.max_abs_error))
-    text = (_text(worst, said.witness) or f"outputs differ by {found.max_abs_error:g}") + first
+    text = (_text(worst, said.runtime) or f"outputs differ by {found.max_abs_error:g}") + first
     raise VerificationFailed(
-        f"{name}: the float model, as tvm_ext reads it, is not what {said.witness} computes from the file: {text}. "
+        f"{name}: the float model, as tvm_ext reads it, is not what {said.runtime} computes from the file: {text}. "
         "Nothing was quantized. Report it with the file; --verify none builds the package anyway, marked as not "
         "verified."
     )
@@ -112,12 +112,12 @@ def _loosened(known: KnownTensor) -> KnownTensor:
     return replace(known, said=None, limits=known.said_limits + more)
 
 
-def _own_reading(mod: tvm.IRModule, samples: Sequence[Sample], said: Testimony) -> CheckedReading:
+def _own_reading(mod: tvm.IRModule, samples: Sequence[Sample], said: ReferenceResult) -> CheckedReading:
     """The reading where TVM is the only runtime: that of a Relax module, else ours."""
     why = said.own_reading or None
     is_module = ModelOrigin.read(mod).source_format == "relax"
     form = FormComparison(
-        form="the float module" if is_module else "the float model, as it was read", against=said.witness,
+        form="the float module" if is_module else "the float model, as it was read", against=said.runtime,
         samples=len(samples), own_reading=why, max_abs_error=0.0,
     )  # fmt: skip
     return CheckedReading(samples=samples, said=said, comparison=form)
@@ -169,7 +169,7 @@ def beside_float(mod: tvm.IRModule, interface: Interface, reading: CheckedReadin
     }
     ratios = [_snr_db(both) for both in pairs.values()]
     return FormComparison(
-        form=form, against=f"the float model in {reading.said.witness}", samples=len(samples),
+        form=form, against=f"the float model in {reading.said.runtime}", samples=len(samples),
         own_reading=reading.comparison.own_reading,
         snr_db=min((ratio for ratio in ratios if ratio is not None), default=None),
         top1_agreement=_top1_agreement(pairs[floats[0]]) if floats else None,

@@ -1,4 +1,5 @@
-"""Compares what the C computes with what the model means, as a witness says it (`tvm_ext.verification.witnesses`).
+"""Compares what the C computes with what the model means, as a reference runtime says it
+(`tvm_ext.verification.reference_runtimes`).
 
 Float models: every output within 1e-4 of its largest magnitude in the reference, over all samples. Quantized models:
 `verify_steps`. A board must agree with the host: bytes for integers, 1e-5 for floats.

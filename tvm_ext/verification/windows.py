@@ -16,7 +16,7 @@ from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 from tvm_ext.verification.account import account_for
-from tvm_ext.verification.reference_runtimes.reference_result import Array, Sample, Testimony
+from tvm_ext.verification.reference_runtimes.reference_result import Array, ReferenceResult, Sample
 from tvm_ext.verification.verify import difference, is_float, largest, tolerance_of
 
 JUDGED_WINDOWS = 3
@@ -43,12 +43,12 @@ def windows_of(mod: tvm.IRModule, interface: Interface, samples: Sequence[Sample
 
 
 def against_windows(
-    mod: tvm.IRModule, given: Sequence[Sample], windows: Sequence[Sample], said: Testimony
+    mod: tvm.IRModule, given: Sequence[Sample], windows: Sequence[Sample], said: ReferenceResult
 ) -> tuple[list[str], int]:
     """Differences of a quantized package's outputs from those of whole windows: integers are to be the very same.
 
-    given: outputs of the package. The program of whole windows is judged by the witness, step by step. Returns
-    sentences, and how many tensors were compared.
+    given: outputs of the package. The program of whole windows is judged by the reference runtime, step by step.
+    Returns sentences, and how many tensors were compared.
     """
     whole = compile_module(mod, Platform.load("host"), BuildOptions())
     wanted = [_outputs(whole.program, whole.interface, window) for window in windows]

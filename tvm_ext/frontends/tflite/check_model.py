@@ -314,7 +314,7 @@ _SAME_TYPE = frozenset(
     "DEPTHWISE_CONV_2D FULLY_CONNECTED MEAN SUM REDUCE_MAX REDUCE_MIN PAD LEAKY_RELU HARD_SWISH STRIDED_SLICE "
     "SLICE TILE GATHER GATHER_ND PACK UNPACK ADD_N CUMSUM".split()
 )
-_WITHOUT_WITNESS = {
+_WITHOUT_REFERENCE = {
     "LOCAL_RESPONSE_NORMALIZATION": "TVM's importer divides by the size of its window, which TensorFlow Lite does not",
     "BITCAST": "there is no converter for it",
 }
@@ -330,8 +330,8 @@ _WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint6
 
 def mistyped(file: TfliteFile, node: TfliteNode) -> str | None:
     """Reason why an operator cannot be compiled for the element types of its tensors; None when it can."""
-    if node.operator in _WITHOUT_WITNESS:
-        return _WITHOUT_WITNESS[node.operator]
+    if node.operator in _WITHOUT_REFERENCE:
+        return _WITHOUT_REFERENCE[node.operator]
     if node.operator.startswith("STABLEHLO"):
         return "StableHLO operators were not compared with a runtime; convert to built-in operators"
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]

@@ -30,7 +30,7 @@ from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.verification.float64_module import multiply_accumulates
 from tvm_ext.verification.judge_floats import Evaluation
 from tvm_ext.verification.reference_runtimes import float64_runtime, tvm_runtime
-from tvm_ext.verification.reference_runtimes.reference_result import Array, Sample, Testimony, WitnessRefusal
+from tvm_ext.verification.reference_runtimes.reference_result import Array, ReferenceResult, RuntimeRefusal, Sample
 
 _MOST_MACS_HERE, _MOST_ELEMENTS_HERE = 200_000_000, 20_000_000
 """Multiply-accumulates of all samples, and elements of all tensors, up to which TVM runs a module in this process."""
@@ -38,7 +38,7 @@ LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Witness:
+class ReferenceRuntime:
     """A runtime: its name in reports, the module that runs it, the package it needs and how that is had.
 
     modes: what its own mode and its other one are called; empty where it has one only.
@@ -51,19 +51,19 @@ class Witness:
     modes: tuple[str, ...] = ()
 
 
-_ONNXRUNTIME = Witness(
+_ONNXRUNTIME = ReferenceRuntime(
     name="onnxruntime", module="onnxruntime_runtime", needs="onnxruntime", install="onnxruntime",
     modes=("onnxruntime without its optimizer", "onnxruntime with its optimizer"),
 )  # fmt: skip
-_TFLITE_MICRO = Witness(
-    name="TensorFlow Lite Micro", module="tflite_micro_runtime", needs="tflite_micro", install="tvm-ext[witness]"
+_TFLITE_MICRO = ReferenceRuntime(
+    name="TensorFlow Lite Micro", module="tflite_micro_runtime", needs="tflite_micro", install="tvm-ext[reference]"
 )
-_LITERT = Witness(
-    name="LiteRT", module="litert_runtime", needs="ai_edge_litert", install="tvm-ext[witness]",
+_LITERT = ReferenceRuntime(
+    name="LiteRT", module="litert_runtime", needs="ai_edge_litert", install="tvm-ext[reference]",
     modes=("LiteRT's reference kernels", "LiteRT's default kernels (XNNPACK)"),
 )  # fmt: skip
-_TORCH = Witness(name="PyTorch", module="torch_runtime", needs="torch", install="tvm-ext[torch]")
-_OF_FORMAT: Mapping[str, tuple[Witness, ...]] = {
+_TORCH = ReferenceRuntime(name="PyTorch", module="torch_runtime", needs="torch", install="tvm-ext[torch]")
+_OF_FORMAT: Mapping[str, tuple[ReferenceRuntime, ...]] = {
     "onnx": (_ONNXRUNTIME,),
     "tflite": (_TFLITE_MICRO, _LITERT),
     "torch": (_TORCH,),
@@ -73,20 +73,21 @@ TVM = "TVM"
 QUANTIZED_HERE = "the model was quantized here, so no other runtime has it"
 
 
-def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, quantized_here: bool) -> Testimony:
-    """Testimony of the first witness that takes the model; TVM's virtual machine, which runs `mod`, comes last.
+def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, quantized_here: bool) -> ReferenceResult:
+    """ReferenceResult of the first reference runtime that takes the model; TVM's virtual machine, which runs `mod`,
+    comes last.
 
-    Of a model with states the samples are steps in order, and the witness carries its own states from one to the next.
-    mod: as `load` made it, or as it was quantized here, which no other runtime knows. inner: names of tensors inside
-    the model. Raises VerificationFailed where nobody can run the model.
+    Of a model with states the samples are steps in order, and the reference runtime carries its own states from one to
+    the next. mod: as `load` made it, or as it was quantized here, which no other runtime knows. inner: names of tensors
+    inside the model. Raises VerificationFailed where nobody can run the model.
     """
     said, refusals = (None, ()) if quantized_here else ask_others(mod, samples, inner)
     if said is not None:
         return said
     found = _run_here(mod, samples, inner)
     if isinstance(found, str):
-        reasons = [*refusals, WitnessRefusal(witness=TVM, reason=found)]
-        listed = "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in reasons)
+        reasons = [*refusals, RuntimeRefusal(runtime=TVM, reason=found)]
+        listed = "; ".join(f"{refusal.runtime}: {refusal.reason}" for refusal in reasons)
         raise VerificationFailed(
             f"nothing runs the model for comparison: {listed}. Inputs that it takes may help (--verify-inputs); "
             "--verify none builds the package anyway, marked as not verified."
@@ -94,11 +95,11 @@ def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, q
     why = _why_own(ModelOrigin.read(mod).source_format, quantized_here, refusals)
     listed = ", ".join(_custom_operators(mod))
     if not listed:
-        return Testimony(witness=TVM, own_reading=why, refusals=tuple(refusals), **found)
+        return ReferenceResult(runtime=TVM, own_reading=why, refusals=tuple(refusals), **found)
     remark = f"{listed}: what the reference of its CustomOperator computes, which is no runtime's"
     why = f"{why}; {remark}" if why else remark
     name = f"{TVM} with the CustomOperator's own reference of {listed}"
-    return Testimony(witness=name, own_reading=why, refusals=tuple(refusals), **found)
+    return ReferenceResult(runtime=name, own_reading=why, refusals=tuple(refusals), **found)
 
 
 def run_module(mod: tvm.IRModule, samples: Sequence[Sample]) -> list[dict[str, Array]]:
@@ -117,20 +118,23 @@ def _run_here(
 
 def ask_others(
     mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
-) -> tuple[Testimony | None, tuple[WitnessRefusal, ...]]:
-    """Testimony of the first runtime of the file's own format that takes it, None without one; and the refusals."""
-    refusals: list[WitnessRefusal] = []
+) -> tuple[ReferenceResult | None, tuple[RuntimeRefusal, ...]]:
+    """ReferenceResult of the first runtime of the file's own format that takes it, None without one; and the
+    refusals."""
+    refusals: list[RuntimeRefusal] = []
     rows = FilledRows.read(mod).rows or {}
-    for witness in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
-        said = _said(witness, mod, samples, inner)
+    for runtime in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
+        said = _said(runtime, mod, samples, inner)
         if isinstance(said, str) and inner:  # some runtimes fail when they are to show what is inside
-            said = _said(witness, mod, samples, ())
+            said = _said(runtime, mod, samples, ())
         if isinstance(said, str):
-            refusals.append(WitnessRefusal(witness=witness.name, reason=said))
+            refusals.append(RuntimeRefusal(runtime=runtime.name, reason=said))
             continue
         outputs = [_filled(values, rows) for values in said["outputs"]]
         inside = [_filled(values, rows) for values in said["inner"]]
-        made = Testimony(witness=witness.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside)
+        made = ReferenceResult(
+            runtime=runtime.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside
+        )
         return made, tuple(refusals)
     return None, tuple(refusals)
 
@@ -145,13 +149,13 @@ class OtherMode:
 
 def ask_modes(mod: tvm.IRModule, samples: Sequence[Sample]) -> OtherMode | None:
     """Outputs of the first runtime of the file's format that has two modes and takes the file in both; None without."""
-    for witness in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
-        if not witness.modes:
+    for runtime in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
+        if not runtime.modes:
             continue
-        one, other = (_said(witness, mod, samples, (), other_mode=mode) for mode in (False, True))
+        one, other = (_said(runtime, mod, samples, (), other_mode=mode) for mode in (False, True))
         if not isinstance(one, str) and not isinstance(other, str):
             pairs = list(zip(one["outputs"], other["outputs"], strict=True))
-            return OtherMode(modes=witness.modes, outputs=pairs)
+            return OtherMode(modes=runtime.modes, outputs=pairs)
     return None
 
 
@@ -171,7 +175,7 @@ def _by_tvm(
     values = (str(tvm.ir.save_json(mod)), list(PortNames.read(mod).outputs), samples, inner, _carried(mod))
     if _is_small(mod, len(samples)):
         try:
-            return runtime.testify(*values, ask=run_reference)
+            return runtime.run_reference(*values, ask=run_reference)
         except Exception as error:
             return _one_line(f"raised {type(error).__name__}: {error}")
     return _testified(runtime.__name__.rpartition(".")[2], "tvm", "apache-tvm", values, run_reference)
@@ -190,14 +194,19 @@ def _carried(mod: tvm.IRModule) -> list[dict[str, object]]:
 
 
 def _said(
-    witness: Witness, mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, other_mode: bool = False
+    runtime: ReferenceRuntime,
+    mod: tvm.IRModule,
+    samples: Sequence[Sample],
+    inner: Sequence[str],
+    *,
+    other_mode: bool = False,
 ) -> dict[str, list[dict[str, Array]]] | str:
     """What a runtime makes of the file, or why it gives nothing."""
     origin, changed = ModelOrigin.read(mod), ChangedPorts.read(mod)
     whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
     whole = [in_file_form(sample, changed.inputs or {}) for sample in whole]
     values = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json(), whole, inner, _carried(mod))
-    said = _testified(witness.module, witness.needs, witness.install, (*values, True) if other_mode else values)
+    said = _testified(runtime.module, runtime.needs, runtime.install, (*values, True) if other_mode else values)
     if isinstance(said, str):
         return said
     repeated = RepeatedOutputs.read(mod).repeated or {}
@@ -224,12 +233,12 @@ def _custom_operators(mod: tvm.IRModule) -> list[str]:
     return sorted({use.operator for use in uses if use})
 
 
-def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[WitnessRefusal]) -> str:
+def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[RuntimeRefusal]) -> str:
     if quantized_here:
         return QUANTIZED_HERE
     if source_format == "relax":
         return ""  # TVM is the runtime of the module that was handed over
-    return "; ".join(f"{refusal.witness}: {refusal.reason}" for refusal in refusals)
+    return "; ".join(f"{refusal.runtime}: {refusal.reason}" for refusal in refusals)
 
 
 def _testified(
@@ -239,15 +248,15 @@ def _testified(
     values: tuple[object, ...],
     answers: Callable[..., object] | None = None,
 ) -> dict[str, list[dict[str, Array]]] | str:
-    """Outputs and inner tensors, or why there are none. answers: what the witness asks on its way."""
+    """Outputs and inner tensors, or why there are none. answers: what the reference runtime asks on its way."""
     try:
         with Child(f"tvm_ext.verification.reference_runtimes.{module}", limits=LIMITS) as child:
-            return child.call("testify", *values, ask=answers)
+            return child.call("run_reference", *values, ask=answers)
     except TvmExtError as error:
         text = str(error)
         if "ModuleNotFoundError" in text and needs in text:
             return f"is not installed (pip install '{install}')"
-        return _one_line(text.removeprefix(f"tvm_ext.verification.reference_runtimes.{module}.testify "))
+        return _one_line(text.removeprefix(f"tvm_ext.verification.reference_runtimes.{module}.run_reference "))
 
 
 def _one_line(text: str) -> str:

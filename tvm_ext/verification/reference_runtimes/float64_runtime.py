@@ -32,7 +32,7 @@ _MOST_MACS, _MOST_STOPS = 1_000_000_000, 60_000
 """Multiply-accumulates and stops of all runs together up to which a sample has the most repeats: seconds, each."""
 
 
-def testify(
+def run_reference(
     module: str,
     output_names: Sequence[str],
     samples: Sequence[Sample],

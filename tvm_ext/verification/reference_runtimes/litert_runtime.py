@@ -16,7 +16,7 @@ from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, input
 _WORD_BITS = 32
 
 
-def testify(
+def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
     other_mode: bool = False,
 ) -> dict[str, Any]:  # fmt: skip

@@ -28,7 +28,7 @@ IR_VERSION = 10
 os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
 
 
-def testify(
+def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
     other_mode: bool = False,
 ) -> dict[str, Any]:  # fmt: skip

@@ -1,4 +1,4 @@
-"""Testimony of a witness about a model, and reasons of others that gave none. Plain data."""
+"""ReferenceResult of a reference runtime about a model, and reasons of others that gave none. Plain data."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import numpy as np
 Array = np.ndarray
 Sample = Mapping[str, Array]
 Carried = Sequence[Mapping[str, Any]]
-"""States of a model as a witness needs them: `name`, `initial`, and `output`, which is empty where the file keeps the
-state itself; else the next sample has that output's value as the input `name`."""
+"""States of a model as a reference runtime needs them: `name`, `initial`, and `output`, which is empty where the file
+keeps the state itself; else the next sample has that output's value as the input `name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WitnessRefusal:
-    """A witness that gave nothing, and its reason: it is not installed, refused the file, crashed, took too long."""
+class RuntimeRefusal:
+    """A reference runtime that gave nothing, and its reason: it is not installed, refused the file, crashed, took too
+    long."""
 
-    witness: str
+    runtime: str
     reason: str
 
     def to_json(self) -> dict[str, str]:
-        return {"witness": self.witness, "reason": self.reason}
+        return {"runtime": self.runtime, "reason": self.reason}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Testimony:
+class ReferenceResult:
     """Outputs, and tensors inside the model, for each sample, under the model's own names.
 
-    witness: who said so. own_reading: why this is our own reading of the model and nobody else's; empty where it is
+    runtime: who said so. own_reading: why this is our own reading of the model and nobody else's; empty where it is
     somebody else's. refusals: of those asked before. ties: for each sample, bool tensors that mark the elements of
     quantized tensors whose real value lies half way between two integers; empty where the runtime does not show real
     values.
@@ -38,17 +39,17 @@ class Testimony:
 
     __test__ = False  # not a test, whatever pytest makes of the name
 
-    witness: str
+    runtime: str
     own_reading: str
     outputs: list[dict[str, Array]]
     inner: list[dict[str, Array]]
     ties: list[dict[str, Array]] = field(default_factory=list["dict[str, Array]"])
-    refusals: tuple[WitnessRefusal, ...] = ()
+    refusals: tuple[RuntimeRefusal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The testimony as `report.json` has it."""
+        """The reference_result as `report.json` has it."""
         return {
-            "reference": self.witness,
+            "reference": self.runtime,
             "own_reading": self.own_reading or None,
             "refused_by": [refusal.to_json() for refusal in self.refusals],
         }

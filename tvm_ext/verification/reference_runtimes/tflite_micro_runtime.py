@@ -24,7 +24,7 @@ _OFF = ("ADD_N", "CUMSUM", "DIV")
 """Operators whose bytes are not the rounded results of real numbers, by many steps for some scales."""
 
 
-def testify(
+def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
 ) -> dict[str, Any]:
     """Outputs and inner tensors per sample."""

@@ -20,7 +20,7 @@ from tvm_ext.verification.reference_runtimes.reference_result import Carried, af
 Array = np.ndarray
 
 
-def testify(
+def run_reference(
     path: str,
     sha256: str,
     limits: str,

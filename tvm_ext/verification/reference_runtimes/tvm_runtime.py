@@ -26,7 +26,7 @@ NEAR_HALF = 1e-3
 """Distance from a half up to which float32 arithmetic may round to either neighbor: values up to 127 have 7 digits."""
 
 
-def testify(
+def run_reference(
     module: str,
     output_names: Sequence[str],
     samples: Sequence[Sample],

@@ -1,4 +1,4 @@
-"""Witnesses of what a model means: the format's own runtime first, and the reasons where there is none."""
+"""Reference runtimes of what a model means: the format's own runtime first, and the reasons where there is none."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def tflite_names(data: bytes, folder: Path) -> tuple[tvm.IRModule, list[str]]:
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Witnesses that are not installed."""
+    """Reference runtimes that are not installed."""
     kept = {
-        kind: tuple(replace(w, module="nothing", needs="nothing") if w.name in names else w for w in witnesses)
-        for kind, witnesses in asking._OF_FORMAT.items()
+        kind: tuple(replace(w, module="nothing", needs="nothing") if w.name in names else w for w in runtimes)
+        for kind, runtimes in asking._OF_FORMAT.items()
     }
     monkeypatch.setattr(asking, "_OF_FORMAT", kept)
 
@@ -69,8 +69,8 @@ def test_both_tflite_runtimes_give_inner_tensors(tmp_path: Path, monkeypatch: py
     micro = ask(mod, given, names, quantized_here=False)
     without(monkeypatch, "TensorFlow Lite Micro")
     lite = ask(mod, given, names, quantized_here=False)
-    assert (micro.witness, lite.witness) == ("TensorFlow Lite Micro", "LiteRT")
-    assert lite.refusals[0].reason == "is not installed (pip install 'tvm-ext[witness]')"
+    assert (micro.runtime, lite.runtime) == ("TensorFlow Lite Micro", "LiteRT")
+    assert lite.refusals[0].reason == "is not installed (pip install 'tvm-ext[reference]')"
     assert micro.inner[0].keys() == lite.inner[0].keys() and len(micro.inner[0]) >= 10
     for one, other in zip(micro.inner + micro.outputs, lite.inner + lite.outputs, strict=True):
         for name, array in one.items():
@@ -83,7 +83,7 @@ def test_where_no_runtime_is_installed_it_is_our_own_reading(tmp_path: Path, mon
     package = tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out", HOST_ONLY)
     found = package.report["verify"]["host"]
     assert found["reference"] == "TVM" and "is not installed" in found["own_reading"]
-    assert [refusal["witness"] for refusal in found["refused_by"]] == ["TensorFlow Lite Micro", "LiteRT"]
+    assert [refusal["runtime"] for refusal in found["refused_by"]] == ["TensorFlow Lite Micro", "LiteRT"]
     assert "Compared with our own reading only" in (package.folder / "README.md").read_text()
 
 
@@ -92,7 +92,7 @@ def test_shapes_that_tensorflow_lite_micro_cannot_take_go_to_litert(tmp_path: Pa
     path = saved_tflite(NETWORKS["ds_cnn"](signature=(-1, 25, 10, 1)), tmp_path)
     mod = tvm_ext.load(path, shapes={"image": (2, 25, 10, 1)})
     found = ask(mod, samples(mod), [], quantized_here=False)
-    assert found.witness == "LiteRT" and found.outputs[0]["probabilities"].shape[0] == 2
+    assert found.runtime == "LiteRT" and found.outputs[0]["probabilities"].shape[0] == 2
 
 
 def test_a_relax_module_is_run_by_tvm_which_is_not_our_reading(tmp_path: Path) -> None:
@@ -128,13 +128,13 @@ def test_what_onnxruntime_refuses_is_our_own_reading(tmp_path: Path) -> None:
     path = Path(str(ModelOrigin.read(mod).path))
     path.write_bytes(path.read_bytes() + b"\x00")  # another file by now
     found = ask(mod, samples(mod), [], quantized_here=False)
-    assert found.witness == "TVM" and "onnxruntime" in found.own_reading
+    assert found.runtime == "TVM" and "onnxruntime" in found.own_reading
 
 
 @pytest.mark.parametrize(
     ("limits", "reason"), [(ChildLimits(seconds=0.05), "did not end within"), (ChildLimits(memory_bytes=1 << 27), "")]
 )
-def test_a_witness_beyond_its_limits_refuses(
+def test_a_reference_beyond_its_limits_refuses(
     limits: ChildLimits, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mod = tvm_ext.load(saved(SMALL_MODELS["branches"](), tmp_path))

@@ -1,4 +1,5 @@
-"""Witnesses of what compiled C computes: the format's own runtime, other builds of the model, other compilers."""
+"""Reference runtimes of what compiled C computes: the format's own runtime, other builds of the model, other
+compilers."""
 
 from __future__ import annotations
 
@@ -37,9 +38,9 @@ SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "
 class Disagreement(Exception):
     """Two that should compute the same do not. is_finite: all that was expected are numbers."""
 
-    def __init__(self, witness: str, text: str, *, is_finite: bool = True) -> None:
-        super().__init__(f"{witness}: {text}")
-        self.witness, self.is_finite = witness, is_finite
+    def __init__(self, runtime: str, text: str, *, is_finite: bool = True) -> None:
+        super().__init__(f"{runtime}: {text}")
+        self.runtime, self.is_finite = runtime, is_finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +145,7 @@ def _judge(
         )  # fmt: skip
 
 
-def _equal(witness: str, found: Arrays, expected: Arrays, *, tolerance: float = 0.0) -> None:
+def _equal(runtime: str, found: Arrays, expected: Arrays, *, tolerance: float = 0.0) -> None:
     """The same bits; with a tolerance floats need only be near."""
     for name, wanted in expected.items():
         got = found[name]
@@ -158,7 +159,7 @@ def _equal(witness: str, found: Arrays, expected: Arrays, *, tolerance: float = 
                 continue  # near is not defined there
             if np.abs(got - wanted).max() <= tolerance * max(float(np.abs(wanted).max()), 1e-30):
                 continue
-        raise Disagreement(witness, f"{name} differs in {np.count_nonzero(got != wanted)} places", is_finite=is_finite)
+        raise Disagreement(runtime, f"{name} differs in {np.count_nonzero(got != wanted)} places", is_finite=is_finite)
 
 
 def _unsplit(built: Built, stages: Stages) -> None:
