@@ -89,7 +89,8 @@
                          "ldr r12, [sp, #20]\n\t"                                                                     \
                          "add r12, r12, r2\n\t" FIRST "ldr pc, [sp, #24]\n\t"                                         \
                          ".balign 4\n"                                                                                \
-                         "2:\n\t" UNIT UNIT UNIT UNIT UNIT UNIT UNIT UNIT "cmp r2, r12\n\t"                           \
+                         "2:\n\t" UNIT UNIT UNIT UNIT UNIT UNIT UNIT UNIT                                             \
+                         TVM_EXT_DSP_SIZED("2b", "8", UNIT_BYTES) "cmp r2, r12\n\t"                                   \
                          "bne 2b\n\t"                                                                                 \
                          ".balign 4\n"                                                                                \
                          "3:\n\t"                                                                                     \
@@ -110,11 +111,11 @@
     }
 /* SHIFT_B: SHIFT + 8, as sums B come 256 times. */
 #define TVM_EXT_DSP_BLOCKS_OF(TYPE, SATURATE, SHIFT, SHIFT_B)                                                         \
-    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT, "76", "", \
-                       SATURATE, #SHIFT, "", #SHIFT)                                                                  \
+    TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT,           \
+                       TVM_EXT_DSP_3X2_UNIT_BYTES, "", SATURATE, #SHIFT, "", #SHIFT)                                  \
     TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_joined_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_JOINED_FIRST,                   \
-                       TVM_EXT_DSP_3X2_JOINED_UNIT, "64", TVM_EXT_DSP_SPLIT, SATURATE, #SHIFT,                        \
-                       "lsl r12, r12, #8\n\t", #SHIFT_B)
+                       TVM_EXT_DSP_3X2_JOINED_UNIT, TVM_EXT_DSP_3X2_JOINED_UNIT_BYTES, TVM_EXT_DSP_SPLIT, SATURATE,   \
+                       #SHIFT, "lsl r12, r12, #8\n\t", #SHIFT_B)
 
 TVM_EXT_DSP_BLOCKS_OF(s8, "ssat", 4, 12)
 TVM_EXT_DSP_BLOCKS_OF(s8, "ssat", 8, 16)

@@ -112,6 +112,14 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 
 #if TVM_EXT_DSP
 
+/* Assembler check of a loop that a computed jump enters: COUNT copies of a unit since label BEGIN must take UNIT_BYTES
+ * each. The jump multiplies by UNIT_BYTES, so another width of an instruction would send it between two instructions.
+ * `.org` never moves back: the first one fails where the units are longer, the second one where they are shorter. */
+#define TVM_EXT_DSP_SIZED(BEGIN, COUNT, UNIT_BYTES)                                                                   \
+    "9:\n\t"                                                                                                          \
+    ".org " BEGIN " + " COUNT " * " UNIT_BYTES "\n\t"                                                                 \
+    ".org 9b\n\t"
+
 /* Registers: r0 sums, r1 cells, r2 weights, r3 bias, r12 units (at least 1), then the end of the weights.
  * The loop holds four units; the first round enters it where the rest of the division by four begins.
  * r7 and r11 may be frame pointers, so they are saved here and not named to the compiler. */
@@ -123,10 +131,10 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
     "movs r4, #" UNIT_BYTES "\n\t"                                                                                    \
     "adr r5, 1f\n\t"                                                                                                  \
     "mla r4, r0, r4, r5\n\t"
-#define TVM_EXT_DSP_LOOP(UNIT)                                                                                        \
+#define TVM_EXT_DSP_LOOP(UNIT, UNIT_BYTES)                                                                            \
     "mov pc, r4\n\t"                                                                                                  \
     ".balign 4\n"                                                                                                     \
-    "1:\n\t" UNIT UNIT UNIT UNIT "cmp r2, r12\n\t"                                                                    \
+    "1:\n\t" UNIT UNIT UNIT UNIT TVM_EXT_DSP_SIZED("1b", "4", UNIT_BYTES) "cmp r2, r12\n\t"                           \
     "bne 1b\n\t"
 #define TVM_EXT_DSP_LEAVE "pop {r0, r3, r7, r11}\n\t"
 
@@ -140,12 +148,14 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
     "sxtb16 r3, " W ", ror #8\n\t" TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
 #define TVM_EXT_DSP_3X2_UNIT                                                                                          \
     "ldr r0, [r2], #4\n\t" TVM_EXT_DSP_3X2_CELL("r0") "ldr r0, [r2], #4\n\t" TVM_EXT_DSP_3X2_CELL("r0")
+#define TVM_EXT_DSP_3X2_UNIT_BYTES "76"
 
 #define TVM_EXT_DSP_3X2_JOINED_CELL(W)                                                                                \
     "ldmia r1!, {r4, r5, r6}\n\t" TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", W)                                          \
     "sxtb16 " W ", " W "\n\t" TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", W)
 #define TVM_EXT_DSP_3X2_JOINED_UNIT                                                                                   \
     "ldrd r0, r3, [r2], #8\n\t" TVM_EXT_DSP_3X2_JOINED_CELL("r0") TVM_EXT_DSP_3X2_JOINED_CELL("r3")
+#define TVM_EXT_DSP_3X2_JOINED_UNIT_BYTES "64"
 
 #define TVM_EXT_DSP_3X2_S4_CELL(PLACE)                                                                                \
     "ldmia r1!, {r4, r5, r6}\n\t"                                                                                     \
@@ -153,6 +163,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
     "bic r3, r3, #0x000f000f\n\t" TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
 #define TVM_EXT_DSP_3X2_S4_UNIT                                                                                       \
     "ldr r0, [r2], #4\n\t" TVM_EXT_DSP_3X2_S4_CELL("") TVM_EXT_DSP_3X2_S4_CELL(", ror #8")
+#define TVM_EXT_DSP_3X2_S4_UNIT_BYTES "72"
 
 #define TVM_EXT_DSP_1X4_WORD(X, W, A, B)                                                                              \
     "sxtb16 lr, " W "\n\t" TVM_EXT_DSP_SMLAD(A, X, "lr")                                                              \
@@ -175,6 +186,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 #define TVM_EXT_DSP_1X4_S4_UNIT                                                                                       \
     "ldrd r4, r5, [r2], #8\n\t" TVM_EXT_DSP_1X4_CELLS                                                                \
     TVM_EXT_DSP_1X4_S4_WORD("r4", "r7", "r8") TVM_EXT_DSP_1X4_S4_WORD("r5", "r9", "r10")
+#define TVM_EXT_DSP_1X4_S4_UNIT_BYTES "72"
 
 #define TVM_EXT_DSP_PRODUCT(NAME, TEXT)                                                                               \
     TVM_EXT_DSP_SHARED void NAME(                                                                                     \
@@ -194,27 +206,27 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 /* Sums of 3 pixels by channels A and B: sums A of each pixel, then sums B. weights: 8 bytes a unit. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_3x2,
-    TVM_EXT_DSP_ENTER("76", "3")
+    TVM_EXT_DSP_ENTER(TVM_EXT_DSP_3X2_UNIT_BYTES, "3")
     "ldrd r7, r10, [r3]\n\t"
     "mov r8, r7\n\t"
     "mov r9, r7\n\t"
     "mov r11, r10\n\t"
     "mov lr, r10\n\t"
-    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_UNIT)
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_UNIT, TVM_EXT_DSP_3X2_UNIT_BYTES)
     "ldr r0, [sp]\n\t"
     "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
     TVM_EXT_DSP_LEAVE)
 
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_3x2_joined,
-    TVM_EXT_DSP_ENTER("64", "3")
+    TVM_EXT_DSP_ENTER(TVM_EXT_DSP_3X2_JOINED_UNIT_BYTES, "3")
     "ldr r7, [r3]\n\t"
     "mov r8, r7\n\t"
     "mov r9, r7\n\t"
     "mov r10, r7\n\t"
     "mov r11, r7\n\t"
     "mov lr, r7\n\t"
-    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_JOINED_UNIT)
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_JOINED_UNIT, TVM_EXT_DSP_3X2_JOINED_UNIT_BYTES)
     "ldrd r0, r3, [sp]\n\t"
     "ldr r3, [r3, #4]\n\t"
     "sub r10, r10, r7\n\t"
@@ -229,7 +241,7 @@ TVM_EXT_DSP_PRODUCT(
 /* 16 times the same from weights of 4 bits, 4 bytes a unit. x: cells behind their words. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_3x2_s4,
-    TVM_EXT_DSP_ENTER("72", "2")
+    TVM_EXT_DSP_ENTER(TVM_EXT_DSP_3X2_S4_UNIT_BYTES, "2")
     "ldmia r1!, {r7, r8, r9}\n\t"
     "ldr lr, [r3]\n\t"
     "add r7, r7, lr\n\t"
@@ -239,7 +251,7 @@ TVM_EXT_DSP_PRODUCT(
     "mov r10, r5\n\t"
     "mov r11, r5\n\t"
     "mov lr, r5\n\t"
-    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_S4_UNIT)
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_3X2_S4_UNIT, TVM_EXT_DSP_3X2_S4_UNIT_BYTES)
     "ldrd r0, r3, [sp]\n\t"
     "ldr r3, [r3, #4]\n\t"
     "sub r7, r7, r10\n\t"
@@ -258,7 +270,7 @@ TVM_EXT_DSP_PRODUCT(
 #define TVM_EXT_DSP_PRODUCT_1X4(NAME, UNIT_BYTES, X)                                                                  \
     TVM_EXT_DSP_PRODUCT(NAME, TVM_EXT_DSP_ENTER(UNIT_BYTES, "4")                                                      \
                         "ldm r3, {r7, r8, r9, r10}\n\t"                                                               \
-                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(X, TVM_EXT_DSP_1X4_WORD))                               \
+                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(X, TVM_EXT_DSP_1X4_WORD), UNIT_BYTES)                   \
                         "ldr r0, [sp]\n\t"                                                                            \
                         "stm r0, {r7, r8, r9, r10}\n\t"                                                               \
                         TVM_EXT_DSP_LEAVE)
@@ -268,7 +280,7 @@ TVM_EXT_DSP_PRODUCT(
                         "ldr r9, [r3, #8]\n\t"                                                                        \
                         "mov r8, r7\n\t"                                                                              \
                         "mov r10, r9\n\t"                                                                             \
-                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(X, TVM_EXT_DSP_1X4_JOINED_WORD))                        \
+                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_UNIT(X, TVM_EXT_DSP_1X4_JOINED_WORD), UNIT_BYTES)            \
                         "ldrd r0, r3, [sp]\n\t"                                                                       \
                         "ldr r4, [r3, #4]\n\t"                                                                        \
                         "ldr r5, [r3, #12]\n\t"                                                                       \
@@ -285,7 +297,7 @@ TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_joined, "56", TVM_EXT_DSP
 /* 16 times the same from weights of 4 bits, 8 bytes a unit. x: cells behind their word. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_1x4_s4,
-    TVM_EXT_DSP_ENTER("72", "3")
+    TVM_EXT_DSP_ENTER(TVM_EXT_DSP_1X4_S4_UNIT_BYTES, "3")
     "ldr lr, [r1], #4\n\t"
     "ldr r7, [r3]\n\t"
     "ldr r9, [r3, #8]\n\t"
@@ -294,7 +306,7 @@ TVM_EXT_DSP_PRODUCT(
     "movs r5, #0\n\t"
     "mov r8, r5\n\t"
     "mov r10, r5\n\t"
-    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_S4_UNIT)
+    TVM_EXT_DSP_LOOP(TVM_EXT_DSP_1X4_S4_UNIT, TVM_EXT_DSP_1X4_S4_UNIT_BYTES)
     "ldrd r0, r3, [sp]\n\t"
     "ldr r4, [r3, #4]\n\t"
     "ldr r5, [r3, #12]\n\t"

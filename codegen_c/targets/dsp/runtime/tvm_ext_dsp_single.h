@@ -102,7 +102,7 @@
                          "ldr pc, [sp, #28]\n\t"                                                                      \
                          ".balign 4\n"                                                                                \
                          "3:\n\t" TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_##WIDTH##_TWO       \
-                         TVM_EXT_DSP_##WIDTH##_TWO                                                                    \
+                         TVM_EXT_DSP_##WIDTH##_TWO TVM_EXT_DSP_SIZED("3b", "4", TWO_BYTES)                            \
                          "ldr r12, [sp, #20]\n\t"                                                                     \
                          "cmp r1, r12\n\t"                                                                            \
                          "bne 3b\n\t"                                                                                 \

@@ -25,6 +25,8 @@
 #define TVM_EXT_DSP_WINOGRAD_UNIT                                                                                     \
     TVM_EXT_DSP_WINOGRAD_LOADS TVM_EXT_DSP_SMLAD_3("r7", "r8", "r9", "r0") TVM_EXT_DSP_SMLAD_3("r10", "r11", "lr", "r3")
 
+#define TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "28"
+
 /* Sums at all places of three tiles by two channels. pairs: of input channels, at least 2. end: of the
  * weights. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
@@ -40,7 +42,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
         "lsl r5, r12, #3\n\t"
         "rsb r4, r12, #1\n\t"
         "and r4, r4, #7\n\t"
-        "movs r7, #28\n\t"
+        "movs r7, #" TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "\n\t"
         "adr.w r8, 2f + 1\n\t"
         "mla r3, r4, r7, r8\n\t"
         "add r12, r2, r5\n\t"
@@ -56,6 +58,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
         ".balign 4\n"
         "2:\n\t" TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
             TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
+                TVM_EXT_DSP_SIZED("2b", "8", TVM_EXT_DSP_WINOGRAD_UNIT_BYTES)
         "cmp r2, r12\n\t"
         "bne 2b\n\t"
         "ldrd r0, r3, [sp, #4]\n\t"
