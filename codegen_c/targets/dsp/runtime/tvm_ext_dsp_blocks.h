@@ -127,7 +127,6 @@ TVM_EXT_DSP_BLOCKS_OF(u8, "usat", 8, 16)
 #else
 
 /* The same in plain C, of some pixels by an even number of channels at a time. */
-TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_blocks(uint8_t *const output[], const int8_t *weights, const uint32_t *cells,
                                       int32_t units, int32_t blocks, int32_t rounding, int32_t pixels, int32_t channels,
                                       int32_t shift, bool is_joined, bool is_unsigned)

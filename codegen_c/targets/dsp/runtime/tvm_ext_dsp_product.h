@@ -20,13 +20,6 @@
 
 #define TVM_EXT_DSP_PIXELS 3
 
-/* Sums in plain C: GCC 12 gets some wrong where it makes AVX2 vectors of them for one of their callers. */
-#if !TVM_EXT_DSP && defined(__GNUC__) && !defined(__clang__)
-#define TVM_EXT_DSP_PLAIN __attribute__((optimize("no-tree-vectorize")))
-#else
-#define TVM_EXT_DSP_PLAIN
-#endif
-
 /* Cells of one of STEP pixels side by side, from `count` adjacent bytes. A rest of one byte or two fills one cell,
  * of three bytes two: (x[0], x[1]), (x[2], 0). Returns the place of the pixel's next cell. */
 #define TVM_EXT_DSP_DEFINE_EXPAND(STEP, SUFFIX, TYPE)                                                                 \
@@ -83,7 +76,6 @@ static inline int32_t tvm_ext_dsp_offset(uint32_t cell, int32_t sum)
 }
 
 /* The word in front of the cells of one pixel: -8 times the sum of its elements. */
-TVM_EXT_DSP_PLAIN
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
 {
     const uint32_t *const end = &words[1 + (2 * units)];
@@ -95,10 +87,10 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
 }
 
 /* The same of 3 pixels side by side. */
-TVM_EXT_DSP_PLAIN
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 {
     const uint32_t *const end = &words[3 + (6 * units)];
+#if TVM_EXT_DSP
     int32_t sum0 = 0, sum1 = 0, sum2 = 0;
     for (const uint32_t *cell = &words[3]; cell < end; cell += 6) {
         sum0 = tvm_ext_dsp_offset(cell[3], tvm_ext_dsp_offset(cell[0], sum0));
@@ -108,6 +100,15 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
     words[0] = (uint32_t)sum0;
     words[1] = (uint32_t)sum1;
     words[2] = (uint32_t)sum2;
+#else
+    for (int32_t p = 0; p < 3; ++p) { /* one at a time: GCC 12 makes wrong AVX2 vectors of three sums side by side */
+        int32_t sum = 0;
+        for (const uint32_t *cell = &words[3 + p]; cell < end; cell += 3) {
+            sum = tvm_ext_dsp_offset(*cell, sum);
+        }
+        words[p] = (uint32_t)sum;
+    }
+#endif
 }
 
 #if TVM_EXT_DSP
@@ -327,7 +328,6 @@ TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_u8_joined, "64", TVM_EXT_
 
 #else
 
-TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, const int8_t *weights, const int32_t *bias,
                                        int32_t units, int32_t pixels, int32_t channels, int32_t joined)
 {
@@ -349,7 +349,6 @@ static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, con
 }
 
 /* 16 times the same from weights of 4 bits. */
-TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_product_s4(int32_t *sums, const uint32_t *words, const int8_t *weights,
                                           const int32_t *bias, int32_t units, int32_t pixels, int32_t channels)
 {

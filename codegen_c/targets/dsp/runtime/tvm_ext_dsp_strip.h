@@ -155,7 +155,6 @@ typedef struct {
 #else
 
 /* The same in plain C. */
-TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_strip_rows(const tvm_ext_dsp_strip *strip, int32_t taps, int32_t stride, int32_t shift,
                                           bool is_unsigned)
 {

@@ -111,7 +111,6 @@
 #else
 
 /* The same in plain C. */
-TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_strip3(const tvm_ext_dsp_strip *strip, int32_t words, int32_t pitch, int32_t row,
                                       int32_t columns, bool is_unsigned, int32_t shift)
 {

@@ -120,7 +120,6 @@ TVM_EXT_INLINE void tvm_ext_dsp_winograd_outputs(uint32_t outputs[4], const uint
 #else
 
 /* The same in plain C. */
-TVM_EXT_DSP_PLAIN
 static inline void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t *inputs, const uint32_t *weights,
                                             int32_t pairs, const uint32_t *end)
 {
