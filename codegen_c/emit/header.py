@@ -106,9 +106,9 @@ def _statuses(interface: Interface) -> str:
     values = [f"{name} = {number}, /* {note} */" for name, number, note in known]
     values += [f"{interface.status_type}_least = INT32_MIN, /* both make the type as wide as int32_t */"]
     values += [f"{interface.status_type}_most = INT32_MAX"]
-    note = "Answers of a run."
+    note = "Status that the functions return."
     if interface.io == "stream":
-        note = "Answers of a run. Others are what a function of the application answered."
+        note = "Status that the functions return. Other values come from functions of the application."
     return f"{comment_block([note])}\ntypedef enum {{\n{block(values)}\n}} {interface.status_type};\n"
 
 

@@ -18,6 +18,7 @@ from tvm import relax
 from codegen_c.composites.graph import tensor_type
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
 from codegen_c.kernels.contract import Refusal, Target
+from codegen_c.kernels.shared.requantize import factors_note
 from codegen_c.lowering.states import KeptPair, with_states
 from codegen_c.lowering.transfers import Fetch, Move, with_transfers
 from codegen_c.operators.kinds import Concat, Gather, Permute, Stream, TensorType
@@ -229,7 +230,10 @@ class _Lowering:
         if implementation.sums is not None:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = SourceNodes.read(composite).nodes
-        constants = [self._constant(array, f"{name}_{role}", role) for role, array in implementation.constants]
+        constants = [
+            self._constant(array, f"{name}_{role}", f"{role}{factors_note(lowered.operator, role)}")
+            for role, array in implementation.constants
+        ]
         if split.sequence:
             self.splits[name] = split
         if placement.weights_memory and constants:
@@ -243,7 +247,7 @@ class _Lowering:
         )  # fmt: skip
 
     def _constant(self, array: np.ndarray, name: str, role: str) -> str:
-        """A constant's name; those that are packed the same stand once, whoever reads them."""
+        """A constant's name; those that are packed the same stand once, whoever reads them. role: in words."""
         data = np.ascontiguousarray(array)
         key = (str(data.dtype), data.shape, data.tobytes())
         if key not in self.constants_of:

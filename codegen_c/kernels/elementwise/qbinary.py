@@ -22,6 +22,7 @@ from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.requantize import (
     MAX_SHIFT,
     Requantize,
+    factor_members,
     fixed_point,
     largest_distance,
     quantization,
@@ -187,17 +188,17 @@ def element_members(operator: QBinary) -> dict[str, Value]:
     if operator.function == "multiply":
         finish = product(operator)
         members |= {"is_wide": True} if _largest_product(operator) >= 1 << 31 else {}
-        members |= {"multiplier": int(finish.mantissa[0]), "shift": int(finish.shift[0])}
+        members |= factor_members(int(finish.mantissa[0]), int(finish.shift[0]))
     elif operator.rounding == "tflite":
         to_common, from_second, to_output = tflite_factors(operator)
-        members |= {
-            "first_multiplier": to_common[0], "first_shift": to_common[1], "second_multiplier": from_second[0],
-            "second_shift": from_second[1], "multiplier": to_output[0], "shift": to_output[1],
-            "bits": tflite_shift(operator),
-        }  # fmt: skip
+        members |= factor_members(*to_common, "first_") | factor_members(*from_second, "second_")
+        members |= {**factor_members(*to_output), "bits": tflite_shift(operator)}
     else:
         factor, other, shift = common_shift(operator)
-        members |= {"first_multiplier": factor, "second_multiplier": abs(other), "shift": shift}
+        reals = " and ".join(f"{multiplier / 2.0**shift:.6g}" for multiplier in (factor, abs(other)))
+        members |= {
+            "first_multiplier": factor, "second_multiplier": abs(other), "shift": f"{shift} /* factors {reals} */",
+        }  # fmt: skip
     zero_point = quantization(operator.output).zero_point
     return {**members, "zero_point": zero_point, "low": operator.low, "high": operator.high}
 

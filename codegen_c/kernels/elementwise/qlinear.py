@@ -12,6 +12,7 @@ from codegen_c.kernels.shared.layer import image, one_image, shapes, with_rings
 from codegen_c.kernels.shared.requantize import (
     BYTES,
     Requantize,
+    factor_members,
     is_quantized_integer,
     largest_distance,
     quantization,
@@ -150,7 +151,7 @@ def _keeps_size(operator: QUnary) -> bool:
 
 def _shapes(operator: QUnary, stored: StoredRows) -> str:
     """The layer's shapes as tvm_ext_qlinear.h takes them."""
-    above, below = ({"multiplier": int(side.mantissa[0]), "shift": int(side.shift[0])} for side in _sides(operator))
+    above, below = (factor_members(int(side.mantissa[0]), int(side.shift[0])) for side in _sides(operator))
     limits = np.iinfo(operator.output.dtype)
     members: dict[str, Value] = {
         "input": image(one_image(operator.inputs[0])),

@@ -18,7 +18,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.text import C_TYPES, Value, block
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense, Quantization, TensorType
@@ -101,6 +101,14 @@ def channel_factors(operator: QConv2d | QDense) -> Array:
     return source * scale.astype(np.float64) / scale_of(operator.output)
 
 
+def factors_note(operator: Operator, role: str) -> str:
+    """` (factors 0.00427 to 0.0139)`: the real factors behind the multipliers of a layer; empty for other constants."""
+    if role != "multiplier" or not isinstance(operator, QConv2d | QDense) or operator.output.quantization is None:
+        return ""
+    factors = channel_factors(operator)
+    return f" (factors {factors.min():.6g} to {factors.max():.6g})"
+
+
 def fixed_point(factor: float, bits: int = MANTISSA_BITS) -> tuple[int, int]:
     """(mantissa, shift) with mantissa / 2^shift nearest to the factor, mantissa below 2^bits and shift 1 to 62.
 
@@ -126,6 +134,14 @@ def results_fit(low: Array, high: Array, factors: Array) -> bool:
         return False
     largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1)
     return bool((largest * factors < RESULT_LIMIT).all())
+
+
+def factor_members(multiplier: int, shift: int, name: str = "") -> dict[str, Value]:
+    """Members `multiplier` and `shift` of a structure, the real factor in a comment. name: in front of both.
+
+    multiplier / 2^shift is the factor.
+    """
+    return {f"{name}multiplier": multiplier, f"{name}shift": f"{shift} /* factor {multiplier / 2.0**shift:.6g} */"}
 
 
 def signed(number: int) -> str:
@@ -246,6 +262,18 @@ class Requantize:
         return len(self.mantissa) == 1
 
     @property
+    def real_factors(self) -> Array:
+        """What a sum is multiplied by, float64[K], without the error of the mantissa's last bit."""
+        high_word = 0 if not self.is_behind_high_products else 33 if self.rounding == "onnx" else 32
+        return self.mantissa / np.exp2(self.shift.astype(np.float64) + high_word)
+
+    @property
+    def note(self) -> str:
+        """The real factors in words: `factor 0.00427`, `factors 0.00427 to 0.0139`."""
+        least, most = float(self.real_factors.min()), float(self.real_factors.max())
+        return f"factor {least:.6g}" if least == most else f"factors {least:.6g} to {most:.6g}"
+
+    @property
     def clamps_negatives(self) -> bool:
         """True where every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
         return self.low >= quantization(self.output).zero_point
@@ -273,9 +301,10 @@ class Requantize:
         tables = "" if self.is_uniform else ", int32_t multiplier, int32_t shift"
         function = "tvm_ext_requantize" if self.rounding == "onnx" else "tvm_ext_requantize_tflite"
         names = {"multiplier": int(self.mantissa[0]), "shift": int(self.shift[0])} if self.is_uniform else {}
+        notes = {"shift": f" /* {self.note} */"}
         names |= {"zero_point": quantization(self.output).zero_point}
         lines = [
-            *(f"const int32_t {name} = {value};" for name, value in names.items()),
+            *(f"const int32_t {name} = {value};{notes.get(name, '')}" for name, value in names.items()),
             f"const int32_t value = {function}(sum, multiplier, shift) + zero_point;",
             f"return ({ctype})tvm_ext_clamp(value, {self.low}, {self.high});",
         ]
@@ -292,7 +321,7 @@ class Requantize:
             return []
         return [
             f"static const int32_t multiplier[] = {{{self.mantissa[0]}}};",
-            f"static const uint8_t shift[] = {{{self.shift[0]}}};",
+            f"static const uint8_t shift[] = {{{self.shift[0]}}}; /* {self.note} */",
         ]
 
     def constants(self) -> tuple[tuple[str, Array], ...]:

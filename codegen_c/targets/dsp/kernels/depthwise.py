@@ -373,7 +373,7 @@ class Channel:
         if pairs:
             steps = [f"x += {strides[1] * COLUMNS // 2};", f"y += {COLUMNS * self.pitch};"]
             pair = [*self._sums(COLUMNS), *self._store(COLUMNS), *steps]
-            row += [f"for (int32_t w = 0; w < {pairs}; ++w) {{", block(pair), "}"]
+            row += [f"for (int32_t w = 0; w < {pairs}; ++w) {{" if pairs > 1 else "{", block(pair), "}"]
         if columns > pairs * COLUMNS:
             row += ["{", block([*self._sums(1), *self._store(1)]), "}"]
         row.append(f"plane += {times('row_words', strides[0])};")

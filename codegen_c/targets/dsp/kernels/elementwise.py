@@ -117,7 +117,11 @@ def _helper(operator: QBinary) -> str:
     if (operator.low, operator.high) != (limits.min, limits.max):
         saturated = f"tvm_ext_clamp(value, {operator.low}, {operator.high})"
     ctype = C_TYPES[output.dtype]
+    shift = 32 - formula.left + formula.right
+    real_a, real_b = (abs(factor) / 2.0**shift for factor in formula.factors)
+    sign = "-" if operator.function == "subtract" else "+"
     lines = [
+        f"/* {real_a:.6g} * a {sign} {real_b:.6g} * b, less the zero points */",
         f"const int32_t first = {first};",
         f"const int32_t sum = tvm_ext_dsp_high_product({scaled[1]}, {formula.factors[1]}, first);",
         f"const int32_t value = sum >> {formula.right};",
@@ -134,7 +138,10 @@ def _run(count: int, unrolled: int) -> list[str]:
         return [f"output_row[{i}] = $_apply(input0_row[{i}], input1_row[{i}]);" for i in range(number)]
 
     step = [f"{name}_row += {unrolled};" for name in NAMES]
-    loop = [f"for (int32_t i = 0; i < {full}; i += {unrolled}) {{", block([*elements(unrolled), *step]), "}"]
+    if count == unrolled:
+        return elements(count)
+    head = f"for (int32_t i = 0; i < {full}; i += {unrolled}) {{" if full > unrolled else "{"
+    loop = [head, block([*elements(unrolled), *step]), "}"]
     return [*(loop if full else []), *elements(count - full)]
 
 

@@ -76,7 +76,7 @@ class FastRequantize:
             return []
         return [
             f"static const int32_t multiplier[] = {{{self.exact.mantissa[0]}}};",
-            f"static const uint8_t shift[] = {{{self.exact.shift[0]}}};",
+            f"static const uint8_t shift[] = {{{self.exact.shift[0]}}}; /* {self.exact.note} */",
         ]
 
     def constants(self) -> tuple[tuple[str, Array], ...]:

@@ -29,10 +29,11 @@ typedef struct {
         TVM_EXT_DSP_SMLAD("r9", X, "r6") TVM_EXT_DSP_SMLAD("r10", X, "r11")
 #define TVM_EXT_DSP_MATMUL_UNIT(WIDEN)                                                                                \
     TVM_EXT_DSP_1X4_BYTES(WIDEN) TVM_EXT_DSP_MATMUL_CELL("r0") TVM_EXT_DSP_MATMUL_CELL("r3")
+#define TVM_EXT_DSP_MATMUL_UNIT_BYTES "52"
 #define TVM_EXT_DSP_MATMUL_PRODUCT(NAME, WIDEN)                                                                       \
-    TVM_EXT_DSP_PRODUCT(NAME, TVM_EXT_DSP_ENTER("52", "5")                                                            \
+    TVM_EXT_DSP_PRODUCT(NAME, TVM_EXT_DSP_ENTER(TVM_EXT_DSP_MATMUL_UNIT_BYTES, "5")                                   \
                         "ldm r3, {r7, r8, r9, r10}\n\t"                                                               \
-                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_MATMUL_UNIT(WIDEN))                                              \
+                        TVM_EXT_DSP_LOOP(TVM_EXT_DSP_MATMUL_UNIT(WIDEN), TVM_EXT_DSP_MATMUL_UNIT_BYTES)               \
                         "ldr r0, [sp]\n\t"                                                                            \
                         "stm r0, {r7, r8, r9, r10}\n\t"                                                               \
                         TVM_EXT_DSP_LEAVE)

@@ -43,7 +43,7 @@ extern "C" {
 #define BRANCHING_NETWORK_ARENA_BYTES_RAM 48u
 #define BRANCHING_NETWORK_MODEL_SHA256 "SHA256"
 
-/* Answers of a run. */
+/* Status that the functions return. */
 typedef enum {
     branching_network_ok = 0, /* done */
     branching_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */

@@ -33,7 +33,7 @@ extern "C" {
 #define FLOAT_NETWORK_ARENA_BYTES_SRAM 672u
 #define FLOAT_NETWORK_MODEL_SHA256 "SHA256"
 
-/* Answers of a run. */
+/* Status that the functions return. */
 typedef enum {
     float_network_ok = 0, /* done */
     float_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */

@@ -79,6 +79,7 @@ TVM_EXT_STEP void integer_network_conv(
 /* Add residual: int8[1, 5, 5, 3], int8[1, 5, 5, 3] -> int8[1, 5, 5, 3]; kernel qbinary_dsp. */
 static inline int8_t integer_network_residual_apply(int32_t a, int32_t b)
 {
+    /* 1 * a + 1 * b, less the zero points */
     const int32_t first = tvm_ext_dsp_high_product(a * 4194304, 1073741824, -2621439);
     const int32_t sum = tvm_ext_dsp_high_product(b * 4194304, 1073741824, first);
     const int32_t value = sum >> 20;

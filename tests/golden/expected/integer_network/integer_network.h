@@ -33,7 +33,7 @@ extern "C" {
 #define INTEGER_NETWORK_ARENA_BYTES_SRAM 604u
 #define INTEGER_NETWORK_MODEL_SHA256 "SHA256"
 
-/* Answers of a run. */
+/* Status that the functions return. */
 typedef enum {
     integer_network_ok = 0, /* done */
     integer_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */

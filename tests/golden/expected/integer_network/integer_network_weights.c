@@ -26,7 +26,7 @@ INTEGER_NETWORK_SECTION_FLASH _Alignas(16) const int32_t integer_network_conv_bi
     0, 0, 0,
 };
 
-/* conv: multiplier, int32[3], 12 B */
+/* conv: multiplier (factors 0.125 to 0.5), int32[3], 12 B */
 INTEGER_NETWORK_SECTION_FLASH _Alignas(16) const int32_t integer_network_conv_multiplier[3] = {
     1073741824, 1073741824, 1073741824,
 };

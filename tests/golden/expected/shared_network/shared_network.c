@@ -60,7 +60,7 @@ static const tvm_ext_qbinary_layer shared_network_residual_layer = {
     .function = {
         .is_product = false, .is_difference = false, .rounds_twice = false, .first_zero_point = 3,
         .second_zero_point = 3, .first_multiplier = 1073741824, .second_multiplier = 1073741824,
-        .shift = 30, .zero_point = 3, .low = -128, .high = 127,
+        .shift = 30 /* factors 1 and 1 */, .zero_point = 3, .low = -128, .high = 127,
     },
 };
 

@@ -33,7 +33,7 @@ extern "C" {
 #define SHARED_NETWORK_ARENA_BYTES_SRAM 604u
 #define SHARED_NETWORK_MODEL_SHA256 "SHA256"
 
-/* Answers of a run. */
+/* Status that the functions return. */
 typedef enum {
     shared_network_ok = 0, /* done */
     shared_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */

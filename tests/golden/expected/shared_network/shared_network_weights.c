@@ -26,7 +26,7 @@ SHARED_NETWORK_SECTION_FLASH _Alignas(16) const int32_t shared_network_conv_bias
     0, 0, 0,
 };
 
-/* conv: multiplier, int32[3], 12 B */
+/* conv: multiplier (factors 0.125 to 0.5), int32[3], 12 B */
 SHARED_NETWORK_SECTION_FLASH _Alignas(16) const int32_t shared_network_conv_multiplier[3] = {
     1073741824, 1073741824, 1073741824,
 };

@@ -37,7 +37,7 @@ extern "C" {
 #define STREAMED_NETWORK_ARENA_BYTES_SRAM 768u
 #define STREAMED_NETWORK_MODEL_SHA256 "SHA256"
 
-/* Answers of a run. Others are what a function of the application answered. */
+/* Status that the functions return. Other values come from functions of the application. */
 typedef enum {
     streamed_network_ok = 0, /* done */
     streamed_network_status_least = INT32_MIN, /* both make the type as wide as int32_t */
