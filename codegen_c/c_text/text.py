@@ -70,6 +70,16 @@ def block(lines: Iterable[str] | str, depth: int = 1) -> str:
     return indent(text, "    " * depth)
 
 
+def loop(name: str, end: int, lines: Sequence[str], *, step: int = 1, ctype: str = "int32_t") -> list[str]:
+    """Lines of a loop over `name` from 0 to `end`. A single turn is a block, in which `name` is 0."""
+    if 0 < end <= step:
+        named = any(re.search(rf"\b{name}\b", line) for line in lines)
+        return ["{", block([*([f"const {ctype} {name} = 0;"] if named else []), *lines]), "}"]
+    zero, suffix = ("0u", "u") if ctype == "size_t" else ("0", "")
+    advance = f"++{name}" if step == 1 else f"{name} += {step}"
+    return [f"for ({ctype} {name} = {zero}; {name} < {end}{suffix}; {advance}) {{", block(lines), "}"]
+
+
 def double_literal(value: float) -> str:
     """Shortest C literal that reads back as the same float64."""
     if math.isnan(value):

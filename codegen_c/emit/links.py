@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codegen_c.c_text.text import C_TYPES, block, comment, filled, float_literal, literal
+from codegen_c.c_text.text import C_TYPES, block, comment, filled, float_literal, literal, loop
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.mapping import Mapping
@@ -124,8 +124,7 @@ def _function(link: ModelLink) -> str:
     if mapping.kind == "copy":
         lines.append(f"(void)memcpy(target, source, {count}u * sizeof *target);")
     else:
-        loop = [f"for (int32_t i = 0; i < {count}; ++i) {{", block(_element(link)), "}"]
-        lines += loop
+        lines += loop("i", count, _element(link))
     return f"{table}/* {link.description}. */\nstatic void {link.symbol}(void)\n{{\n{block(lines)}\n}}\n"
 
 

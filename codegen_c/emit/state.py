@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal
+from codegen_c.c_text.text import C_TYPES, block, comment, filled, literal, loop
 from codegen_c.emit.banner import Origin, banner
 from codegen_c.emit.header import reset_signature, state_place_signature
 from codegen_c.emit.lists import state_signature
@@ -79,7 +79,7 @@ def _is_even(elements: np.ndarray) -> bool:
 def _begun(tensor: Tensor, elements: np.ndarray, held: str) -> list[str]:
     value = literal(elements[:1])[0] if _is_even(elements) else f"{tensor.name}_begins[i]"
     place = f"{held}.{tensor.name}"
-    return [f"for (size_t i = 0u; i < {elements.size}u; i++) {{", block(f"{place}[i] = {value};"), "}"]
+    return loop("i", elements.size, [f"{place}[i] = {value};"], ctype="size_t")
 
 
 def _table(tensor: Tensor, elements: np.ndarray) -> list[str]:

@@ -171,9 +171,15 @@ class StatementPrinter:
         name = self._name(loop.loop_var)
         self.printer.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         step = f"{name} += {self.printer.text(loop.step)}" if loop.step is not None else f"++{name}"
-        head = f"for ({c_type} {name} = {begin}; {name} < {end}; {step}) {{"
+        is_once = self.printer.analyzer.can_prove_equal(loop.extent, 1) and loop.step is None
+        once, many = f"const {c_type} {name} = {begin};", f"for ({c_type} {name} = {begin}; {name} < {end}; {step}) {{"
         around, self.around = self.around, self.around.inside(loop)
-        lines = [*rows, head, *self._indented(loop.body), "}"]
+        inner = self._indented(loop.body)
+        if is_once:
+            named = any(re.search(rf"\b{name}\b", line) for line in inner)
+            lines = [*rows, "{", *([f"    {once}"] if named else []), *inner, "}"]
+        else:
+            lines = [*rows, many, *inner, "}"]
         self.around = around
         self.taken = outer
         return lines

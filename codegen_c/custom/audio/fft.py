@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from codegen_c.c_text.text import loop
 from codegen_c.custom.audio.common import elements, header, number, tensor
 from codegen_c.custom.audio.fft_tables import LARGEST, SMALLEST, SUFFIXES, FftTables, irfft, retyped, rfft
 from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOperator, CustomTensor
@@ -56,12 +57,13 @@ def _code(inverse: bool, call: CustomCall) -> CustomCode:
     result, rows = tables.length * 2 + (0 if inverse else 2), elements(given) // given.shape[-1]
     arguments = "&tables" if inverse else f"{count}, &tables"
     name = f"tvm_ext_audio_{'irfft' if inverse else 'rfft'}_{suffix}"
+    each = [
+        f"{name}(&input[row * {count}], &output[row * {result}], work, {arguments});",
+    ]
     body = [
         f"const tvm_ext_audio_fft_{suffix}_tables tables = {{order, powers, split, {tables.length}, {tables.sign}}};",
         f"tvm_ext_audio_complex_{suffix} *const work = (tvm_ext_audio_complex_{suffix} *)(void *)scratch;",
-        f"for (int32_t row = 0; row < {rows}; ++row) {{",
-        f"    {name}(&input[row * {count}], &output[row * {result}], work, {arguments});",
-        "}",
+        *loop("row", rows, each),
     ]
     fft = header(_HEADER)[_HEADER]
     return CustomCode(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from codegen_c.c_text.text import loop
 from codegen_c.custom.audio.common import elements, first_of, header, number, of_types, tensor
 from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
 
@@ -67,13 +68,14 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 def _code(call: CustomCall) -> CustomCode:
     (size, step), rows, count = _frame(call), _rows(call), tensor(call, 0).shape[-1]
     capacity, frames = -(-size // step) * step, count // step
+    each = [
+        "held_next[0] = held[0];",
+        f"valid[0] = tvm_ext_audio_frames(&input[row * {count}], &kept_next[row * {capacity}], held_next, "
+        f"&output[row * {frames * size}], {frames}, {size}, {step});",
+    ]
     body = [
         f"memcpy(kept_next, kept, sizeof(*kept) * {rows * capacity}u);",
-        f"for (int32_t row = 0; row < {rows}; ++row) {{",
-        "    held_next[0] = held[0];",
-        f"    valid[0] = tvm_ext_audio_frames(&input[row * {count}], &kept_next[row * {capacity}], held_next, "
-        f"&output[row * {frames * size}], {frames}, {size}, {step});",
-        "}",
+        *loop("row", rows, each),
     ]
     return CustomCode(
         inputs=("input",),

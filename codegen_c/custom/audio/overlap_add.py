@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from codegen_c.c_text.text import loop
 from codegen_c.custom.audio.common import elements, header, number, tensor
 from codegen_c.custom.audio.fft_tables import SUFFIXES, retyped
 from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
@@ -57,12 +58,13 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 def _code(call: CustomCall) -> CustomCode:
     given, step, rows = tensor(call, 0), number(call, "frame_step"), _rows(call)
     frames, size = given.shape[-2:]
+    each = [
+        f"tvm_ext_audio_overlap_{SUFFIXES[given.dtype]}(&input[row * {frames * size}], &kept_next[row * {size}], "
+        f"&output[row * {frames * step}], {frames}, {size}, {step});",
+    ]
     body = [
         f"memcpy(kept_next, kept, sizeof(*kept) * {rows * size}u);",
-        f"for (int32_t row = 0; row < {rows}; ++row) {{",
-        f"    tvm_ext_audio_overlap_{SUFFIXES[given.dtype]}(&input[row * {frames * size}], &kept_next[row * {size}], "
-        f"&output[row * {frames * step}], {frames}, {size}, {step});",
-        "}",
+        *loop("row", rows, each),
     ]
     text = retyped(header(_HEADER)[_HEADER], given.dtype)
     return CustomCode(

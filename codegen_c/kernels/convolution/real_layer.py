@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, float_literal, structure, times
+from codegen_c.c_text.text import C_TYPES, block, float_literal, loop, structure, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kept, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
@@ -270,17 +270,11 @@ def _finished_row(parts: _Parts, stored: StoredRows) -> list[str]:
         ),
         f"{C_TYPES[operator.output.dtype]} *const z = "
         f"&output[{times(slot('y', stored.output), stored.row_pitch or row // channels * pitch)}];",
-        f"for (int32_t i = 0; i < {row}; i += {channels}) {{",
-        block([
-            f"for (int32_t k = 0; k < {channels}; ++k) {{",
-            block([
+        *loop("i", row, loop("k", channels, [
                 f"const float product = {parts.own.product() if parts.own else '(float)sum[i + k] * scale[k]'};",
                 "const float value = product + offset[k];",
                 f"z[{'i' if pitch == channels else f'i / {channels} * {pitch}'} + k] = {element};",
-            ]),
-            "}",
-        ]),
-        "}",
+        ]), step=channels),
     ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import block
+from codegen_c.c_text.text import block, loop
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.copies import loop_instructions
 from codegen_c.kernels.shared.lanes import SCALAR, Finish
@@ -85,9 +85,7 @@ def _rows(operator: Elementwise, stored: StoredRows, finish: Finish) -> str:
     lines = [
         f"const int32_t row = {slot('h', stored.output)} * {row_elements(stored, operator.output)};",
         *(f"const int32_t {name} = {slot('h', rows)} * {size};" for name, rows in kept.items()),
-        f"for (int32_t i = 0; i < {size}; ++i) {{",
-        block(f"output[row + {element}] = {finish.call('', operand)};"),
-        "}",
+        *loop("i", size, [f"output[row + {element}] = {finish.call('', operand)};"]),
     ]
     return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"])
 
@@ -105,12 +103,8 @@ def _flat(operator: Elementwise, stored: StoredRows, finish: Finish) -> str:
             return f"input{o.index}[i + k]"
         return f"input{o.index}[{'0' if source.num_elements == 1 else 'k'}]"
 
-    inner = [
-        f"for (int32_t k = 0; k < {last}; ++k) {{",
-        block(f"output[{pixel} + k] = {finish.call('', operand)};"),
-        "}",
-    ]
-    return "\n".join([f"for (int32_t i = 0; i < {output.num_elements}; i += {last}) {{", block(inner), "}"])
+    inner = loop("k", last, [f"output[{pixel} + k] = {finish.call('', operand)};"])
+    return "\n".join(loop("i", output.num_elements, inner, step=last))
 
 
 KERNEL = Kernel(

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.text import C_TYPES, loop, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.shared.requantize import (
     INCLUDES,
@@ -124,10 +124,8 @@ def _body(operator: QAffine, fixed: FixedAffine) -> str:
         f"const int32_t value = ((x * {factor}) + {addend}) >> {fixed.shift};",
         f"output[{first}] = ({C_TYPES[operator.output.dtype]})tvm_ext_clamp(value, {operator.low}, {operator.high});",
     ]
-    loop = [f"for (int32_t i = 0; i < {fixed.period}; ++i) {{", block(lines), "}"]
-    if repeats > 1:
-        loop = [f"for (int32_t n = 0; n < {repeats}; ++n) {{", block(loop), "}"]
-    return "\n".join(loop)
+    period = loop("i", fixed.period, lines)
+    return "\n".join(loop("n", repeats, period) if repeats > 1 else period)
 
 
 KERNEL = Kernel(

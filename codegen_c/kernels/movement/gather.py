@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Compound, block, literal, plus, times
+from codegen_c.c_text.text import C_TYPES, Compound, block, literal, loop, plus, times
 from codegen_c.kernels.contract import CFunction, Copy, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.shared.copies import copy_instructions, fill_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
@@ -258,7 +258,7 @@ class _Text:
             return [f"memset(&{array}[{to or '0'}], {byte}, {self._size(count)});"]
         (word,) = literal(value.reshape(1))
         place = _sum(to, "fill")
-        return [f"for (int32_t fill = 0; fill < {count}; ++fill) {{", block(f"{array}[{place}] = {word};"), "}"]
+        return loop("fill", count, [f"{array}[{place}] = {word};"])
 
     def _size(self, count: int) -> str:
         itemsize = np.dtype(self.operator.output.dtype).itemsize

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.text import C_TYPES, block, loop
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.shared.copies import loop_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot, strided
@@ -86,17 +86,11 @@ def _rows(operator: Permute, stored: StoredRows) -> str:
     _, _, columns, channels = operator.output.shape
     _, row, _, plane = strides_of(operator)
     definitions, place = strided({"c": plane, "h": row, "w": 1}, origin_of(operator))
-    pixel = [
-        f"for (int32_t c = 0; c < {channels}; ++c) {{",
-        block(f"*row++ = input[{place}];"),
-        "}",
-    ]
+    pixel = loop("c", channels, [f"*row++ = input[{place}];"])
     ctype = C_TYPES[operator.output.dtype]
     image = [
         f"{ctype} *row = &output[{slot('h', stored.output)} * row_elements];",
-        f"for (int32_t w = 0; w < {columns}; ++w) {{",
-        block(pixel),
-        "}",
+        *loop("w", columns, pixel),
     ]
     definitions.append(f"const int32_t row_elements = {columns * channels};")
     return "\n".join([*definitions, "for (int32_t h = row_begin; h < row_end; ++h) {", block(image), "}"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.text import C_TYPES, block, loop
 from codegen_c.kernels.contract import Array, CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import is_pointwise, pointwise_f32_by_pixels
 from codegen_c.kernels.convolution.depthwise_f32 import by_channels, depthwise_blocking, is_depthwise
@@ -312,7 +312,7 @@ def _flat(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
         return one if lanes.count == 1 else f"{lanes.ctype}_splat({one})"
 
     lines = _run(finish, last, pixel, read)
-    return "\n".join([f"for (int32_t i = 0; i < {output.num_elements}; i += {last}) {{", block(lines), "}"])
+    return "\n".join(loop("i", output.num_elements, lines, step=last))
 
 
 ELEMENTWISE_F16 = Kernel(
