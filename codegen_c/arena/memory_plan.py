@@ -121,10 +121,14 @@ def largest_arena(plan: MemoryPlan) -> Arena | None:
     return max(plan.arenas, key=lambda arena: arena.lower_bound_bytes, default=None)
 
 
+def runs_backward(step: Step) -> KernelCall | None:
+    """The call of a loop that only runs a kernel's rows from the last to the first; None for other steps."""
+    call = step.body[0] if isinstance(step, Loop) and len(step.body) == 1 else None
+    is_backward = isinstance(call, KernelCall) and call.rows is not None and call.rows.begin.step == -1
+    return call if isinstance(call, KernelCall) and is_backward else None
+
+
 def _undirected(step: Step) -> Step:
     """A loop that only runs a kernel's rows from the last to the first, as the call it stands for."""
-    if isinstance(step, Loop) and len(step.body) == 1:
-        call = step.body[0]
-        if isinstance(call, KernelCall) and call.rows is not None and call.rows.begin.step == -1:
-            return replace(call, rows=None)
-    return step
+    call = runs_backward(step)
+    return replace(call, rows=None) if call else step

@@ -37,11 +37,11 @@ def emit_header(
     api = {"arena": partial(_arena_api, memories=arenas), "caller": _caller_api, "stream": _stream_api}[interface.io]
     return "\n".join(
         [
-            banner(origin, f"{interface.model}: the functions firmware calls."),
+            banner(origin, f"{interface.model}: public interface of the model."),
             f"#ifndef {guard}\n#define {guard}\n",
             "#include <stdbool.h>\n#include <stdint.h>\n",
             '#ifdef __cplusplus\nextern "C" {\n#endif\n',
-            "/* Inputs and outputs: elements, shape, type; real = scale * (value - zero point) where quantized. */",
+            "/* Size, shape and type of inputs and outputs. If quantized, real = scale * (value - zero point). */",
             *sizes,
             "",
             *_facts(interface, origin, arenas),
@@ -77,7 +77,7 @@ def _facts(interface: Interface, origin: Origin, arenas: Mapping[str, int]) -> l
     macros = [f"#define {interface.arena_bytes_macro()} {sum(arenas.values())}u"]
     macros += [f"#define {interface.arena_bytes_macro(memory)} {count}u" for memory, count in arenas.items()]
     return [
-        "/* Bytes of arenas and states, in all memories and in each; digest of the model's file. */",
+        "/* Bytes of the arenas and states, in total and per memory, and the SHA-256 of the model's file. */",
         *macros,
         _defined(interface.sha256_macro, f'"{origin.sha256}"'),
         "",
@@ -92,19 +92,19 @@ def _defined(macro: str, value: str) -> str:
 
 def _statuses(interface: Interface) -> str:
     """Definition of `<model>_status`. Its extremes make it as wide as int32_t, and signed, for every compiler."""
-    known = [(interface.ok, 0, "done")]
+    known = [(interface.ok, 0, "success")]
     if interface.state_bytes:
-        known += [(interface.not_reset, NOT_RESET, f"no state of this build is there: call {interface.reset} first")]
+        known += [(interface.not_reset, NOT_RESET, f"the state is not initialized: call {interface.reset} first")]
     if interface.warm_up_runs:
-        known += [(interface.not_ready, NOT_READY, "the window is not full yet: outputs mean nothing")]
+        known += [(interface.not_ready, NOT_READY, "the window is not full yet: ignore the outputs")]
     if interface.checks_alignment:
         alignment = interface.context_alignment_name
         known += [(interface.misaligned, MISALIGNED, f"the instance does not lie at a multiple of {alignment}")]
     if interface.is_pipeline:
-        known += [(interface.full, FULL, "outputs have to be taken before another input is put")]
-        known += [(interface.empty, EMPTY, "nothing is under way, so there are no outputs")]
+        known += [(interface.full, FULL, "take outputs before you put another input")]
+        known += [(interface.empty, EMPTY, "no input is in flight, so there are no outputs")]
     values = [f"{name} = {number}, /* {note} */" for name, number, note in known]
-    values += [f"{interface.status_type}_least = INT32_MIN, /* both make the type as wide as int32_t */"]
+    values += [f"{interface.status_type}_least = INT32_MIN, /* these two values make the enum as wide as int32_t */"]
     values += [f"{interface.status_type}_most = INT32_MAX"]
     note = "Status that the functions return."
     if interface.io == "stream":
@@ -183,8 +183,8 @@ def _arena_api(interface: Interface, memories: Iterable[str]) -> str:
     ports = zip((*interface.inputs, *interface.outputs), (*inputs, *outputs), strict=True)
     accessors = [f"{comment_block([note])}\n{accessor_signature(interface, port)};\n" for port, note in ports]
     run = (
-        "/* One inference. It uses the inputs' memory for its own values: write them again before the\n"
-        f"   next run. {_reentrancy(interface)} */\n"
+        "/* Run one inference. It overwrites the inputs, because their memory is reused: write the inputs before\n"
+        f"   every run. {_reentrancy(interface)} */\n"
     )
     return "\n".join([*accessors, *_plain_accessors(interface, memories), f"{run}{signature(interface)};\n"])
 
@@ -196,7 +196,7 @@ def _plain_accessors(interface: Interface, memories: Iterable[str]) -> list[str]
     """
     arenas = {f"{interface.model}_{memory}" for memory in memories}
     found = {name: port for name, port in interface.plain_accessors().items() if name not in arenas}
-    note = ["/* The same places under names that hold whatever the model calls its tensors. */"]
+    note = ["/* The same buffers under fixed names, which do not depend on the model's tensor names. */"]
     handed = "context" if interface.holds_context else ""
     return (note if found else []) + [
         f"static inline {accessor_signature(interface, port, name)}\n"
@@ -207,32 +207,32 @@ def _plain_accessors(interface: Interface, memories: Iterable[str]) -> list[str]
 
 def _caller_api(interface: Interface) -> str:
     notes = [f"{port.name}: {describe(port)}." for port in (*interface.inputs, *interface.outputs)]
-    head = f"One inference. Inputs and outputs must not overlap. {_reentrancy(interface)}"
+    head = f"Run one inference. Inputs and outputs must not overlap. {_reentrancy(interface)}"
     return f"{comment_block([head, *notes])}\n{signature(interface)};\n"
 
 
 def _stream_api(interface: Interface) -> str:
-    members = ["void *context; /* handed to each function */"]
+    members = ["void *context; /* passed to each function */"]
     for direction, port in streamed(interface):
-        verb = "Fill rows of the input" if direction == "read" else "Take rows of the output"
+        verb = "Fill rows of the input" if direction == "read" else "Consume rows of the output"
         name = f"(*{direction}_{port.name})"
         members += [f"/* {verb}: {describe_rows(port)}; {describe(port)}. */"]
         members += comment_block([strips]).split("\n") if (strips := describe_strips(port)) else []
         members += [f"{callback_signature(direction, port, name)};"]
     head = (
-        "/* Functions of the application that hand over inputs and take outputs. Rows [row_begin, row_end) lie one\n"
-        "   behind the other from `rows` on, only for the time of the call. Of each tensor they come in order, each\n"
-        "   once, up to the last one that an output depends on. A function answers 0; behind anything else none is\n"
-        "   called any more, and the run answers the same. */\n"
+        "/* Functions of the application that supply inputs and consume outputs. `rows` points to the rows\n"
+        "   [row_begin, row_end), which are contiguous and valid only during the call. The rows of each tensor come\n"
+        "   in order, each row once, up to the last row that an output depends on. A function returns 0 for success;\n"
+        "   after any other value no function is called again, and the run returns that value. */\n"
     )
     if any(port.stream and port.stream.strips for port in interface.inputs):
         head += (
-            "/* Where columns are asked for, they alone lie there: of each row its pixels\n"
-            "   [column_begin, column_end), and the next row right behind them. */\n"
+            "/* Where a function takes columns, `rows` holds only the pixels [column_begin, column_end) of each\n"
+            "   row, directly followed by those of the next row. */\n"
         )
     struct = f"{head}typedef struct {{\n{block(members)}\n}} {interface.io_struct};\n"
     run = (
-        "/* One inference. It calls the functions of `io` as rows are needed or made.\n"
+        "/* Run one inference. It calls the functions of `io` whenever rows are needed or complete.\n"
         f"   {_reentrancy(interface)} */\n"
     )
     return f"{struct}\n{run}{signature(interface)};\n"
@@ -240,34 +240,34 @@ def _stream_api(interface: Interface) -> str:
 
 def _serve_api(interface: Interface) -> str:
     note = (
-        f"/* {_listed(interface.servers)} of a run, which {interface.run} signals and waits for: it returns only when\n"
-        "   all have done theirs. Each blocks until the next run begins, and returns behind its own part of it.\n"
-        "   Let each processor call its function for ever; memory is zeroed before any of them starts. */\n"
+        f"/* {_listed(interface.servers)} of a run. {interface.run} signals these functions, and returns only when\n"
+        "   all of them are done. Each function blocks until the next run begins, and returns after its own part.\n"
+        "   Call it in an endless loop on its processor. Zero the memory before any of them starts. */\n"
     )
     if interface.is_pipeline:
         note = (
-            f"/* {_listed(interface.servers)} of the pipeline. Each blocks until there is an input for it, and\n"
-            "   returns behind its own part of it. Let each processor call its function for ever; memory is zeroed\n"
-            "   before any of them starts. */\n"
+            f"/* {_listed(interface.servers)} of the pipeline. Each function blocks until it has an input, and\n"
+            "   returns after its own part. Call it in an endless loop on its processor. Zero the memory before any\n"
+            "   of them starts. */\n"
         )
     return note + "".join(f"{serve_signature(interface, processor)};\n" for processor in interface.servers)
 
 
 def _pipeline_api(interface: Interface) -> str:
     held = (
-        "Inputs and outputs belong to the pipeline from the put to the take that answers it."
+        "Inputs and outputs belong to the pipeline from the put to the matching take."
         if interface.io == "caller"
-        else "Ask for the place of an input before each put, when there is room for it. Ask for that of an output "
-        "behind the take; it stays there until the next put."
+        else "Get the pointer to an input before each put, once there is space for it. Get the pointer to an output "
+        "after the take; the output is valid until the next put."
     )
     notes = [
-        f"A pipeline. {interface.put} begins with an input; {interface.take} waits for the outputs of the oldest one "
-        f"that was put. {interface.in_flight} inputs may be under way: put one; then, by turns, put the next one and "
-        "take the outputs of the one before it; in the end take what is left. Any other order works, and is slower.",
+        f"A pipeline. {interface.put} starts an input; {interface.take} waits for the outputs of the oldest input in "
+        f"flight. Up to {interface.in_flight} inputs may be in flight. The fastest order is to put one input, then to "
+        "alternate between a put of the next input and a take of the previous outputs, and to take the rest last.",
         held,
-        f"Both answer 0 when done. {interface.put} answers {interface.full}, and does nothing, where outputs have to "
-        f"be taken first, {interface.take} answers {interface.empty} where nothing is under way. {interface.run} is "
-        f"both for one input, and answers {interface.full} where others are under way.",
+        f"Both return 0 for success. {interface.put} does nothing and returns {interface.full} if outputs must be "
+        f"taken first. {interface.take} returns {interface.empty} if no input is in flight. {interface.run} does both "
+        f"for one input, and returns {interface.full} if other inputs are in flight.",
         *_kept_in_stages(interface),
     ]
     return (
@@ -282,10 +282,10 @@ def _kept_in_stages(interface: Interface) -> list[str]:
     """Notes on states of a pipeline."""
     if not interface.state_bytes:
         return []
-    waits = f" {interface.take} answers {interface.not_ready} for the first inputs." if interface.warm_up_runs else ""
+    waits = f" {interface.take} returns {interface.not_ready} for the first inputs." if interface.warm_up_runs else ""
     return [
-        f"Each input finds what the one before left.{waits} {interface.reset} takes what is under way, whose outputs "
-        "are lost; save and restore the state while nothing is."
+        f"Each input continues from the state of the previous input.{waits} {interface.reset} discards inputs in "
+        "flight and their outputs. Save and restore the state only while no input is in flight."
     ]
 
 
@@ -296,7 +296,7 @@ def _listed(processors: Sequence[str]) -> str:
 
 def _reentrancy(interface: Interface) -> str:
     if interface.holds_context:
-        return "Reentrant: one run at a time on an instance, any number on different ones."
+        return "Reentrant: instances may run at the same time, each in one run at a time."
     return "Not reentrant: the arenas are static."
 
 
@@ -304,9 +304,9 @@ def _context_api(interface: Interface) -> str:
     kept = f" and the state of {interface.state_bytes} B" if interface.state_bytes else ""
     alignment, member = interface.context_alignment_bytes, f"uint8_t bytes[{interface.context_bytes_name}];"
     return (
-        f"/* An instance of the model: the arenas{kept}, for one stream, thread or task. Declare one for each,\n"
-        "   wherever memory is aligned so; every function works on the one it is given, and on constants.\n"
-        f"   {'It begins with a reset.' if interface.state_bytes else 'It needs no first value.'} */\n"
+        f"/* An instance of the model: the arenas{kept}, for one stream, thread or task. Declare one instance\n"
+        "   for each of these, in any memory of that alignment. A function uses its instance and constants only.\n"
+        f"   {'Reset it before its first run.' if interface.state_bytes else 'It needs no initialization.'} */\n"
         f"#define {interface.context_bytes_name} {interface.context_bytes}u\n"
         f"#define {interface.context_alignment_name} {alignment}u\n"
         "typedef struct {\n#ifdef __cplusplus\n"
@@ -319,12 +319,12 @@ def _context_api(interface: Interface) -> str:
 def _state_api(interface: Interface) -> str:
     instance = "context" if interface.holds_context else ""
     return (
-        f"/* State: {interface.state_bytes} B that a run keeps for the next one. Call {interface.reset}({instance})\n"
-        f"   before the first run, and to begin anew; before that, a run answers {interface.not_reset}.\n"
-        "   A run that fails leaves the state as it was then: begin anew, or restore it.\n"
-        "   To save the state, copy all its bytes; to restore it, copy them back:\n"
+        f"/* State: {interface.state_bytes} B that a run keeps for the next run. Call {interface.reset}({instance})\n"
+        f"   before the first run and to start over; without a reset, a run returns {interface.not_reset}.\n"
+        "   After an error the state is undefined: reset it or restore a saved one.\n"
+        "   To save the state, copy all of its bytes; to restore it, copy them back:\n"
         f"   memcpy(saved, {interface.state_place}({instance}), {interface.state_bytes_name});\n"
-        "   States fit the build that made them; a run refuses those of another layout. */\n"
+        "   A state fits only the build that saved it; a run rejects a state of another layout. */\n"
         f"#define {interface.state_bytes_name} {interface.state_bytes}u\n"
         f"{_warm_up(interface)}"
         f"{reset_signature(interface)};\n"
@@ -336,8 +336,8 @@ def _warm_up(interface: Interface) -> str:
     if not interface.warm_up_runs:
         return ""
     return (
-        f"/* The first {interface.warm_up_runs} runs behind a reset answer {interface.not_ready}:\n"
-        "   the window is not full, and outputs mean nothing. From then on a run answers as the whole window. */\n"
+        f"/* The first {interface.warm_up_runs} runs after a reset return {interface.not_ready}: the window is not\n"
+        "   full, and the outputs are undefined. Later runs return what the model returns for the whole window. */\n"
         f"#define {interface.warm_up_name} {interface.warm_up_runs}\n"
     )
 
@@ -410,9 +410,9 @@ def _nearest(interface: Interface) -> str:
         "}", "return whole;",
     ]  # fmt: skip
     return (
-        "/* Real numbers as integers of quantized inputs and outputs, and back. Halves are rounded\n"
-        f"   {halves}. What lies outside of the type becomes its nearest\n"
-        "   end, and NaN the zero point. */\n"
+        "/* Convert real numbers to the integers of quantized inputs and outputs, and back. Halves are rounded\n"
+        f"   {halves}. Values outside of the type's range\n"
+        "   saturate, and NaN becomes the zero point. */\n"
         f"static inline int32_t {interface.nearest}(float steps, int32_t least, int32_t most)\n{{\n{block(body)}\n}}\n"
     )
 

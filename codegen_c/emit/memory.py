@@ -133,7 +133,7 @@ def emit_memory(
     }
     homes = {arena.memory: arena.inside for arena in plan.arenas}
     header = [
-        banner(origin, f"{model}: the arenas, every tensor at its planned place."),
+        banner(origin, f"{model}: the arenas, with every tensor at its planned offset."),
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n",
         *([f'#include "{model}_weights.h"\n'] if layers else []),

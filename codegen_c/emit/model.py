@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 
-from codegen_c.arena.memory_plan import MemoryPlan
-from codegen_c.c_text.text import Compound, block, folded, plus, times
+from codegen_c.arena.memory_plan import MemoryPlan, runs_backward
+from codegen_c.c_text.text import Compound, block, comment_block, folded, plus, times
 from codegen_c.emit.banner import Origin, banner, user_headers
 from codegen_c.emit.calls import Calls, row_function_names, row_functions
 from codegen_c.emit.functions import definition, function_comment, function_names
@@ -69,7 +69,7 @@ def model_pieces(
     on = dict.fromkeys(one.processor for one in lists)
     processors = f" of {' and '.join(on)}" if lists else ""
     head = [
-        banner(origin, f"{model}: layers{processors}, and the run that calls them in order."),
+        banner(origin, f"{model}: layers{processors}, and run(), which calls them in order."),
         "\n".join(includes),
         "",
         *([f"extern {hook}", hook, ""] if hook else []),
@@ -201,12 +201,19 @@ def _under_way(step: Step, before: int | None) -> int | None:
     return before
 
 
+_BACKWARD = (
+    "Rows run from the last to the first: the output begins inside its input, at a higher address. In this order no "
+    "row is written before the rows of the input that lie there have been read."
+)
+
+
 def _step(written: Calls, step: Step) -> list[str]:
     if isinstance(step, Loop):
         body = [line for inner in step.body for line in _timed(written, inner, step.name)]
         if step.count == 1:
             return [f"/* {len(step.body)} calls that do not depend on each other. */", *body]
-        return [f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
+        note = [comment_block([_BACKWARD], columns=4)] if runs_backward(step) else []
+        return [*note, f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
     if isinstance(step, RowSteps):
         return sequence_lines(
             step,

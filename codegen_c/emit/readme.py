@@ -225,7 +225,7 @@ def _stream_usage(interface: Interface) -> str:
 
 
 def _run_line(interface: Interface, arguments: str) -> str:
-    return f"{interface.status_type} status = {interface.run}({arguments});  /* {interface.ok}: done */"
+    return f"{interface.status_type} status = {interface.run}({arguments});  /* {interface.ok}: success */"
 
 
 def _describe(port: Port) -> str:

@@ -53,7 +53,7 @@ def emit_state(
     includes = [*([] if finite else ["#include <math.h>", ""]), f'#include "{model}.h"', f'#include "{model}_memory.h"']
     text = "\n".join(
         [
-            banner(origin, f"{model}: what runs keep."),
+            banner(origin, f"{model}: state that runs keep."),
             "\n".join([*includes, *([f'#include "{bundle}_memory.h"'] if STATE_MEMORY in common else []), ""]),
             f'_Static_assert({size} == {interface.state_bytes_name}, "state");\n',
             f"{reset_signature(interface)}\n{{\n{block([*tables, *found, *_dropped(interface), *lines])}\n}}\n",

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Words of C11 that C++ spells otherwise, for headers that a C++ file includes. C libraries such as newlib define some
-   of them, too. */
+/* Keywords of C11 that C++ spells differently, for C++ files that include these headers. C libraries such as newlib
+   define some of them, too. */
 #ifdef __cplusplus
 #ifndef _Alignas
 #define _Alignas(bytes) alignas(bytes)
@@ -36,14 +36,14 @@
 #define TVM_EXT_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TVM_EXT_MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* a * b + c: fused where the hardware fuses, multiply then add elsewhere; never left to the compiler. */
+/* a * b + c: a fused multiply-add where the hardware has one, otherwise two operations. The compiler has no choice. */
 #if defined(__ARM_FEATURE_FMA) || defined(__FMA__)
 #define TVM_EXT_FMA(a, b, c) fmaf((a), (b), (c))
 #else
 #define TVM_EXT_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* Moves bytes to a place at least 16 bytes below. Both places, and the number, are multiples of four. */
+/* Move bytes to an address at least 16 bytes lower. Both addresses and the number are multiples of four. */
 static inline void tvm_ext_move_up(void *target, const void *source, uint32_t num_bytes)
 {
     uint8_t *to = (uint8_t *)target;

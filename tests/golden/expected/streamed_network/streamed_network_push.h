@@ -6,20 +6,18 @@
      the rows, never waits, and takes all rows or none.
    - One run at a time pulls; give it the read function as that of its `io`. It waits for rows that have not come,
      by WFE on Arm's M-profile; elsewhere it looks again and again.
-   - A push answers 0; streamed_network_push_complete where an input is whole with these rows: the run under way, or
-   * the next
-     one, gives its outputs without another row; streamed_network_push_full where there was no room, and nothing was
-     * taken.
-   - A run ends at the last row that an output depends on; the next one drops those behind it. Behind a run that
-     answered something else than 0, reset while neither side runs. */
+   - A push returns 0; streamed_network_push_complete where these rows complete an input, so that the current or the
+   * next run needs
+     no other row; streamed_network_push_full where the queue had no space and took no row.
+   - A run ends at the last row that an output depends on; the next run drops the rows after it. After a run that
+     returned another status than 0, reset the queue while neither side runs. */
 #ifndef STREAMED_NETWORK_PUSH_H
 #define STREAMED_NETWORK_PUSH_H
 
 #include "streamed_network.h"
 #include "tvm_ext_push.h"
 
-#define streamed_network_push_complete 1
-#define streamed_network_push_full (-5)
+enum { streamed_network_push_complete = 1, streamed_network_push_full = -5 };
 
 /* Rows of image_0 that are held for the run; a power of two, and at least as many as one push has. */
 #ifndef STREAMED_NETWORK_IMAGE_0_PUSH_CAPACITY
