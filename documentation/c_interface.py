@@ -78,5 +78,5 @@ Arenas are not to be written beside these functions; with the default `--context
 def _header(name: str) -> str:
     """The header of a golden package from its first macro on, without what every header has."""
     text = (EXPECTED / name / f"{name}.h").read_text(encoding="utf-8")
-    begin, end = text.index("/* Inputs and outputs"), text.index("#ifdef __cplusplus\n}")
+    begin, end = text.index("/* Size, shape and type"), text.index("#ifdef __cplusplus\n}")
     return text[begin:end].rstrip() + "\n"

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from codegen_c.c_text.text import loop
+from codegen_c.c_text.text import loop, structure
+from codegen_c.kernels.shared.requantize import factor_members
 from tests.kernels.test_q_cross_compile import implementations, source_text
 from tests.support.runtime_headers import FOLDERS
+from tvm_ext import BuildOptions, Platform
+from tvm_ext.compilation.pipeline import compile_module
+from tvm_ext.frontends.load import load
 
 EXPECTED = Path(__file__).parent / "expected"
 ONE_TURN = re.compile(r"for \(\w+ (\w+) = (\d+)u?; \1 < (\d+)u?; (?:\+\+\1|\1\+\+|\1 \+= (\d+))\)")
@@ -42,3 +46,20 @@ def test_integer_kernels() -> None:
 def test_headers_define_no_macros_in_lower_case() -> None:
     texts = [path.read_text() for folder in FOLDERS for path in folder.glob("*.[ch]")]
     assert {name for text in texts for name in re.findall(r"# *define +([a-z]\w*)", text)} <= KEYWORDS
+
+
+def test_the_run_says_why_rows_go_backward(shared_models: Path) -> None:
+    """On a Cortex-M0+ outputs of depthwise layers begin inside their inputs, at higher addresses."""
+    module = load(shared_models / "kws_int8.tflite")
+    compiled = compile_module(module, Platform.load("cortex_m0plus"), BuildOptions(optimize="size"))
+    lines = compiled.sources()["kws_int8.c"].splitlines()
+    heads = [
+        place for place, line in enumerate(lines) if "24 - i" in "".join(lines[place : place + 4]) and "for (" in line
+    ]
+    assert heads and all("written before the rows" in " ".join(lines[place - 3 : place]) for place in heads)
+
+
+def test_structures_say_the_factors_of_their_multipliers() -> None:
+    members = factor_members(1241494606, 38)
+    assert members == {"multiplier": 1241494606, "shift": "38 /* factor 0.00451653 */"}
+    assert structure("layer", "one", members)[2] == "    .shift = 38 /* factor 0.00451653 */,"
