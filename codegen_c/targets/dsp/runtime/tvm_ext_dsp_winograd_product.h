@@ -37,42 +37,41 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_winograd_3x2(uint32_t *sums, const uint32_t 
     register const uint32_t *r2 __asm__("r2") = weights;
     register int32_t r12 __asm__("r12") = pairs;
     register const uint32_t *r6 __asm__("r6") = end;
-    __asm__ volatile(
-        "push {r7, r11}\n\t"
-        "lsl r5, r12, #3\n\t"
-        "rsb r4, r12, #1\n\t"
-        "and r4, r4, #7\n\t"
-        "movs r7, #" TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "\n\t"
-        "adr.w r8, 2f + 1\n\t"
-        "mla r3, r4, r7, r8\n\t"
-        "add r12, r2, r5\n\t"
-        "mov r4, r0\n\t"
-        "push {r3, r4, r5, r6}\n"
-        "1:\n\t" TVM_EXT_DSP_WINOGRAD_LOADS "smuad r7, r4, r0\n\t"
-        "smuad r8, r5, r0\n\t"
-        "smuad r9, r6, r0\n\t"
-        "smuad r10, r4, r3\n\t"
-        "smuad r11, r5, r3\n\t"
-        "smuad lr, r6, r3\n\t"
-        "ldr pc, [sp]\n\t"
-        ".balign 4\n"
-        "2:\n\t" TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
-            TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
-                TVM_EXT_DSP_SIZED("2b", "8", TVM_EXT_DSP_WINOGRAD_UNIT_BYTES)
-        "cmp r2, r12\n\t"
-        "bne 2b\n\t"
-        "ldrd r0, r3, [sp, #4]\n\t"
-        "ldr r4, [sp, #12]\n\t"
-        "stmia r0!, {r7, r8, r9, r10, r11, lr}\n\t"
-        "str r0, [sp, #4]\n\t"
-        "add r12, r12, r3\n\t"
-        "cmp r2, r4\n\t"
-        "bne 1b\n\t"
-        "add sp, sp, #16\n\t"
-        "pop {r7, r11}\n\t"
-        : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)
-        :
-        : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
+    __asm__ volatile("push {r7, r11}\n\t"
+                     "lsl r5, r12, #3\n\t"
+                     "rsb r4, r12, #1\n\t"
+                     "and r4, r4, #7\n\t"
+                     "movs r7, #" TVM_EXT_DSP_WINOGRAD_UNIT_BYTES "\n\t"
+                     "adr.w r8, 2f + 1\n\t"
+                     "mla r3, r4, r7, r8\n\t"
+                     "add r12, r2, r5\n\t"
+                     "mov r4, r0\n\t"
+                     "push {r3, r4, r5, r6}\n"
+                     "1:\n\t" TVM_EXT_DSP_WINOGRAD_LOADS "smuad r7, r4, r0\n\t"
+                     "smuad r8, r5, r0\n\t"
+                     "smuad r9, r6, r0\n\t"
+                     "smuad r10, r4, r3\n\t"
+                     "smuad r11, r5, r3\n\t"
+                     "smuad lr, r6, r3\n\t"
+                     "ldr pc, [sp]\n\t"
+                     ".balign 4\n"
+                     "2:\n\t" TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
+                         TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT
+                             TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_WINOGRAD_UNIT TVM_EXT_DSP_SIZED(
+                                 "2b", "8", TVM_EXT_DSP_WINOGRAD_UNIT_BYTES) "cmp r2, r12\n\t"
+                                                                             "bne 2b\n\t"
+                                                                             "ldrd r0, r3, [sp, #4]\n\t"
+                                                                             "ldr r4, [sp, #12]\n\t"
+                                                                             "stmia r0!, {r7, r8, r9, r10, r11, lr}\n\t"
+                                                                             "str r0, [sp, #4]\n\t"
+                                                                             "add r12, r12, r3\n\t"
+                                                                             "cmp r2, r4\n\t"
+                                                                             "bne 1b\n\t"
+                                                                             "add sp, sp, #16\n\t"
+                                                                             "pop {r7, r11}\n\t"
+                     : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r12), "+r"(r6)
+                     :
+                     : "r3", "r4", "r5", "r8", "r9", "r10", "lr", "cc", "memory");
 }
 
 /* A column of places, from sums %8 on, to its sums along the rows: A of the upper outputs, D of the lower ones. */
