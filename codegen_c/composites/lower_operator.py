@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import DictAttrs
 
@@ -27,7 +28,7 @@ from codegen_c.kernels.registry import select
 from codegen_c.operators.kinds import Custom, Generic, Operator, Permute, Reshape, Stream
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.llvm import reference_of
-from codegen_c.tir.plain_c import NoPlainC
+from codegen_c.tir.plain_c import NoPlainC, PlainC
 from tvm_ext.core.decisions.composites import CustomUse, KeptWeights, PrimFuncs, StreamDirection
 
 
@@ -44,10 +45,34 @@ class Lowered:
 
 
 Lower = Callable[[relax.Function, Target], Lowered | Refusal]
+LowerToPlainC = Callable[[relax.Function, tvm.IRModule], PlainC | NoPlainC]
 
 
-def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusal:
-    """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none."""
+def remembering_lower() -> Lower:
+    """Return `lower_operator` with a memory of its results, for passes that ask often about the same composites.
+
+    A pass that writes a decision into a composite makes another function of it. Plain C, which takes longest to make,
+    depends on no decision: one is made for all functions of one structure, whatever their attributes and the target.
+    """
+    known: dict[tvm_ffi.StructuralKey, PlainC | NoPlainC] = {}
+
+    def to_plain_c(function: relax.Function, module: tvm.IRModule) -> PlainC | NoPlainC:
+        computed = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
+        key = tvm_ffi.StructuralKey([computed, dict(module.functions)])
+        if key not in known:
+            known[key] = lower_composite(function, module)
+        return known[key]
+
+    return cache(partial(lower_operator, to_plain_c=to_plain_c))
+
+
+def lower_operator(
+    function: relax.Function, target: Target, *, to_plain_c: LowerToPlainC | None = None
+) -> Lowered | Refusal:
+    """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none.
+
+    to_plain_c: a cache of `lower_composite`, where there is one.
+    """
     composite = Composite.read(function)
     if KeptWeights.read(function).is_set:
         target = replace(target, least_flash=True)
@@ -57,7 +82,7 @@ def lower_operator(function: relax.Function, target: Target) -> Lowered | Refusa
     if target.is_offload:
         reasons = [other.reason for other in found if other.reason] or ["its driver takes no such operator"]
         return Refusal(kernel=target.processor.name, reason="; ".join(reasons))
-    return _generic(composite, target, found)
+    return _generic(composite, target, found, to_plain_c or lower_composite)
 
 
 def has_kernel(function: relax.Function, target: Target) -> bool:
@@ -129,11 +154,13 @@ def _axes(permutes: Call, rank: int) -> tuple[int, ...]:
     return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
 
 
-def _generic(composite: Composite, target: Target, passed: tuple[Alternative, ...]) -> Lowered | Refusal:
+def _generic(
+    composite: Composite, target: Target, passed: tuple[Alternative, ...], to_plain_c: LowerToPlainC
+) -> Lowered | Refusal:
     """Plain C from the composite's PrimFuncs. passed: kernels of our own that do not take it, and why."""
     function = composite.function
     module = tvm.IRModule(dict(PrimFuncs.read(function).functions or {}))
-    plain = lower_composite(function, module)
+    plain = to_plain_c(function, module)
     if isinstance(plain, NoPlainC):
         return Refusal(kernel="generic", reason=plain.reason)
 

@@ -13,7 +13,7 @@ from tvm import relax
 
 from codegen_c.backend.build import Compiled, compile_region
 from codegen_c.backend.byoc import CODEGEN, CodegenBackend
-from codegen_c.composites.lower_operator import lower_operator
+from codegen_c.composites.lower_operator import remembering_lower
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from relay_passes.dataflow import bindings, op_name, outputs
@@ -170,7 +170,7 @@ def fitter_of(
 ) -> Fitter:
     """A loaded model for the methods that make it fit. forms: the module, by how it is quantized; services: they
     compile it in several ways at once; figures: of kernels, measured on the platform's first processor."""
-    lower = cache(lower_operator)  # the ways and their tries ask about the same composites
+    lower = remembering_lower()  # the ways and their tries ask about the same composites
 
     def backend(tried: BuildOptions) -> CodegenBackend:
         return backend_of(platform, tried, lower, figures=figures)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from html import escape
 from math import ceil
 from typing import Any
@@ -23,7 +23,7 @@ from tvm import relax
 
 from codegen_c.backend.byoc import CODEGEN
 from codegen_c.backend.tvm_regions import codegen_options
-from codegen_c.composites.lower_operator import lower_operator
+from codegen_c.composites.lower_operator import remembering_lower
 from codegen_c.costs.predict import time_model
 from relay_passes.analysis.processor_costs import NANOSECONDS, ProcessorCosts
 from relay_passes.composites import attributes, call_new
@@ -126,7 +126,7 @@ def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOption
     refuse_options(platform, options)
     prefix = options.name or ModelOrigin.read(loaded).name
     pipeline = lowering(platform, options, prefix)
-    backend = backend_of(platform, options, cache(lower_operator))
+    backend = backend_of(platform, options, remembering_lower())
     costs = _costs(platform, options)
     devices = machine_devices(devices_of(platform, options.tvm_processors_of(platform)))
     stopwatch = Stopwatch(
@@ -200,7 +200,7 @@ def _costs(platform: Platform, options: BuildOptions) -> Sequence[OperatorCosts]
     first: Processor = platform.processor
     ours = ProcessorCosts(
         processor=first, time=time_model(platform), runs_floats=True,
-        backend=backend_of(platform, options, cache(lower_operator)),
+        backend=backend_of(platform, options, remembering_lower()),
     )  # fmt: skip
     others = [
         TvmCosts(
