@@ -21,7 +21,7 @@ Way = tuple[str, Block]
 class KernelFigures:
     """Cost of ways to compute an operator, in one unit for all ways of an operator.
 
-    ways: digest of an operator -> way -> its cost. Operators and ways that are not there were not measured.
+    ways: digest of an operator -> way -> its cost. Operators and ways without an entry were not measured.
     """
 
     ways: Mapping[str, Mapping[Way, float]] = field(default_factory=dict[str, dict[Way, float]])

@@ -68,7 +68,7 @@ class InstructionSet:
 
     simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
     floats: registers of float kernels, by default 32 single ones.
-    calibration: kernel -> executed by modelled instructions, measured; 1 for kernels that are not there.
+    calibration: kernel -> executed by modelled instructions, measured; 1 for kernels without an entry.
     times: of kernels on cores, by the core's name; read from the folder's `times/`, which benchmarks/kernel_times.py
         writes. Other cores are taken to execute an instruction a cycle.
     strided_loads: strides of elements by which vectors are loaded, and instructions that load and store one: compilers

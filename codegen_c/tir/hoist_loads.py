@@ -3,8 +3,8 @@
     for i: for j: y[i * 30 + j] = x[p[i] * 30 + j]
       ->  for i: row = p[i] * 30; for j: y[i * 30 + j] = x[row + j]
 A C compiler cannot do it itself, for an output may overlap an input by plan, and a function may set `errno`; but where
-an output overlaps an input, an element is read only where the same one is stored (aliasing.py), which is no read before
-a loop. No value changes.
+an output overlaps an input, an element is read only where the same one is stored (composite.py), which is no read
+before a loop. No value changes.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def library_function(name: str, dtype: str) -> str:
 DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 RELATIONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 FREE = ("likely", "reinterpret", "assume", "undef")
-"""Calls that no instruction is made of."""
+"""Calls that emit no code."""
 
 
 def dtype_of(expr: Expr) -> str:

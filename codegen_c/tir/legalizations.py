@@ -196,7 +196,7 @@ def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, ax
 
 
 def _counted(index: tirx.Expr, extent: int) -> tirx.Expr:
-    """An index below 0 counted from the end; one inside, which most are, is told by one comparison without a sign."""
+    """An index below 0 counts from the end. Fast path: one unsigned comparison accepts an index in range."""
     dtype = str(index.ty.dtype)
     unsigned = dtype if dtype.startswith("uint") else f"u{dtype}"
     is_inside = tirx.Cast(unsigned, index) < tirx.const(extent, unsigned)

@@ -60,7 +60,7 @@ def clamped(expr: tirx.Cast) -> tuple[Expr, float, float] | None:
 
 
 def place_inside(expr: Expr) -> tuple[Expr, Expr] | None:
-    """Value and last place of an integer that is kept from 0 to that place (indices.py)."""
+    """Value and last place of an integer that is kept from 0 to that place (legalizations.py)."""
     inner = expr.a if isinstance(expr, tirx.Max) else None
     if not isinstance(inner, tirx.Min) or str(expr.ty.dtype) not in ("int32", "int64"):
         return None

@@ -133,7 +133,7 @@ def _num_inside(loop: tirx.For) -> int:
 
 
 def _turns(loop: tirx.For) -> set[int]:
-    """Values of the counter from which on some comparison of it is another than before."""
+    """Values of the loop variable at which a comparison changes."""
     stores: list[tirx.BufferStore] = []
     tvm_ffi.structural_walk(loop.body, [(tirx.BufferStore, stores.append)])
     found: set[int] = set()

@@ -128,7 +128,7 @@ def _asked(units: Sequence[Unit], computing: Set[int]) -> tuple[set[int], set[re
 
 
 def output_db(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice) -> float:
-    """The worst of the float outputs."""
+    """Lowest signal-to-noise ratio over the float outputs."""
     floats = [is_float_tensor(var) for var in runner.results if isinstance(var, relax.Var)]
     ratios = [Ratio() for _ in floats]
     for sample in samples:

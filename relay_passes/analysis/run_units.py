@@ -217,7 +217,7 @@ def _to_tvm(value: Any) -> Any:
 
 
 def _to_numpy(value: Any) -> Any:
-    """Copies, as results may be views of operands."""
+    """Copied, because results may alias operands."""
     if isinstance(value, tvm.runtime.Tensor):
         return np.from_dlpack(value).copy()
     return [_to_numpy(part) for part in value]

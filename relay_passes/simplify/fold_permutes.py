@@ -68,7 +68,7 @@ class _Rewriter:
         self.sequence: list[relax.VarBinding] = []
         self.stored: dict[relax.Var, tuple[relax.Expr, Axes]] = {}
         self.integers: dict[relax.Var, relax.VarBinding] = {}
-        """Those of them that a dequantize makes: integers are permuted before it."""
+        """The dequantized operands: their integers are permuted before the dequantize."""
         self.replaced: dict[relax.Var, relax.Expr] = {}
         self.products = 0
 

@@ -201,7 +201,7 @@ def test_one_file_alone_starts_firmware_and_four_start_programs() -> None:
     sources = {path: path.read_text() for path in Path(tvm_ext.__file__).parent.rglob("*.py")}
     words = ('"-kernel"', "Popen(", "trusted=True")
     names = [{path.name for path, text in sources.items() if word in text} for word in words]
-    starting = {"child.py", "native_warnings.py", "process.py", "qemu_session.py"}
+    starting = {"child.py", "native_warnings.py", "process.py", "session.py"}
     assert names == [{"qemu_start.py"}, starting, {"local.py"}]
 
 

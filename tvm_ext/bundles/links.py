@@ -173,7 +173,7 @@ def _order_of(member: Member) -> str:
 
 
 def _row(group: BundledVariants, member: Member, platform: Platform) -> tuple[Needs, Needs]:
-    """Needs of a variant, and those with the margins."""
+    """Thresholds of a variant, without and with hysteresis."""
     limits = group.limits.get(member.model, VariantLimits())
     needs = Needs(
         cycles=min(round(predicted_cycles(member.program, time_model(platform))), (1 << 32) - 1),

@@ -176,7 +176,7 @@ class BundleFile:
         return found
 
     def contradiction(self) -> str | None:
-        """Names that C cannot tell apart, groups of models that are not there; None where all is well."""
+        """Names that C cannot distinguish, or groups of undefined models; None without such a problem."""
         names = [model.name for model in self.models]
         for name in (self.name, *names):
             if hides_header(name):

@@ -136,7 +136,7 @@ def check_targets(verify: tuple[str, ...] | None) -> None:
 
 
 def check_name(name: str | None) -> None:
-    """Refuses what is no C prefix, or names a header that is there."""
+    """Reject a name that is not a valid C prefix, or that is the name of an existing header."""
     if name is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name):
         raise BadOptions(
             f"name = {name!r}: it prefixes C identifiers; use lower case letters, digits "

@@ -214,7 +214,7 @@ def _section_problem(tables: PlatformTables) -> str | None:
 
 
 def _memory_problem(tables: PlatformTables) -> str | None:
-    """Uses of memories that are not there or of the wrong kind, and memories that cannot be written."""
+    """Uses of undefined memories or of memories of the wrong kind, and memories that cannot be written."""
     memories = {memory.name: memory for memory in tables.memories}
     uses = [("activations", tables.activations, "ram"), ("weights", tables.weights, None)]
     if tables.board:

@@ -61,7 +61,7 @@ def _bar(y: float, bar: tuple[str, float, str], width: float) -> str:
 
 
 def _cell(value: object) -> str:
-    """A cell; numbers to the right, with thousands apart."""
+    """A cell; numbers are right-aligned, with thousands separators."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"<td {_RIGHT}>{f'{value:,}' if isinstance(value, int) else f'{value:,.4g}'}</td>"
     return f"<td {_LEFT}>{'-' if value is None else escape(str(value))}</td>"

@@ -68,7 +68,7 @@ UNIFORM = KernelTime()
 class CoreTimes:
     """Times of kernels on cores, as a target's folder has them for each core.
 
-    cpus: names of the core. cycles: for each executed instruction, of kernels that are not there.
+    cpus: names of the core. cycles: for each executed instruction, of kernels without an entry.
     """
 
     cpus: tuple[str, ...]
@@ -140,7 +140,7 @@ class Event:
 class TimeModel:
     """Predicted cycles on one of a platform's processors.
 
-    processor: its name; empty for the first one. kernels: times of its kernels; other: of those that are not there.
+    processor: its name; empty for the first one. kernels: times of its kernels; other: of kernels without an entry.
     """
 
     platform: Platform

@@ -1,6 +1,6 @@
 """Make a model fit its memory: a search over whole runs of the pipeline.
 
-`methods.py` is the table of what may be tried, `next_try.py` decides what is tried next, `search.py` does it:
+`methods.py` is the table of what may be tried, and `next_try.py` decides what is tried next:
 
 1. whole: operators reordered, tensors overlapping; costs nothing.
 2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
@@ -13,7 +13,7 @@
 Of all that fits the one of fewest modelled instructions is taken. With streamed inputs every way is a split: the
 cheapest in which only rows of the inputs are kept, and where none fits, heads, patches, and kernels without buffers.
 Where `quantize = "auto"` allows it, all of it is tried again with the model in int8, last of all. A plan that the
-validator rejects is a defect of ours: it is said, and left out.
+validator rejects is a defect of ours: it is reported and skipped.
 """
 
 from __future__ import annotations

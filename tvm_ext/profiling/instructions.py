@@ -1,6 +1,6 @@
 """Instructions of firmware by address, from its disassembly (Arm and RISC-V): class, registers, targets.
 
-Those of Arm; `riscv_instructions.py` has RISC-V's. Classes are those that tables of cycles tell apart
+Those of Arm; `instructions.py` has RISC-V's. Classes are those that tables of cycles tell apart
 (`core_table.py`); a mnemonic of no other class is `alu`.
 """
 

@@ -19,7 +19,7 @@ def escape(text: str) -> str:
 
 
 def number(value: int | None, unit: str = "") -> str:
-    """A count with thousands apart and its unit; words where there is none."""
+    """A count with thousands separators and its unit; words where there is no count."""
     return "not measured" if value is None else f"{value:,}{unit}"
 
 

@@ -327,7 +327,7 @@ def flash_table(flash: Report) -> FoldingTable:
     if flash["other_weights_bytes"] or flash["other_code_bytes"]:
         _row(
             table,
-            "the run function and what else there is",
+            "run() and shared code",
             "",
             flash["other_weights_bytes"],
             flash["other_code_bytes"],

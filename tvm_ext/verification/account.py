@@ -5,7 +5,8 @@ and no more than a quarter off on average (a zero point that is wrong by 1 is, r
 neighbor is right for, do not count, for they may be many and all go one way); floats within 1e-4 of the largest
 magnitude; other integers equal. Where the reference runtime lacks a tensor (a part of an operator, a step of ours), the
 reference goes on with its own value, and what comes next is judged together with the steps that made it: it may differ
-by what comes of moving each of those values by 1 (floats by 1e-4). Every output is judged, so every step is.
+by the worst-case error that a change of each of those values by 1 (floats by 1e-4) propagates. Every output is judged,
+so every step is.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class _Chain:
         return TOLERANCE_LSB if is_scaled else 0
 
     def _explained(self, name: str, result: Array, debt: Iterable[str]) -> float:
-        """Largest difference that comes of moving each of the values that `name` rests on, added up."""
+        """Worst-case error propagated from the inputs of `name`."""
         return sum(max(self._moved(name, result, other, way) for way in range(3)) for other in debt)
 
     def _moved(self, name: str, result: Array, moved: str, way: int) -> float:

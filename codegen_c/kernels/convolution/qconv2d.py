@@ -44,7 +44,7 @@ from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
 # conv2d of a QDQ chain, integers only: one output pixel by four channels at a time.
 #
 # int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32; 16-bit activations
-# have the same loops (qconv2d_i16.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
+# have the same loops (qconv2d.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
 # ascending; products outside the input are left out, as padding is a real zero. Either rounding.
 
 LAYER = "tvm_ext_qconv2d_layer"

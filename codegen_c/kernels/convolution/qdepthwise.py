@@ -91,7 +91,7 @@ QDEPTHWISE = Kernel(
 # Depthwise conv2d of a QDQ chain on 16-bit activations, integers only: py by its own loops.
 #
 # int16 or uint16[N, H, W, C], int8[C, R, S, 1] -> int16 or uint16[N, P, Q, C]; sums and rounding as in
-# qconv2d_i16.py.
+# qconv2d.py.
 
 MOST_COLUMNS = 128
 """Products of 2^16 * 2^7 that 32 bits hold: the loops carry over once for each row of the window."""

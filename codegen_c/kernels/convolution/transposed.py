@@ -157,7 +157,7 @@ CONV2D_TRANSPOSE_F32 = Kernel(name="conv2d_transpose_f32", operator=Conv2dTransp
 # Transposed convolution of a QDQ chain over NHWC images, gathered: one output pixel, a block of channels at a time.
 #
 # int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Weights of -255 to 255 have
-# the same loops (qconv2d_transpose_nine_bits.py).
+# the same loops (transposed.py).
 
 LAYER = "tvm_ext_qconv2d_transpose_layer"
 
@@ -246,7 +246,7 @@ QCONV2D_TRANSPOSE = Kernel(
 # Transposed convolution of a QDQ chain on 16-bit activations, integers only: py by its own loops.
 #
 # int16 or uint16[N, H, W, C], int8[K, R, S, C] -> int16 or uint16[N, P, Q, K]; sums and rounding as in
-# qconv2d_i16.py.
+# qconv2d.py.
 
 QCONV2D_TRANSPOSE_I16 = wide_kernel("qconv2d_transpose_i16", QCONV2D_TRANSPOSE, *QCONV2D_I16_CONSTRAINTS)
 

@@ -48,7 +48,7 @@ from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QDense
 
 # Dense layer of a QDQ chain, integers only: four output channels at a time.
 #
-# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32; qdense_i16.py computes 16-bit activations
+# int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32; qdense.py computes 16-bit activations
 # by the same loops. A sum starts at its bias, from which the input's zero point times the weights is taken off
 # beforehand, and adds x * w with c ascending. Either rounding.
 
@@ -236,7 +236,7 @@ QDENSE = Kernel(
 
 # Dense layer of a QDQ chain on 16-bit activations, integers only: py by its own loops.
 #
-# int16 or uint16[..., C], int8[K, C] -> int16 or uint16[..., K]; sums and rounding as in qconv2d_i16.py.
+# int16 or uint16[..., C], int8[K, C] -> int16 or uint16[..., K]; sums and rounding as in qconv2d.py.
 
 QDENSE_I16 = wide_kernel("qdense_i16", QDENSE, *weighted(products, layer_factors))
 

@@ -37,7 +37,7 @@ from tvm_ext.core.row_access import RowAccess
 
 # add, subtract and multiply of two QDQ tensors of one shape, integers only, element by element.
 #
-# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]; 16 bits have the same loops (qbinary_i16.py). Products
+# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]; 16 bits have the same loops (qbinary.py). Products
 # are exact in int32, then rounded either way. Sums and differences share one shift in rounding "onnx", so that they
 # are rounded once; in "tflite" both inputs are brought to 2^-20 of twice the larger scale (of 16 bits to 2^-15),
 # added there, and brought to the output's scale.

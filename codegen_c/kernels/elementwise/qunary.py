@@ -159,7 +159,7 @@ def _short(value: Array) -> Array:
 # Tables of one-input functions as TensorFlow Lite Micro computes them.
 #
 # Exact, byte for byte, for what is linear on either side of zero (requantization, relu, leaky relu): one factor each,
-# with TensorFlow Lite's roundings; and for what it computes in fixed point (tflite_functions.py). Other functions are
+# with TensorFlow Lite's roundings; and for what it computes in fixed point (qunary.py). Other functions are
 # rounded from single precision, halves away from zero, as it fills its own tables.
 
 

@@ -113,7 +113,7 @@ def inverse_root(value: Array) -> tuple[Array, Array]:
 # LayerNorm and RMSNorm of a QDQ tensor over its last axis, integers only.
 #
 # int8 or uint8[..., C] -> int8 or uint8[..., C], C up to 4096; exact sums, one inverse square root per vector
-# (normalizer.py).
+# (qnormalize.py).
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 15, 120
 INCLUDES = ("tvm_ext_normalize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")

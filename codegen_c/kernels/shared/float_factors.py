@@ -48,7 +48,7 @@ def beginnings(requantize: Requantize, low: Array, high: Array) -> Array | None:
 # Factors as floats of 32 bits that give every sum of a layer the element that its own factor gives it.
 #
 # A sum as float, times a factor plus an offset, in one rounding, then rounded to an integer, grows with the sum; so
-# two ways from sums to elements agree for all sums if each element begins at the same one (beginnings.py). Floats
+# two ways from sums to elements agree for all sums if each element begins at the same one (float_factors.py). Floats
 # next to the real factor and to the zero point are tried; what is taken is proved.
 
 # Floats from the one nearest to a real factor on, and offsets from the zero point on, in this order.

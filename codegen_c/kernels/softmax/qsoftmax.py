@@ -353,7 +353,7 @@ class SoftmaxVectors:
         return structure("tvm_ext_softmax_layer", "layer", members)
 
     def masked(self) -> SoftmaxLoops:
-        """The loops as masked.py takes them, of a layer's vectors one by one."""
+        """The loops as qsoftmax.py takes them, of a layer's vectors one by one."""
         return SoftmaxLoops(
             kernel=self.kernel.replace("softmax", "softmax_masked"), function=self.function, includes=self.headers,
             ctype=self.ctype, layer="tvm_ext_softmax_layer", length="length",

@@ -232,7 +232,7 @@ class Segments:
         )
 
     def shared(self, replay: Replay, result: int) -> list[int]:
-        """Bytes that the last result shares with an operand from before the segment that dies in it.
+        """Overlap of the segment's output with an external input that is last read in it.
 
         result: bytes of it. By begin of the segment, counted from the replay's.
         """

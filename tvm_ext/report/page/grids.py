@@ -41,7 +41,7 @@ class Grid:
 
 
 def number_cell(value: float | None, unit: str = "") -> GridCell:
-    """A number with thousands apart; a dash where there is none."""
+    """A number with thousands separators; a dash where there is no number."""
     if value is None:
         return GridCell(text="-", is_number=True)
     return GridCell(text=f"{value:,}{unit}" if isinstance(value, int) else f"{value:,.4g}{unit}", is_number=True)

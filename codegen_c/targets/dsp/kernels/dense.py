@@ -44,7 +44,7 @@ from codegen_c.targets.dsp.kernels.product import (
 #
 # int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. A row is expanded to 16-bit pairs in
 # scratch once, then each weight is read once; with few channels, or where scratch is dear, pairs are made as they are
-# needed ("direct"). From cells, and for speed, sums are finished in registers where `product_dsp.py` can. The zero
+# needed ("direct"). From cells, and for speed, sums are finished in registers where `product.py` can. The zero
 # point is in the bias. Rounding "onnx": once, halves to even.
 
 WIDTH = 4

@@ -258,9 +258,9 @@ class Strips:
         return blocks * (28 + kernel * one) + 12 * (1 if self.columns % AT_ONCE == 0 else 2)
 
 
-# The function of one channel of qdepthwise_dsp.py, as C text: products of words of its plane and its taps, unrolled.
+# The function of one channel of depthwise.py, as C text: products of words of its plane and its taps, unrolled.
 #
-# Where runtime/tvm_ext_dsp_strip*.h has functions for strips of its windows, it calls them (strips_dsp.py).
+# Where runtime/tvm_ext_dsp_strip*.h has functions for strips of its windows, it calls them (depthwise.py).
 
 PARAMETERS = [
     "uint8_t *output", "const uint32_t *restrict weights", "const int32_t *restrict bias",

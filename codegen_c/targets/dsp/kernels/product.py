@@ -16,7 +16,7 @@ from codegen_c.kernels.shared.requantize import Products, Requantize, quantizati
 from codegen_c.operators.kinds import Array, TensorType
 
 # Requantization in three instructions a sum, for processors with a high product: exactly the rounding of
-# `requantize.py` wherever it is used, which `high_product.py` decides from the factors and the bounds of the sums.
+# `requantize.py` wherever it is used, which `common_shift.py` decides from the factors and the bounds of the sums.
 #
 # The zero point z is added before the shift: 2^r + z * 2^(r + 1) = (2 z + 1) * 2^r.
 

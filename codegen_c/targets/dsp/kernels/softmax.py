@@ -33,7 +33,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
 QSOFTMAX = Kernel(name=VECTORS.kernel, operator=QSoftmax, implement=implement, constraints=CONSTRAINTS)
 
 
-# Softmax of a QDQ tensor that leaves elements out: the loops of qsoftmax_dsp.py on what is kept.
+# Softmax of a QDQ tensor that leaves elements out: the loops of softmax.py on what is kept.
 #
 # int8 or uint8[..., C] -> int8 or uint8[..., C], the bytes of the portable kernel.
 

@@ -19,7 +19,7 @@ from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, 
 from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
 from codegen_c.targets.helium.kernels.product import PRODUCT_INCLUDES, SCRATCH, Im2col, flip, padded, patch_function
 
-# Groups of four output pixels, which qconv2d_side_helium.py computes at once: their windows, and their number.
+# Groups of four output pixels, which side.py computes at once: their windows, and their number.
 #
 # Windows are read in place, copied one by one, or read from a copied strip; pixels that groups leave are by
 # themselves.
@@ -147,7 +147,7 @@ def strip_window(operator: QConv2d) -> Window:
 # windows are copied to scratch first: as a strip, or one by one where a row of a window is no whole vectors. Where
 # pixels of 1x1 windows have as many channels behind the layer as before it, the output may take the input's place:
 # four pixels are in registers or in scratch before results are written. Results are the portable kernel's, whatever
-# the rounding (narrow_factors.py).
+# the rounding (four_pixels.py).
 
 LAYER = "tvm_ext_helium_side_layer"
 INCLUDES = (

@@ -19,7 +19,7 @@ from codegen_c.operators.kinds import Array, QConv2d, QDense
 # Shared parts of the kernels of RISC-V's vectors: requantization of sums, exact, and the constants it reads.
 #
 # A layer's sums of a pixel are stored, then requantized a group of registers at a time, by high words of products
-# (high_words.py). Where some sum may lie halfway between two results, halves go to even by a few instructions more.
+# (common_shift.py). Where some sum may lie halfway between two results, halves go to even by a few instructions more.
 
 HEADERS = (
     "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h", "tvm_ext_rvv.h",
