@@ -34,7 +34,7 @@ def network(rows: int, columns: int, channels: int) -> onnx.ModelProto:
 
 def layers(model: Path, platform: Platform, folder: Path, *, least_flash: bool) -> dict[str, Mapping[str, Any]]:
     """Kernel, modelled and executed instructions of each convolution."""
-    options = BuildOptions(verify=(), name="net", least_flash=least_flash)
+    options = BuildOptions(verify=(), name="net", optimize="speed", least_flash=least_flash)
     package = tvm_ext.build(tvm_ext.load(model), platform, folder, options)
     return {row["step"]: row for row in rows_of(package) if "conv" in row["step"]}
 
