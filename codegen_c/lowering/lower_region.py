@@ -231,7 +231,7 @@ class _Lowering:
             outputs = [*outputs, self._tensor(f"{name}_sums", implementation.sums)]
         source_nodes = SourceNodes.read(composite).nodes
         constants = [
-            self._constant(array, f"{name}_{role}", f"{role}{factors_note(lowered.operator, role)}")
+            self._constant(array, f"{name}_{role}", role, factors_note(lowered.operator, role))
             for role, array in implementation.constants
         ]
         if split.sequence:
@@ -246,14 +246,16 @@ class _Lowering:
             computes=title(lowered.operator), weight_bits=lowered.operator.weight_bits, operator=lowered.operator,
         )  # fmt: skip
 
-    def _constant(self, array: np.ndarray, name: str, role: str) -> str:
-        """A constant's name; those that are packed the same stand once, whoever reads them. role: in words."""
+    def _constant(self, array: np.ndarray, name: str, role: str, factors: str = "") -> str:
+        """Return a constant's name; equal constants are stored once. factors: real factors behind it, in words."""
         data = np.ascontiguousarray(array)
         key = (str(data.dtype), data.shape, data.tobytes())
         if key not in self.constants_of:
             constant = unique(name, self.taken)
-            note = f"{role}, {TensorType(shape=data.shape, dtype=str(data.dtype))}"
-            self.constants[constant] = Constant(name=constant, data=data, memory=self.platform.weights, note=note)
+            note = f"{role}{factors}, {TensorType(shape=data.shape, dtype=str(data.dtype))}"
+            self.constants[constant] = Constant(
+                name=constant, data=data, memory=self.platform.weights, role=role, note=note
+            )
             self.constants_of[key] = constant
         return self.constants_of[key]
 

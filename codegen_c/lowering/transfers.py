@@ -220,6 +220,6 @@ def _joined(step: str, constants: list[Constant], taken: set[str]) -> dict[str, 
     members = [
         replace(one, name=unique(f"{name}_{member}", taken), layer=name, member=member)
         for one in constants
-        for member in (unique(one.note.partition(",")[0] or "values", roles),)
+        for member in (unique(one.role, roles),)
     ]
     return {**{one.name: one for one in members}, name: layer_object(name, members)}

@@ -117,7 +117,9 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constant:
-    """Weights as the kernel reads them. note: role, type and shape, for the comment above the array.
+    """Weights as the kernel reads them. role: their name in the kernel, such as `weights` or `multiplier`.
+
+    note: role, factors, type and shape, for the comment above the array.
 
     members: of an object that holds all constants of a layer, so that one transfer fetches them; its data are their
     bytes (`layer_object`). layer, member: of such a constant, the object's name and its own name in there.
@@ -126,6 +128,7 @@ class Constant:
     name: str
     data: np.ndarray
     memory: str
+    role: str = "values"
     note: str = ""
     members: tuple[Constant, ...] = ()
     layer: str = ""
