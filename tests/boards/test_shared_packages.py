@@ -151,7 +151,7 @@ def test_the_readme_says_how_the_other_core_serves(package: Package) -> None:
     text = (package.folder / "README.md").read_text(encoding="utf-8")
     makespan = package.report["makespan_instructions"]
     assert "net_serve_cpu1();" in text and f"the time of {makespan} instructions" in text
-    assert "`net_cpu1.c` is for another processor" in text and "-mfloat-abi=softfp" in text
+    assert "`net_cpu1.c` runs on another processor" in text and "-mfloat-abi=softfp" in text
 
 
 def test_without_a_c_compiler_of_the_host_nothing_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
