@@ -11,8 +11,7 @@ import numpy as np
 
 from codegen_c.arena.plan import plan_memory
 from codegen_c.backend.build import Compiled
-from codegen_c.costs.modelled import modelled
-from codegen_c.costs.predict import constants_read, input_read, scratch_accessed
+from codegen_c.costs.predict import constants_read, input_read, modelled, scratch_accessed
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.contract import Implementation
 from codegen_c.operators.kinds import Operator, TensorType

@@ -25,8 +25,8 @@ BOUND_NODES = 2_000
 REPAIR_WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 REPAIR_NODES = 20_000
 MOST_AT_FULL_EFFORT = 200
-"""Moments before and after a buffer whose buffers are placed anew to get it lower, and the effort; with more buffers
-each partial solution is more work, and fewer of them are looked at."""
+"""Moments before and after a buffer whose buffers are moved to lower it, and the effort of the search; with more
+buffers each partial solution is more work, and fewer of them are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def _least(part: PackingProblem, known: int, reached: int) -> int:
 def repaired(problem: PackingProblem, offsets: Sequence[int], capacity: int) -> list[int] | None:
     """Other offsets, all below a capacity; None where that was not found.
 
-    Whatever ends above the capacity is placed anew together with what lives close to it; the rest stays where it is.
+    Buffers that end above the capacity are placed again, with the buffers that live close to them; the rest stays.
     """
     found = list(offsets)
     while high := {i for i, buffer in enumerate(problem.buffers) if found[i] + buffer.size > capacity}:
@@ -110,8 +110,8 @@ def repaired(problem: PackingProblem, offsets: Sequence[int], capacity: int) -> 
             ):  # hardly more than what was in vain just now
                 continue
             last_tried = len(free)
-            if (anew := _placed_anew(problem, found, free, capacity)) is not None:
-                found = anew
+            if (lower := _placed_again(problem, found, free, capacity)) is not None:
+                found = lower
                 break
         else:
             return None
@@ -128,7 +128,7 @@ def _around(buffers: Sequence[Buffer], first: int, high: set[int], width: int) -
     ]  # fmt: skip
 
 
-def _placed_anew(
+def _placed_again(
     problem: PackingProblem, offsets: Sequence[int], free: Sequence[int], capacity: int
 ) -> list[int] | None:
     """The offsets with some buffers elsewhere, below a capacity; None where that was not found."""

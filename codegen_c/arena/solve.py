@@ -1,7 +1,7 @@
 """Find offsets for buffers with lifetimes: first fit over several orders, then a search among orders.
 
 First fit reaches the lower bound on most programs. Where it does not, a few moments alone may prove a higher bound,
-what lies too high is placed anew with its neighbours, and the exact search looks between bound and what was found.
+buffers that end too high are placed again with their neighbours, and the exact search closes the gap to the bound.
 """
 
 from __future__ import annotations

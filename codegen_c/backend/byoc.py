@@ -11,8 +11,7 @@ from tvm import relax
 from codegen_c.arena.bound import shared_bytes
 from codegen_c.composites.lower_operator import Lower, Lowered, has_kernel, lower_operator
 from codegen_c.composites.scalar_calls import ELEMENTWISE
-from codegen_c.costs.modelled import modelled
-from codegen_c.costs.predict import constants_read, input_read, scratch_accessed
+from codegen_c.costs.predict import constants_read, input_read, modelled, scratch_accessed
 from codegen_c.kernels.contract import Implementation, Refusal, StoredRows, Target
 from codegen_c.kernels.movement.permute import CHANNELS_LAST
 from codegen_c.operators.kinds import (

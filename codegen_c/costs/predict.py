@@ -5,10 +5,12 @@ The model is `tvm_ext.core.time_model`; what comes out is a prediction, for QEMU
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 
 from codegen_c.kernels.contract import Implementation
 from codegen_c.kernels.user_functions import DriverCall
+from codegen_c.operators.kinds import TensorType
 from codegen_c.program.program import Program
 from codegen_c.program.steps import Call, DriverWait, KernelCall, Step, Transfer, Wait, calls
 from codegen_c.targets.registry import instruction_set_of
@@ -142,3 +144,8 @@ def constants_read(implementation: Implementation) -> int:
 def scratch_accessed(implementation: Implementation) -> int:
     """Bytes that one run reads and writes of scratch."""
     return int(implementation.scratch_bytes * implementation.passes.scratch)
+
+
+def modelled(implementation: Implementation, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+    """Return the kernel's own estimate; for generic code, which has none, one for each element that it touches."""
+    return implementation.instructions or sum(prod(kind.shape) for kind in (*inputs, *outputs))

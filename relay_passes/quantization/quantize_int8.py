@@ -59,7 +59,7 @@ class QuantizeInt8:
     """Quantizes a float model to int8 in QDQ form, by samples of its inputs.
 
     samples: arrays by the names of main's parameters; of a model with states they are steps in order, without states.
-    resets: samples before which states begin anew. labels: per sample the index of the largest element the first output
+    resets: samples before which states are reset. labels: per sample the index of the largest element the first output
     should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs stay
     float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed: False where
     nothing may be left float. bits: layers that get weights of 4 bits, none by default. activations: int16 of all
@@ -256,7 +256,7 @@ Tie = tuple[relax.Var, relax.Var]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Steps:
-    """Samples in order. states: the last parameters and results. resets: samples before which states begin anew."""
+    """Samples in order. states: the last parameters and results. resets: samples before which states are reset."""
 
     samples: Sequence[Sample]
     states: Sequence[ModelState]

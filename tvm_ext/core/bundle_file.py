@@ -133,8 +133,8 @@ class VariantLimits:
 class BundledVariants:
     """Models for one task. name: C prefix of their choice. order: the models, the best first.
 
-    switch: whether a change keeps their common state, or begins the new one anew. hysteresis: fraction by which cycles
-    and bytes have to exceed the needs of a better variant than that in use; battery_margin_percent,
+    switch: whether a change keeps their common state, or resets the state of the new one. hysteresis: fraction by which
+    cycles and bytes have to exceed the needs of a better variant than that in use; battery_margin_percent,
     temperature_margin_c: the same of these. limits: by model.
     """
 

@@ -47,7 +47,7 @@ class Session(ABC):
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin anew: the next run finds the states as the model begins with them."""
+        """Reset the states: the next run starts with the initial values."""
 
     @abstractmethod
     def close(self) -> None:

@@ -34,7 +34,7 @@ LABELS, RESETS = "labels", "resets"
 class Calibration:
     """Samples by the model's input names, of exactly its shapes and types, in order.
 
-    labels: one integer per sample, or None. resets: samples before which states begin anew.
+    labels: one integer per sample, or None. resets: samples before which states are reset.
     """
 
     samples: Sequence[Mapping[str, Array]]
