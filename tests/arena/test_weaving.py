@@ -92,7 +92,7 @@ def test_the_processor_waits_for_nothing_that_it_copies_itself() -> None:
 
 def weighted() -> Program:
     constants: dict[str, Any] = {
-        name: Constant(name=name, data=np.full((size, 2), size, np.int16), memory="flash", note=f"{role}, int16")
+        name: Constant(name=name, data=np.full((size, 2), size, np.int16), memory="flash", role=role)
         for name, size, role in (("w", 3, "weights"), ("v", 1, "bias"))
     }
     steps = (*STEPS[:2], replace(STEPS[2], constants=("w", "v")), *STEPS[3:])
