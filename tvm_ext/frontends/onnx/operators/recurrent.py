@@ -1,6 +1,7 @@
-"""RNN, GRU and LSTM, unrolled over the sequence, and their activation functions.
+"""RNN, GRU and LSTM, unrolled over short sequences and looped over long ones, and their activation functions.
 
-The product with the input weights is one matmul for all steps.
+Unrolled, the product with the input weights is one matmul for all steps, and each operator of a step can be quantized.
+A loop is one function: neither its size nor the time that it takes to compile grows with the sequence.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
-from relay_passes.dataflow import static_shape
+from codegen_c.tir.plain_c import CannotLowerError
+from codegen_c.tir.repeat import repeat_step
+from relay_passes.dataflow import constant, static_shape
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
 from tvm_ext.frontends.refusals import Refused
 
@@ -20,7 +23,10 @@ Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
 State = tuple[relax.Expr, ...]
 
-_MAX_STEPS = 512
+MOST_UNROLLED = 32
+"""Steps of a sequence that is unrolled; longer ones run in a loop."""
+_MOST_WITH_LENGTHS = 512
+"""Steps of sequences whose lengths are an input, which are always unrolled."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,78 +50,146 @@ class Cell:
 Step = Callable[[Emitter, Cell, relax.Expr, State], State]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """A kind of cell. activations: names of the default ones, for each direction."""
+
+    step: Step
+    num_gates: int
+    num_states: int
+    activations: tuple[bytes, ...]
+
+
 class RNN(OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        return _unrolled(Emitter(bb), [*inputs, *[None] * 8], attr, _rnn_step, 1, (b"Tanh",), num_states=1)
+        kind = _Kind(step=_rnn_step, num_gates=1, num_states=1, activations=(b"Tanh",))
+        return _converted(Emitter(bb), [*inputs, *[None] * 8], attr, kind)
 
 
 class GRU(OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        default = (b"Sigmoid", b"Tanh")
-        return _unrolled(Emitter(bb), [*inputs, *[None] * 8], attr, _gru_step, 3, default, num_states=1)
+        kind = _Kind(step=_gru_step, num_gates=3, num_states=1, activations=(b"Sigmoid", b"Tanh"))
+        return _converted(Emitter(bb), [*inputs, *[None] * 8], attr, kind)
 
 
 class LSTM(OnnxOpConverter):
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        default = (b"Sigmoid", b"Tanh", b"Tanh")
-        return _unrolled(Emitter(bb), [*inputs, *[None] * 8], attr, _lstm_step, 4, default, num_states=2)
+        kind = _Kind(step=_lstm_step, num_gates=4, num_states=2, activations=(b"Sigmoid", b"Tanh", b"Tanh"))
+        return _converted(Emitter(bb), [*inputs, *[None] * 8], attr, kind)
 
 
-def _unrolled(
-    emit: Emitter,
-    inputs: list[relax.Expr | None],
-    attr: Attributes,
-    step: Step,
-    num_gates: int,
-    default: tuple[bytes, ...],
-    *,
-    num_states: int,
-) -> relax.Expr:
+def _converted(emit: Emitter, inputs: list[relax.Expr | None], attr: Attributes, kind: _Kind) -> relax.Expr:
+    """All steps of the sequence in one or two directions. Raises Refused."""
     batch_first = bool(attr.get("layout", 0))
     x = emit.transposed(inputs[0], [1, 0, 2]) if batch_first else inputs[0]
     steps, batch, _ = static_shape(x)
-    if steps > _MAX_STEPS:
-        raise Refused(f"a sequence of {steps} steps is not unrolled; {_MAX_STEPS} is the limit")
     lengths = _lengths(inputs[4], steps)
+    if lengths is not None and steps > _MOST_WITH_LENGTHS:
+        raise Refused(f"a sequence of {steps} steps whose length is an input; {_MOST_WITH_LENGTHS} is the limit")
     direction = attr.get("direction", b"forward")
-    num_directions = 2 if direction == b"bidirectional" else 1
-    names = attr.get("activations") or default * num_directions
-    functions = activations(emit, names, attr.get("activation_alpha", ()), attr.get("activation_beta", ()))
     outputs, states = [], []
-    for index in range(num_directions):
+    for index in range(2 if direction == b"bidirectional" else 1):
         is_backward = direction == b"reverse" or index == 1
         if is_backward and lengths is not None:
             raise Refused("sequences of different lengths are read backward")
-        own = functions[index * len(default) : (index + 1) * len(default)]
-        cell = _cell(emit, inputs, attr, index, num_gates, own)
+        own = _Direction(kind=kind, inputs=(x, *inputs[1:]), attributes=attr, index=index, is_backward=is_backward)
         state = tuple(
-            _initial(emit, given, index, batch_first, (batch, cell.hidden), dtype_name(x))
-            for given in inputs[5 : 5 + num_states]
+            _initial(emit, given, index, batch_first, (batch, own.hidden), dtype_name(x))
+            for given in inputs[5 : 5 + kind.num_states]
         )
-        shares = _input_shares(emit, x, inputs[1], index)
-        order = range(steps - 1, -1, -1) if is_backward else range(steps)
-        found: dict[int, relax.Expr] = {}
-        for time in order:
-            share = emit.reshaped(emit.slice(shares, 0, time, time + 1), (batch, static_shape(shares)[2]))
-            new = step(emit, cell, share, state)
-            if lengths is not None:
-                running = emit.reshaped(emit.greater(lengths, time), (batch, 1))
-                zero = emit.zeros((batch, cell.hidden), dtype_name(x))
-                found[time] = emit.where(running, new[0], zero)
-                new = tuple(emit.where(running, after, before) for after, before in zip(new, state, strict=True))
-            else:
-                found[time] = new[0]
-            state = new
-        outputs.append(emit.stack([found[time] for time in range(steps)], axis=0))
+        in_loop = steps > MOST_UNROLLED and lengths is None
+        output, state = _looped(emit, own, state) if in_loop else _unrolled(emit, own, state, lengths)
+        outputs.append(output)
         states.append(state)
     y = emit.stack(outputs, axis=1)  # [steps, directions, batch, hidden]
-    last = [emit.stack([state[k] for state in states], axis=0) for k in range(num_states)]
+    last = [emit.stack([state[k] for state in states], axis=0) for k in range(kind.num_states)]
     if batch_first:
         y, last = emit.transposed(y, [2, 0, 1, 3]), [emit.transposed(value, [1, 0, 2]) for value in last]
     return relax.Tuple([y, *last])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Direction:
+    """One direction of an operator. inputs: the operator's, of which the first is [steps, batch, channels]."""
+
+    kind: _Kind
+    inputs: Inputs
+    attributes: Attributes
+    index: int
+    is_backward: bool
+
+    @property
+    def hidden(self) -> int:
+        return static_shape(self.inputs[2])[2]
+
+    def cell(self, emit: Emitter, inputs: Inputs, index: int) -> Cell:
+        """The direction's cell, where `inputs` hold its weights at an index of their first axes."""
+        default, count = self.kind.activations, len(self.kind.activations)
+        names = self.attributes.get("activations") or default * (self.index + 1)
+        attr = self.attributes
+        found = activations(emit, names, attr.get("activation_alpha", ()), attr.get("activation_beta", ()))
+        own = found[self.index * count : (self.index + 1) * count]
+        return _cell(emit, inputs, attr, index, self.kind.num_gates, own)
+
+
+def _unrolled(emit: Emitter, own: _Direction, state: State, lengths: relax.Expr | None) -> tuple[relax.Expr, State]:
+    """Results [steps, batch, hidden] and last states, of one step after the other."""
+    x = own.inputs[0]
+    steps, batch, _ = static_shape(x)
+    cell = own.cell(emit, own.inputs, own.index)
+    shares = _input_shares(emit, x, own.inputs[1], own.index)
+    found: dict[int, relax.Expr] = {}
+    for time in range(steps - 1, -1, -1) if own.is_backward else range(steps):
+        share = emit.reshaped(emit.slice(shares, 0, time, time + 1), (batch, static_shape(shares)[2]))
+        new = own.kind.step(emit, cell, share, state)
+        if lengths is not None:
+            running = emit.reshaped(emit.greater(lengths, time), (batch, 1))
+            zero = emit.zeros((batch, cell.hidden), dtype_name(x))
+            found[time] = emit.where(running, new[0], zero)
+            new = tuple(emit.where(running, after, before) for after, before in zip(new, state, strict=True))
+        else:
+            found[time] = new[0]
+        state = new
+    return emit.stack([found[time] for time in range(steps)], axis=0), state
+
+
+def _looped(emit: Emitter, own: _Direction, state: State) -> tuple[relax.Expr, State]:
+    """The same by a function that runs the step in a loop. Raises Refused where the step has no loops."""
+    x = own.inputs[0]
+    steps, batch, channels = static_shape(x)
+    given = {
+        place: emit.slice(value, 0, own.index, own.index + 1)
+        for place, value in enumerate(own.inputs)
+        if place in (1, 2, 3, 7) and value is not None
+    }
+    element = relax.Var("x", relax.TensorType((batch, channels), dtype_name(x)))
+    before = tuple(relax.Var(f"state{k}", value.ty) for k, value in enumerate(state))
+    weights = {place: relax.Var(f"weights{place}", value.ty) for place, value in given.items()}
+    builder = relax.BlockBuilder()
+    inner = Emitter(builder)
+    with builder.function("main", [*before, element, *weights.values()]):
+        with builder.dataflow():
+            inputs = [weights.get(place) for place in range(len(own.inputs))]
+            share = _input_shares(inner, inner.reshaped(element, (1, batch, channels)), inputs[1], 0)
+            share = inner.reshaped(share, static_shape(share)[1:])
+            after = own.kind.step(inner, own.cell(inner, inputs, 0), share, before)
+            results = builder.emit_output(relax.Tuple([*after, after[0]]))
+        builder.emit_func_output(results)
+    try:
+        loop = repeat_step(
+            builder.get()["main"], steps, num_states=len(state), num_sequences=1, is_backward=own.is_backward
+        )
+    except CannotLowerError as error:
+        raise Refused(f"its step needs {error}") from error
+    function = emit.builder.add_func(loop.function, "repeated_step")
+    types = [*(value.ty for value in state), relax.TensorType((steps, batch, own.hidden), dtype_name(x))]
+    arguments = [*state, x, *given.values(), *map(constant, loop.constants)]
+    made = emit.builder.emit(relax.call_tir(function, relax.Tuple(arguments), types))
+    *last, output = (emit.builder.emit(relax.TupleGetItem(made, k)) for k in range(len(types)))
+    return output, tuple(last)
 
 
 def _lengths(given: relax.Expr | None, steps: int) -> relax.Expr | None:
