@@ -7,7 +7,9 @@ from functools import cache
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, tirx, topi
+from tvm.ir import Call
 from tvm.relax.transform.legalize_ops.common import LegalizeFunc
 
 from codegen_c.tir.legalizations import COMPARISONS, GATHERS, NORMALIZATIONS, with_indices_inside, with_true_starts
@@ -22,7 +24,7 @@ def compiled_with_llvm(mod: tvm.IRModule, *, optimized: bool = True) -> Callable
     optimized: False for modules that run for less time than LLVM needs to optimize them.
     """
     legal = relax.transform.LegalizeOps(_LEGALIZE)(mod)
-    defined = _with_safe_indices(with_true_starts(legal))
+    defined = _defined(with_true_starts(legal))
     # The module itself: an executable would hand the empty C file of a model without loops to the compiler.
     target = tvm.target.Target("llvm" if optimized else {"kind": "llvm", "opt-level": 0})
     machine = relax.VirtualMachine(tvm.compile(defined, target=target).mod, tvm.cpu())
@@ -36,14 +38,25 @@ def compiled_with_llvm(mod: tvm.IRModule, *, optimized: bool = True) -> Callable
     return run
 
 
-def _with_safe_indices(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module whose PrimFuncs stay within their buffers, as our C does."""
+def _defined(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module whose PrimFuncs stay within their buffers, as our C does, and call C's library near zero."""
     result = mod.clone()
     for var, function in mod.functions_items():
         if isinstance(function, tirx.PrimFunc):
             body = with_indices_inside(function.body, dict.fromkeys(function.params))
-            result.update_func(var, function.with_body(body))
+            result.update_func(var, function.with_body(tvm_ffi.structural_map(body, [(Call, _by_library)])))
     return result
+
+
+_BY_LIBRARY = {"tirx.tanh": "tanh", "tirx.atanh": "atanh"}
+"""Functions that TVM computes from differences of nearly equal numbers: its tanh of 1e-20 is 0."""
+
+
+def _by_library(call: Call) -> tirx.Expr:
+    name, dtype = _BY_LIBRARY.get(getattr(call.op, "name", "")), str(call.ty.dtype)
+    if name is None or dtype not in ("float32", "float64"):
+        return call
+    return tirx.call_pure_extern(dtype, name if dtype == "float64" else f"{name}f", *call.args)
 
 
 def _fmod(call: tirx.Call) -> tirx.Expr:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax, s_tir, tirx
+from tvm import s_tir, tirx
 from tvm.ir import Expr, TensorLoad, Var
 
 from codegen_c.tir.legalize import legalize_composite
 from codegen_c.tir.merge import Merged, merge_stages
 from codegen_c.tir.schedule import schedule_merged
-from tvm_ext.core.decisions.composites import Symbol
+from tvm_ext.core.decisions.composites import RepeatedStep, Symbol
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,23 +22,20 @@ class Repeated:
     """A step in a loop over time.
 
     function: its parameters are the states before, the sequences [count, ...], what is the same in each step, and
-    `constants`; then the states after, and the stacked results [count, ...].
+    `constants`; then the states after, and the stacked results [count, ...]. It carries the `RepeatedStep`.
     """
 
     function: tirx.PrimFunc
     constants: tuple[np.ndarray, ...]
 
 
-def repeat_step(
-    step: relax.Function, count: int, *, num_states: int, num_sequences: int, is_backward: bool = False
-) -> Repeated:
-    """A step `count` times in series, as one function whose size does not depend on `count`.
+def repeat_step(repeated: RepeatedStep) -> Repeated:
+    """A step many times in series, as one function whose size does not depend on how often.
 
-    step: takes `num_states` states, an element of each of `num_sequences` sequences, and what is the same in each
-    step. It gives the new states, of the same types, and elements of the results that are stacked.
-    is_backward: whether the last element comes first. Raises CannotLowerError where the step has no loops.
+    Raises CannotLowerError where the step has no loops.
     """
-    merged = merge_stages(legalize_composite(step))
+    count, num_states, num_sequences = repeated.count, repeated.num_states, repeated.num_sequences
+    merged = merge_stages(legalize_composite(repeated.step))
     parameters = list(merged.function.params)
     inputs, outputs = parameters[: merged.num_inputs], parameters[merged.num_inputs :][: merged.num_outputs]
     constants = parameters[merged.num_inputs + merged.num_outputs :]
@@ -46,7 +43,7 @@ def repeat_step(
         inputs[:num_states], inputs[num_states:][:num_sequences], inputs[num_states + num_sequences :],
     )  # fmt: skip
     turn = Var("t", tvm.ir.PrimType("int32"))
-    time = tirx.const(count - 1, "int32") - turn if is_backward else turn
+    time = tirx.const(count - 1, "int32") - turn if repeated.is_backward else turn
     sequences = {element: _sequence(element, count) for element in (*elements, *outputs[num_states:])}
     before, after, new = ([_like(state, part) for state in states] for part in ("before", "after", "new"))
     renamed = dict(zip((*states, *outputs[:num_states]), (*after, *new), strict=True))
@@ -58,7 +55,8 @@ def repeat_step(
     given = [*before, *(sequences[element] for element in elements), *same, *constants]
     made = [*after, *(sequences[element] for element in outputs[num_states:])]
     function = tirx.PrimFunc([*given, *made], body).with_attr("s_tir", True)
-    return Repeated(function=Symbol(name="repeated").write(function), constants=merged.constants)
+    named = Symbol(name="repeated").write(function)
+    return Repeated(function=repeated.write(named), constants=merged.constants)
 
 
 def _plain_loops(merged: Merged) -> tirx.PrimFunc:

@@ -43,3 +43,14 @@ def test_extremes_of_infinities(operator: Callable[..., relax.Expr], worst: floa
         [np.full((2, 3), worst, np.float32), np.array([[0, 0, 0], [1, worst, 2]], np.float32)]
     )
     np.testing.assert_array_equal(found, [worst, worst])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("operator", "function"), [(relax.op.tanh, np.tanh), (relax.op.atanh, np.arctanh)])
+def test_functions_are_accurate_near_zero(
+    operator: Callable[..., relax.Expr], function: Callable[[np.ndarray], np.ndarray], dtype: str
+) -> None:
+    """A difference of nearly equal numbers, as TVM writes these, gives 0."""
+    a = np.array([1e-20, -3e-9, 3e-5, 0.3], dtype)
+    (found,) = compiled_with_llvm(module(lambda x, _: operator(x), (4,), dtype))([a, a])
+    np.testing.assert_allclose(found, function(a), rtol=4 * np.finfo(dtype).eps)

@@ -5,6 +5,7 @@ Rewrite:
       ->  main(x: float64): x' = stop_0(x); y = matmul(x', float64 w); y' = stop_1(y); z = relu(y')
     A stop is a function of TVM's runtime (`Stop.symbol`) from a tensor to one of the same shape. It reads the value, or
     moves it by as much as float32 would round there (`Stop.roundoff`).
+    A step that runs in a loop is written in float64, without stops, and its loop is made of it again.
 Leaves alone: integers, and operators that TVM has in float32 only, which are called between casts.
 """
 
@@ -12,15 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
 
+from codegen_c.tir.repeat import repeat_step
 from relay_passes.composites import custom_use
 from relay_passes.dataflow import array_of, bindings, build, infer, op_name, outputs, static_shape, with_main
+from tvm_ext.core.decisions.composites import RepeatedStep
 
 UNIT_ROUNDOFF: Mapping[str, float] = {
     "float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8,
@@ -48,6 +51,7 @@ _TRANSCENDENTAL = frozenset(
 """Functions that runtimes compute from a rounded multiple of their operand."""
 _IN_FLOAT32 = ("relax.call_tir", "relax.call_dps_packed", "relax.quantize", "relax.dequantize")
 _UNKNOWN_TERMS = 16
+"""Terms that each element of a result adds up, of an operator that is not known, and of a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +74,11 @@ def in_float64(mod: tvm.IRModule, wanted: Sequence[str], prefix: str) -> tuple[t
 
     wanted: names of values of `main` to stop at though they are exact.
     """
-    writer = _Writer(frozenset(wanted), prefix)
-    return with_main(mod, writer.run(mod["main"])), writer.stops
+    writer = _Writer(mod, frozenset(wanted), prefix)
+    changed = with_main(mod, writer.run(mod["main"]))
+    for var, function in writer.loops.items():
+        changed.update_func(var, function)
+    return changed, writer.stops
 
 
 MOST_MACS_AS_WRITTEN = 10_000_000
@@ -94,11 +101,13 @@ def is_float_type(ty: tvm.ir.Type) -> bool:
 
 
 class _Writer:
-    """Knows the float64 form of each value."""
+    """Knows the float64 form of each value. loops: functions of steps in float64."""
 
-    def __init__(self, wanted: frozenset[str], prefix: str) -> None:
-        self.wanted, self.prefix = wanted, prefix
+    def __init__(self, mod: tvm.IRModule, wanted: frozenset[str], prefix: str, *, has_stops: bool = True) -> None:
+        self.mod, self.wanted, self.prefix, self.has_stops = mod, wanted, prefix, has_stops
         self.stops: list[Stop] = []
+        self.loops: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
+        self._counts: dict[relax.Var, int] = {}
         self._forms: dict[relax.Expr, relax.Expr] = {}
         self._sequence: list[relax.VarBinding] = []
 
@@ -106,15 +115,34 @@ class _Writer:
         params = [self._param(param) for param in main.params]
         for binding in bindings(main):
             value = self._value(binding.value)
+            if (count := _repeated_by(self.mod, binding.value).count) > 0:
+                self._counts[binding.var] = count
             var = self._bind(binding.var.name, value)
             is_float, name = is_float_type(var.ty), binding.var.name if binding.var.name in self.wanted else ""
-            roundoff = _roundoff(binding.value) if is_float else 0.0
+            roundoff = self._roundoff(binding.value) if is_float else 0.0
             operator = (op_name(binding.value) or "").removeprefix("relax.")
             stops = is_float and (roundoff or name)
             self._forms[binding.var] = self._stop(var, name, roundoff, operator) if stops else var
         results = [self._form(result) for result in outputs(main)]
         as_tuple = isinstance(main.body.body, relax.Tuple)
         return build(params, self._sequence, results, attrs=main.attrs, as_tuple=as_tuple)
+
+    def _roundoff(self, value: relax.Expr) -> float:
+        """Relative rounding error of a value; of results of a loop, that of all its steps."""
+        if isinstance(value, relax.TupleGetItem) and value.tuple_value in self._counts:
+            terms = self._counts[value.tuple_value] * _UNKNOWN_TERMS
+            return UNIT_ROUNDOFF[str(value.ty.dtype)] * math.sqrt(terms)
+        return _roundoff(value)
+
+    def _repeated(self, value: relax.Call, repeated: RepeatedStep) -> relax.Call:
+        """A loop over the step in float64."""
+        step = _Writer(self.mod, frozenset(), "", has_stops=False).run(repeated.step)
+        loop = repeat_step(replace(repeated, step=step))
+        function = tvm.ir.GlobalVar(f"{value.args[0].name_hint}_float64")
+        self.loops[function] = loop.function
+        given = value.args[1].fields[:]
+        given = [*map(self._form, given[: len(given) - len(loop.constants)]), *map(relax.const, loop.constants)]
+        return relax.call_tir(function, relax.Tuple(given), [_wide(ty) for ty in value.ty.fields])
 
     def _param(self, param: relax.Var) -> relax.Var:
         if is_float_type(param.ty):
@@ -136,6 +164,8 @@ class _Writer:
             return relax.TupleGetItem(self._form(value.tuple_value), value.index)
         if not isinstance(value, relax.Call):
             return self._form(value)
+        if (repeated := _repeated_by(self.mod, value)).step is not None:
+            return self._repeated(value, repeated)
         name = op_name(value) or ""
         if name in _IN_FLOAT32 or custom_use(value) is not None:
             return self._between_casts(value)
@@ -169,6 +199,8 @@ class _Writer:
         return self._bind(var.name, infer(relax.op.astype(var, "float64"))) if is_float_type(var.ty) else var
 
     def _stop(self, var: relax.Var, name: str, roundoff: float, operator: str = "") -> relax.Var:
+        if not self.has_stops:
+            return var
         bound = _CANCELLING.get(operator, 0.0)
         stop = Stop(symbol=f"{self.prefix}_{len(self.stops)}", name=name, roundoff=roundoff, bound=bound,
             others_bound=_BOUNDED.get(operator, bound),
@@ -182,6 +214,11 @@ class _Writer:
         var = relax.DataflowVar(name, value.ty)
         self._sequence.append(relax.VarBinding(var, value))
         return var
+
+
+def _repeated_by(mod: tvm.IRModule, value: relax.Expr) -> RepeatedStep:
+    """The step that a call runs in a loop."""
+    return RepeatedStep.read(mod[value.args[0]]) if op_name(value) == "relax.call_tir" else RepeatedStep()
 
 
 def _wide(ty: relax.TensorType) -> relax.TensorType:

@@ -89,6 +89,21 @@ class RangePart(Decision):
     part: str = attribute("range_part", "")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RepeatedStep(Decision):
+    """The step that a PrimFunc runs for each element of sequences, as a function of Relax; None for all others.
+
+    count: of the steps. The step's parameters are states, then an element of each sequence, then what stays the same;
+    its results are the new states, then elements of results that are stacked. is_backward: the last element is first.
+    """
+
+    step: Any = attribute("repeated_step", None, read=lambda function: function)
+    count: int = attribute("repeated_count", 0, read=int)
+    num_states: int = attribute("repeated_states", 0, read=int)
+    num_sequences: int = attribute("repeated_sequences", 0, read=int)
+    is_backward: bool = attribute("repeated_backward", False, read=bool)
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeptWeights(Decision):
     """Whether a composite's kernel stores its weights in no more bytes than the model does."""

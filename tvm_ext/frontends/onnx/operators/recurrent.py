@@ -16,6 +16,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 from codegen_c.tir.plain_c import CannotLowerError
 from codegen_c.tir.repeat import repeat_step
 from relay_passes.dataflow import constant, static_shape
+from tvm_ext.core.decisions.composites import RepeatedStep
 from tvm_ext.frontends.onnx.operators.emitter import Emitter, dtype_name, ints_of, number
 from tvm_ext.frontends.refusals import Refused
 
@@ -104,11 +105,19 @@ def _converted(emit: Emitter, inputs: list[relax.Expr | None], attr: Attributes,
         output, state = _looped(emit, own, state) if in_loop else _unrolled(emit, own, state, lengths)
         outputs.append(output)
         states.append(state)
-    y = emit.stack(outputs, axis=1)  # [steps, directions, batch, hidden]
-    last = [emit.stack([state[k] for state in states], axis=0) for k in range(kind.num_states)]
+    y = _stacked(emit, outputs, axis=1)  # [steps, directions, batch, hidden]
+    last = [_stacked(emit, [state[k] for state in states], axis=0) for k in range(kind.num_states)]
     if batch_first:
         y, last = emit.transposed(y, [2, 0, 1, 3]), [emit.transposed(value, [1, 0, 2]) for value in last]
     return relax.Tuple([y, *last])
+
+
+def _stacked(emit: Emitter, values: Sequence[relax.Expr], axis: int) -> relax.Expr:
+    """Values along a new axis; of a single one, its elements as they are."""
+    if len(values) > 1:
+        return emit.stack(values, axis=axis)
+    shape = static_shape(values[0])
+    return emit.reshaped(values[0], (*shape[:axis], 1, *shape[axis:]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -178,10 +187,11 @@ def _looped(emit: Emitter, own: _Direction, state: State) -> tuple[relax.Expr, S
             after = own.kind.step(inner, own.cell(inner, inputs, 0), share, before)
             results = builder.emit_output(relax.Tuple([*after, after[0]]))
         builder.emit_func_output(results)
+    repeated = RepeatedStep(
+        step=builder.get()["main"], count=steps, num_states=len(state), num_sequences=1, is_backward=own.is_backward
+    )
     try:
-        loop = repeat_step(
-            builder.get()["main"], steps, num_states=len(state), num_sequences=1, is_backward=own.is_backward
-        )
+        loop = repeat_step(repeated)
     except CannotLowerError as error:
         raise Refused(f"its step needs {error}") from error
     function = emit.builder.add_func(loop.function, "repeated_step")
