@@ -22,6 +22,7 @@ from relay_passes.dataflow import (
     substitute,
     with_span,
 )
+from tvm_ext.core.decisions.composites import RepeatedStep
 from tvm_ext.core.names import unique
 
 _RESHAPES = frozenset(f"relax.{name}" for name in "reshape expand_dims squeeze flatten broadcast_to".split())
@@ -30,7 +31,7 @@ Shape = tuple[int, ...]
 
 @tvm.transform.module_pass(opt_level=0, name="MergeReshapes")
 class MergeReshapes:
-    """Sees through axes of one element around products of two activations.
+    """Sees through axes of one element around products of two activations, and around loops over time.
 
     Rewrite:
         reshape(expand_dims(x))                     ->  reshape(x)              and so squeeze, and what keeps the shape
@@ -38,11 +39,13 @@ class MergeReshapes:
         reshape(permute_dims(x)), of such axes too  ->  permute_dims(reshape(x))
         take(x, 2, axis=1)                          ->  reshape(strided_slice(x, axes=[1], begin=[2], end=[3]))
         matmul(reshape(a), reshape(b))              ->  reshape(matmul(a, b))   of stacks of rank 3 and rank 4
-    Leaves alone: functions that multiply no two activations, and reshapes that join or cut axes.
+    Leaves alone: functions that multiply no two activations and run no step in a loop, and reshapes that join or cut
+        axes.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        return map_dataflow(mod, lambda func: _Rewriter(func).run() if _has_products(func) else func)
+        has_loops = any(RepeatedStep.read(func).step is not None for _, func in mod.functions_items())
+        return map_dataflow(mod, lambda func: _Rewriter(func).run() if has_loops or _has_products(func) else func)
 
 
 def _has_products(func: relax.Function) -> bool:
