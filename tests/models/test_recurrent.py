@@ -1,0 +1,96 @@
+"""Recurrent cells of long sequences: one step in a loop, which gives what the unrolled steps and onnxruntime give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import tvm_ext
+from tests.models.onnx_models import model_of, saved
+from tvm_ext import BuildOptions
+from tvm_ext.core.errors import UnsupportedModel
+from tvm_ext.frontends.onnx.operators import recurrent
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+CHANNELS, HIDDEN = 5, 6
+
+
+def layer(
+    kind: str, steps: int, *, inputs: str = "x w r b", outputs: str = "y h", **attributes: Any
+) -> onnx.ModelProto:
+    """One layer whose results are the model's outputs. inputs, outputs: their names in order; `_` for none."""
+    rng = np.random.default_rng(steps)
+    directions = 2 if attributes.get("direction") == "bidirectional" else 1
+    rows = GATES[kind] * HIDDEN
+    arrays = {
+        "w": (directions, rows, CHANNELS), "r": (directions, rows, HIDDEN), "b": (directions, 2 * rows),
+        "h0": (directions, 1, HIDDEN), "c0": (directions, 1, HIDDEN), "p": (directions, 3 * HIDDEN),
+    }  # fmt: skip
+    names = ["" if name == "_" else name for name in inputs.split()]
+    constants = {name: rng.uniform(-0.5, 0.5, arrays[name]).astype(np.float32) for name in names if name in arrays}
+    results = ["" if name == "_" else name for name in outputs.split()]
+    node = helper.make_node(kind, names, results, "cell", hidden_size=HIDDEN, **attributes)
+    shape = (1, steps, CHANNELS) if attributes.get("layout") else (steps, 1, CHANNELS)
+    return model_of([node], {"x": shape}, [name for name in results if name], constants=constants)
+
+
+CASES = {
+    "lstm": layer("LSTM", 40, outputs="y h c"),
+    "lstm backward": layer("LSTM", 40, direction="reverse"),
+    "lstm both ways": layer("LSTM", 40, outputs="y h c", direction="bidirectional"),
+    "lstm with states": layer("LSTM", 40, inputs="x w r b _ h0 c0", outputs="y h c"),
+    "lstm with peepholes": layer("LSTM", 40, inputs="x w r b _ h0 c0 p"),
+    "lstm without bias": layer("LSTM", 40, inputs="x w r", outputs="_ h"),
+    "lstm that clips": layer("LSTM", 40, clip=0.4),
+    "lstm of one gate for both": layer("LSTM", 40, input_forget=1),
+    "gru": layer("GRU", 40),
+    "gru that resets behind": layer("GRU", 40, linear_before_reset=1),
+    "gru both ways": layer("GRU", 40, direction="bidirectional"),
+    "gru of other functions": layer("GRU", 40, activations=["HardSigmoid", "Softsign"]),
+    "rnn": layer("RNN", 40),
+    "rnn of other functions": layer("RNN", 40, activations=["LeakyRelu"], activation_alpha=[0.3]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_loop_gives_what_onnxruntime_gives(case: str, tmp_path: Path) -> None:
+    package = tvm_ext.build(saved(CASES[case], tmp_path), "host", tmp_path / "out", BuildOptions())
+    assert package.report["verify"]["host"]["reference"] == "onnxruntime"
+    assert len(package.report["steps"]) <= 6, "steps of the sequence are no steps of the program"
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_neither_constants_nor_code_grow_with_the_sequence(kind: str, tmp_path: Path) -> None:
+    found = []
+    for steps in (40, 4000):
+        path = saved(layer(kind, steps, outputs="_ h"), tmp_path)
+        package = tvm_ext.build(path, "host", tmp_path / "out", BuildOptions(verify=(), name="cell"))
+        lines = len((package.folder / "cell.c").read_text().splitlines())
+        found.append((lines, package.report["weights_bytes"]))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_unrolled_steps_give_the_same(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, samples = layer(kind, 12), np.random.default_rng(0).standard_normal((12, 1, CHANNELS)).astype(np.float32)
+    results = []
+    for most in (recurrent.MOST_UNROLLED, 0):
+        monkeypatch.setattr(recurrent, "MOST_UNROLLED", most)
+        package = tvm_ext.build(saved(model, tmp_path), "host", tmp_path / f"out_{most}", BuildOptions())
+        with package.session() as session:
+            results.append(session.run({"x": samples}))
+    for name, value in results[0].items():
+        np.testing.assert_allclose(value, results[1][name], rtol=1e-5, atol=1e-7)
+
+
+def test_sequences_of_many_lengths_are_unrolled_up_to_a_limit(tmp_path: Path) -> None:
+    model = layer("RNN", 600, inputs="x w r b lengths")
+    lengths = helper.make_tensor_value_info("lengths", onnx.TensorProto.INT32, (1,))
+    model.graph.input.append(lengths)
+    with pytest.raises(UnsupportedModel, match="600 steps whose length is an input; 512 is the limit"):
+        tvm_ext.load(saved(model, tmp_path))
