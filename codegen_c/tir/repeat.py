@@ -47,7 +47,7 @@ def repeat_step(repeated: RepeatedStep) -> Repeated:
     sequences = {element: _sequence(element, count) for element in (*elements, *outputs[num_states:])}
     before, after, new = ([_like(state, part) for state in states] for part in ("before", "after", "new"))
     renamed = dict(zip((*states, *outputs[:num_states]), (*after, *new), strict=True))
-    once = _in_time(_plain_loops(merged).body, renamed, sequences, time)
+    once = _in_time(_sums_side_by_side(_plain_loops(merged).body), renamed, sequences, time)
     advance = [_copy(source, target) for source, target in zip(new, after, strict=True)]
     loop = tirx.For(turn, 0, count, tirx.ForKind.SERIAL, tirx.SeqStmt([once, *advance]))
     start = [_copy(source, target) for source, target in zip(before, after, strict=True)]
@@ -111,3 +111,43 @@ def _sequence(element: Var, count: int) -> Var:
 
 def _shape(buffer: Var) -> Sequence[int]:
     return tuple(int(extent) for extent in buffer.ty.shape)
+
+
+SIDE_BY_SIDE = 4
+"""Sums that are added up at once, so that what they share is loaded once."""
+
+
+def _sums_side_by_side(body: tirx.Stmt) -> tirx.Stmt:
+    """Loops over sums with several sums in each turn. Each is added up in the order that it had."""
+    return tvm_ffi.structural_map(body, [(tirx.For, _several_sums)])
+
+
+def _several_sums(loop: tirx.For) -> tirx.Stmt:
+    parts = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else []
+    kinds = [type(part) for part in parts]
+    if kinds != [tirx.AllocBuffer, tirx.BufferStore, tirx.For, tirx.BufferStore]:
+        return loop
+    local, inner = parts[0].buffer, parts[2]
+    is_sum = isinstance(inner.body, tirx.BufferStore) and inner.body.buffer.same_as(local)
+    if not is_sum or int(loop.min) or int(loop.extent) % SIDE_BY_SIDE or loop.step is not None:
+        return loop
+    turn = Var(loop.loop_var.name, loop.loop_var.ty)
+    copies = [_sum_of(parts, loop.loop_var, turn * SIDE_BY_SIDE + number, number) for number in range(SIDE_BY_SIDE)]
+    made, begun, added, ended = (list(statements) for statements in zip(*copies, strict=True))
+    together = tirx.For(inner.loop_var, inner.min, inner.extent, inner.kind, tirx.SeqStmt(added))
+    started = [statement for pair in zip(made, begun, strict=True) for statement in pair]
+    several = tirx.SeqStmt([*started, together, *ended])
+    return tirx.For(turn, 0, int(loop.extent) // SIDE_BY_SIDE, loop.kind, several)
+
+
+def _sum_of(parts: Sequence[tirx.Stmt], counter: Var, place: Expr, number: int) -> tuple[tirx.Stmt, ...]:
+    """One sum of several: its variable, its begin, what a turn of the inner loop adds, what becomes of it."""
+    allocated, begun, inner, ended = parts
+    local = allocated.buffer
+    own = tirx.decl_buffer(_shape(local), str(local.ty.dtype), f"{local.name}{number}", scope="local")
+
+    def var(expr: Var) -> Expr:
+        return place if expr.same_as(counter) else own if expr.same_as(local) else expr
+
+    statements = (tvm_ffi.structural_map(part, [(Var, var)]) for part in (begun, inner.body, ended))
+    return (tirx.AllocBuffer(own), *statements)
