@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import relax, s_tir, tirx
 from tvm.ir import Expr, TensorLoad, Var
 
 from codegen_c.tir.legalize import legalize_composite
@@ -29,13 +29,18 @@ class Repeated:
     constants: tuple[np.ndarray, ...]
 
 
-def repeat_step(repeated: RepeatedStep) -> Repeated:
+def step_of(repeated: RepeatedStep) -> relax.Function:
+    """The step as a function."""
+    return tvm.ir.load_json(repeated.step)
+
+
+def repeat_step(step: relax.Function, repeated: RepeatedStep) -> Repeated:
     """A step many times in series, as one function whose size does not depend on how often.
 
-    Raises CannotLowerError where the step has no loops.
+    repeated: as the loops carry it, the step left out. Raises CannotLowerError where the step has no loops.
     """
     count, num_states, num_sequences = repeated.count, repeated.num_states, repeated.num_sequences
-    merged = merge_stages(legalize_composite(repeated.step))
+    merged = merge_stages(legalize_composite(step))
     parameters = list(merged.function.params)
     inputs, outputs = parameters[: merged.num_inputs], parameters[merged.num_inputs :][: merged.num_outputs]
     constants = parameters[merged.num_inputs + merged.num_outputs :]
@@ -56,7 +61,8 @@ def repeat_step(repeated: RepeatedStep) -> Repeated:
     made = [*after, *(sequences[element] for element in outputs[num_states:])]
     function = tirx.PrimFunc([*given, *made], body).with_attr("s_tir", True)
     named = Symbol(name="repeated").write(function)
-    return Repeated(function=repeated.write(named), constants=merged.constants)
+    carried = replace(repeated, step=tvm.ir.save_json(step))
+    return Repeated(function=carried.write(named), constants=merged.constants)
 
 
 def _plain_loops(merged: Merged) -> tirx.PrimFunc:

@@ -44,7 +44,7 @@ class MergeReshapes:
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        has_loops = any(RepeatedStep.read(func).step is not None for _, func in mod.functions_items())
+        has_loops = any(RepeatedStep.read(func).count for _, func in mod.functions_items())
         return map_dataflow(mod, lambda func: _Rewriter(func).run() if has_loops or _has_products(func) else func)
 
 

@@ -94,3 +94,39 @@ def test_sequences_of_many_lengths_are_unrolled_up_to_a_limit(tmp_path: Path) ->
     model.graph.input.append(lengths)
     with pytest.raises(UnsupportedModel, match="600 steps whose length is an input; 512 is the limit"):
         tvm_ext.load(saved(model, tmp_path))
+
+
+def exported(kind: str, steps: int, folder: Path, **choices: Any) -> Path:
+    """A recurrent layer of PyTorch and a dense one as a .pt2 file."""
+    torch = pytest.importorskip("torch")
+
+    class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = getattr(torch.nn, kind)(CHANNELS, HIDDEN, **choices)
+            self.dense = torch.nn.Linear(HIDDEN * (2 if choices.get("bidirectional") else 1), 3)
+
+        def forward(self, x: Any) -> Any:
+            values, last = self.cells(x)
+            return self.dense(values), last
+
+    torch.manual_seed(0)
+    shape = (1, steps, CHANNELS) if choices.get("batch_first") else (steps, 1, CHANNELS)
+    program = torch.export.export(Network().eval(), (torch.randn(shape),))
+    torch.export.save(program, folder / "cells.pt2")
+    return folder / "cells.pt2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "choices"),
+    [
+        ("LSTM", 40, {"num_layers": 2, "bidirectional": True, "batch_first": True}),
+        ("LSTM", 6, {"bias": False}),
+        ("GRU", 40, {"batch_first": True}),
+        ("GRU", 6, {"bidirectional": True}),
+        ("RNN", 40, {"nonlinearity": "relu"}),
+    ],
+)
+def test_layers_of_pytorch(kind: str, steps: int, choices: dict[str, Any], tmp_path: Path) -> None:
+    package = tvm_ext.build(exported(kind, steps, tmp_path, **choices), "host", tmp_path / "out", BuildOptions())
+    assert package.report["verify"]["host"]["reference"] == "PyTorch"

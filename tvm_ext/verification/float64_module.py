@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
 
-from codegen_c.tir.repeat import repeat_step
+from codegen_c.tir.repeat import repeat_step, step_of
 from relay_passes.composites import custom_use
 from relay_passes.dataflow import array_of, bindings, build, infer, op_name, outputs, static_shape, with_main
 from tvm_ext.core.decisions.composites import RepeatedStep
@@ -115,7 +115,7 @@ class _Writer:
         params = [self._param(param) for param in main.params]
         for binding in bindings(main):
             value = self._value(binding.value)
-            if (count := _repeated_by(self.mod, binding.value).count) > 0:
+            if count := _repeated_by(self.mod, binding.value).count:
                 self._counts[binding.var] = count
             var = self._bind(binding.var.name, value)
             is_float, name = is_float_type(var.ty), binding.var.name if binding.var.name in self.wanted else ""
@@ -136,8 +136,8 @@ class _Writer:
 
     def _repeated(self, value: relax.Call, repeated: RepeatedStep) -> relax.Call:
         """A loop over the step in float64."""
-        step = _Writer(self.mod, frozenset(), "", has_stops=False).run(repeated.step)
-        loop = repeat_step(replace(repeated, step=step))
+        step = _Writer(self.mod, frozenset(), "", has_stops=False).run(step_of(repeated))
+        loop = repeat_step(step, repeated)
         function = tvm.ir.GlobalVar(f"{value.args[0].name_hint}_float64")
         self.loops[function] = loop.function
         given = value.args[1].fields[:]
@@ -164,7 +164,7 @@ class _Writer:
             return relax.TupleGetItem(self._form(value.tuple_value), value.index)
         if not isinstance(value, relax.Call):
             return self._form(value)
-        if (repeated := _repeated_by(self.mod, value)).step is not None:
+        if (repeated := _repeated_by(self.mod, value)).count:
             return self._repeated(value, repeated)
         name = op_name(value) or ""
         if name in _IN_FLOAT32 or custom_use(value) is not None:

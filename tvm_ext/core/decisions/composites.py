@@ -89,15 +89,16 @@ class RangePart(Decision):
     part: str = attribute("range_part", "")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class RepeatedStep(Decision):
-    """The step that a PrimFunc runs for each element of sequences, as a function of Relax; None for all others.
+    """The step that a PrimFunc runs for each element of sequences; empty for all others.
 
-    count: of the steps. The step's parameters are states, then an element of each sequence, then what stays the same;
-    its results are the new states, then elements of results that are stacked. is_backward: the last element is first.
+    step: a function of Relax as TVM's JSON text, which prints where a function would not. Its parameters are states,
+    then an element of each sequence, then what stays the same; its results are the new states, then elements of results
+    that are stacked. count: of the steps. is_backward: the last element is first.
     """
 
-    step: Any = attribute("repeated_step", None, read=lambda function: function)
+    step: str = attribute("repeated_step", "")
     count: int = attribute("repeated_count", 0, read=int)
     num_states: int = attribute("repeated_states", 0, read=int)
     num_sequences: int = attribute("repeated_sequences", 0, read=int)

@@ -18,7 +18,7 @@ from relay_passes.dataflow import bindings, is_dataflow, outputs, rebuild, subst
 from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.limits import Limits
 from tvm_ext.core.memory_exhausted import check_memory
-from tvm_ext.frontends.pytorch import operators, pools, resizes
+from tvm_ext.frontends.pytorch import operators, pools, recurrent, resizes
 from tvm_ext.frontends.pytorch.screen_archive import declaration_refusals, refused_operators, screened_archive
 from tvm_ext.frontends.quiet import quiet
 from tvm_ext.frontends.refusals import Refused, summary
@@ -133,8 +133,14 @@ def _is_transposed(node: Any) -> bool:
 
 def _decomposed(path: Path, program: Any) -> Any:
     """The program in ATen's core operators, which torch makes by running it on tensors without content."""
+    import torch
+
     try:
-        return program.run_decompositions()
+        table = torch.export.default_decompositions()
+        for overload in recurrent.CONVERTERS:  # a step for each element of a sequence, else
+            name, _, kind = overload.partition(".")
+            table.pop(getattr(getattr(torch.ops.aten, name), kind), None)
+        return program.run_decompositions(table)
     except Exception as error:  # a damaged archive can make torch raise anything
         check_memory(error)
         raise BadModel(f"{path}: torch cannot decompose its operators: {_last_line(error)}") from None
@@ -283,4 +289,4 @@ def with_buffers_opened(program: Any) -> tuple[Any, tuple[MutatedBuffer, ...]]:
     return program, buffers
 
 
-CONVERTERS = {**operators.CONVERTERS, **pools.CONVERTERS, **resizes.CONVERTERS}
+CONVERTERS = {**operators.CONVERTERS, **pools.CONVERTERS, **recurrent.CONVERTERS, **resizes.CONVERTERS}

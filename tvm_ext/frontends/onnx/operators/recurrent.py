@@ -52,7 +52,7 @@ Step = Callable[[Emitter, Cell, relax.Expr, State], State]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Kind:
+class Kind:
     """A kind of cell. activations: names of the default ones, for each direction."""
 
     step: Step
@@ -61,29 +61,11 @@ class _Kind:
     activations: tuple[bytes, ...]
 
 
-class RNN(OnnxOpConverter):
-    @classmethod
-    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        kind = _Kind(step=_rnn_step, num_gates=1, num_states=1, activations=(b"Tanh",))
-        return _converted(Emitter(bb), [*inputs, *[None] * 8], attr, kind)
+def all_steps(emit: Emitter, inputs: Sequence[relax.Expr | None], attr: Attributes, kind: Kind) -> relax.Tuple:
+    """All steps of a sequence in one or two directions: y[steps, directions, batch, hidden] and the last states.
 
-
-class GRU(OnnxOpConverter):
-    @classmethod
-    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        kind = _Kind(step=_gru_step, num_gates=3, num_states=1, activations=(b"Sigmoid", b"Tanh"))
-        return _converted(Emitter(bb), [*inputs, *[None] * 8], attr, kind)
-
-
-class LSTM(OnnxOpConverter):
-    @classmethod
-    def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        kind = _Kind(step=_lstm_step, num_gates=4, num_states=2, activations=(b"Sigmoid", b"Tanh", b"Tanh"))
-        return _converted(Emitter(bb), [*inputs, *[None] * 8], attr, kind)
-
-
-def _converted(emit: Emitter, inputs: list[relax.Expr | None], attr: Attributes, kind: _Kind) -> relax.Expr:
-    """All steps of the sequence in one or two directions. Raises Refused."""
+    inputs, attr: those of ONNX's operator of this kind. Raises Refused.
+    """
     batch_first = bool(attr.get("layout", 0))
     x = emit.transposed(inputs[0], [1, 0, 2]) if batch_first else inputs[0]
     steps, batch, _ = static_shape(x)
@@ -124,7 +106,7 @@ def _stacked(emit: Emitter, values: Sequence[relax.Expr], axis: int) -> relax.Ex
 class _Direction:
     """One direction of an operator. inputs: the operator's, of which the first is [steps, batch, channels]."""
 
-    kind: _Kind
+    kind: Kind
     inputs: Inputs
     attributes: Attributes
     index: int
@@ -187,11 +169,9 @@ def _looped(emit: Emitter, own: _Direction, state: State) -> tuple[relax.Expr, S
             after = own.kind.step(inner, own.cell(inner, inputs, 0), share, before)
             results = builder.emit_output(relax.Tuple([*after, after[0]]))
         builder.emit_func_output(results)
-    repeated = RepeatedStep(
-        step=builder.get()["main"], count=steps, num_states=len(state), num_sequences=1, is_backward=own.is_backward
-    )
+    repeated = RepeatedStep(count=steps, num_states=len(state), num_sequences=1, is_backward=own.is_backward)
     try:
-        loop = repeat_step(repeated)
+        loop = repeat_step(builder.get()["main"], repeated)
     except CannotLowerError as error:
         raise Refused(f"its step needs {error}") from error
     function = emit.builder.add_func(loop.function, "repeated_step")
@@ -367,8 +347,18 @@ def _function(emit: Emitter, name: str, a: float, b: float) -> Activation:
     return table[name]
 
 
-CONVERTERS = {
-    ("", "RNN"): RNN,
-    ("", "GRU"): GRU,
-    ("", "LSTM"): LSTM,
-}
+RNN = Kind(step=_rnn_step, num_gates=1, num_states=1, activations=(b"Tanh",))
+GRU = Kind(step=_gru_step, num_gates=3, num_states=1, activations=(b"Sigmoid", b"Tanh"))
+LSTM = Kind(step=_lstm_step, num_gates=4, num_states=2, activations=(b"Sigmoid", b"Tanh", b"Tanh"))
+
+
+def _converter(kind: Kind) -> type[OnnxOpConverter]:
+    class Recurrent(OnnxOpConverter):
+        @classmethod
+        def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
+            return all_steps(Emitter(bb), [*inputs, *[None] * 8], attr, kind)
+
+    return Recurrent
+
+
+CONVERTERS = {("", name): _converter(kind) for name, kind in (("RNN", RNN), ("GRU", GRU), ("LSTM", LSTM))}
