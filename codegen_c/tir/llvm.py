@@ -39,7 +39,7 @@ def compiled_with_llvm(mod: tvm.IRModule, *, optimized: bool = True) -> Callable
 
 
 def _defined(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module whose PrimFuncs stay within their buffers, as our C does, and call C's library near zero."""
+    """Rewrite PrimFuncs to stay within their buffers, as the generated C does, and to call accurate C functions."""
     result = mod.clone()
     for var, function in mod.functions_items():
         if isinstance(function, tirx.PrimFunc):
@@ -49,7 +49,7 @@ def _defined(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 _BY_LIBRARY = {"tirx.tanh": "tanh", "tirx.atanh": "atanh"}
-"""Functions that TVM computes from differences of nearly equal numbers: its tanh of 1e-20 is 0."""
+"""C functions that replace TVM's own. TVM's subtract nearly equal numbers: its tanh of 1e-20 is 0."""
 
 
 def _by_library(call: Call) -> tirx.Expr:

@@ -24,16 +24,23 @@ def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 def plain_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Plain loops as TVM leaves them: flat buffers, 32-bit indices where they suffice, index arithmetic simplified."""
     passes = [
+        tirx.transform.FlattenBuffer(),
+        tirx.transform.NarrowDataType(32),
+        tirx.transform.StmtSimplify(),
+        tirx.transform.RemoveNoOp(),
+    ]
+    return tvm.transform.Sequential(passes)(tvm.IRModule({"main": shaped_loops(function)}))["main"]
+
+
+def shaped_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Loops without TVM's blocks, over buffers that keep the shapes of their tensors."""
+    passes = [
         s_tir.transform.LowerInitBlock(),
         s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
         s_tir.transform.ConvertBlocksToOpaque(),
         s_tir.transform.CompactBufferAllocation(),
         s_tir.transform.LowerMatchBuffer(),
         s_tir.transform.LowerOpaqueBlock(),
-        tirx.transform.FlattenBuffer(),
-        tirx.transform.NarrowDataType(32),
-        tirx.transform.StmtSimplify(),
-        tirx.transform.RemoveNoOp(),
     ]
     return tvm.transform.Sequential(passes)(tvm.IRModule({"main": function}))["main"]
 

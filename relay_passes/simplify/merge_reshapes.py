@@ -39,8 +39,8 @@ class MergeReshapes:
         reshape(permute_dims(x)), of such axes too  ->  permute_dims(reshape(x))
         take(x, 2, axis=1)                          ->  reshape(strided_slice(x, axes=[1], begin=[2], end=[3]))
         matmul(reshape(a), reshape(b))              ->  reshape(matmul(a, b))   of stacks of rank 3 and rank 4
-    Leaves alone: functions that multiply no two activations and run no step in a loop, and reshapes that join or cut
-        axes.
+    Leaves alone: functions without a product of two activations in modules without loops over time, and reshapes that
+        join or cut axes.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:

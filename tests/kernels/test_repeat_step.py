@@ -1,4 +1,4 @@
-"""A step in a loop over time: states go on, elements are read and stacked either way, and sums keep their bits."""
+"""A loop over time hands states on, reads and stacks elements in both directions, and keeps the bits of sums."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import tvm_ffi
 from tvm import relax
 
 from codegen_c.tir.repeat import repeat_step, step_of
-from tvm_ext.core.decisions.composites import RepeatedStep
+from tvm_ext.core.decisions.composites import RepeatedStep, Symbol
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
+from tvm_ext.verification.reference_runtimes.float64_runtime import run_reference
 
 COUNT, SIZE = 5, 8
 REPEATED = RepeatedStep(count=COUNT, num_states=1, num_sequences=1)
@@ -26,7 +27,7 @@ def step() -> relax.Function:
     weights = relax.Var("w", relax.TensorType((SIZE, SIZE), "float32"))
     with builder.function("main", [state, element, weights]):
         with builder.dataflow():
-            offsets = relax.const(np.arange(SIZE, dtype="float32"))
+            offsets = relax.const(np.arange(SIZE, dtype="float32") / 3)
             product = emit.add(emit.matmul(element, weights), offsets)
             after = builder.emit(emit.add(emit.multiply(state, 0.5), product))
             results = builder.emit_output(relax.Tuple([after, emit.multiply(after, 2.0)]))
@@ -43,11 +44,34 @@ def test_each_step_takes_the_state_of_the_one_before(is_backward: bool) -> None:
     )
     stacked = np.empty((COUNT, 1, SIZE), np.float32)
     arrays = [*map(tvm.runtime.tensor, (state, elements, weights, *loop.constants, np.empty_like(state), stacked))]
-    tvm.compile(tvm.IRModule({"repeated": loop.function}), target="llvm")["repeated"](*arrays)
+    tvm.compile(Symbol(name="loop").write(loop.function), target="llvm")["loop"](*arrays)
     for time in reversed(range(COUNT)) if is_backward else range(COUNT):
         state = state * np.float32(0.5) + (elements[time] @ weights + loop.constants[0])
         np.testing.assert_array_equal(arrays[-1].numpy()[time], 2 * state)
     np.testing.assert_array_equal(arrays[-2].numpy(), state)
+
+
+def test_the_reference_runs_the_step_in_float64() -> None:
+    """Constants of the step are float64 too: float32 would move each result by 1e-8."""
+    loop = repeat_step(step(), REPEATED)
+    builder = relax.BlockBuilder()
+    types = {"h": (1, SIZE), "x": (COUNT, 1, SIZE), "w": (SIZE, SIZE)}
+    given = [relax.Var(name, relax.TensorType(shape, "float32")) for name, shape in types.items()]
+    with builder.function("main", given):
+        with builder.dataflow():
+            function = builder.add_func(loop.function, "loop")
+            results = [relax.TensorType(types[name], "float32") for name in "hx"]
+            arguments = relax.Tuple([*given, *map(relax.const, loop.constants)])
+            made = builder.emit(relax.call_tir(function, arguments, results))
+            output = builder.emit_output(relax.TupleGetItem(made, 1))
+        builder.emit_func_output(output)
+    rng = np.random.default_rng(0)
+    sample = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in types.items()}
+    found = run_reference(tvm.ir.save_json(builder.get()), ["y"], [sample], [])["outputs"][0]["y"]
+    state, offsets = sample["h"].astype(np.float64), loop.constants[0].astype(np.float64)
+    for time in range(COUNT):
+        state = state * 0.5 + (sample["x"][time].astype(np.float64) @ sample["w"].astype(np.float64) + offsets)
+        np.testing.assert_allclose(found[time], 2 * state, rtol=1e-13, atol=1e-13)
 
 
 def test_the_loop_says_which_step_it_runs() -> None:

@@ -21,6 +21,7 @@ from tvm_ext.compilation.pipeline import compiler_of
 from tvm_ext.core.errors import VerificationFailed
 from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.verification.judge_floats import KnownTensor, judged, tolerances
+from tvm_ext.verification.reference_runtimes import float64_runtime
 from tvm_ext.verification.reference_runtimes.ask import OtherMode, ask_modes
 from tvm_ext.verification.reference_runtimes.float64_runtime import shared_noise
 
@@ -149,6 +150,19 @@ def test_real_files_are_far_within_their_tolerance(name: str, shared_models: Pat
         pytest.skip(f"{path.name} is not there")
     package = tvm_ext.build(path, "host", tmp_path / "package", HOST_ONLY)
     assert package.report["verify"]["host"]["float64"]["of_tolerance"] <= 0.5
+
+
+def test_a_model_that_has_no_float64_evaluation_gets_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its verification is weaker, which the report does not hide."""
+
+    def fails(*_: object) -> object:
+        raise ValueError("planted")
+
+    monkeypatch.setattr(float64_runtime, "in_float64", fails)
+    package = tvm_ext.build(small_sigmoid(tmp_path / "model.onnx"), "host", tmp_path / "out", HOST_ONLY)
+    found = package.report["verify"]["host"]
+    (warning,) = found["warnings"]
+    assert "fixed tolerance" in warning and "raised ValueError: planted" in warning and "float64" not in found
 
 
 def test_the_noise_of_a_channel_is_its_own_on_any_axis() -> None:

@@ -5,7 +5,9 @@ Rewrite:
       ->  main(x: float64): x' = stop_0(x); y = matmul(x', float64 w); y' = stop_1(y); z = relu(y')
     A stop is a function of TVM's runtime (`Stop.symbol`) from a tensor to one of the same shape. It reads the value, or
     moves it by as much as float32 would round there (`Stop.roundoff`).
-    A step that runs in a loop is written in float64, without stops, and its loop is made of it again.
+    A step that runs in a loop is rewritten in float64 and lowered to a loop again. A loop cannot stop, so the step
+    takes its rounding errors as sequences that stops have made for all steps:
+        y' = y + max(|y|, bound) * (factor[t] - 1)
 Leaves alone: integers, and operators that TVM has in float32 only, which are called between casts.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
@@ -22,7 +24,7 @@ from tvm import relax
 
 from codegen_c.tir.repeat import repeat_step, step_of
 from relay_passes.composites import custom_use
-from relay_passes.dataflow import array_of, bindings, build, infer, op_name, outputs, static_shape, with_main
+from relay_passes.dataflow import array_of, bindings, build, constant, infer, op_name, outputs, static_shape, with_main
 from tvm_ext.core.decisions.composites import RepeatedStep
 
 UNIT_ROUNDOFF: Mapping[str, float] = {
@@ -51,7 +53,7 @@ _TRANSCENDENTAL = frozenset(
 """Functions that runtimes compute from a rounded multiple of their operand."""
 _IN_FLOAT32 = ("relax.call_tir", "relax.call_dps_packed", "relax.quantize", "relax.dequantize")
 _UNKNOWN_TERMS = 16
-"""Terms that each element of a result adds up, of an operator that is not known, and of a step."""
+"""Assumed number of terms that an unknown operator adds for each element of its result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +103,12 @@ def is_float_type(ty: tvm.ir.Type) -> bool:
 
 
 class _Writer:
-    """Knows the float64 form of each value. loops: functions of steps in float64."""
+    """Knows the float64 form of each value. loops: float64 functions that the new module calls."""
 
-    def __init__(self, mod: tvm.IRModule, wanted: frozenset[str], prefix: str, *, has_stops: bool = True) -> None:
-        self.mod, self.wanted, self.prefix, self.has_stops = mod, wanted, prefix, has_stops
+    def __init__(self, mod: tvm.IRModule, wanted: frozenset[str], prefix: str) -> None:
+        self.mod, self.wanted, self.prefix = mod, wanted, prefix
         self.stops: list[Stop] = []
         self.loops: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
-        self._counts: dict[relax.Var, int] = {}
         self._forms: dict[relax.Expr, relax.Expr] = {}
         self._sequence: list[relax.VarBinding] = []
 
@@ -115,34 +116,48 @@ class _Writer:
         params = [self._param(param) for param in main.params]
         for binding in bindings(main):
             value = self._value(binding.value)
-            if count := _repeated_by(self.mod, binding.value).count:
-                self._counts[binding.var] = count
             var = self._bind(binding.var.name, value)
             is_float, name = is_float_type(var.ty), binding.var.name if binding.var.name in self.wanted else ""
-            roundoff = self._roundoff(binding.value) if is_float else 0.0
+            roundoff = _roundoff(binding.value) if is_float else 0.0
             operator = (op_name(binding.value) or "").removeprefix("relax.")
             stops = is_float and (roundoff or name)
             self._forms[binding.var] = self._stop(var, name, roundoff, operator) if stops else var
         results = [self._form(result) for result in outputs(main)]
         as_tuple = isinstance(main.body.body, relax.Tuple)
-        return build(params, self._sequence, results, attrs=main.attrs, as_tuple=as_tuple)
+        return build(self._parameters(params), self._sequence, results, attrs=main.attrs, as_tuple=as_tuple)
 
-    def _roundoff(self, value: relax.Expr) -> float:
-        """Relative rounding error of a value; of results of a loop, that of all its steps."""
-        if isinstance(value, relax.TupleGetItem) and value.tuple_value in self._counts:
-            terms = self._counts[value.tuple_value] * _UNKNOWN_TERMS
-            return UNIT_ROUNDOFF[str(value.ty.dtype)] * math.sqrt(terms)
-        return _roundoff(value)
+    def _parameters(self, params: list[relax.Var]) -> list[relax.Var]:
+        """Parameters of the new function; params: those of the old one in float64."""
+        return params
 
     def _repeated(self, value: relax.Call, repeated: RepeatedStep) -> relax.Call:
-        """A loop over the step in float64."""
-        step = _Writer(self.mod, frozenset(), "", has_stops=False).run(step_of(repeated))
-        loop = repeat_step(step, repeated)
-        function = tvm.ir.GlobalVar(f"{value.args[0].name_hint}_float64")
+        """Return a call of a loop that runs the step in float64."""
+        writer = _StepWriter(self.mod, repeated)
+        step = writer.run(step_of(repeated))
+        loop = repeat_step(step, replace(repeated, num_sequences=repeated.num_sequences + len(writer.errors)))
+        # A builder gives the variable the type of the function, without which no call of it can be normalized.
+        function = relax.BlockBuilder().add_func(loop.function, f"{value.args[0].name_hint}_float64")
         self.loops[function] = loop.function
-        given = value.args[1].fields[:]
-        given = [*map(self._form, given[: len(given) - len(loop.constants)]), *map(relax.const, loop.constants)]
-        return relax.call_tir(function, relax.Tuple(given), [_wide(ty) for ty in value.ty.fields])
+        given = [self._form(field) for field in value.args[1].fields[:]]
+        begin = repeated.num_states + repeated.num_sequences
+        given[len(given) - len(loop.constants) :] = map(constant, loop.constants)
+        made = [self._errors(error, repeated.count) for error in writer.errors]
+        factors, bounds = [factor for factor, _ in made], [bound for _, bound in made if bound is not None]
+        end = len(given) - len(loop.constants)
+        arguments = [*given[:begin], *factors, *given[begin:end], *bounds, *given[end:]]
+        return relax.call_tir(function, relax.Tuple(arguments), [_wide(ty) for ty in value.ty.fields])
+
+    def _errors(self, error: _StepError, count: int) -> tuple[relax.Var, relax.Var | None]:
+        """Return the factors of a rounding error for all steps, and the bound of its magnitude where there is one."""
+        ones = self._bind("ones", relax.op.ones((count, *static_shape(error.factor)), "float64"))
+        factor = self._called(ones, Stop(symbol="", name="", roundoff=error.roundoff))
+        if error.bound is None:
+            return factor, None
+        zero = self._bind("zero", relax.op.zeros((), "float64"))
+        signed = self._called(
+            zero, Stop(symbol="", name="", roundoff=1.0, bound=error.c_bound, others_bound=error.others_bound)
+        )
+        return factor, self._bind("bound", infer(relax.op.abs(signed)))
 
     def _param(self, param: relax.Var) -> relax.Var:
         if is_float_type(param.ty):
@@ -199,14 +214,13 @@ class _Writer:
         return self._bind(var.name, infer(relax.op.astype(var, "float64"))) if is_float_type(var.ty) else var
 
     def _stop(self, var: relax.Var, name: str, roundoff: float, operator: str = "") -> relax.Var:
-        if not self.has_stops:
-            return var
-        bound = _CANCELLING.get(operator, 0.0)
-        stop = Stop(symbol=f"{self.prefix}_{len(self.stops)}", name=name, roundoff=roundoff, bound=bound,
-            others_bound=_BOUNDED.get(operator, bound),
-        )  # fmt: skip
-        self.stops.append(stop)
-        return self._bind(var.name, relax.op.call_dps_packed(stop.symbol, relax.Tuple([var]), var.ty))
+        bound, others_bound = _bounds(operator)
+        return self._called(var, Stop(symbol="", name=name, roundoff=roundoff, bound=bound, others_bound=others_bound))
+
+    def _called(self, var: relax.Var, stop: Stop) -> relax.Var:
+        """Return the result of a stop, which gets its symbol here."""
+        self.stops.append(replace(stop, symbol=f"{self.prefix}_{len(self.stops)}"))
+        return self._bind(var.name, relax.op.call_dps_packed(self.stops[-1].symbol, relax.Tuple([var]), var.ty))
 
     def _bind(self, name: str, value: relax.Expr) -> relax.Var:
         if not isinstance(value, relax.Var):
@@ -216,8 +230,60 @@ class _Writer:
         return var
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _StepError:
+    """Parameters of a step that hold a rounding error.
+
+    factor: 1 plus the relative error, of the value's type. bound: magnitude below which the error is no smaller, a
+    scalar; None where there is none. roundoff, c_bound, others_bound: as `Stop` has them.
+    """
+
+    factor: relax.Var
+    bound: relax.Var | None
+    roundoff: float
+    c_bound: float
+    others_bound: float
+
+
+class _StepWriter(_Writer):
+    """Writes a step in float64. errors: parameters that the step takes for its rounding errors."""
+
+    def __init__(self, mod: tvm.IRModule, repeated: RepeatedStep) -> None:
+        super().__init__(mod, frozenset(), "")
+        self.errors: list[_StepError] = []
+        self._num_ahead = repeated.num_states + repeated.num_sequences
+
+    def _parameters(self, params: list[relax.Var]) -> list[relax.Var]:
+        factors = [error.factor for error in self.errors]
+        bounds = [error.bound for error in self.errors if error.bound is not None]
+        return [*params[: self._num_ahead], *factors, *params[self._num_ahead :], *bounds]
+
+    def _stop(self, var: relax.Var, name: str, roundoff: float, operator: str = "") -> relax.Var:
+        if not roundoff:
+            return var
+        c_bound, others_bound = _bounds(operator)
+        number = len(self.errors)
+        factor = relax.Var(f"factor_{number}", var.ty)
+        has_bound = max(c_bound, others_bound) > 0
+        bound = relax.Var(f"bound_{number}", relax.TensorType((), "float64")) if has_bound else None
+        self.errors.append(
+            _StepError(factor=factor, bound=bound, roundoff=roundoff, c_bound=c_bound, others_bound=others_bound)
+        )
+        size = self._bind("size", infer(relax.op.abs(var)))
+        size = size if bound is None else self._bind("size", infer(relax.op.maximum(size, bound)))
+        error = self._bind("error", infer(relax.op.subtract(factor, relax.const(1.0, "float64"))))
+        change = self._bind("change", infer(relax.op.multiply(size, error)))
+        return self._bind(var.name, infer(relax.op.add(var, change)))
+
+
+def _bounds(operator: str) -> tuple[float, float]:
+    """Magnitudes below which errors are no smaller: of the C, and of other runtimes."""
+    bound = _CANCELLING.get(operator, 0.0)
+    return bound, _BOUNDED.get(operator, bound)
+
+
 def _repeated_by(mod: tvm.IRModule, value: relax.Expr) -> RepeatedStep:
-    """The step that a call runs in a loop."""
+    """Return the description of the step that a call runs in a loop; empty for any other call."""
     return RepeatedStep.read(mod[value.args[0]]) if op_name(value) == "relax.call_tir" else RepeatedStep()
 
 

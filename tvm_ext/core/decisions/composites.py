@@ -91,11 +91,12 @@ class RangePart(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedStep(Decision):
-    """The step that a PrimFunc runs for each element of sequences; empty for all others.
+    """Description of a PrimFunc that runs a step for each element of its sequences; empty for all other PrimFuncs.
 
-    step: a function of Relax as TVM's JSON text, which prints where a function would not. Its parameters are states,
-    then an element of each sequence, then what stays the same; its results are the new states, then elements of results
-    that are stacked. count: of the steps. is_backward: the last element is first.
+    step: a Relax function as TVM's JSON text. It is text because TVM cannot print a function in an attribute. The
+    step takes the states, one element of each sequence, then parameters that are equal in all steps. It returns the new
+    states, then one element of each stacked result. count: number of steps. is_backward: the last element is processed
+    first.
     """
 
     step: str = attribute("repeated_step", "")

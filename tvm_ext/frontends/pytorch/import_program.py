@@ -137,9 +137,8 @@ def _decomposed(path: Path, program: Any) -> Any:
 
     try:
         table = torch.export.default_decompositions()
-        for overload in recurrent.CONVERTERS:  # a step for each element of a sequence, else
-            name, _, kind = overload.partition(".")
-            table.pop(getattr(getattr(torch.ops.aten, name), kind), None)
+        for overload in recurrent.layers_to_keep(program):  # decomposed, they are operators for each step
+            table.pop(overload, None)
         return program.run_decompositions(table)
     except Exception as error:  # a damaged archive can make torch raise anything
         check_memory(error)

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN of PyTorch, layer by layer as ONNX has them, whose gates stand in another order."""
+"""Convert PyTorch's LSTM, GRU and RNN layer by layer to the form of ONNX, which orders the gates differently."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from tvm_ext.frontends.onnx.operators import recurrent
 from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.pytorch.operators import Converter, arguments_of
 
+_PARAMETERS = 2
+"""Weights of a layer and direction: for the input and for the state. Each may have a bias."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """order: place in PyTorch's weights of each of ONNX's gates. attributes: of ONNX's operator."""
+    """ONNX's form of a PyTorch operator.
 
-    kind: recurrent.Kind
+    order: for each gate of ONNX, its index among PyTorch's gates. attributes: attributes of the ONNX operator.
+    """
+
+    kind: recurrent.CellKind
     order: tuple[int, ...]
     attributes: dict[str, Any]
 
@@ -32,7 +38,7 @@ _CELLS = {
 
 
 def _converter(cell: _Cell) -> Converter:
-    """torch's node, TVM's importer -> the results of all steps, and the last states."""
+    """Return a function of torch's node and TVM's importer that returns the outputs and the final states."""
 
     def convert(node: Any, importer: Any) -> relax.Expr:
         given, emit = arguments_of(node), Emitter(importer.block_builder)
@@ -63,16 +69,39 @@ def _converter(cell: _Cell) -> Converter:
 def _weights(
     emit: Emitter, weights: Iterator[relax.Expr], cell: _Cell, directions: int, *, has_biases: bool
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr | None]:
-    """Weights of the input, recurrent weights and biases of one layer in all directions, as ONNX has them."""
-    given = [[next(weights) for _ in range(4 if has_biases else 2)] for _ in range(directions)]
+    """Return the input weights, recurrent weights and biases of one layer in ONNX's form."""
+    given = [[next(weights) for _ in range(_parameters(has_biases))] for _ in range(directions)]
     found = [[_in_order(emit, value, cell.order) for value in own] for own in given]
     stacked: Callable[[int], relax.Expr] = lambda place: emit.stack([own[place] for own in found], axis=0)  # noqa: E731
     bias = emit.concat([stacked(2), stacked(3)], axis=1) if has_biases else None
     return stacked(0), stacked(1), bias
 
 
+def _parameters(has_biases: bool) -> int:
+    return 2 * _PARAMETERS if has_biases else _PARAMETERS
+
+
+def layers_to_keep(program: Any) -> list[Any]:
+    """Return the overloads in a torch.export.ExportedProgram that are converted as layers, not step by step.
+
+    An overload is left to PyTorch's decomposition if any call of it has projections (`proj_size`), for which ONNX has
+    no form.
+    """
+    found: dict[Any, bool] = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and getattr(node.target, "__name__", "") in _CELLS:
+            found[node.target] = found.get(node.target, True) and not _has_projections(node)
+    return [overload for overload, keeps in found.items() if keeps]
+
+
+def _has_projections(node: Any) -> bool:
+    given = arguments_of(node)
+    directions = 2 if given["bidirectional"] else 1
+    return len(given["params"]) != given["num_layers"] * directions * _parameters(given["has_biases"])
+
+
 def _in_order(emit: Emitter, weight: relax.Expr, order: tuple[int, ...]) -> relax.Expr:
-    """Rows of weights by gate in ONNX's order."""
+    """Return a weight whose rows are grouped by gate in ONNX's order."""
     rows = static_shape(weight)[0] // len(order)
     parts = [emit.slice(weight, 0, gate * rows, (gate + 1) * rows) for gate in order]
     return emit.concat(parts, axis=0) if len(parts) > 1 else parts[0]

@@ -1,7 +1,7 @@
-"""RNN, GRU and LSTM, unrolled over short sequences and looped over long ones, and their activation functions.
+"""RNN, GRU and LSTM: short sequences are unrolled, long ones run in a loop.
 
-Unrolled, the product with the input weights is one matmul for all steps, and each operator of a step can be quantized.
-A loop is one function: neither its size nor the time that it takes to compile grows with the sequence.
+In the unrolled form one matmul multiplies the inputs of all steps with their weights, and each operator can be
+quantized. The loop is one function: its size and compile time do not depend on the length of the sequence.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Attributes = Mapping[str, Any]
 State = tuple[relax.Expr, ...]
 
 MOST_UNROLLED = 32
-"""Steps of a sequence that is unrolled; longer ones run in a loop."""
+"""Longest sequence, in steps, that is unrolled; longer sequences run in a loop."""
 _MOST_WITH_LENGTHS = 512
-"""Steps of sequences whose lengths are an input, which are always unrolled."""
+"""Longest sequence, in steps, whose real length is an input. Such sequences are always unrolled."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,8 +52,8 @@ Step = Callable[[Emitter, Cell, relax.Expr, State], State]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
-    """A kind of cell. activations: names of the default ones, for each direction."""
+class CellKind:
+    """Kind of a recurrent cell. activations: names of the default activation functions of one direction."""
 
     step: Step
     num_gates: int
@@ -61,10 +61,10 @@ class Kind:
     activations: tuple[bytes, ...]
 
 
-def all_steps(emit: Emitter, inputs: Sequence[relax.Expr | None], attr: Attributes, kind: Kind) -> relax.Tuple:
-    """All steps of a sequence in one or two directions: y[steps, directions, batch, hidden] and the last states.
+def all_steps(emit: Emitter, inputs: Sequence[relax.Expr | None], attr: Attributes, kind: CellKind) -> relax.Tuple:
+    """Return y[steps, directions, batch, hidden] and the final states of a recurrent layer.
 
-    inputs, attr: those of ONNX's operator of this kind. Raises Refused.
+    inputs, attr: inputs and attributes as the ONNX operator of this kind takes them. Raises Refused.
     """
     batch_first = bool(attr.get("layout", 0))
     x = emit.transposed(inputs[0], [1, 0, 2]) if batch_first else inputs[0]
@@ -95,7 +95,7 @@ def all_steps(emit: Emitter, inputs: Sequence[relax.Expr | None], attr: Attribut
 
 
 def _stacked(emit: Emitter, values: Sequence[relax.Expr], axis: int) -> relax.Expr:
-    """Values along a new axis; of a single one, its elements as they are."""
+    """Stack values along a new axis. A single value is reshaped, so that nothing is copied."""
     if len(values) > 1:
         return emit.stack(values, axis=axis)
     shape = static_shape(values[0])
@@ -104,9 +104,9 @@ def _stacked(emit: Emitter, values: Sequence[relax.Expr], axis: int) -> relax.Ex
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Direction:
-    """One direction of an operator. inputs: the operator's, of which the first is [steps, batch, channels]."""
+    """One direction of a recurrent layer. inputs: inputs of the ONNX operator, with x as [steps, batch, channels]."""
 
-    kind: Kind
+    kind: CellKind
     inputs: Inputs
     attributes: Attributes
     index: int
@@ -117,7 +117,7 @@ class _Direction:
         return static_shape(self.inputs[2])[2]
 
     def cell(self, emit: Emitter, inputs: Inputs, index: int) -> Cell:
-        """The direction's cell, where `inputs` hold its weights at an index of their first axes."""
+        """Return the cell whose weights stand at `index` along the first axis of `inputs`."""
         default, count = self.kind.activations, len(self.kind.activations)
         names = self.attributes.get("activations") or default * (self.index + 1)
         attr = self.attributes
@@ -127,7 +127,7 @@ class _Direction:
 
 
 def _unrolled(emit: Emitter, own: _Direction, state: State, lengths: relax.Expr | None) -> tuple[relax.Expr, State]:
-    """Results [steps, batch, hidden] and last states, of one step after the other."""
+    """Write every step of the sequence. Return the outputs [steps, batch, hidden] and the final states."""
     x = own.inputs[0]
     steps, batch, _ = static_shape(x)
     cell = own.cell(emit, own.inputs, own.index)
@@ -148,7 +148,10 @@ def _unrolled(emit: Emitter, own: _Direction, state: State, lengths: relax.Expr 
 
 
 def _looped(emit: Emitter, own: _Direction, state: State) -> tuple[relax.Expr, State]:
-    """The same by a function that runs the step in a loop. Raises Refused where the step has no loops."""
+    """Write one step and a function that runs it in a loop. Return the same values as `_unrolled`.
+
+    Raises Refused if the step cannot be lowered to loops.
+    """
     x = own.inputs[0]
     steps, batch, channels = static_shape(x)
     given = {
@@ -347,12 +350,12 @@ def _function(emit: Emitter, name: str, a: float, b: float) -> Activation:
     return table[name]
 
 
-RNN = Kind(step=_rnn_step, num_gates=1, num_states=1, activations=(b"Tanh",))
-GRU = Kind(step=_gru_step, num_gates=3, num_states=1, activations=(b"Sigmoid", b"Tanh"))
-LSTM = Kind(step=_lstm_step, num_gates=4, num_states=2, activations=(b"Sigmoid", b"Tanh", b"Tanh"))
+RNN = CellKind(step=_rnn_step, num_gates=1, num_states=1, activations=(b"Tanh",))
+GRU = CellKind(step=_gru_step, num_gates=3, num_states=1, activations=(b"Sigmoid", b"Tanh"))
+LSTM = CellKind(step=_lstm_step, num_gates=4, num_states=2, activations=(b"Sigmoid", b"Tanh", b"Tanh"))
 
 
-def _converter(kind: Kind) -> type[OnnxOpConverter]:
+def _converter(kind: CellKind) -> type[OnnxOpConverter]:
     class Recurrent(OnnxOpConverter):
         @classmethod
         def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
