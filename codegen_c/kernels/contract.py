@@ -154,6 +154,8 @@ class Spatial:
     accumulates: the rows are those of the only input. A call adds some to what the ones before it left in the kernel's
     outputs, the last one finishes the outputs. No byte of theirs may change in between.
     window: slides over the first input, where one does; read by models of cost alone.
+    columns_at_once: columns of a row that are computed together, in ascending order. When one of them is written,
+    everything that the columns before this group read has been read. 0 for a row that is written in any order.
     """
 
     output_rows: int
@@ -162,6 +164,7 @@ class Spatial:
     descends: bool = True
     accumulates: bool = False
     window: Window | None = None
+    columns_at_once: int = 0
 
     def __post_init__(self) -> None:
         assert all(access.output_rows == self.output_rows for access in self.inputs), "each output row reads something"

@@ -15,6 +15,7 @@ from typing import Self
 from codegen_c.kernels.beside_int8 import beside_int8, in_int8
 from codegen_c.kernels.contract import Alternative, Constraint, Implementation, Kernel, Refusal, StoredRows, Target
 from codegen_c.kernels.figures import UNMEASURED, Way
+from codegen_c.kernels.shared.sequences import WINDOWS, along_columns, as_one_row
 from codegen_c.kernels.shared.vector_rows import as_dense, as_image, as_pointwise
 from codegen_c.operators.kinds import Array, Operator, QDense
 from codegen_c.targets.instruction_set import InstructionSet
@@ -125,9 +126,41 @@ def _selected(
         return replace(made, in_rows=made.in_rows or _elementwise_in_rows(best.kernel, operator, target, made))
     if isinstance(operator, QDense):  # as an image, the rows of which are vectors
         return _shaped_as(operator, made)
-    by_rows = [candidate for candidate in accepted if candidate.form is operator]
+    is_sequence = isinstance(operator, WINDOWS) and isinstance(best.form, WINDOWS)
+    by_rows = [
+        candidate for candidate in accepted
+        if candidate.form is operator and (not is_sequence or _sums_alike(candidate.made, made))
+    ]  # fmt: skip
     cheapest = min(by_rows, key=cost, default=None)
+    if is_sequence:
+        return _of_sequence(operator, made, best, cheapest)
     return replace(made, accumulating=None, in_rows=cheapest.keeping if cheapest else None)
+
+
+def _of_sequence(
+    operator: Operator, made: Implementation, best: KernelCandidate, by_rows: KernelCandidate | None
+) -> Implementation:
+    """The implementation of a window over an image of one column by a kernel of images of one row.
+
+    by_rows: the candidate that computes rows of the image; None where there is none.
+    """
+
+    def whole(row: Implementation) -> Implementation:
+        return replace(along_columns(operator, row), reference=_reshaped(operator, best.form, row.reference))
+
+    def kept(stored: StoredRows) -> Implementation:
+        has_all_rows = not (any(stored.inputs) or stored.output or stored.at_once or stored.row_pitch)
+        if has_all_rows or by_rows is None:
+            return whole(best.keeping(stored))
+        return by_rows.keeping(stored)
+
+    in_rows = by_rows.keeping if by_rows else None
+    return replace(whole(made), accumulating=None, keeping=kept if by_rows else None, in_rows=in_rows)
+
+
+def _sums_alike(one: Implementation, other: Implementation) -> bool:
+    """True where two kernels of an operator give the same bits."""
+    return (one.exact and other.exact) or one.accumulation == other.accumulation
 
 
 def candidates(operator: Operator, target: Target) -> tuple[KernelCandidate, ...]:
@@ -146,7 +179,8 @@ def _asked(
     for; None for all."""
     other = as_dense(operator) if stored is None else None
     image = as_pointwise(operator) if stored is None and not target.is_offload else None
-    forms = [form for form in (operator, other, image) if form]
+    row = as_one_row(operator) if stored is None and not target.is_offload else None
+    forms = [form for form in (operator, other, image, row) if form]
     known = [kernel for kernel in kernels() if kernel.offload is target.is_offload]
     asked = [(kernel, form) for form in forms for kernel in known if kernel.operator is type(form)]
     refusals = [refusal for kernel, form in asked if (refusal := kernel.refuses(form, target))]
@@ -160,6 +194,19 @@ def _asked(
                 for block in ((), *blocks)
             ]
     return accepted, refusals
+
+
+def _reshaped(
+    operator: Operator, form: Operator, reference: Callable[[list[Array]], list[Array]]
+) -> Callable[[list[Array]], list[Array]]:
+    """The reference of another form, on arrays of the operator's own shapes."""
+
+    def reshaped(inputs: list[Array]) -> list[Array]:
+        shaped = [array.reshape(kind.shape) for array, kind in zip(inputs, form.inputs, strict=True)]
+        results = zip(reference(shaped), operator.outputs, strict=True)
+        return [result.reshape(kind.shape) for result, kind in results]
+
+    return reshaped
 
 
 def _shaped_as(operator: Operator, made: Implementation) -> Implementation:

@@ -238,7 +238,9 @@ def implementation(
             channels=1 / inputs_a_product(pixels),
         ),
         accumulation=accumulation,
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+        spatial=spatial(
+            operator.window, operator.inputs[0], operator.output, len(finish.residuals()), columns_at_once=pixels
+        ),
         pitched=True,
         row_pitched=True,
     )

@@ -146,7 +146,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             channels=width,
         ),
         accumulation="bias, then r, s, c ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, columns_at_once=1),
         exact=True,
         pitched=True,
         row_pitched=True,
@@ -294,9 +294,11 @@ def pairs_in_row(operator: QConv2d) -> int:
 
 def qconv2d_pairs_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
     whole, finish = implement(operator, target, stored), rescaling(operator)
+    assert whole.spatial is not None
     return replace(
         whole,
         kernel=QCONV2D_PAIRS.name,
+        spatial=replace(whole.spatial, columns_at_once=2),
         function=replace(
             whole.function,
             body=call("tvm_ext_qconv2d_pairs", LAYER, stored, finish),

@@ -57,7 +57,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             channels=1,
         ),
         accumulation="bias, then r, s ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, columns_at_once=1),
         exact=True,
         pitched=True,
         row_pitched=True,

@@ -69,7 +69,9 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
         instructions=operator.output.num_elements * (_instructions(operator) + operator.finish.num_instructions),
         passes=Passes(input=max(1.0, operator.output.num_elements * num_taps / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
+        spatial=spatial(
+            operator.window, operator.inputs[0], operator.output, len(finish.residuals()), columns_at_once=1
+        ),
         accumulating=_accumulating(operator),
         pitched=True,
         row_pitched=True,

@@ -242,7 +242,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
         instructions=_instructions(operator, num_taps),
         passes=Passes(input=max(1.0, num_taps / operator.inputs[0].num_elements)),
         accumulation="r, s ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, columns_at_once=1),
         exact=True,
         pitched=True,
         row_pitched=True,

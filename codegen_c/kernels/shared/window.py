@@ -99,11 +99,13 @@ def rows_of_calls(rows: int, stored: StoredRows) -> Set[int] | None:
     return None if stored.output or any(stored.inputs) else {rows}
 
 
-def spatial(window: Window, source: TensorType, output: TensorType, num_same_row: int = 0) -> Spatial:
+def spatial(
+    window: Window, source: TensorType, output: TensorType, num_same_row: int = 0, *, columns_at_once: int = 0
+) -> Spatial:
     """Row behaviour of a window over NHWC images; further inputs are read row by row."""
     rows = output.shape[1]
-    residuals = (RowAccess.same(rows),) * num_same_row
-    return Spatial(output_rows=rows, inputs=(sliding(window, source.shape[1], rows), *residuals), window=window)
+    accesses = (sliding(window, source.shape[1], rows), *(RowAccess.same(rows),) * num_same_row)
+    return Spatial(output_rows=rows, inputs=accesses, window=window, columns_at_once=columns_at_once)
 
 
 def row_by_row(rows: int, num_inputs: int = 1) -> Spatial:

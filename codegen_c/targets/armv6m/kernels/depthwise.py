@@ -61,7 +61,7 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             output.num_elements * num_taps, source.num_elements, num_pixels, pixels=1, channels=1
         ),
         accumulation="exact",
-        spatial=spatial(window, source, output),
+        spatial=spatial(window, source, output, columns_at_once=1),
         exact=True,
         pitched=True,
         row_pitched=True,

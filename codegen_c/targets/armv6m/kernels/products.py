@@ -152,8 +152,8 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             scratch=num_pixels / PIXELS * (1 + output.shape[3]),
         ),
         accumulation="exact",
-        spatial=spatial(window, source, output),
         # Pixels are packed before they are written.
+        spatial=spatial(window, source, output, columns_at_once=1),
         in_place=(0,) if window.is_pointwise and source.shape == output.shape else (),
         exact=True,
         pitched=True,

@@ -93,7 +93,8 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
         instructions=_instructions(operator, stored, sums),
         passes=_passes(operator, paired),
         accumulation="exact",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output),
+        # The windows of three pixels are expanded before one of them is written.
+        spatial=spatial(operator.window, operator.inputs[0], operator.output, columns_at_once=1),
         # A pixel is expanded before it is written.
         in_place=(0,) if operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape else (),
         exact=True,
