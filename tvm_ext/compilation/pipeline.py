@@ -17,6 +17,7 @@ from codegen_c.composites.lower_operator import remembering_lower
 from codegen_c.emit.banner import Origin
 from codegen_c.kernels.figures import UNMEASURED, KernelFigures
 from relay_passes.dataflow import bindings, op_name, outputs
+from relay_passes.simplify.orient_sequences import TimeAxis
 from tvm_ext.compilation.model_forms import Forms, calibration_of, forms_of, streamed_forms
 from tvm_ext.compilation.stages import (
     backend_of,
@@ -176,12 +177,13 @@ def fitter_of(
         return backend_of(platform, tried, lower, figures=figures)
 
     @cache
-    def composed(quantize: Quantize) -> tvm.IRModule:
-        return tvm.transform.Sequential(before_order(platform, backend(options), options))(forms(quantize))
+    def composed(quantize: Quantize, time_axis: TimeAxis) -> tvm.IRModule:
+        ahead = before_order(platform, backend(options), options, time_axis)
+        return tvm.transform.Sequential(ahead)(forms(quantize))
 
-    def scheduled(quantize: Quantize, least_scratch: bool) -> tvm.IRModule:
+    def scheduled(quantize: Quantize, least_scratch: bool, time_axis: TimeAxis) -> tvm.IRModule:
         chosen = replace(options, least_scratch=least_scratch)
-        return tvm.transform.Sequential(order(backend(chosen)))(composed(quantize))
+        return tvm.transform.Sequential(order(backend(chosen)))(composed(quantize, time_axis))
 
     stages = Stages(
         scheduled=scheduled,

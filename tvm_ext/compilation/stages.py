@@ -46,13 +46,13 @@ from relay_passes.simplify.move_integers import MoveIntegers
 from relay_passes.simplify.narrow_quantize import NarrowQuantize
 from relay_passes.simplify.note_port_layouts import NotePortLayouts
 from relay_passes.simplify.note_port_scales import NotePortScales
+from relay_passes.simplify.orient_sequences import OrientSequences, TimeAxis
 from relay_passes.simplify.recognize_dynamic_layers import RecognizeDynamicLayers
 from relay_passes.simplify.recognize_leaks import RecognizeLeaks
 from relay_passes.simplify.recognize_normalizations import RecognizeNormalizations
 from relay_passes.simplify.share_matrices import ShareMatrices
 from relay_passes.simplify.simplify_softmax import SimplifySoftmax
 from relay_passes.simplify.slice_splits import SliceSplits
-from relay_passes.simplify.widen_convolutions import WidenConvolutions
 from relay_passes.solvers.memories.propose import Rate
 from relay_passes.streams.stream_windows import StreamWindows
 from tvm_ext.compilation.learned_updates import learned_updates
@@ -80,7 +80,7 @@ def quantizing(
         FoldConstants(),
         FoldBatchNorm(),
         FoldPads(),
-        WidenConvolutions(),
+        OrientSequences(),
         *attention(),
         QuantizeInt8(
             data.samples, labels=data.labels, resets=data.resets, elementwise=backend_of(platform, options).elementwise,
@@ -132,8 +132,10 @@ def passes(
     ]
 
 
-def before_order(platform: Platform, backend: CodegenBackend, options: BuildOptions) -> list[tvm.transform.Pass]:
-    """Passes that are the same for all kernels, however a model is made to fit."""
+def before_order(
+    platform: Platform, backend: CodegenBackend, options: BuildOptions, time_axis: TimeAxis = "rows"
+) -> list[tvm.transform.Pass]:
+    """Passes that are the same for all kernels. time_axis: that of the images that sequences become."""
     return [
         # Phase 0. Passes of other distributions, on the module as it was loaded.
         *extension_passes(),
@@ -143,7 +145,7 @@ def before_order(platform: Platform, backend: CodegenBackend, options: BuildOpti
         NotePortLayouts(),
         FoldBatchNorm(),
         FoldPads(),
-        WidenConvolutions(),
+        OrientSequences(time_axis),
         *attention(),
         RecognizeDynamicLayers(),
         NarrowQuantize(),

@@ -13,6 +13,7 @@ from codegen_c.arena.plan import check_capacity
 from codegen_c.backend.build import Compiled
 from relay_passes.backend import Backend
 from relay_passes.searched import Searched
+from relay_passes.simplify.orient_sequences import TimeAxis
 from tvm_ext.core.errors import DoesNotFit, PlanRejected
 from tvm_ext.core.options import BuildOptions, Quantize
 from tvm_ext.core.platform import Platform
@@ -97,13 +98,14 @@ came, as far as so many bytes in the default memory are enough."""
 class Stages:
     """The pipeline in front of what makes a model fit, and behind it.
 
-    scheduled: the module in front, by type of numbers, ordered for the fastest kernels or those of least scratch.
+    scheduled: the module in front, by type of numbers, ordered for the fastest kernels or those of least scratch, with
+    sequences as images along an axis.
     cut: a scheduled module, with bytes that each memory may give, cut where it is faster with several memories.
     compiled: a module from behind, with such bytes; None: the default memory alone. Then, the processors that operators
     go to.
     """
 
-    scheduled: Callable[[Quantize, bool], tvm.IRModule]
+    scheduled: Callable[[Quantize, bool, TimeAxis], tvm.IRModule]
     cut: Callable[[Searched, BuildOptions, Mapping[str, int]], tvm.IRModule]
     compiled: Callable[[tvm.IRModule, BuildOptions, Mapping[str, int] | None, Spread], Compiled]
     backend: Callable[[BuildOptions], Backend]
@@ -137,9 +139,9 @@ class Fitter:
         """Budgets to ask a method for; none that saves scratch where there is none."""
 
         def make() -> tuple[Offer, ...]:
-            if method.saves_scratch and not self._has_scratch(method.options):
+            if method.saves_scratch and not self._has_scratch(method):
                 return ()
-            return method.offers(self._searched(method.options)) if method.offers else (Offer(),)
+            return method.offers(self._searched(method)) if method.offers else (Offer(),)
 
         return self._once(("offers", method.name), make)
 
@@ -152,7 +154,7 @@ class Fitter:
         offer = self.offers(method)[index]
         if method.make is None or offer.budget_bytes is None:
             return Way(method=method.name, options=method.options)
-        memory_pass = method.make(self._searched(method.options), offer)
+        memory_pass = method.make(self._searched(method), offer)
         return Way(method=method.name, options=method.options, memory_pass=memory_pass)
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome:
@@ -179,7 +181,7 @@ class Fitter:
         limits = options.limits_bytes(self.platform)
         allowed = None
         if options.memories == "all" and len(limits) > 1 and not one.is_alone:
-            less, ports = dict(one.less_bytes), self._searched(method.options).placed_bytes
+            less, ports = dict(one.less_bytes), self._searched(method).placed_bytes
             allowed = {
                 memory: max(0, most - less.get(memory, 0) - ports.get(memory, 0)) for memory, most in limits.items()
             }
@@ -213,33 +215,38 @@ class Fitter:
         and budgets of it share what is searched for."""
         home = self.platform.activations
         limits = {**memories, home: self.platform.memory(home).usable_bytes}
-        known = self._searched(method.options)
-        key = ("cut", method.options.quantize, method.options.least_scratch, tuple(limits.items()))
+        known = self._searched(method)
+        key = ("cut", *_kind(method), tuple(limits.items()))
         return self._once(key, lambda: self.stages.cut(known, method.options, limits))
 
     def _changed(self, method: FitMethod, index: int) -> tvm.IRModule | None:
         """The module behind a method's pass; None where the whole would be compiled once more."""
-        scheduled, way = self._searched(method.options).mod, self.way(method, index)
+        scheduled, way = self._searched(method).mod, self.way(method, index)
         if way.memory_pass is None:
             return scheduled
         changed = way.memory_pass(scheduled)
         return None if method.floor and changed["main"].same_as(scheduled["main"]) else changed
 
-    def _searched(self, options: BuildOptions) -> Searched:
+    def _searched(self, method: FitMethod) -> Searched:
         def make() -> Searched:
-            module = self.stages.scheduled(options.quantize, options.least_scratch)
-            return Searched(mod=module, backend=self.stages.backend(options))
+            return Searched(mod=self.stages.scheduled(*_kind(method)), backend=self.stages.backend(method.options))
 
-        return self._once(("searched", options.quantize, options.least_scratch), make)
+        return self._once(("searched", *_kind(method)), make)
 
-    def _has_scratch(self, options: BuildOptions) -> bool:
+    def _has_scratch(self, method: FitMethod) -> bool:
         """True where the fastest kernels need any scratch."""
-        return any(node.extra_bytes for node in self._searched(replace(options, least_scratch=False)).graph.nodes)
+        fastest = replace(method, options=replace(method.options, least_scratch=False))
+        return any(node.extra_bytes for node in self._searched(fastest).graph.nodes)
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
+
+
+def _kind(method: FitMethod) -> tuple[Quantize, bool, TimeAxis]:
+    """Kind of scheduled module that a method starts from."""
+    return method.options.quantize, method.options.least_scratch, method.time_axis
 
 
 def _is_over(compiled: Compiled, limits: Mapping[str, int]) -> bool:

@@ -14,6 +14,7 @@ from relay_passes.memory.split_heads_in_rows import SplitHeadsInRows
 from relay_passes.memory.split_patches import SplitPatches
 from relay_passes.memory.split_sequences import SplitSequences
 from relay_passes.searched import Searched
+from relay_passes.simplify.orient_sequences import TimeAxis
 from relay_passes.solvers.graph import live_bytes
 from relay_passes.solvers.split.search import Split, cut, frontier
 from tvm_ext.core.options import BuildOptions
@@ -48,13 +49,15 @@ class FitMethod(Method):
     """A row of the table.
 
     offers: of a scheduled model, budgets to ask for, and make: for one of these, what runs behind the order of
-    operators; None where nothing does. saves_scratch: it takes slower kernels for less scratch.
+    operators; None where nothing does. saves_scratch: it takes slower kernels for less scratch. time_axis: axis of
+    images along which sequences lie: rows can be split, and patches are strips of columns.
     """
 
     options: BuildOptions
     offers: MakeOffers | None = None
     make: MakePass | None = None
     saves_scratch: bool = False
+    time_axis: TimeAxis = "rows"
 
 
 def fit_methods(options: BuildOptions) -> tuple[FitMethod, ...]:
@@ -75,19 +78,22 @@ def fit_methods(options: BuildOptions) -> tuple[FitMethod, ...]:
 
 def _methods(options: BuildOptions) -> tuple[FitMethod, ...]:
     """The table for one type of numbers."""
+    patches = FitMethod(
+        name="patches", options=options, offers=_patches, make=_patch, is_estimated=True, time_axis="columns"
+    )
     split = FitMethod(name="split", options=options, offers=_sequences, make=_split, floor="whole")
     if options.io == "stream":
         plain = [
             replace(split, name="stream", offers=_streams, floor=None),
             replace(split, name="heads", offers=_heads, make=_split_heads, floor=None, group=1, num_least=NUM_LEAST),
-            replace(split, name="patches", offers=_patches, make=_patch, is_estimated=True, floor=None, group=1),
+            replace(patches, group=1),
         ]
     else:
         plain = [
             FitMethod(name="whole", options=options),
             split,
             replace(split, name="heads", offers=_heads, make=_split_heads, num_least=NUM_LEAST),
-            replace(split, name="patches", offers=_patches, make=_patch, is_estimated=True),
+            replace(patches, floor="whole"),
             replace(split, name="recompute", offers=_repeats, make=_repeat),
             replace(split, name="split and recompute", offers=_repeats_in_rows, make=_repeat_in_rows),
         ]

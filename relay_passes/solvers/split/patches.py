@@ -142,17 +142,19 @@ class _Walk:
         value = self.segments.graph.nodes[index].reads[position]
         pixel = self.segments.graph.sizes[value] / reader.input_rows / read.input_columns
         return _Cut(
-            columns=reads, pixel_bytes=pixel, rows=reader.input_rows, rows_kept=_rows_at_once(operator, position)
+            reader=index,
+            columns=reads,
+            pixel_bytes=pixel,
+            rows=reader.input_rows,
+            rows_kept=_rows_at_once(operator, position),
         )
 
     def segment(self) -> Segment:
         """All operators that have been taken in, as one segment."""
         cuts = [*self.inner_cuts, *(cut for cuts in self.cuts.values() for cut in cuts)]
         shared = self.shared[self.begin - self.replay.begin]
-        needed = [
-            self.rings[strip] + sum(cut.ring_bytes(strip) for cut in cuts) + sum(self.pieces[: strip + 1])
-            for strip in range(len(self.strips))
-        ]
+        inside = [self._inside(strip, cuts) for strip in range(len(self.strips))]
+        needed = [inside[strip] + sum(self.pieces[: strip + 1]) for strip in range(len(self.strips))]
         needed[-1] -= shared
         narrowest = min(end - begin for begin, end in self.strips)
         joining = self.result - self.result * narrowest // self.strips[-1][1]  # over one strip, beside the others
@@ -160,7 +162,7 @@ class _Walk:
             self.segments.held(self.begin) + aligned(self.scratch) + max(needed),
             self.segments.held(self.end) + aligned(joining),
         )
-        born = self._born_bytes(cuts)
+        born = self._born_bytes(max(inside))
         num_operators = self.end - self.begin + len(cuts)
         calls = self.calls + sum(cut.rows for cut in cuts) * len(self.strips)
         overhead = overhead_of(calls, num_operators)
@@ -172,14 +174,29 @@ class _Walk:
             num_bytes=min(joined, born), cost=cost, overhead=overhead, strips=self.strips,
         )  # fmt: skip
 
-    def _born_bytes(self, cuts: Sequence[_Cut]) -> int:
+    def _inside(self, strip: int, cuts: Sequence[_Cut]) -> int:
+        """Bytes that a strip needs beside its result.
+
+        Images of one row are computed one after another, and bytes of those that have been read are free again.
+        """
+        nodes = range(self.begin, self.end)
+        if any(operator.num_rows > 1 for operator in self.operators[self.begin - self.replay.begin :]):
+            return self.rings[strip] + sum(cut.ring_bytes(strip) for cut in cuts)
+        alive = dict.fromkeys(nodes, 0)
+        for cut in cuts:
+            alive[cut.reader] += cut.ring_bytes(strip)
+        for index in nodes[:-1]:
+            (value,) = self.segments.graph.nodes[index].writes
+            readers = (later for later in nodes if value in self.segments.graph.nodes[later].reads)
+            for moment in range(index, max(readers, default=index) + 1):
+                alive[moment] += self.own[index - self.replay.begin][strip]
+        return max(alive.values())
+
+    def _born_bytes(self, inside: int) -> int:
         """Bytes where strips are written where the whole result has them, from the first one on."""
         last = self.segments.columns[self.end - 1]
         if last is None or not last.writes_apart:
             return NEVER
-        inside = max(
-            self.rings[strip] + sum(cut.ring_bytes(strip) for cut in cuts) for strip in range(len(self.strips))
-        )
         return self.segments.held(self.begin) + aligned(self.scratch) + inside + aligned(self.result)
 
 
@@ -194,8 +211,10 @@ def _rows_at_once(operator: RowOperator, position: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cut:
-    """Some columns of an operand, copied row by row. columns: by strip, None where it reads all of them."""
+    """Some columns of an operand, copied row by row. reader: the node that reads them. columns: by strip, None where it
+    reads all of them."""
 
+    reader: int
     columns: tuple[Columns | None, ...]
     pixel_bytes: float
     rows: int

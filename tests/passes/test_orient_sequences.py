@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import array_of, bindings, op_name, static_shape
-from relay_passes.simplify.widen_convolutions import WidenConvolutions
+from relay_passes.simplify.orient_sequences import OrientSequences
 from tests.passes.modules import module_of
 from tests.support.virtual_machine import run
 
@@ -74,7 +74,7 @@ def quantized(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
 )
 def test_what_follows_works_on_images(body: Body, names: str) -> None:
     before = module_with(body)
-    after = WidenConvolutions()(before)
+    after = OrientSequences()(before)
     relax.analysis.well_formed(after)
     found = [(op_name(b.value) or "").removeprefix("relax.") for b in bindings(after["main"])]
     assert sorted(found) == sorted(names.split()), "one reshape before the images and one behind them"
@@ -90,7 +90,7 @@ def test_transposed_convolutions_are_of_images_too() -> None:
         return OP.nn.relu(builder.emit(OP.nn.conv1d_transpose(x, weight, **options)))
 
     before = module_with(body)
-    after = WidenConvolutions()(before)
+    after = OrientSequences()(before)
     relax.analysis.well_formed(after)
     names = [op_name(b.value) for b in bindings(after["main"])]
     assert "relax.nn.conv2d_transpose" in names and "relax.nn.conv1d_transpose" not in names
@@ -99,9 +99,9 @@ def test_transposed_convolutions_are_of_images_too() -> None:
 
 
 def test_scales_stay_with_their_channels() -> None:
-    after = bindings(WidenConvolutions()(module_with(quantized))["main"])
+    after = bindings(OrientSequences()(module_with(quantized))["main"])
     constants = [b for b in after if op_name(b.value) == "relax.dequantize" and array_of(b.value.args[0]) is not None]
-    assert {(static_shape(b.var), int(b.value.attrs.axis)) for b in constants} == {((6, 2, 1, 3), 0), ((1, 6, 1, 1), 1)}
+    assert {(static_shape(b.var), int(b.value.attrs.axis)) for b in constants} == {((6, 2, 3, 1), 0), ((1, 6, 1, 1), 1)}
 
 
 def test_others_are_left_alone() -> None:
@@ -114,7 +114,7 @@ def test_others_are_left_alone() -> None:
         ([x], lambda b: OP.nn.relu(x)),
     ):
         before = module_of(given, body)
-        tvm.ir.assert_structural_equal(WidenConvolutions()(before), before, map_free_vars=True)
+        tvm.ir.assert_structural_equal(OrientSequences()(before), before, map_free_vars=True)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 1, 6, 1)])
@@ -128,7 +128,7 @@ def test_dequantized_constants_of_other_axes(shape: tuple[int, ...]) -> None:
         return OP.nn.relu(builder.emit(OP.add(y, added)))
 
     before = module_with(body)
-    after = WidenConvolutions()(before)
+    after = OrientSequences()(before)
     relax.analysis.well_formed(after)
     array = RANDOM.standard_normal((1, 4, 9)).astype("f4")
     np.testing.assert_allclose(run(after, array), run(before, array), rtol=1e-5, atol=1e-6)
