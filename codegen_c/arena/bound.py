@@ -7,13 +7,14 @@ everything else that is alive. Where nothing may overlap, a step is one moment w
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 
 from codegen_c.arena.lifetimes import extents_while
 from codegen_c.arena.overlap import distances, sequence_pairs
 from codegen_c.kernels.contract import Implementation
 from codegen_c.program.program import Program
 from codegen_c.program.sequences import needed_and_written
-from codegen_c.program.steps import KernelCall, RowSteps, scratch_bytes, scratch_memory
+from codegen_c.program.steps import KernelCall, RowSteps, reads, scratch_bytes, scratch_memory, writes
 from codegen_c.program.tensors import Tensor
 
 
@@ -32,14 +33,16 @@ def live_bytes(
     may share bytes. default: memory of scratch that has no other. kept: tensors over which nothing else is ever put.
     """
     result: list[int] = []
-    needed = extents_while(program, lifetimes, kept)
-    for index, step in enumerate(program.steps):
-        alive = [program.tensors[n] for n, (begin, end) in lifetimes.items() if begin <= index < end]
-        alive = [tensor for tensor in alive if tensor.memory == memory and not tensor.part]
-        total = sum(_bytes_at(tensor, index, lifetimes, needed) for tensor in alive) + (
-            scratch_bytes(step) if scratch_memory(step, default) == memory else 0
-        )
-        names = {tensor.name for tensor in alive}
+    overlapping = frozenset(overlapping)
+    placed = {
+        name: span for name, span in lifetimes.items()
+        if program.tensors[name].memory == memory and not program.tensors[name].part
+    }  # fmt: skip
+    totals = _totals(program, placed, extents_while(program, lifetimes, kept))
+    for index, (step, whole) in enumerate(zip(program.steps, totals, strict=True)):
+        total = whole + (scratch_bytes(step) if scratch_memory(step, default) == memory else 0)
+        touched = {*reads(step), *writes(step)}
+        names = {name for name in touched if name in placed and placed[name][0] <= index < placed[name][1]}
         saved = 0
         if isinstance(step, KernelCall) and step.outputs[0] in names:
             output = program.tensors[step.outputs[0]]
@@ -56,14 +59,21 @@ def live_bytes(
     return result or [sum(t.num_bytes for n in lifetimes if (t := program.tensors[n]).memory == memory and not t.part)]
 
 
-def _bytes_at(
-    tensor: Tensor, step: int, lifetimes: Mapping[str, tuple[int, int]], needed: Mapping[str, list[tuple[int, int]]]
-) -> int:
-    """Bytes that a tensor occupies at a step; with parts, from the first byte that matters to the last."""
-    if tensor.name not in needed:
-        return tensor.num_bytes
-    low, high = needed[tensor.name][step - lifetimes[tensor.name][0]]
-    return high - low
+def _totals(
+    program: Program, lifetimes: Mapping[str, tuple[int, int]], needed: Mapping[str, list[tuple[int, int]]]
+) -> list[int]:
+    """Per step, the bytes of all tensors that are alive; of those with parts, from the first byte that matters on."""
+    num_steps = len(program.steps)
+    changes, varying = [0] * (num_steps + 1), [0] * num_steps
+    for name, (begin, end) in lifetimes.items():
+        if name in needed:
+            for index in range(max(begin, 0), min(end, num_steps)):
+                low, high = needed[name][index - begin]
+                varying[index] += high - low
+        else:
+            changes[min(max(begin, 0), num_steps)] += program.tensors[name].num_bytes
+            changes[min(max(end, 0), num_steps)] -= program.tensors[name].num_bytes
+    return [total + more for total, more in zip(accumulate(changes), varying, strict=False)]
 
 
 def sequence_shared_bytes(program: Program, step: RowSteps, pairs: Collection[tuple[str, str]]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 from codegen_c.program.program import Program, parts_of
@@ -47,11 +47,11 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
     """Bytes [low, high) that matter at each step of its life, for each tensor that has parts, and for states."""
-    alive = lifetimes(program)
-    touched = [(frozenset(writes(step)), frozenset(reads(step))) for step in program.steps]
+    alive, families = lifetimes(program), parts_of(program)
+    written, read = _touches(program) if families else ({}, {})
     found = {
-        name: _extents(program, name, parts, touched, alive[name])
-        for name, parts in parts_of(program).items()
+        name: _extents(program, name, parts, written, read, alive[name])
+        for name, parts in families.items()
         if name in alive and name not in program.kept
     }
     return found | {state.tensor: _extents_of_state(program, state) for state in program.states}
@@ -82,30 +82,36 @@ def _extents_of_state(program: Program, state: KeptState) -> list[tuple[int, int
     return [(0, whole.num_bytes if index in span else kept) for index in range(max(len(program.steps), 1))]
 
 
+def _touches(program: Program) -> tuple[dict[str, int], dict[str, int]]:
+    """The first step that writes each tensor, and the last step that reads or writes it."""
+    written: dict[str, int] = {name: 0 for name in program.inputs}
+    read: dict[str, int] = {name: len(program.steps) - 1 for name in program.outputs}
+    for index, step in enumerate(program.steps):
+        for name in writes(step):
+            written.setdefault(name, index)
+            read[name] = max(index, read.get(name, 0))  # a transfer still fills its target when it is waited for
+        for name in reads(step):
+            read[name] = max(index, read.get(name, 0))
+    return written, read
+
+
 def _extents(
     program: Program,
     whole: str,
     parts: list[Tensor],
-    touched: Sequence[tuple[frozenset[str], frozenset[str]]],
+    written: Mapping[str, int],
+    read: Mapping[str, int],
     life: tuple[int, int],
 ) -> list[tuple[int, int]]:
     """A byte matters from the first time that it is written until the last time that it is read.
 
-    touched: what each step writes and reads. life: steps [begin, end) of the whole.
+    written, read: the first and the last of these steps of each tensor. life: steps [begin, end) of the whole.
     """
     ranges = {whole: (0, program.tensors[whole].num_bytes)}
     for tensor in parts:
         assert tensor.part is not None, "they are parts"
         low = tensor.part.first * tensor.element_bytes
         ranges[tensor.name] = low, low + tensor.num_bytes
-    written: dict[str, int] = {name: 0 for name in program.inputs if name in ranges}
-    read: dict[str, int] = {name: len(program.steps) - 1 for name in program.outputs if name in ranges}
-    for index, (targets, sources) in enumerate(touched):
-        for name in ranges.keys() & targets:
-            written.setdefault(name, index)
-            read[name] = max(index, read.get(name, 0))  # a transfer still fills its target when it is waited for
-        for name in ranges.keys() & sources:
-            read[name] = max(index, read.get(name, 0))
     begin, end = life
     cuts = sorted({edge for edges in ranges.values() for edge in edges})
     pieces: list[tuple[int, int, int, int]] = []  # low, high, first step, last step

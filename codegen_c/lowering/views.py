@@ -7,14 +7,12 @@ not raise the most bytes alive.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.arena.bound import live_bytes
-from codegen_c.arena.lifetimes import lifetimes
-from codegen_c.arena.overlap import overlaps
+from codegen_c.arena.local_peaks import changed, counted
 from codegen_c.kernels.contract import Copy, Implementation
 from codegen_c.program.program import Program, parts_of
 from codegen_c.program.share_functions import with_rings
@@ -27,14 +25,20 @@ def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:
 
     apart: tensors that keep a place of their own, and share it with nothing.
     """
-    peak = _peaks(program)
-    for name in reversed([step.name for step in program.steps]):
-        for viewed in _ways(program, name, apart):
-            raised = _peaks(viewed)
-            if all(raised[memory] <= most for memory, most in peak.items()):
-                program, peak = viewed, raised
+    known = counted(program)
+    peaks = known.peaks
+    for name in reversed([step.name for step in program.steps if _saves(step)]):
+        for viewed in _ways(known.program, name, apart):
+            found = changed(known, viewed, peaks)
+            if found is not None:
+                known, peaks = found, found.peaks
                 break
-    return _sharing(program)
+    return _sharing(known.program)
+
+
+def _saves(step: Step) -> bool:
+    """True of a step that only copies, and could be saved."""
+    return isinstance(step, KernelCall) and bool(step.implementation.copies)
 
 
 def _sharing(program: Program) -> Program:
@@ -49,7 +53,7 @@ def _sharing(program: Program) -> Program:
 def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Program]:
     """The program with a step saved, and steps that join its inputs saved too: a result may pay only as a whole."""
     step = next((step for step in program.steps if step.name == name), None)
-    if not isinstance(step, KernelCall) or not step.implementation.copies:
+    if not isinstance(step, KernelCall) or not _saves(step):
         return
     viewed = None if set(apart) & {*reads(step), *writes(step)} else _without(program, step)
     if viewed is None:
@@ -60,14 +64,6 @@ def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Progr
         viewed = next(reversed([*_ways(viewed, other, apart)]), viewed)
     if inner:
         yield viewed
-
-
-def _peaks(program: Program) -> dict[str, int]:
-    """Most bytes alive, by memory."""
-    pairs = {pair for step in overlaps(program) for pair in (*step.ascending, *step.descending)}
-    spans = lifetimes(program)
-    memories = {tensor.memory for tensor in program.tensors.values()}
-    return {memory: max(live_bytes(program, spans, pairs, memory, default=memory)) for memory in memories}
 
 
 def _without(program: Program, step: KernelCall) -> Program | None:
@@ -92,10 +88,10 @@ def _sliced(program: Program, source: Tensor, output: Tensor, copy: Copy) -> Pro
 
 def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tuple[Copy, ...]) -> Program | None:
     """The program with all joined inputs born in the result; None where one of them can't be."""
-    made = {name for step in program.steps for name in writes(step)}
     if any(tensor.role != "intermediate" or tensor.part for tensor in inputs):
         return None
-    if any(tensor.name not in made and tensor.name not in parts_of(program) for tensor in inputs):
+    makers = _writers(program, [tensor.name for tensor in inputs])
+    if any(not makers[tensor.name] and tensor.name not in parts_of(program) for tensor in inputs):
         return None
     around = output.part.pitch if output.part else None
     found: Program | None = program
@@ -105,7 +101,7 @@ def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tupl
         pitch, run_axes = (around or copy.pitch) or None, 1 if _are_pixels(tensor, copy) else 2
         part = Part(tensor=output.name, first=copy.target_first, pitch=pitch, run_axes=run_axes if pitch else 1)
         if part.pitch:
-            found = _written_apart(found, tensor, copy, part.pitch)
+            found = _written_apart(found, tensor, copy, part.pitch, makers[tensor.name])
         if found is None:
             return None
         found = _put_inside(found, tensor, output, part)
@@ -117,17 +113,26 @@ def _are_pixels(tensor: Tensor, copy: Copy) -> bool:
     return tensor.shape[-1:] == (copy.run,)
 
 
-def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> Program | None:
+def _writers(program: Program, names: Sequence[str]) -> dict[str, list[Step]]:
+    """The steps that write each of some tensors."""
+    found: dict[str, list[Step]] = {name: [] for name in names}
+    for step in program.steps:
+        for name in writes(step):
+            if name in found:
+                found[name].append(step)
+    return found
+
+
+def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int, writing: Sequence[Step]) -> Program | None:
     """The program whose kernel leaves room between pixels, or rows; None where it cannot, or another step reads them.
+
+    writing: the steps that write the tensor.
 
     Rows may be those of a sequence, pixels are those of a kernel that runs alone.
     """
     by_pixels = _are_pixels(tensor, copy)
     if tensor.name in parts_of(program) or not (by_pixels or math.prod(tensor.shape[-2:]) == copy.run):
         return None
-    if any(tensor.name in reads(step) for step in program.steps):
-        return None
-    writing = [step for step in program.steps if tensor.name in writes(step)]
     writers = [
         call for step in writing for call in _kernels(step, in_rows=not by_pixels) if tensor.name in call.outputs
     ]
@@ -136,6 +141,8 @@ def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int) -> 
     call, implementation = writers[0], writers[0].implementation
     takes = implementation.pitched if by_pixels else implementation.row_pitched
     if not takes or implementation.keeping is None or call.fetched or len(call.outputs) > 1:
+        return None
+    if any(tensor.name in reads(step) for step in program.steps):
         return None
     stored = replace(call.stored, pitch=pitch) if by_pixels else replace(call.stored, row_pitch=pitch)
     apart = replace(implementation.keeping(stored), alternatives=implementation.alternatives)
