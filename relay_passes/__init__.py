@@ -1,9 +1,9 @@
-"""Passes over Relax modules: graph in, graph out. (Relay, which gave this package its name, is gone from TVM.)"""
+"""Passes over Relax modules, from graph to graph. Relay, which gave this package its name, is no longer part of TVM."""
 
 import tvm_ffi
 
 from tvm_ext.core.errors import TvmExtError
 
-# TVM hands on the errors of a pass by their class's name, and only of classes it knows.
+# TVM re-raises the error of a pass by the name of its class, and only for classes that are registered.
 for _error in TvmExtError.__subclasses__():
     tvm_ffi.register_error(_error)

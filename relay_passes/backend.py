@@ -1,4 +1,4 @@
-"""The face of a code generator toward the passes, handed to them by the pipeline."""
+"""Interface of a code generator for the passes, which the pipeline passes to them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from tvm_ext.core.time_model import CallCost, Footprint
 
 
 class Backend(Protocol):
-    """The face of a code generator toward the passes.
+    """Interface of a code generator for the passes.
 
-    elementwise: names of the operators it can run on each element another kernel has just computed.
+    elementwise: names of the operators that a kernel can apply to each element that it has just computed.
     """
 
     @property
     def elementwise(self) -> frozenset[str]: ...
 
     def refuses(self, composite: relax.Function) -> str | None:
-        """Reason why it can't compile a composite, in words for the user; None when it can."""
+        """Return why this back end cannot compile a composite, in words for the user, or None when it can."""
         ...
 
     def has_kernel(self, composite: relax.Function) -> bool:
-        """True where a kernel of its own computes a composite, not plain C that is lowered from it."""
+        """Return True where a dedicated kernel computes a composite, rather than plain C that is lowered from it."""
         ...
 
     def footprint(self, composite: relax.Function) -> Footprint:
-        """Scratch of a composite it compiles, and what its output may share with inputs that die there."""
+        """Return the scratch of a composite, and the bytes that its output may share with inputs that die in it."""
         ...
 
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
     ) -> Sequence[CallCost]:
-        """Needs and costs of a composite for each number of rows per call: of its own, or of those that it adds up.
+        """Return scratch and cost of a composite for each number of rows per call.
 
-        input_rows: rows there are to add up; 0 where it runs by its own.
+        The rows are rows of its result, or, for a reduction over rows, rows that it adds up.
+        input_rows: the number of rows to add up; 0 where it does not add up rows.
         """
         ...

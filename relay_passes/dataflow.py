@@ -1,8 +1,8 @@
-"""Read a function of one dataflow block as a list of bindings, and write such a list back.
+"""Read a function of one dataflow block as a list of bindings, and write the list back.
 
-Passes here are plain functions over that list. A rebuilt function keeps every name and every span: the
-names are the model's own tensor names (any characters), the span of a call names the operator it came from.
-TVM's BlockBuilder would rename both, so functions are put together from their constructors.
+The passes are plain functions over that list. A rebuilt function keeps every name and every span: the names are the
+model's own tensor names (with any characters), and the span of a call names the operator it came from. TVM's
+BlockBuilder would rename both, so this file calls the constructors of functions directly.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from tvm_ext.core.errors import UnsupportedModel
 
 Replacements = Mapping[relax.Var, relax.Expr]
 
-# Arrays of TVM are read as slices here, and leaves known by their exact type first: each element of an iteration, and
-# each isinstance that is no exact match, is a call of Python code. These functions see every operand in every pass.
+# These functions see every operand in every pass, so they avoid Python calls: they read TVM's arrays as slices, because
+# each element of an iteration is a call, and they compare exact types first, because isinstance is a call unless the
+# type matches exactly.
 _LEAVES = frozenset((relax.Var, relax.DataflowVar, tvm.ir.GenericConst))
 
 
 def is_dataflow(func: object) -> bool:
-    """True if `func` is a Relax function that is one dataflow block of plain bindings (or no block at all)."""
+    """Return True if `func` is a Relax function of one dataflow block of plain bindings, or of no block at all."""
     return _plain_bindings(func) is not None
 
 
 def bindings(func: relax.Function) -> list[relax.VarBinding]:
-    """The bindings of `func` in order. Raises UnsupportedModel unless `is_dataflow(func)`."""
+    """Return the bindings of `func` in order. Raises UnsupportedModel unless `is_dataflow(func)`."""
     found = _plain_bindings(func)
     if found is None:
         raise UnsupportedModel(
@@ -41,7 +42,7 @@ def bindings(func: relax.Function) -> list[relax.VarBinding]:
 
 
 def _plain_bindings(func: object) -> list[relax.VarBinding] | None:
-    """The bindings of a function that is one dataflow block of plain ones, or no block at all; None for any other."""
+    """Return the bindings of a function with no block or one dataflow block of plain bindings, or None."""
     if not isinstance(func, relax.Function) or not isinstance(func.body, relax.SeqExpr):
         return None
     blocks = func.body.blocks[:]
@@ -54,13 +55,13 @@ def _plain_bindings(func: object) -> list[relax.VarBinding] | None:
 
 
 def outputs(func: relax.Function) -> list[relax.Expr]:
-    """Results of `func`: the fields of the tuple it returns, or the one value."""
+    """Return the results of `func`: the fields of the tuple it returns, or its single value."""
     body = func.body.body
     return body.fields[:] if isinstance(body, relax.Tuple) else [body]
 
 
 def operands(expr: relax.Expr) -> Iterator[relax.Expr]:
-    """The leaves an expression reads, tuples opened: variables, constants, shapes."""
+    """Yield the variables, constants and shapes that an expression reads, also from inside tuples."""
     if type(expr) in _LEAVES:
         yield expr
         return
@@ -81,7 +82,7 @@ def operands(expr: relax.Expr) -> Iterator[relax.Expr]:
 
 
 def users(sequence: Iterable[relax.VarBinding]) -> dict[relax.Var, list[relax.VarBinding]]:
-    """Per variable, the bindings that read it, in order; one that reads it twice stands there twice."""
+    """Return the readers of each variable in order. A binding that reads a variable twice appears twice."""
     found: dict[relax.Var, list[relax.VarBinding]] = {}
     for binding in sequence:
         for leaf in operands(binding.value):
@@ -91,7 +92,7 @@ def users(sequence: Iterable[relax.VarBinding]) -> dict[relax.Var, list[relax.Va
 
 
 def live(sequence: Sequence[relax.VarBinding], results: Iterable[relax.Expr]) -> list[relax.VarBinding]:
-    """The bindings `results` depend on, in order; the rest is dead."""
+    """Return the bindings that `results` depend on, in order, without dead bindings."""
     needed = {leaf for result in results for leaf in operands(result)}
     kept = []
     for binding in reversed(sequence):
@@ -102,50 +103,50 @@ def live(sequence: Sequence[relax.VarBinding], results: Iterable[relax.Expr]) ->
 
 
 def op_name(expr: relax.Expr) -> str | None:
-    """`relax.add` for a call of that operator, None for everything else."""
+    """Return `relax.add` for a call of that operator, or None for everything else."""
     is_operator = isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op)
     return expr.op.name if is_operator else None
 
 
 def is_quantized(func: object) -> bool:
-    """True if a function that `is_dataflow` has integers that stand for real numbers."""
+    """Return True for a dataflow function in which integers stand for real numbers."""
     return is_dataflow(func) and any(op_name(binding.value) == "relax.dequantize" for binding in bindings(func))
 
 
 def array_of(expr: relax.Expr) -> np.ndarray | None:
-    """The numbers of a constant, None for everything else."""
+    """Return the numbers of a constant, or None for everything else."""
     return expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None
 
 
 def constant(array: np.ndarray) -> relax.Expr:
-    """A constant of exactly that type; relax.const alone narrows 64-bit arrays to 32 bits."""
+    """Return a constant of exactly the array's type. relax.const alone would narrow 64-bit arrays to 32 bits."""
     return relax.const(np.ascontiguousarray(array).reshape(array.shape), str(array.dtype))
 
 
 def static_shape(expr: relax.Expr) -> tuple[int, ...]:
-    """Shape of a tensor whose dimensions are all known."""
+    """Return the shape of a tensor whose dimensions are all known."""
     return tuple(int(dim) for dim in expr.ty.shape.values[:])
 
 
 def permuted_axes(permute: relax.Call) -> tuple[int, ...]:
-    """Axes of a permutation's operand in the order that its result has."""
+    """Return the axes of a permutation's operand in the order of its result."""
     rank, axes = len(static_shape(permute.args[0])), permute.attrs.axes
     return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
 
 
 def dict_attrs(*decisions: Decision) -> tvm.ir.DictAttrs:
-    """Attributes of a new function, or call, that carries some decisions."""
+    """Return the attributes of a new function or call that carries some decisions."""
     entries = {name: value for decision in decisions for name, value in decision.attributes().items()}
     return tvm.ir.make_node("ir.DictAttrs", **entries)
 
 
 def infer(call: relax.Call) -> relax.Call:
-    """The call with the type its operands give it; its span stays."""
+    """Return the call with the type that follows from its operands. The span stays."""
     return relax.BlockBuilder().normalize(relax.Call(call.op, call.args, call.attrs, call.ty_args, call.span))
 
 
 def with_span(expr: relax.Expr, span: tvm.ir.Span | None) -> relax.Expr:
-    """The same call or tuple element at another span; leaves are returned as they are."""
+    """Return the same call or tuple element at another span. Leaves are returned as they are."""
     if isinstance(expr, relax.Call):
         return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args, span, expr.ty)
     if isinstance(expr, relax.TupleGetItem):
@@ -154,7 +155,7 @@ def with_span(expr: relax.Expr, span: tvm.ir.Span | None) -> relax.Expr:
 
 
 def substitute(expr: relax.Expr, replace: Replacements) -> relax.Expr:
-    """`expr` with variables replaced; the type is inferred anew only where an operand's type changed."""
+    """Return `expr` with variables replaced. The type is inferred again only where the type of an operand changed."""
     if type(expr) in _LEAVES or isinstance(expr, relax.Var):
         return replace.get(expr, expr)
     if isinstance(expr, relax.Tuple):
@@ -181,11 +182,11 @@ def build(
     as_tuple: bool | None = None,
     replace: Replacements | None = None,
 ) -> relax.Function:
-    """A pure function of one dataflow block.
+    """Build a pure function of one dataflow block.
 
-    Variables in `results` become plain Vars, the others DataflowVars, with the names they have.
-    replace: expressions that stand for variables no longer bound, applied to bindings and results.
-    as_tuple: whether a tuple is returned; None means only for several results.
+    Variables in `results` become plain Vars, all others DataflowVars, under their own names.
+    replace: expressions for variables that are no longer bound, applied to bindings and results.
+    as_tuple: whether to return a tuple; None returns a tuple only for several results.
     """
     env = dict(replace or {})
     returned = {substitute(result, env) for result in results}
@@ -213,21 +214,21 @@ def rebuild(
     as_tuple: bool | None = None,
     replace: Replacements | None = None,
 ) -> relax.Function:
-    """`func` with other bindings, and other results where given; parameters and attributes stay."""
+    """Return `func` with other bindings, and with other results where given. Parameters and attributes stay."""
     as_tuple = isinstance(func.body.body, relax.Tuple) if as_tuple is None else as_tuple
     results = outputs(func) if results is None else results
     return build(func.params, sequence, results, attrs=func.attrs, as_tuple=as_tuple, replace=replace)
 
 
 def with_main(mod: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
-    """The module with another `main`."""
+    """Return the module with another `main`."""
     changed = mod.clone()
     changed.update_func(changed.get_global_var("main"), main)
     return changed
 
 
 def map_dataflow(mod: tvm.IRModule, rewrite: Callable[[relax.Function], relax.Function]) -> tvm.IRModule:
-    """The module with `rewrite` applied to every function that `is_dataflow`; the others stay."""
+    """Return the module with `rewrite` applied to every dataflow function. All others stay."""
     changed = mod.clone()
     for global_var, func in mod.functions_items():
         if is_dataflow(func):

@@ -1,4 +1,4 @@
-"""Relax operators of tvm_ext: `move` to another memory, and `range_quantize` by the range of the data."""
+"""Relax operators of tvm_ext: `move` copies to another memory, `range_quantize` rounds by the range of the data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 
 def define_operator(name: str, meaning: str, legalize: Legalize) -> None:
-    """Makes an operator known to TVM. meaning: one sentence. legalize: a call of it as a call of a PrimFunc."""
+    """Register an operator with TVM.
+
+    meaning: one sentence.
+    legalize: turns a call of the operator into a call of a PrimFunc.
+    """
     ir_op._ffi_api.RegisterOp(name, meaning)
     operator = ir_op.Op.get(name)
     operator.set_num_inputs(1)
@@ -31,7 +35,7 @@ def define_operator(name: str, meaning: str, legalize: Legalize) -> None:
 
 
 def call_operator(name: str, operand: relax.Expr, attrs: DictAttrs) -> relax.Call:
-    """A call of the operator, of its operand's type, which is known."""
+    """Return a call of the operator with its operand's type, which has to be known."""
     return relax.Call(ir_op.Op.get(name), [operand], attrs, [], None, operand.ty)
 
 
@@ -40,14 +44,17 @@ def _infer(call: relax.Call, _builder: relax.BlockBuilder) -> relax.TensorType:
 
 
 def move(operand: relax.Expr, memory: str, within: int | None = None, processor: str = "") -> relax.Call:
-    """A call of the operator, of its operand's type. within: operators behind which it is waited for. processor: the
-    core that copies, where no DMA does; empty for the first one."""
+    """Return a call of `move` with its operand's type.
+
+    within: the number of operators after which the copy is awaited.
+    processor: the core that copies where no DMA does, empty for the first core.
+    """
     attrs = dict_attrs(MoveTarget(memory=memory, within=within, processor=processor))
     return relax.BlockBuilder().normalize(call_operator(MOVE, operand, attrs))
 
 
 def is_move(expr: relax.Expr) -> bool:
-    """True for a call of the operator."""
+    """Return True for a call of `move`."""
     return isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == MOVE
 
 
@@ -61,7 +68,10 @@ define_operator(MOVE, "Its operand, copied to another memory.", _legalize_move)
 
 
 def range_quantize(operand: relax.Expr, meaning: str, axes: int = 0) -> relax.Call:
-    """A call of the operator, of its operand's type, which is known. meaning, axes: as `OwnRange` has them."""
+    """Return a call of `range_quantize` with its operand's type.
+
+    meaning, axes: as in `OwnRange`.
+    """
     return call_operator(RANGE_QUANTIZE, operand, dict_attrs(OwnRange(meaning=meaning, axes=axes)))
 
 
@@ -87,7 +97,7 @@ def _computed(x: te.Tensor, *, meaning: str, axes: int) -> te.Tensor:
 
 
 def extreme(x: te.Tensor, *, is_max: bool, axes: int = 0) -> te.Tensor:
-    """The largest or smallest element, or 0 where that lies beyond; NaN is passed over. axes: as in `OwnRange`."""
+    """Return the largest or smallest element, or 0 where 0 lies beyond it. NaN is ignored. axes: as in `OwnRange`."""
     combine = tirx.max if is_max else tirx.min
     reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(0, dtype), name="widened")
     inner = [te.reduce_axis((0, extent), "k") for extent in x.shape[axes:]]
@@ -98,9 +108,11 @@ def extreme(x: te.Tensor, *, is_max: bool, axes: int = 0) -> te.Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """Arithmetic of a meaning. scale, zero_point: float32 of the extremes. steps: an element in whole steps, float32.
+    """The arithmetic of a meaning of `range_quantize`.
 
-    Steps are made of the element, scale, zero point and the largest magnitude, and clipped to `limits`.
+    scale, zero_point: float32, computed from the extremes.
+    steps: the element in whole steps as float32, computed from the element, the scale, the zero point and the largest
+    magnitude, and then clipped to `limits`.
     """
 
     scale: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]
@@ -114,7 +126,7 @@ def onnx_scale(low: tirx.Expr, high: tirx.Expr) -> tirx.Expr:
 
 
 def onnx_zero_point(low: tirx.Expr, scale: tirx.Expr) -> tirx.Expr:
-    """A whole number in float32. An infinite range has none: there it is 255, as in onnxruntime."""
+    """Return a whole number as float32. For an infinite range it is 255, as in onnxruntime."""
     place = (_float(0) - low) / scale
     return tirx.round(tirx.max(tirx.Select(place < _float(255), place, _float(255)), _float(0)))
 
@@ -128,7 +140,7 @@ def _wide_scale(low: tirx.Expr, high: tirx.Expr) -> tirx.Expr:
 
 
 def _asymmetric_zero_point(low: tirx.Expr, high: tirx.Expr) -> tirx.Expr:
-    """From the end of the range whose place in steps is the smaller number, in float64."""
+    """Return the zero point in float64, from the end of the range with the smaller rounding error, as TFLite does."""
     least, most = tirx.const(-128, "float64"), tirx.const(127, "float64")
     below, above = _wide(low) / _wide_scale(low, high), _wide(high) / _wide_scale(low, high)
     place = tirx.Select(tirx.abs(least) + tirx.abs(below) < most + tirx.abs(above), least - below, most - above)
@@ -144,7 +156,7 @@ def _symmetric_steps(x: tirx.Expr, _s: tirx.Expr, _z: tirx.Expr, magnitude: tirx
 
 
 def _away(x: tirx.Expr) -> tirx.Expr:
-    """The nearest whole number, halves away from zero."""
+    """Return the nearest whole number. Halves are rounded away from zero."""
     whole, half, none = tirx.trunc(x), tirx.const(0.5, x.ty.dtype), tirx.const(0, x.ty.dtype)
     one = tirx.const(1, x.ty.dtype)
     step = tirx.Select(x - whole >= half, one, tirx.Select(whole - x >= half, -one, none))

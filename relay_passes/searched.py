@@ -1,4 +1,4 @@
-"""A module as the memory searches see it: facts that no attempt changes."""
+"""A module as the memory searches see it, with the facts that no attempt changes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ from tvm_ext.core.row_access import ColumnOperator
 from tvm_ext.core.time_model import CallCost
 
 MOST_SEQUENCES = 32
-"""Sequences with repeats whose segments are kept at a time."""
+"""Number of sequences with recomputation whose segments are cached."""
 MOST_IN_PARTS = 200
-"""Operators, those of all parts counted, up to which attention in parts is looked at: the search takes seconds."""
+"""Most operators, counted over all parts, for which head-wise tiling is searched: larger searches take too long."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Searched:
-    """The operators of a module's main, and the segments they can be cut into; each is made when first asked for."""
+    """The operators of a module's main, and the segments they can be cut into.
+
+    Each property is computed when it is first used.
+    """
 
     mod: tvm.IRModule
     backend: Backend
@@ -44,7 +47,7 @@ class Searched:
 
     @cached_property
     def graph(self) -> Graph:
-        """Operators and values; inputs and outputs that lie elsewhere take no bytes."""
+        """The operators and values. Inputs and outputs that lie in other memories take no bytes."""
         graph, main = self.operators.graph(), self.mod["main"]
         if not PortsOutside.read(main).is_set:
             return graph.without_bytes_of(self.placed.keys()) if self.placed else graph
@@ -55,7 +58,7 @@ class Searched:
 
     @cached_property
     def placed(self) -> dict[int, str]:
-        """Values of inputs and outputs that lie in another memory than the default one, and that memory."""
+        """The values of inputs and outputs that lie outside the default memory, and the memory of each."""
         main = self.mod["main"]
         said, results = PlacedPorts.read(main), outputs(main)
         ports = [*zip(main.params, said.inputs, strict=False), *zip(results, said.outputs, strict=False)]
@@ -69,7 +72,7 @@ class Searched:
 
     @cached_property
     def placed_bytes(self) -> dict[str, int]:
-        """Bytes of these in each memory."""
+        """The bytes of the placed inputs and outputs in each memory."""
         found: Counter[str] = Counter()
         for value, memory in self.placed.items():
             found[memory] += aligned(self.operators.sizes[value])
@@ -95,9 +98,9 @@ class Searched:
 
     @cached_property
     def in_parts(self) -> dict[int, Searched]:
-        """The module with its attentions in parts that run one after the other, by their number; none without such.
+        """The module with head-wise tiling of its attentions, by the number of parts; empty without attentions.
 
-        Left out are those of more operators than a search can take on.
+        Numbers of parts that give more operators than a search can handle are left out.
         """
         heads = {one.heads for one in attentions(self.mod, self.backend.elementwise)}
         found: dict[int, Searched] = {}
@@ -109,7 +112,7 @@ class Searched:
 
     @cached_property
     def repeating(self) -> Callable[[tuple[int, ...]], Segments]:
-        """Segments of a sequence of the operators, some of them again."""
+        """Return the segments of a sequence in which operators may be repeated."""
 
         @lru_cache(MOST_SEQUENCES)
         def segments(sequence: tuple[int, ...]) -> Segments:
@@ -121,14 +124,14 @@ class Searched:
 
 
 def searched(mod: tvm.IRModule, backend: Backend, known: Searched | None) -> Searched:
-    """Search of a module: the known one where it is that module's, else a new one."""
+    """Return `known` where it belongs to this module, or else a new instance."""
     if known is not None and known.mod["main"].same_as(mod["main"]):
         return known
     return Searched(mod=mod, backend=backend)
 
 
 def row_facts(operators: OperatorGraph) -> RowFacts:
-    """Facts about the operators run by rows; their costs are asked for where they are needed."""
+    """Return the facts about operators that run by rows. Costs are queried only when they are needed."""
 
     @cache
     def costs(index: int, input_rows: int, some: tuple[int, ...]) -> dict[int, CallCost]:

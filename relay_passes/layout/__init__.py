@@ -1,1 +1,1 @@
-"""Passes of phase 3: channels last inside, the model's own layout at its borders."""
+"""Passes of phase 3, which keep channels last inside the model and its own layout at inputs and outputs."""

@@ -1,4 +1,4 @@
-"""Inputs in the form in which firmware has them: images with channels last, pixels of 8 bits."""
+"""Change inputs to the form in which firmware has them: images with channels last, pixels of 8 bits."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _MOST_PIXEL = 255
 
 @tvm.transform.module_pass(opt_level=0, name="ChangeInputs")
 class ChangeInputs:
-    """Give inputs the form that firmware has them in, and turn them into the model's own as the first thing of a run.
+    """Give inputs the form in which firmware has them, and convert them to the model's own form first in each run.
 
     Rewrite:
         main(x: float32[1, 3, H, W])   ->   main(x: float32[1, H, W, 3]): x.1 = permute_dims(x, [0, 3, 1, 2])
         main(x: float32)               ->   main(x: uint8): x.1 = (dequantize(x) - mean) * (1 / std)
-        main(x: int8)                  ->   main(x: uint8): x.1 = quantize(dequantize(x)), one table of 256 integers
+        main(x: int8)                  ->   main(x: uint8): x.1 = quantize(dequantize(x)), a table of 256 integers
         main(x: float32): q = quantize(x)
-            ->   main(x: uint8): q = quantize((dequantize(x) - mean) * (1 / std)), a table: nothing is kept in float32
-        A permutation follows a quantize, for integers are fewer bytes.
-    The module says what it changed (`ChangedPorts`), so that the file's own runtimes are given the file's form.
+            ->   main(x: uint8): q = quantize((dequantize(x) - mean) * (1 / std)), a table: no float32 tensor is stored
+        A permutation follows a quantize, because integers take fewer bytes.
+    The module records the changes (`ChangedPorts`), so that the model file's own runtimes receive the original form.
     Leaves alone: other inputs, and a module whose inputs were changed before.
-    Raises BadOptions for an input that is not there, or cannot have the form.
+    Raises BadOptions for an input that does not exist or cannot have the form.
     """
 
     def __init__(self, forms: Mapping[str, InputForm]) -> None:
@@ -68,7 +68,7 @@ class ChangeInputs:
 def _change(
     name: str, param: relax.Var, form: InputForm, scale: tuple[float, int] | None, layout: str | None
 ) -> ChangedInput:
-    """What a form changes of an input. Raises BadOptions."""
+    """Return the changes that a form makes to an input. Raises BadOptions."""
     dtype, rank = str(param.ty.dtype), len(static_shape(param))
     if form.nhwc and (rank != 4 or layout not in ("NCHW", "NHWC")):
         what = f"has {rank} axes" if rank != 4 else "is read by no convolution or pooling as an image"
@@ -88,7 +88,7 @@ def _change(
 
 
 def _noted(mod: tvm.IRModule, changes: Mapping[str, ChangedInput]) -> tvm.IRModule:
-    """The module with what it says about its inputs brought along."""
+    """Return the module with its records of scales, layouts and ranges updated for the changed inputs."""
     scales, layouts, demands = PortScales.read(mod), PortLayouts.read(mod), InputDemands.read(mod)
     pixels = {name: change for name, change in changes.items() if change.pixels}
     kept = {name: scale for name, scale in (scales.inputs or {}).items() if name not in pixels}
@@ -139,7 +139,7 @@ class _Writer:
         )
 
     def _quantizing(self, param: relax.Var) -> Sequence[relax.VarBinding]:
-        """The readers of a float input where all of them quantize it, each by one scale; none otherwise."""
+        """Return the readers of a float input if all of them quantize it with single scales, or none otherwise."""
         readers = self.readers.get(param, [])
         are_quantizing = all(
             op_name(reader.value) == "relax.quantize" and reader.value.args[0].same_as(param)
@@ -150,7 +150,7 @@ class _Writer:
         return readers if are_quantizing and param not in self.returned else []
 
     def _quantized(self, given: relax.Var, change: ChangedInput, reader: relax.VarBinding) -> list[relax.VarBinding]:
-        """The reader on the input as it is given, and the permutation behind it."""
+        """Return a reader that works on the changed input, followed by the permutation."""
         written: list[relax.VarBinding] = []
         value = self._real(given, change, written) if change.pixels else given
         call = reader.value
@@ -163,7 +163,7 @@ class _Writer:
         return written
 
     def _plain(self, given: relax.Var, change: ChangedInput) -> relax.Expr:
-        """The input as the model has it."""
+        """Return the input in the model's own form."""
         value: relax.Expr = given
         if change.pixels and change.dtype == "float32":
             value = self._real(given, change, self.first)
@@ -175,7 +175,7 @@ class _Writer:
         return self._bind(relax.op.permute_dims(value, _TO_FIRST), given, self.first) if change.moved else value
 
     def _integers(self, given: relax.Var, change: ChangedInput, scale: float, zero_point: int) -> relax.Expr:
-        """Pixels as integers of a quantized input, by operators that become one table."""
+        """Convert pixels to the integers of a quantized input, with operators that later become a single table."""
         if change.is_scaled:
             a, b = change.steps
             value = self._bind(_dequantize(given, 1.0, 0), given, self.first)
@@ -188,7 +188,7 @@ class _Writer:
         return relax.op.quantize(value, _number(scale), relax.const(zero_point, change.dtype), -1, change.dtype)
 
     def _real(self, given: relax.Var, change: ChangedInput, written: list[relax.VarBinding]) -> relax.Expr:
-        """Pixels as real numbers, in one step where the mean is a pixel."""
+        """Convert pixels to real numbers, in a single step where the mean is itself a pixel value."""
         if float(change.offset).is_integer() and 0 <= change.offset <= _MOST_PIXEL:
             return _dequantize(given, float(change.factor), int(change.offset))
         value = relax.op.subtract(self._bind(_dequantize(given, 1.0, 0), given, written), _number(change.offset))
@@ -197,7 +197,7 @@ class _Writer:
         return relax.op.multiply(self._bind(value, given, written), _number(change.factor))
 
     def _bind(self, value: relax.Expr, given: relax.Var, written: list[relax.VarBinding]) -> relax.Var:
-        """A variable for a value that an input is turned into: `x.1`, `x.2`."""
+        """Bind a value that is converted from an input, under the names `x.1`, `x.2`."""
         if isinstance(value, relax.Var):
             return value
         number = 1

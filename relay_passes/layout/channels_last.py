@@ -1,7 +1,7 @@
-"""Rewrite one composite from NCHW to NHWC, with the kernels of its convolutions.
+"""Rewrite a composite from NCHW to NHWC, together with the kernels of its convolutions.
 
-A rule gets the call and its operands, and returns the call for NHWC, or None where it has none. Constants are
-moved at compile time, quantized ones under their dequantize.
+A rule receives the call and its operands, and returns the call for NHWC, or None where there is no such call. Constants
+are permuted at compile time, quantized constants under their dequantize.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ SPREADS = frozenset({"relax.nn.conv2d_transpose"})
 
 
 def has_window(composite: relax.Function) -> bool:
-    """True where the composite slides a window over NCHW images, reading through it or writing."""
+    """Return True where the composite slides a window over NCHW images.
+
+    Such a composite is a convolution, a pool or a transposed convolution.
+    """
     windows = [b.value.attrs for b in bindings(composite) if op_name(b.value) in WINDOWS | SPREADS]
     return any(
         getattr(attrs, "data_layout", None) == "NCHW" or getattr(attrs, "layout", None) == "NCHW" for attrs in windows
@@ -33,13 +36,13 @@ def has_window(composite: relax.Function) -> bool:
 
 
 def laid_out(composite: relax.Function) -> relax.Function:
-    """The composite in the layout that it will have inside the model; as it is where no rule moves it."""
+    """Return the composite in the layout that it will have inside the model, or unchanged where no rule moves it."""
     moved = channels_last(composite) if has_window(composite) else with_ohwi_kernels(composite)
     return moved or composite
 
 
 def channels_last(composite: relax.Function) -> relax.Function | None:
-    """The composite with every rank-4 parameter and result as NHWC; None where an operator has no rule for it."""
+    """Return the composite with every rank-4 parameter and result as NHWC, or None where an operator has no rule."""
     operands = _Operands(composite)
     for binding in bindings(composite):
         name = op_name(binding.value)
@@ -56,7 +59,11 @@ def channels_last(composite: relax.Function) -> relax.Function | None:
 
 
 class _Operands:
-    """Values of a composite on the way: what each has become, which were NCHW images, which are quantized constants."""
+    """The values of a composite while it is rewritten.
+
+    new: the new variable of each value.
+    constants: the dequantize of each quantized constant.
+    """
 
     def __init__(self, composite: relax.Function) -> None:
         self.sequence: list[relax.VarBinding] = []
@@ -78,7 +85,10 @@ class _Operands:
         self.sequence.append(relax.VarBinding(self.new[old], value))
 
     def __getitem__(self, expr: relax.Expr) -> relax.Expr:
-        """The operand for NHWC: images moved, constants of rank 1 to 3 first given the rank of an image."""
+        """Return the operand for NHWC.
+
+        Images are permuted, and constants of rank 1 to 3 first get the rank of an image.
+        """
         array = array_of(expr)
         if expr in self.constants:
             return self.constant(expr, NCHW_TO_NHWC if prod(static_shape(expr)) > 1 else None)
@@ -89,9 +99,9 @@ class _Operands:
         return relax.const(array.reshape((1,) * (4 - array.ndim) + array.shape).transpose(NCHW_TO_NHWC))
 
     def constant(self, expr: relax.Expr, axes: Sequence[int] | None) -> relax.Expr | None:
-        """A constant, or a quantized one, with its axes in another order; None if `expr` is neither.
+        """Return a constant, or a quantized constant, with its axes in another order, or None if `expr` is neither.
 
-        A quantized one of fewer axes gets those of one that broadcasting puts before them.
+        A quantized constant of fewer axes first gets the leading axes of extent 1 that broadcasting would add.
         """
         array = array_of(expr)
         if array is not None:
@@ -111,12 +121,15 @@ class _Operands:
 
 
 def is_image(expr: relax.Expr) -> bool:
-    """True where a value is a tensor of rank 4."""
+    """Return True where a value is a tensor of rank 4."""
     return isinstance(expr.ty, relax.TensorType) and expr.ty.ndim == 4
 
 
 def _same_call(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Element-wise: images and constants move, a vector or matrix beside an image would broadcast along other axes."""
+    """Rewrite an element-wise call.
+
+    None where a vector or matrix beside an image would broadcast along other axes.
+    """
     vectors = [
         arg for arg in call.args if isinstance(arg, relax.Var) and not is_image(arg) and arg not in operands.constants
     ]
@@ -179,7 +192,7 @@ def _quantize(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _range_quantize(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Ranges of a whole image, or of each of several: one does not depend on the order of elements."""
+    """Rewrite ranges of a whole image, or of each image of a batch, which do not depend on the order of elements."""
     own = OwnRange.read(call)
     return range_quantize(operands[call.args[0]], own.meaning, own.axes) if own.axes <= 1 else None
 
@@ -201,7 +214,7 @@ def _pad(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _take(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """A constant vector of places along one axis."""
+    """Rewrite a `take` by a constant vector of indices along a single axis."""
     data, indices = call.args
     if not is_image(data) or array_of(indices) is None or array_of(indices).ndim != 1 or call.attrs.axis is None:
         return None
@@ -209,7 +222,7 @@ def _take(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _strided_slice(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Bounds stay as they are, the axes they belong to are elsewhere."""
+    """Rewrite a slice: its bounds stay, and only its axes change position."""
     data, axes, *bounds = call.args
     if not is_image(data) or not isinstance(axes, relax.Tuple):
         return None
@@ -218,7 +231,7 @@ def _strided_slice(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _mean(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Over rows and columns: batch and channels keep their order even without the reduced axes."""
+    """Rewrite a mean over rows and columns: batch and channels keep their order without the reduced axes."""
     axes = sorted(int(axis) % 4 for axis in call.attrs.axis or ())
     if not is_image(call.args[0]) or axes != [2, 3]:
         return None
@@ -226,7 +239,10 @@ def _mean(call: relax.Call, operands: _Operands) -> relax.Expr | None:
 
 
 def _reshape(call: relax.Call, operands: _Operands) -> relax.Expr | None:
-    """Reshape of an image to no image; None unless its elements lie in the same order in both layouts."""
+    """Rewrite a reshape from an image to another rank.
+
+    None unless the elements have the same order in both layouts.
+    """
     if not is_image(call.args[0]) or is_image(call):
         return None
     shape = static_shape(call.args[0])
@@ -267,7 +283,7 @@ _NHWC_KERNELS = frozenset({("NHWC", "HWIO"), ("NHWC", "HWOI")})
 
 
 def with_ohwi_kernels(composite: relax.Function) -> relax.Function | None:
-    """A composite over NHWC images with its convolution's constant kernel (HWIO, HWOI) as OHWI; None if it has none."""
+    """Return a composite over NHWC images with its convolution's constant kernel (HWIO, HWOI) as OHWI, or None."""
     sequence, moved = bindings(composite), False
     quantized = {b.var: b.value for b in sequence if op_name(b.value) == "relax.dequantize"}
     rebuilt: list[relax.VarBinding] = []
@@ -302,7 +318,7 @@ def with_ohwi_kernels(composite: relax.Function) -> relax.Function | None:
 
 
 def _moved(weight: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
-    """A constant, or a dequantized one, with its axes in another order; None if `weight` is neither."""
+    """Return a constant, or a dequantized constant, with its axes in another order, or None if `weight` is neither."""
     array = array_of(weight)
     if array is not None:
         return relax.const(np.ascontiguousarray(array.transpose(axes)))

@@ -1,16 +1,16 @@
 """Keep the channels of convolutions, pools and states last (NHWC).
 
-Rewrite: for a composite over NCHW tensors of rank 4
-    y = conv(x)   ->   y = conv'(permute_dims(x, [0, 2, 3, 1])), permute_dims(y, [0, 3, 1, 2]) where NCHW is asked for
+Rewrite, for a composite over NCHW tensors of rank 4:
+    y = conv(x)   ->   y = conv'(permute_dims(x, [0, 2, 3, 1])), and permute_dims(y, [0, 3, 1, 2]) where NCHW is read
     y = crop(x); z = conv(y)   ->   z = conv'(crop'(permute_dims(x, [0, 2, 3, 1]))), both in one composite
-    Every permutation that meets its inverse is gone, one that moves only extents of 1 is a reshape. Composites
-    without a window follow their inputs where they can, also those ahead of the first window of a model that turns
-    its NHWC input itself. Weights become [K, R, S, C], those of models that are
-    NHWC already too.
-    A composite whose result is kept in another order says so: `StorageLayout`, the model's axes as stored. A variable
-    that holds a value of the model in another form than the model's is `y.nhwc` or `y.nchw`, its composite a
-    `ModelTensor` of y.
-    States on their way to such composites are kept as NHWC; `KeptStates` says how they begin then.
+    Every permutation that meets its inverse disappears, and a permutation that moves only extents of 1 is a reshape.
+    Composites without a window follow their inputs where they can. This includes the composites ahead of the first
+    window of a model that permutes its NHWC input itself. Weights become [K, R, S, C], also in models that are already
+    NHWC.
+    A composite whose result is stored in another order carries `StorageLayout`, the model's axes as stored. A variable
+    that holds a value of the model in another layout than the model's is named `y.nhwc` or `y.nchw`, and its composite
+    carries the `ModelTensor` y.
+    States that reach such composites are stored as NHWC, and `KeptStates` gives their initial values in that layout.
 Leaves alone: composites of other ranks, operators without a rule, inputs and outputs of the model.
 """
 
@@ -54,10 +54,10 @@ from tvm_ext.core.names import identifier, unique
 
 @tvm.transform.module_pass(opt_level=0, name="ConvertLayout")
 class ConvertLayout:
-    """Keeps channels last inside the model, and its own layout at its borders.
+    """Keep channels last inside the model, and the model's own layout at its inputs and outputs.
 
-    moves_crops: a part of an image is taken in the permutation that follows it. StreamPorts needs the two apart: it
-    turns the crop and reads the rows of the input with their channels last.
+    moves_crops: whether a crop of an image is fused with the permutation that follows it. StreamPorts needs the two
+    apart, because it permutes the crop and reads the rows of the input with their channels last.
     """
 
     def __init__(self, *, moves_crops: bool = True) -> None:
@@ -68,7 +68,10 @@ class ConvertLayout:
 
 
 class _Rewriter:
-    """Walks the schedule once; of each value it knows the model's form (`plain`), the NHWC form (`last`), or both."""
+    """A single walk over the schedule.
+
+    plain, last: the variables of a value in the model's layout and as NHWC; a value may have both.
+    """
 
     def __init__(self, mod: tvm.IRModule, moves_crops: bool) -> None:
         self.moves_crops = moves_crops
@@ -79,7 +82,7 @@ class _Rewriter:
         self.returned = set(outputs(self.func))
         self.readers = users(bindings(self.func))
         self.turned: set[relax.Var] = set()
-        """Images that the model itself turned to NCHW, of which the NHWC form is at hand."""
+        """Images that the model itself permutes to NCHW, and whose NHWC form is available."""
         self.sequence: list[relax.VarBinding] = []
         self.states = states_as_images(mod)
         self.plain: dict[relax.Var, relax.Var] = {
@@ -87,7 +90,7 @@ class _Rewriter:
         }
         self.last: dict[relax.Var, relax.Var] = dict(self.states)
         self.crops: dict[relax.Var, tuple[relax.Expr, relax.Function]] = {}
-        """Of a part of an image in the model's layout: the image, and the composite that takes the part."""
+        """For each crop of an image in the model's layout: the image, and the composite that crops."""
 
     def run(self) -> tvm.IRModule:
         for binding in bindings(self.func):
@@ -126,9 +129,9 @@ class _Rewriter:
             self._keep(binding)
 
     def _follows(self, binding: relax.VarBinding) -> bool:
-        """True if some input is at hand only with its channels last, or all images are turned for this reader alone.
+        """Return True if an input exists only as NHWC, or if this is the only reader of images that the model permutes.
 
-        Then the model turned what is handed over as NHWC, and a window reads it as NHWC behind a few other operators.
+        In the second case the model receives NHWC and permutes it, and a window reads it after a few other operators.
         """
         images = [arg for arg in binding.value.args if isinstance(arg, relax.Var) and is_image(arg)]
         if any(arg in self.last and arg not in self.plain for arg in images):
@@ -137,7 +140,7 @@ class _Rewriter:
         return bool(images) and are_turned and binding.var not in self.returned
 
     def _compose(self, binding: relax.VarBinding, composite: relax.Function, axes: tuple[int, ...]) -> None:
-        """The model's own permutation of a value that is here as NHWC: one permutation instead of two."""
+        """Fuse the model's own permutation of a value that is stored as NHWC with the permutation back to NCHW."""
         var, source = binding.var, self._as_last(binding.value.args[0])
         composed = tuple(NHWC_TO_NCHW[axis] for axis in axes)
         if composed == (0, 1, 2, 3) and var not in self.returned:
@@ -166,14 +169,14 @@ class _Rewriter:
             self.turned |= {binding.var} - self.returned
 
     def _channels_last_source(self, binding: relax.VarBinding) -> relax.Var | None:
-        """The value of which this binding is the NCHW form, if the model itself just moved channels to the front."""
+        """Return the value whose NCHW form this binding is, where the model itself permutes NHWC to NCHW."""
         composite = composite_of(self.mod, binding.value)
         if composite is None or _permutation(composite) != NHWC_TO_NCHW:
             return None
         return self.plain[binding.value.args[0]]
 
     def _as_plain(self, expr: relax.Expr) -> relax.Expr:
-        """The value in the model's own layout."""
+        """Return the value in the model's own layout."""
         if isinstance(expr, relax.Tuple):
             return relax.Tuple([self._as_plain(field) for field in expr.fields], expr.span)
         if not isinstance(expr, relax.Var):
@@ -184,7 +187,7 @@ class _Rewriter:
         return self.plain[expr]
 
     def _as_last(self, var: relax.Var) -> relax.Var:
-        """The image with its channels last."""
+        """Return the image with its channels last."""
         if var in self.last:
             return self.last[var]
         if var in self.crops:
@@ -196,9 +199,9 @@ class _Rewriter:
         return self.last[var]
 
     def _cropped(self, var: relax.Var, source: relax.Expr, composite: relax.Function) -> relax.Var:
-        """A part of an image with its channels last, in one composite: the part is never kept in the model's layout.
+        """Crop an image and move its channels last in a single composite, so that the crop is never stored as NCHW.
 
-        Rows of the part are computed as they are read, where a convolution runs by rows.
+        Rows of the crop are computed when they are read, where a convolution runs by rows.
         """
         name, param = f"{var.name}.nhwc", relax.Var(source.name, source.ty)
         image = infer(relax.op.permute_dims(param, list(NCHW_TO_NHWC)))
@@ -223,9 +226,9 @@ class _Rewriter:
         nodes: Sequence[str] = (),
         layout: tuple[int, ...] = (),
     ) -> relax.Var:
-        """A call of a new composite that permutes, or only reshapes where nothing but extents of 1 moves.
+        """Call a new composite that permutes, or that reshapes where only extents of 1 move.
 
-        tensor: the model's name of what it permutes, where `name` is another.
+        tensor: the model's name of the permuted value, where `name` is another.
         """
         param, shape = relax.Var(var.name, var.ty), static_shape(var)
         moved = [axis for axis in axes if shape[axis] > 1]
@@ -249,7 +252,7 @@ class _Rewriter:
 
 
 def _is_crop(composite: relax.Function) -> bool:
-    """True for a composite that takes a run of places along each axis of an image, and nothing else."""
+    """Return True for a composite that only takes contiguous elements along each axis of an image."""
     sequence = bindings(composite)
     if len(sequence) != 1 or op_name(sequence[0].value) != "relax.strided_slice":
         return False
@@ -259,7 +262,7 @@ def _is_crop(composite: relax.Function) -> bool:
 
 
 def _permutation(composite: relax.Function) -> tuple[int, ...] | None:
-    """The axes of a composite that is one permute_dims of rank 4."""
+    """Return the axes of a composite that is a single permute_dims of rank 4, or None."""
     sequence = bindings(composite)
     if len(sequence) != 1 or op_name(sequence[0].value) != "relax.permute_dims" or not is_image(sequence[0].var):
         return None
@@ -268,7 +271,7 @@ def _permutation(composite: relax.Function) -> tuple[int, ...] | None:
 
 
 def states_as_images(mod: tvm.IRModule) -> dict[relax.Var, relax.Var]:
-    """Parameters of `main` that are states on their way to a window over NCHW images -> the same, channels last."""
+    """Map the parameters of `main` that are states read by a window over NCHW images to their NHWC variables."""
     main, count = mod["main"], len(KeptStates.read(mod).states)
     found: dict[relax.Var, relax.Var] = {}
     for param in main.params[len(main.params) - count :]:
@@ -281,7 +284,10 @@ def states_as_images(mod: tvm.IRModule) -> dict[relax.Var, relax.Var]:
 
 
 def with_turned_states(mod: tvm.IRModule, params: list[relax.Var], turned: dict[relax.Var, relax.Var]) -> tvm.IRModule:
-    """The module whose attribute says how turned states begin. params: of `main` before."""
+    """Return the module with the initial values of permuted states permuted too.
+
+    params: the parameters of `main` before the rewrite.
+    """
     if not turned:
         return mod
     states = KeptStates.read(mod).states
@@ -302,7 +308,7 @@ def _turned(state: ModelState) -> ModelState:
 
 
 def _reaches_window(mod: tvm.IRModule, param: relax.Var) -> bool:
-    """True where a composite that slides a window reads a parameter, or an image made from it."""
+    """Return True where a composite that slides a window reads a parameter, or an image computed from it."""
     reached = {param}
     for binding in bindings(mod["main"]):
         if reached.isdisjoint(operands(binding.value)):

@@ -1,11 +1,11 @@
-"""Flattened images go into dense layers with their channels last: the weights move, not the image.
+"""Feed flattened images to dense layers with channels last, by permuting the weights instead of the image.
 
 Rewrite:
     c = permute_dims(x, [0, 3, 1, 2]); z = reshape(c, [N, C * H * W]); y = dense(z)
       ->  z = reshape(x, [N, H * W * C]); y = dense'(z), the rows of its constant weights in the order of z
-    So nothing is copied, and where memory is short the layer adds up rows of x as they come.
-Leaves alone: a permuted image, or a flattened one, that something other than dense layers reads too; layers whose
-weights are no constants, or have a scale for each row.
+    No element is copied, and where memory is short the layer adds up the rows of x as they arrive.
+Leaves alone: a permuted or flattened image that operators other than dense layers also read; layers whose weights
+are not constant, or have a scale for each row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tvm_ext.core.names import RANGE_QUANTIZE
 
 @tvm.transform.module_pass(opt_level=0, name="FlattenChannelsLast")
 class FlattenChannelsLast:
-    """Lets dense layers read flattened images with channels last, with the rows of their weights in that order."""
+    """Let dense layers read flattened images with channels last, with the rows of their weights in the same order."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
@@ -71,7 +71,7 @@ class FlattenChannelsLast:
 def _flattened_image(
     mod: tvm.IRModule, binding: relax.VarBinding, made: dict[relax.Var, relax.VarBinding]
 ) -> relax.Var | None:
-    """The image [N, H, W, C] that a binding shows as [N, C * H * W], channel after channel; None if it does not."""
+    """Return the image [N, H, W, C] that a binding flattens to [N, C * H * W], channel after channel, or None."""
     if not _is_one(mod, binding.value, "relax.reshape"):
         return None
     permuted = made.get(binding.value.args[0])
@@ -87,7 +87,7 @@ def _flattened_image(
 
 
 def _is_one(mod: tvm.IRModule, value: relax.Expr, name: str) -> bool:
-    """True where an expression calls a composite of this operator alone, on a variable."""
+    """Return True where an expression calls a composite of this single operator on a variable."""
     composite = composite_of(mod, value)
     if composite is None or len(value.args) != 1 or not isinstance(value.args[0], relax.Var):
         return False
@@ -98,7 +98,7 @@ def _is_one(mod: tvm.IRModule, value: relax.Expr, name: str) -> bool:
 def _with_rows_moved(
     mod: tvm.IRModule, reader: relax.VarBinding, data: relax.Var, image: Sequence[int]
 ) -> relax.Function | None:
-    """The dense layer that reads `data`, for elements in the order of the image; None where it is no such layer."""
+    """Return the dense layer that reads `data` for elements in the order of the image, or None for other layers."""
     composite = composite_of(mod, reader.value)
     if composite is None or sum(arg == data for arg in reader.value.args) != 1:
         return None
@@ -122,7 +122,7 @@ def _with_rows_moved(
 
 
 def _moved(weight: relax.Expr, product: relax.VarBinding, image: Sequence[int]) -> relax.VarBinding | None:
-    """The product with the rows of its weights moved."""
+    """Return the product with the rows of its weights permuted."""
     array = array_of(weight)
     if array is None or array.ndim != 2:
         return None
@@ -134,7 +134,7 @@ def _moved(weight: relax.Expr, product: relax.VarBinding, image: Sequence[int]) 
 
 
 def _moved_quantized(dequantize: relax.VarBinding, image: Sequence[int]) -> relax.VarBinding | None:
-    """Quantized weights with their rows moved, which have one scale, or one for each column."""
+    """Return the dequantize of permuted weights, or None where a scale belongs to a row."""
     call = dequantize.value
     array = array_of(call.args[0]) if op_name(call) == "relax.dequantize" else None
     if array is None or array.ndim != 2:
@@ -147,14 +147,14 @@ def _moved_quantized(dequantize: relax.VarBinding, image: Sequence[int]) -> rela
 
 
 def _rows_moved(weight: np.ndarray, image: Sequence[int]) -> relax.Expr:
-    """[C * H * W, K] -> [H * W * C, K]."""
+    """Permute weights [C * H * W, K] to [H * W * C, K]."""
     _, height, width, channels = image
     planes = weight.reshape(channels, height, width, -1)
     return constant(np.ascontiguousarray(planes.transpose(1, 2, 0, 3).reshape(weight.shape)))
 
 
 def _reshaped(module: tvm.IRModule, binding: relax.VarBinding, image: relax.Var) -> relax.Call:
-    """A call of the composite that flattens, made for the image with its channels last."""
+    """Return a call of the composite that flattens, for the image with its channels last."""
     callee = binding.value.op
     composite, param = module[callee], relax.Var(image.name, image.ty)
     (inner,) = bindings(composite)

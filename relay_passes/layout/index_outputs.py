@@ -1,4 +1,4 @@
-"""Outputs that are the index of the largest element in place of all elements."""
+"""Return the index of the largest element in place of all elements of an output."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _Entry = TypeVar("_Entry")
 
 @tvm.transform.module_pass(opt_level=0, name="IndexOutputs")
 class IndexOutputs:
-    """Return the index of the largest element along the last axis, the first of several, as int32.
+    """Return the index of the largest element along the last axis as int32; the first index where several are equal.
 
     Rewrite:
         return y: float32[1, 10]                ->   return astype(argmax(y, -1), int32): int32[1]
-        y = dequantize(q, s, z); return y       ->   return astype(argmax(q, -1), int32); a scale keeps the order
+        y = dequantize(q, s, z); return y       ->   return astype(argmax(q, -1), int32); a scale preserves the order
     Leaves alone: other outputs, and outputs that are indices already.
-    Raises BadOptions for an output that is not there, or has no axis.
+    Raises BadOptions for an output that does not exist, or has no axis.
     """
 
     def __init__(self, names: Collection[str]) -> None:
@@ -63,7 +63,7 @@ class IndexOutputs:
 
 
 def _ordered(result: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Expr:
-    """A value whose elements have the order of the result's: the integers that one positive scale makes real."""
+    """Return a value whose elements have the order of the result's elements: integers under a single positive scale."""
     value = values.get(result)
     if op_name(value) != "relax.dequantize":
         return result

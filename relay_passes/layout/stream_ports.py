@@ -1,15 +1,14 @@
-"""Inputs come in, and outputs go out, through composites of their own, so that rows of them can be handed over.
+"""Pass inputs and outputs through composites of their own, so that the application can exchange them by rows.
 
 Rewrite:
     main(x): y = c(x); return y
       ->  main(x): x.rows = read(x); y.rows = c(x.rows); y = write(y.rows); return y
     read and write are composites of one permute_dims with a `StreamDirection`; a `ModelTensor` says that x.rows is x.
-    An NCHW image that only its channels-last form is read of comes in so, pixel by pixel: the permutation that turns it
-    is the read. Operators that work element by element between the two, a quantize or a normalization, are turned with
-    it. The same holds for an output that is nothing but the NCHW form of an image. The decision says whether rows of
-    inputs may be asked for more than once (`rereads`).
-Leaves alone: inputs that nothing reads, results that are constants, states. What the module computes in TVM stays the
-    same.
+    An NCHW image of which only the NHWC form is read arrives as NHWC, pixel by pixel: the permutation becomes the
+    read. Element-wise operators between the input and the permutation, a quantize or a normalization, are permuted
+    too. The same holds for an output that is only the NCHW form of an image. The decision records whether rows of
+    inputs may be requested more than once (`rereads`).
+Leaves alone: inputs without readers, constant results, and states. The module computes the same values in TVM.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ from tvm_ext.core.names import identifier, unique
 
 @tvm.transform.module_pass(opt_level=0, name="StreamPorts")
 class StreamPorts:
-    """Gives inputs and outputs composites of their own. Runs behind ConvertLayout, whose permutations it takes over."""
+    """Give inputs and outputs composites of their own.
+
+    The pass runs after ConvertLayout, and takes over its permutations.
+    """
 
     def __init__(self, *, rereads: bool = False) -> None:
         self.rereads = rereads
@@ -84,13 +86,16 @@ class _Rewriter:
         return self.module
 
     def _name_tensor(self, value: relax.Expr, name: str) -> None:
-        """Tells a composite the model's name of its result, whose variable gets another one."""
+        """Record the model's name of a composite's result, because its variable gets another name."""
         composite = composite_of(self.module, value)
         if composite is not None:
             self.module.update_func(value.op, ModelTensor(name=name).write(composite))
 
     def _read(self, param: relax.Var) -> list[relax.VarBinding]:
-        """The read of an input in the form its readers ask for, and operators turned with it; empty without readers."""
+        """Return the read of an input in the form that its readers need, and the permuted operators.
+
+        Nothing for an input without readers.
+        """
         if param not in self.readers and param not in self.results:
             return []
         chain = self._until_turned(param)
@@ -115,7 +120,7 @@ class _Rewriter:
         return found
 
     def _until_turned(self, param: relax.Var) -> list[relax.VarBinding]:
-        """Readers of an input up to the permutation that puts its channels last; empty where there is none."""
+        """Return the readers of an input up to the permutation that moves its channels last, or none."""
         chain: list[relax.VarBinding] = []
         var = param
         while len(found := self.readers.get(var, [])) == 1 and var not in self.results:
@@ -131,7 +136,7 @@ class _Rewriter:
         return []
 
     def _turns_back(self, result: relax.Var) -> relax.Var | None:
-        """The channels-last image of which a result is the NCHW form, and nothing but a result."""
+        """Return the NHWC image whose NCHW form a result is, provided that the NCHW form has no other use."""
         made = self.values.get(result)
         if result in self.readers or made is None or not self._permutes(made, NHWC_TO_NCHW):
             return None
@@ -148,9 +153,9 @@ class _Rewriter:
     def _moved(
         self, source: relax.Var, axes: tuple[int, ...], name: str, stream: str, tensor: str = ""
     ) -> relax.VarBinding:
-        """A call of a new composite that permutes, and whose elements the application hands over or takes.
+        """Call a new composite that permutes, and whose elements the application passes in or takes out.
 
-        tensor: the model's name of it, where `name` is another.
+        tensor: the model's name of the value, where `name` is another.
         """
         param = relax.Var(source.name, source.ty)
         value = infer(relax.op.permute_dims(param, list(axes)))
@@ -165,7 +170,7 @@ class _Rewriter:
         return relax.VarBinding(relax.DataflowVar(name, call.ty), call)
 
     def _permutes(self, value: relax.Expr, axes: tuple[int, ...]) -> bool:
-        """True if an expression is a composite that only puts the axes of one image into this order."""
+        """Return True if an expression calls a composite that only permutes the axes of an image in this order."""
         composite = composite_of(self.mod, value)
         if composite is None or len(composite.params) != 1:
             return False

@@ -1,1 +1,1 @@
-"""Passes of phase 4: order, splits, recomputation and places that need fewer bytes."""
+"""Passes of phase 4, which lower the peak of live bytes by order, splits, recomputation and choice of memories."""

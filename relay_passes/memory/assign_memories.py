@@ -1,17 +1,17 @@
-"""Decides which memory results, scratch and weights live in, and when they are moved, for the least predicted time.
+"""Choose the memories of results, scratch and weights, and the copies between them, for the least predicted time.
 
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
-      ->  a = c1(x)                                  c1 carries `OperatorMemories`: its result is made in dtcm
+      ->  a = c1(x)                                  c1 carries `OperatorMemories`: its result is written to dtcm
           a.sram = tvm_ext.move(a, "sram", within=1)       spilled while c2 runs
-          b = c2(a); d = c3(b)                       that of c2 says weights in dtcm, 1 ahead: they are fetched
+          b = c2(a); d = c3(b)                       c2 carries weights in dtcm, 1 ahead: they are prefetched
           a.dtcm = tvm_ext.move(a.sram, "dtcm")            while c1 runs; scratch likewise
-          e = c4(d, a.dtcm)                          a fetch stands where it starts and is waited for at its first use
-    main carries the `PredictedTime` of that. A memory that not all processors reach holds what is made and read by
-    those that do; a core copies for its own steps, where no DMA does (the move says `copied_by`).
-Leaves alone: inputs and outputs, which stay in the platform's default memory; what is run row by row in series;
-functions that something else than composites is part of; a function that no placement makes faster by 1 %, or by a
-quarter where latencies are all that is gained; what each composite computes.
+          e = c4(d, a.dtcm)                          a prefetch stands where it starts; its first reader waits
+    main carries the `PredictedTime`. A memory that only some processors reach holds only values that these processors
+    write and read. A core copies for its own steps where no DMA does (the move then carries `copied_by`).
+Leaves alone: inputs and outputs, which stay in the platform's default memory; sequences that run row by row;
+functions with anything but composites; a function that no placement makes faster by 1 %, or by 25 % where only
+latencies are lower; the computation of each composite.
 """
 
 from __future__ import annotations
@@ -42,19 +42,23 @@ from tvm_ext.core.names import unique
 from tvm_ext.core.time_model import TimeModel
 
 LEAST_GAIN = 0.01
-"""Part of the predicted time: a smaller gain is not worth the moves."""
+"""Fraction of the predicted time. A smaller gain is not worth the moves."""
 LEAST_GAIN_OF_LATENCY = 0.25
-"""The same where no other memory has a higher rate, and all that is gained are latencies: buses hide part of them,
-which nothing models, and copies take instructions for sure."""
+"""The same fraction where no other memory has a higher rate, so that only latencies become lower.
+
+It is larger because buses hide part of the latencies, which the time model ignores, while copies certainly cost
+instructions.
+"""
 
 
 @tvm.transform.module_pass(opt_level=0, name="AssignMemories")
 class AssignMemories(SearchingPass):
-    """Places results, weights and scratch in several memories, and moves them, for the least predicted time.
+    """Place results, weights and scratch in several memories, and move them, for the least predicted time.
 
-    backend, time: of the platform's first processor; others: of those beside it that steps may run on, by name. limits:
-    bytes that each memory may give; those not in it are not used. rate: of a guide; its proposal is taken where it is
-    faster than what the search finds.
+    backend, time: of the platform's first processor.
+    others: the other processors on which steps may run, by name.
+    limits: the bytes that each memory may give; memories not listed are not used.
+    rate: a learned cost model, whose proposal is used where it is faster than the result of the search.
     """
 
     def __init__(
@@ -90,7 +94,7 @@ class AssignMemories(SearchingPass):
 
 
 class _Rewriting:
-    """The function with its moves; composites that are told where their results, weights or scratch lie."""
+    """Writes the function with its moves, and records in composites where their results, weights and scratch lie."""
 
     def __init__(
         self,
@@ -139,7 +143,7 @@ class _Rewriting:
         self.sequence.append(relax.VarBinding(var, call))
 
     def _read(self, leaf: relax.Var, index: int) -> relax.Var:
-        """The copy that a step reads in place of a variable; a view of it where the variable is a view."""
+        """Return the copy that a step reads in place of a variable, or a view of it where the variable is a view."""
         (value,) = self.operators.values[leaf]
         place = self.found.places[value]
         memory = place.memory_at(index, self.problem.home)
@@ -160,7 +164,7 @@ class _Rewriting:
         return self.seen_as[leaf, copy]
 
     def _place(self, index: int, callee: tvm.ir.GlobalVar) -> None:
-        """Tells a composite where its result, its weights and its scratch lie, as far as that is not home."""
+        """Record in a composite the memories of its result, weights and scratch that differ from the default memory."""
         found, home = self.found, self.problem.home
         (born,) = {found.places[self.hosts.get(value, value)].born for value in self.operators.nodes[index].writes}
         weights, scratch = found.weights.get(index), found.scratch.get(self.problem.boundary_to(index), home)

@@ -1,15 +1,15 @@
-"""Cuts a model into sequences that run row by row, and repeats operators, where it is faster with near memories then.
+"""Cut a model into sequences that run row by row, and recompute results, where fast memories then make it faster.
 
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
-      ->  the same calls; c1, c2 and c3 carry a `RowSplit`, as `SplitSequences` writes it: of a and b only some rows are
-          kept, which a near memory has room for. Where it is faster to make `a` again than to read it from home,
-          c1_again stands before c4, as `Rematerialize` writes it.
-    main carries the `SplitCost`, the `SchedulePeak`, and what is `Recomputed`. `AssignMemories` then decides where
-    everything lies.
-Leaves alone: a module that is cut already, or has streamed inputs; one that no cut makes faster by a part in 100, or
-    for which no memory has a higher rate than the default one; what each composite computes.
-Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
+      ->  the same calls; c1, c2 and c3 carry a `RowSplit`, as `SplitSequences` writes it. Only some rows of a and b are
+          stored, so that they fit a fast memory. Where recomputing `a` is faster than reading it from the default
+          memory, c1_again stands ahead of c4, as `Rematerialize` writes it.
+    main carries the `SplitCost`, the `SchedulePeak`, and the record of what is `Recomputed`. `AssignMemories` then
+    chooses all memories.
+Leaves alone: a module that is already cut or has streamed inputs; a module that no cut makes faster by 1 %, or for
+    which no memory has a higher rate than the default memory; the computation of each composite.
+Never let TVM's EliminateCommonSubexpr run after this pass, because it would undo the recomputation.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from tvm_ext.core.decisions.models import Recomputed
 from tvm_ext.core.time_model import TimeModel
 
 LEAST_GAIN = 0.01
-"""Part of the predicted time: a smaller gain is not worth the calls."""
+"""Fraction of the predicted time. A smaller gain is not worth the calls."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="CutForMemories")
 class CutForMemories(SearchingPass):
-    """Cuts and repeats for the least predicted time in several memories. The rest: as `AssignMemories` has it."""
+    """Cut and recompute for the least predicted time in several memories.
+
+    The arguments are those of `AssignMemories`.
+    """
 
     def __init__(
         self,

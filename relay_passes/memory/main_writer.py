@@ -1,4 +1,4 @@
-"""A module's main written anew, binding by binding, with functions of its own beside those that it had."""
+"""Write the main function of a module again, binding by binding, with new functions beside the existing functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tvm_ext.core.names import unique
 
 
 class MainWriter:
-    """Bindings in order, and names that nothing has yet. Lives for one rewrite of a module, which it changes."""
+    """Bindings in order, and unused names.
+
+    An instance lives for a single rewrite of a module, which it changes.
+    """
 
     def __init__(self, module: tvm.IRModule, operators: OperatorGraph) -> None:
         self.module, self.operators = module, operators
@@ -27,22 +30,22 @@ class MainWriter:
     def call(
         self, name: str, function: relax.Function, arguments: Sequence[relax.Expr], span: tvm.ir.Span | None = None
     ) -> relax.Call:
-        """The call of a function that the module gets."""
+        """Add a function to the module and return a call of it."""
         return call_new(self.module, unique(name, self._functions), function, arguments, span)
 
     def bind(self, name: str, value: relax.Expr) -> relax.Var:
-        """A new variable for a value."""
+        """Bind a value to a new variable."""
         var = relax.DataflowVar(unique(name, self._taken), value.ty)
         self.bound.append(relax.VarBinding(var, value))
         return var
 
     def layout(self, value: relax.Var) -> StorageLayout:
-        """The layout in which an operator computes a value; that of the model for others."""
+        """Return the layout in which an operator computes a value, or the model's layout for other values."""
         pairs = zip(self.operators.steps, self.operators.composites, strict=True)
         return StorageLayout.read(next((composite for step, composite in pairs if step[0].var.same_as(value)), None))
 
     def function(self) -> relax.Function:
-        """The function as it was written; composites that nothing calls any more are gone from the module."""
+        """Return the rewritten function, and remove composites that are no longer called from the module."""
         main = self.operators.main
         rebuilt = rebuild(main, self.bound, outputs(main))
         called = {binding.value.op for binding in bindings(rebuilt) if isinstance(binding.value, relax.Call)}

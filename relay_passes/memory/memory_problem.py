@@ -1,4 +1,4 @@
-"""The problem that a module's operators are, where several memories may hold what they read and write."""
+"""Express the operators of a module as an assignment problem over several memories."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _STREAMED = Traffic(transactions=0.0, bursts=0.0, num_bytes=1.0)
 
 
 def near_memories(time: TimeModel, limits: Mapping[str, int]) -> tuple[str, ...]:
-    """Memories beside the default one that may give bytes, in the platform's order."""
+    """Return the memories other than the default memory that may give bytes, in the platform's order."""
     home = time.platform.activations
     return tuple(memory.name for memory in time.platform.memories if memory.name in limits and memory.name != home)
 
 
 def has_higher_rate(time: TimeModel, memory: str) -> bool:
-    """True of a memory that streams faster than the default one, or that another processor has to itself."""
+    """Return True for a memory that streams faster than the default memory, or that belongs to another processor."""
     home = time.platform.activations
     return not time.reaches(memory) or time.wait_cycles(memory, _STREAMED) < time.wait_cycles(home, _STREAMED)
 
@@ -41,7 +41,10 @@ def whole_problem(
     limits: Mapping[str, int],
     others: Mapping[str, ProcessorCosts] = MappingProxyType({}),
 ) -> AssignmentProblem:
-    """The problem of a module whose operators all run whole. The rest: as `AssignMemories` takes them."""
+    """Return the problem of a module whose operators all run whole.
+
+    The arguments are those of `AssignMemories`.
+    """
     operators, clock_hz, placed = known.operators, time.platform.processor.clock_hz, known.placed
     graph, composites = operators.graph().without_bytes_of(placed.keys()), _composites(known.mod, operators)
     called = Counter(steps[0].value.op for steps in operators.steps)
@@ -66,7 +69,7 @@ def whole_problem(
                 weights_bytes=cost.weights_bytes, weights_read_bytes=cost.weights_read_bytes,
                 scratch_bytes=cost.scratch_bytes, scratch_access_bytes=cost.scratch_access_bytes,
                 shared=dict(node.shared_bytes), processor=processor,
-                # A function that is called again carries one set of attributes.
+                # A function with several calls carries a single set of attributes, so its calls cannot differ.
                 movable=called[computing.value.op] == 1,
             )
         )  # fmt: skip
@@ -79,16 +82,17 @@ def whole_problem(
 def _port_cycles(
     time: TimeModel, kernel: KernelTime, reads: Mapping[int, int], writes: Mapping[int, int], placed: Mapping[int, str]
 ) -> float:
-    """Cycles that memories add where a step reads and writes ports that do not lie in the default one.
+    """Return the cycles that memories add where a step accesses ports outside the default memory.
 
-    These values take no part in the search. placed: value -> memory.
+    These values take no part in the search.
+    placed: the memory of each value.
     """
     read = sum(time.read_cycles(placed[one], size, kernel.input) for one, size in reads.items() if one in placed)
     return read + sum(time.write_cycles(placed[v], size, kernel.output) for v, size in writes.items() if v in placed)
 
 
 def sequences_of(mod: tvm.IRModule, operators: OperatorGraph) -> Iterator[Segment]:
-    """The sequences of a module that is cut into rows: what they are, without what they need and cost."""
+    """Yield the row-by-row sequences of a module as segments, without their needs and costs."""
     splits = [RowSplit.read(composite) for composite in _composites(mod, operators)]
     for sequence, group in groupby(range(len(splits)), lambda index: splits[index].sequence):
         inside = list(group)

@@ -1,7 +1,7 @@
-"""Place inputs and outputs in memories that the application chooses, or leave them to it.
+"""Place inputs and outputs in memories that the application chooses, or leave their storage to the application.
 
 Rewrite: main carries `PlacedPorts`.
-Leaves alone: ports that nothing is said of, which stay in the default memory; what the module computes.
+Leaves alone: ports without an entry, which stay in the default memory; the computation of the module.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tvm_ext.core.errors import BadOptions
 
 @tvm.transform.module_pass(opt_level=0, name="PlacePorts")
 class PlacePorts:
-    """Says which memories inputs and outputs lie in.
+    """Record the memories of inputs and outputs.
 
-    memories: the model's own name of an input or output -> memory. Raises BadOptions for a name of neither.
+    memories: memory by the model's own name of an input or output. Raises BadOptions for any other name.
     """
 
     def __init__(self, memories: Mapping[str, str]) -> None:
@@ -41,7 +41,7 @@ class PlacePorts:
 
 @tvm.transform.module_pass(opt_level=0, name="LeavePorts")
 class LeavePorts:
-    """Says that main's inputs and outputs take no bytes, and that nothing is written over an input."""
+    """Record that main's inputs and outputs take no bytes, and that no result overwrites an input."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return with_main(mod, PortsOutside(is_set=True).write(mod["main"]))

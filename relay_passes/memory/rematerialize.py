@@ -1,12 +1,14 @@
-"""Computes results again instead of keeping them, where more bytes are alive than a budget allows.
+"""Recompute results instead of keeping them, where more bytes are live than a budget allows.
 
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b); e = c4(d, a)
       ->  a = c1(x); b = c2(a); d = c3(b); a.again = c1(x); e = c4(d, a.again)
-    with the cheapest repeats found that keep live bytes within the budget, and the order changed where fewer do then.
-    main carries what is `Recomputed` and the `SchedulePeak`.
-Leaves alone: a function within the budget; one that no repeats bring within it; what each composite computes.
-Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
+    with the cheapest recomputations found that keep live bytes within the budget. The order changes too where that
+    saves recomputations.
+    main carries the record of what is `Recomputed`, and the `SchedulePeak`.
+Leaves alone: a function within the budget; a function that no recomputation brings within the budget; the
+computation of each composite.
+Never let TVM's EliminateCommonSubexpr run after this pass, because it would undo the recomputation.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="Rematerialize")
 class Rematerialize(SearchingPass):
-    """Run operators again where that keeps live bytes within the budget: the cheapest repeats that are found."""
+    """Recompute results where that keeps live bytes within the budget, by the cheapest recomputations found."""
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         assert self.budget_bytes is not None, "recomputing keeps to a budget"
@@ -46,16 +48,17 @@ class Rematerialize(SearchingPass):
 
 
 def recomputed(operators: OperatorGraph, found: Recomputation) -> Recomputed:
-    """The outcome as main carries it."""
+    """Return the outcome as main carries it."""
     repeats = len(found.sequence) - len(operators.steps)
     return Recomputed(operators=repeats, instructions=found.cost, at_least=found.at_least or None)
 
 
 def with_repeats(mod: tvm.IRModule, operators: OperatorGraph, sequence: Sequence[int]) -> tvm.IRModule:
-    """The module whose main runs its operators in that sequence; a read takes the result that was computed last.
+    """Return the module whose main runs its operators in that sequence.
 
-    A repeat is a call of a function of its own, so that it may be cut otherwise than the first run. Results of main are
-    those computed last, under their own names. Repeats that nothing reads are left out.
+    A read takes the result that was computed last. A repeated operator is a call of its own function, so that it may be
+    cut differently from the first run. Results of main are the last computed values, under their own names. Repetitions
+    without readers are left out.
     """
     main, module = operators.main, mod.clone()
     returned = {leaf for result in outputs(main) for leaf in operands(result)}

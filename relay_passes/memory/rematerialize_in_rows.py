@@ -1,13 +1,13 @@
-"""Computes results again, row by row where they are read, where no split alone comes within a budget.
+"""Recompute results row by row where they are read, where no split alone comes within a budget.
 
 Rewrite:
     a = c1(x); g = c2(a); d = c3(g); e = c4(d, a)
       ->  a = c1(x); g = c2(a); d = c3(g); a.again = c1_again(x); e = c4(d, a.again)
-    with c1_again and c4 in one `sequence`: what is computed again is a ring of a few rows. Sequences are labelled as
-    `SplitSequences` does; repeats, and `Recomputed` of main, are those of `Rematerialize`.
-Leaves alone: a function that splits alone bring within the budget, or that nothing found does; what each composite
-    computes.
-Never let TVM's EliminateCommonSubexpr run after it: that undoes it.
+    with c1_again and c4 in one `sequence`, so that only a ring of a few rows of the recomputed result is stored.
+    Sequences are labelled as by `SplitSequences`. Repetitions and `Recomputed` of main are those of `Rematerialize`.
+Leaves alone: a function that splits alone bring within the budget, or that no found sequence does; the computation
+    of each composite.
+Never let TVM's EliminateCommonSubexpr run after this pass, because it would undo the recomputation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from relay_passes.solvers.split.search import Split, cut
 
 @tvm.transform.module_pass(opt_level=0, name="RematerializeInRows")
 class RematerializeInRows(SearchingPass):
-    """Runs operators again in the sequences that read them, where splits alone do not keep within the budget."""
+    """Recompute results inside the sequences that read them, where splits alone do not keep within the budget."""
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         assert self.budget_bytes is not None, "recomputing keeps to a budget"

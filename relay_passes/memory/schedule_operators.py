@@ -1,9 +1,9 @@
-"""Reorders composites so that the most bytes alive at a step are as few as can be.
+"""Reorder composites so that the peak of live bytes is as low as possible.
 
 Rewrite:
     a = c1(x); b = c2(x); d = c3(a); e = c4(b)   ->   a = c1(x); d = c3(a); b = c2(x); e = c4(b)
     where that lowers the peak. main carries the `SchedulePeak`.
-Leaves alone: an order that no other one beats; what each composite computes.
+Leaves alone: an order that no other order beats; the computation of each composite.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_ext.core.decisions.models import SchedulePeak
 
 @tvm.transform.module_pass(opt_level=0, name="ScheduleOperators")
 class ScheduleOperators(SearchingPass):
-    """Reorders composites for the lowest peak of live bytes, by the scratch and the sharing that the backend states."""
+    """Reorder composites for the lowest peak of live bytes, by the scratch and the sharing that the backend states."""
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         operators, found = known.operators, least_schedule(known.graph)

@@ -1,4 +1,4 @@
-"""The frame that passes of the memory phase share: what they are made with, what they leave alone, what they search."""
+"""The shared frame of the passes of the memory phase: their arguments, the modules they skip, and the search."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from relay_passes.searched import Searched, searched
 
 
 class SearchingPass:
-    """A pass that searches the operators of `main` for fewer bytes alive, or less time.
+    """A pass that searches the operators of `main` for fewer live bytes, or for less time.
 
-    backend: says what a composite needs and costs. budget_bytes: bytes alive that are allowed; None asks for the fewest
-    possible. known: of the module, where it was searched before.
+    backend: states the needs and costs of a composite.
+    budget_bytes: the live bytes that are allowed; None asks for the fewest possible.
+    known: an earlier search of the same module, if any.
     """
 
     def __init__(self, backend: Backend, budget_bytes: int | None = None, known: Searched | None = None) -> None:
@@ -25,5 +26,5 @@ class SearchingPass:
         return self.rewritten(mod, searched(mod, self.backend, self.known))
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
-        """The module as the pass makes it; itself where nothing better was found."""
+        """Return the rewritten module, or the module itself where the search finds nothing better."""
         raise NotImplementedError

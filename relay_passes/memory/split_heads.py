@@ -1,4 +1,4 @@
-"""Runs attention a few heads after the other, so that keys and values of the others need not lie there meanwhile.
+"""Tile attention head-wise, so that only the keys and values of the current heads are stored.
 
 Rewrite:
     n = c1(x); q = dense_q(n); k = dense_k(n); v = dense_v(n); s = scores(q, k); p = softmax(s); y = sums(p, v)
@@ -8,13 +8,13 @@ Rewrite:
           s.heads_0_1 = scores_heads_0_1(q.heads_0_1, k.heads_0_1); p.heads_0_1 = ...; y.heads_0_1 = ...
           n.again_4 = c1_again(x); k.heads_1_2 = dense_k_heads_1_2(n.again_4); ...
           y = concat(y.heads_0_1, y.heads_1_2, ...)
-    A dense layer of some heads has their columns of its constants. What the dense layers read is computed again for
-    each of them, where what it is made from lies there anyway: then rows of it are enough. main carries the
+    A dense layer for some heads has their columns of its constants. The input of the dense layers is recomputed for
+    each of them where the operands of that input stay alive anyway: then some of its rows suffice. main carries the
     `AttentionInParts`.
-Leaves alone: attention whose heads are no multiple of the parts, share keys, or lie apart, as those with a mask do;
-    dense layers that are read twice, or whose result is a model's. No bit of a result changes: each element is
-    computed as before.
-Never let TVM's EliminateCommonSubexpr run after it: it joins what is computed again.
+Leaves alone: attention whose heads are not a multiple of the parts, share keys, or are not contiguous, as with a
+    mask; dense layers with two readers, or whose result is a result of the model. No bit of a result changes,
+    because each element is computed as without the pass.
+Never let TVM's EliminateCommonSubexpr run after this pass, because it would join the recomputations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tvm_ext.core.row_access import ColumnOperator, ColumnReader, Columns
 
 @tvm.transform.module_pass(opt_level=0, name="SplitHeads")
 class SplitHeads:
-    """Cuts each attention into so many parts, of as many heads each."""
+    """Tile each attention into a number of parts with equal numbers of heads."""
 
     def __init__(self, backend: Backend, parts: int) -> None:
         self.backend, self.parts = backend, parts
@@ -58,7 +58,10 @@ class SplitHeads:
 
 
 class _Rewriter:
-    """Writes main anew, with parts of attentions in place of them. Lives for one rewrite of a module."""
+    """Writes main again, with the parts of attentions in their place.
+
+    An instance lives for a single rewrite of a module.
+    """
 
     def __init__(self, module: tvm.IRModule, operators: OperatorGraph, parts: int) -> None:
         self.module, self.operators, self.parts = module, operators, parts
@@ -78,7 +81,7 @@ class _Rewriter:
         return self.main.function()
 
     def _attention(self, attention: Attention) -> None:
-        """All parts, and their results put together."""
+        """Write all parts and the concatenation of their results."""
         each, sums = attention.heads // self.parts, attention.sums
         parts = [self._part(attention, (begin, begin + each)) for begin in range(0, attention.heads, each)]
         whole = self.module[sums.value.op]
@@ -94,7 +97,7 @@ class _Rewriter:
         return self._of_heads(attention.sums, heads, [shares, values])
 
     def _projected(self, projection: Projection, heads: Columns) -> relax.Var:
-        """Some heads' part of a dense layer's result, seen as heads."""
+        """Return the part of a dense layer's result that belongs to some heads, reshaped to heads."""
         dense, view = projection.dense, projection.view
         tokens, depth = (static_shape(view.var)[axis] for axis in (1, 3))
         function = computing_channels(self.module[dense.value.op], (heads[0] * depth, heads[1] * depth))
@@ -107,7 +110,7 @@ class _Rewriter:
         return self._call(view, build([param], [relax.VarBinding(result, shown)], [result], attrs=attrs), heads, [part])
 
     def _again(self, source: relax.Expr) -> relax.Expr:
-        """A value computed once more where what it is made from is needed later anyway; else itself."""
+        """Recompute a value where its operands are needed later anyway, or else return the value itself."""
         made = next((one for one in self.sequence if one.var.same_as(source)), None)
         composite = composite_of(self.module, made.value) if made else None
         if made is None or composite is None or not all(self._is_needed_later(arg, made) for arg in made.value.args):
@@ -117,13 +120,13 @@ class _Rewriter:
         return self.main.bind(f"{made.var.name}.again", call)
 
     def _is_needed_later(self, value: relax.Expr, made: relax.VarBinding) -> bool:
-        """True for a value that is read behind all that reads a binding's, or returned."""
+        """Return True for a value that is returned, or read after the last reader of a binding."""
         last = max(index for index, one in enumerate(self.sequence) if made.var in list(operands(one.value)))
         later = {leaf for one in self.sequence[last + 1 :] for leaf in operands(one.value)}
         return value in later or value in outputs(self.operators.main)
 
     def _of_heads(self, whole: relax.VarBinding, heads: Columns, arguments: Sequence[relax.Var]) -> relax.Var:
-        """A composite of all heads for some: each reads of its operands what is of the same heads."""
+        """Call a composite of all heads for some heads. Each operand is read only at the same heads."""
         composite, count = self.module[whole.value.op], heads[1] - heads[0]
         reader = ColumnReader(input_columns=static_shape(whole.var)[HEAD_AXIS])
         operator = ColumnOperator(num_columns=reader.input_columns, readers=(reader,) * len(arguments))

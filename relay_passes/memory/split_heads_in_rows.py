@@ -1,7 +1,7 @@
-"""Runs attention a few heads after the other, and rows of what they compute in series.
+"""Tile attention head-wise, and compute rows of each tile in series.
 
-Rewrite: that of `SplitHeads`, behind it that of `SplitSequences`.
-Leaves alone: a function without attention whose heads can be told apart into so many parts.
+Rewrite: first as by `SplitHeads`, then as by `SplitSequences`.
+Leaves alone: a function without attention whose heads can be split into that number of parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relay_passes.searched import Searched
 
 @tvm.transform.module_pass(opt_level=0, name="SplitHeadsInRows")
 class SplitHeadsInRows(SearchingPass):
-    """Cuts each attention into so many parts, and the order of composites into sequences that run row by row."""
+    """Tile each attention head-wise, and cut the order of composites into sequences that run row by row."""
 
     def __init__(self, backend: Backend, budget_bytes: int, parts: int, known: Searched | None = None) -> None:
         super().__init__(backend, budget_bytes, known)

@@ -1,4 +1,4 @@
-"""Cuts images into strips of columns that run one after the other, where rows alone need more than a budget allows.
+"""Cut images into column strips that run one after another, where rows alone exceed a budget.
 
 Rewrite:
     b = c1(x); y = c2(b)
@@ -7,13 +7,13 @@ Rewrite:
           x.columns_7_16 = strided_slice(x); b.columns_7_16 = c1_columns_7_16(x.columns_7_16)
           y.columns_8_16 = c2_columns_8_16(b.columns_7_16)
           y = concat(y.columns_0_8, y.columns_8_16)
-    A function that computes some columns carries a `ColumnStrip` and the image's `ModelTensor`; an operator that cannot
-    be cut computes all columns again in every strip. Then rows are split, as `SplitSequences` does. main carries the
+    A function that computes some columns carries a `ColumnStrip` and the image's `ModelTensor`. An operator that
+    cannot be cut recomputes all columns in every strip. Then rows are split as by `SplitSequences`. main carries the
     number of `OperatorsInStrips`.
-    A streamed input whose rows may be asked for again is read in each strip, of the columns that it needs.
-Leaves alone: a function that splits of rows alone bring within the budget, or that patches make no smaller; streamed
-    inputs whose rows come once; what each composite computes: no bit of its result changes.
-Never let TVM's EliminateCommonSubexpr run after it: it may join what is computed twice.
+    A streamed input whose rows may be requested again is read in each strip, for the columns that the strip needs.
+Leaves alone: a function that row splits alone bring within the budget, or that strips do not make smaller; streamed
+    inputs whose rows arrive only once; the computation of each composite: no bit of a result changes.
+Never let TVM's EliminateCommonSubexpr run after this pass, because it may join what strips compute twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tvm_ext.core.row_access import ColumnOperator, Columns
 
 @tvm.transform.module_pass(opt_level=0, name="SplitPatches")
 class SplitPatches(SearchingPass):
-    """Cuts images into strips of columns where that needs fewer bytes than rows alone."""
+    """Cut images into column strips where strips need fewer bytes than rows alone."""
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         patches = [one for one in cut(known.in_patches, self.budget_bytes).segments if one.strips]
@@ -54,7 +54,7 @@ class SplitPatches(SearchingPass):
 
 
 class _Rewriter:
-    """Gives a module's main its patches."""
+    """Writes the strips into a module's main function."""
 
     def __init__(
         self, module: tvm.IRModule, operators: OperatorGraph, columns: Sequence[ColumnOperator | None]
@@ -74,7 +74,7 @@ class _Rewriter:
         self.module.update_func(self.module.get_global_var("main"), rebuilt)
 
     def _patch(self, patch: Segment) -> None:
-        """The operators of a segment, once for each strip, and its result put together."""
+        """Write the operators of a segment once for each strip, and the concatenation of the results."""
         last = self.operators.steps[patch.end - 1][0]
         strips = [self._strip(patch, strip) for strip in patch.strips]
         whole = self.module[last.value.op]
@@ -86,7 +86,7 @@ class _Rewriter:
     def _strip(self, patch: Segment, strip: Columns) -> relax.Var:
         made = columns_made(self.graph, self.columns, patch.begin, patch.end, strip)
         values: dict[relax.Var, dict[Columns | None, relax.Var]] = {}
-        """Value -> variables that hold some columns of it in this strip; first the columns that are computed."""
+        """Variables of each value in this strip, by their columns. The columns that are computed come first."""
         for index, columns in zip(range(patch.begin, patch.end), made, strict=True):
             computing, *views = self.operators.steps[index]
             arguments = [
@@ -105,7 +105,7 @@ class _Rewriter:
         values: dict[relax.Var, dict[Columns | None, relax.Var]],
         wanted: Columns | None,
     ) -> relax.Var:
-        """A variable that holds these columns of a value, and no others."""
+        """Return a variable that holds exactly these columns of a value."""
         held = values.setdefault(value, {None: value})
         if wanted in held:
             return held[wanted]
@@ -119,7 +119,7 @@ class _Rewriter:
         return held[wanted]
 
     def _compute(self, index: int, columns: Columns | None, arguments: Sequence[relax.Var]) -> relax.Var:
-        """One operator for some columns of its result, or for all of them once more."""
+        """Write an operator for some columns of its result, or once more for all columns."""
         binding, composite, operator = (
             self.operators.steps[index][0], self.operators.composites[index], self.columns[index],
         )  # fmt: skip
@@ -135,6 +135,6 @@ class _Rewriter:
         return self.main.bind(f"{binding.var.name}.{strip_ending(columns)}", call)
 
     def _tensor(self, value: relax.Var) -> str:
-        """The model's own name of a value."""
+        """Return the model's own name of a value."""
         shown = (binding.value for binding in bindings(self.operators.main) if binding.var.same_as(value))
         return ModelTensor.read(composite_of(self.module, next(shown, None))).name or value.name

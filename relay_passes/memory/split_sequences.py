@@ -1,16 +1,17 @@
-"""Splits oversized sequences of operators: their rows run in series, through rings of a few rows each.
+"""Split sequences of operators that exceed the budget: their rows run in series, through rings of a few rows.
 
 Rewrite:
     a = c1(x); b = c2(a); d = c3(b)
       ->  the same calls; the functions c1, c2, c3 carry a `RowSplit`: the name of the sequence that runs in series, and
-          the rows of a result that are computed at a time. The last one may add up rows of its input as they come.
+          the number of rows of a result per call. The last function may add up rows of its input as they arrive.
           main carries the `SplitCost` and the `SchedulePeak`.
-    Rows of a vector are runs of its channels, so of `e = d1(x); f = d2(e)`, dense layers, d1 makes a run of e at a time
-    and d2 adds it up. Only the last of a sequence adds up: its result is there when all of what it reads has come.
-    A streamed input (`relay_passes.layout.stream_ports`) is split from where it comes in wherever that can be, whatever
-    the budget: only rows of it are kept.
-Leaves alone: a function within the budget; operators without rows; what each composite computes. The module runs in
-TVM as before: which rows are computed when changes no bit.
+    A row of a vector is a range of its channels. Of the dense layers e = d1(x); f = d2(e), d1 computes a range of e
+    at a time and d2 adds it up. Only the last operator of a sequence adds up rows, because its result is complete only
+    after all of its input has arrived.
+    A streamed input (`relay_passes.layout.stream_ports`) is split from its first reader on wherever that is possible,
+    whatever the budget, so that only rows of the input are stored.
+Leaves alone: a function within the budget; operators without rows; the computation of each composite. The module
+runs in TVM as before, because the order of rows changes no bit.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tvm_ext.core.decisions.models import SchedulePeak, SplitCost
 
 @tvm.transform.module_pass(opt_level=0, name="SplitSequences")
 class SplitSequences(SearchingPass):
-    """Cuts the order of composites into sequences that run row by row, for a peak within the budget."""
+    """Cut the order of composites into sequences that run row by row, for a peak within the budget."""
 
     def rewritten(self, mod: tvm.IRModule, known: Searched) -> tvm.IRModule:
         operators, graph = known.operators, known.graph
@@ -45,7 +46,7 @@ class SplitSequences(SearchingPass):
 
 
 def cut_module(mod: tvm.IRModule, operators: OperatorGraph, found: Split) -> tvm.IRModule:
-    """The module with a cut of its operators."""
+    """Return the module with its operators cut into sequences."""
     module = mod.clone()
     for split, (computing, *_) in zip(_splits(found), operators.steps, strict=True):
         if split is not None:
@@ -55,7 +56,7 @@ def cut_module(mod: tvm.IRModule, operators: OperatorGraph, found: Split) -> tvm
 
 
 def _splits(found: Split) -> list[RowSplit | None]:
-    """The part of each operator in a sequence; None for one that runs whole."""
+    """Return the part of each operator in a sequence, or None for an operator that runs whole."""
     splits: list[RowSplit | None] = []
     count = 0
     for segment in found.segments:

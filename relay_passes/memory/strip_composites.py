@@ -1,6 +1,6 @@
-"""Composites of strips: one that computes some columns of a result, one that cuts some out, one that joins them.
+"""Composites of column strips: composites that compute some columns of a result, cut columns out, or join them.
 
-Each takes the axis of the columns: with that of rows, all of it holds of rows.
+Each function takes the axis of the columns. With the axis of rows, the same functions work on rows.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ from tvm_ext.core.decisions.composites import StorageLayout
 from tvm_ext.core.row_access import ColumnOperator, Columns
 
 ROW_AXIS, COLUMN_AXIS = 1, 2
-"""Axes of an image that keeps its channels last."""
+"""Axes of an NHWC image."""
 
 
 def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
-    """Dependence of each operator's columns on those it reads; None where it cannot compute some of them."""
+    """Return how the columns of each operator depend on its operands.
+
+    None for an operator that cannot compute some columns alone.
+    """
     views = {binding.var for step in operators.steps for binding in step[1:]}
     found: list[ColumnOperator | None] = []
     for step, composite, columns in zip(operators.steps, operators.composites, operators.columns, strict=True):
@@ -41,7 +44,7 @@ def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
         if columns is None or composite is None or len(step) > 1 or reads & views:
             found.append(None)
             continue
-        halves = strips_of(columns.num_columns, 2)  # one at each border
+        halves = strips_of(columns.num_columns, 2)  # border strips have padding on different sides
         found.append(columns if all(computing_strip(composite, columns, half) for half in halves) else None)
     return found
 
@@ -49,7 +52,7 @@ def columns_of(operators: OperatorGraph) -> list[ColumnOperator | None]:
 def computing_strip(
     composite: relax.Function, operator: ColumnOperator, made: Columns, axis: int = COLUMN_AXIS
 ) -> relax.Function | None:
-    """The composite for some columns of its result, of no more columns than it needs; None where it cannot be."""
+    """Return the composite for some columns of its result, reading only the columns it needs, or None."""
     reads = [columns_read(operator, position, made) for position in range(len(operator.readers))]
     return computing(composite, operator, made, reads, axis)
 
@@ -61,9 +64,9 @@ def computing(
     reads: Sequence[Columns | None],
     axis: int = COLUMN_AXIS,
 ) -> relax.Function | None:
-    """The composite for some columns of its result; None where its parts need all of them.
+    """Return the composite for some columns of its result, or None where a part of it needs all columns.
 
-    reads: of each parameter, which columns of it are handed over; None: all.
+    reads: for each parameter, the columns that are passed; None for all columns.
     """
     params = [
         param if columns is None else relax.Var(param.name, _of_columns(param, columns, axis))
@@ -74,7 +77,7 @@ def computing(
     for binding in bindings(composite):
         try:
             value = substitute(binding.value, new)
-        except ValueError:  # of what TVM says of operands that do not go together: a constant has all the columns
+        except ValueError:  # TVM rejects operands of different shapes: a constant has all the columns
             return None
         if op_name(value) in WINDOWS:
             position = _position(composite, binding)
@@ -85,7 +88,7 @@ def computing(
         new[binding.var] = var = relax.Var(binding.var.name, value.ty, binding.var.span)
         sequence.append(relax.VarBinding(var, value))
     results = [new[result] for result in outputs(composite)]
-    if not any(operator.readers):  # it makes them all, of which these are taken
+    if not any(operator.readers):  # the composite computes all columns, and these are sliced
         value = _some(results[0], made, axis)
         results = [relax.Var("columns", value.ty)]
         sequence.append(relax.VarBinding(results[0], value))
@@ -96,7 +99,7 @@ def computing(
 
 
 def cutting(source: relax.Var, columns: Columns, layout: StorageLayout, axis: int = COLUMN_AXIS) -> relax.Function:
-    """Copies some columns of an image."""
+    """Return a composite that copies some columns of an image."""
     param = relax.Var(source.name, source.ty)
     value = _some(param, columns, axis)
     result = relax.Var("columns", value.ty)
@@ -107,7 +110,7 @@ def cutting(source: relax.Var, columns: Columns, layout: StorageLayout, axis: in
 def joining(
     strips: Sequence[relax.Var], source_nodes: Sequence[str], layout: StorageLayout, axis: int = COLUMN_AXIS
 ) -> relax.Function:
-    """Puts strips side by side. source_nodes: as in `attributes`."""
+    """Return a composite that concatenates strips. source_nodes: as in `attributes`."""
     params = [relax.Var(strip.name, strip.ty) for strip in strips]
     value = infer(relax.op.concat(params, axis=axis))
     result = relax.Var("joined", value.ty)
@@ -126,7 +129,7 @@ def _of_columns(image: relax.Var, columns: Columns, axis: int) -> relax.TensorTy
 
 
 def _position(composite: relax.Function, window: relax.VarBinding) -> int | None:
-    """Number of the parameter over which a window slides, with nothing but element-wise operators in between."""
+    """Return the number of the parameter over which a window slides, through element-wise operators only, or None."""
     values = {binding.var: binding.value for binding in bindings(composite)}
     source = window.value.args[0]
     while source in values:
@@ -135,9 +138,9 @@ def _position(composite: relax.Function, window: relax.VarBinding) -> int | None
 
 
 def _padded(call: relax.Call, sides: tuple[int, int], axis: int) -> relax.Call | None:
-    """A window with other padding before and behind an axis; None where more of it would count in an average."""
+    """Return a window with other padding at both ends of an axis, or None where an average would count more padding."""
     attrs = call.attrs
-    padding = [int(width) for width in attrs.padding]  # top, left, bottom, right
+    padding = [int(width) for width in attrs.padding]  # order: top, left, bottom, right
     before, behind = axis - 1, axis + 1
     if op_name(call) == "relax.nn.conv2d":
         make = partial(

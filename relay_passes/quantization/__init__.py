@@ -1,1 +1,1 @@
-"""A float module and samples -> the module in QDQ form."""
+"""Quantize a float module to QDQ form, by samples of its inputs."""

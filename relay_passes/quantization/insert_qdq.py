@@ -1,4 +1,4 @@
-"""Writes a choice of integer units into a function: quantize and dequantize around them, integer weights inside."""
+"""Write a choice of integer units into a function: quantize and dequantize around them, integer weights inside."""
 
 from __future__ import annotations
 
@@ -15,16 +15,22 @@ from relay_passes.dataflow import build, constant, infer, live, outputs, substit
 def insert_qdq(
     func: relax.Function, units: list[Unit], choice: IntegerChoice, *, integer_results: bool, num_states: int = 0
 ) -> relax.Function:
-    """`func` as QDQ. An integer value has the name its float value had.
+    """Return `func` in QDQ form. An integer value has the name of its float value.
 
-    integer_results: results of integer units stay so. Parameters in `choice.inputs` become integers, and a value that
-    is read in another number of bits is converted once. num_states: last parameters and results that have one type.
+    integer_results: whether results of integer units stay integers.
+    num_states: the number of last parameters and results that are states, each with the same type in both.
+    Parameters in `choice.inputs` become integers, and a value that is read with another number of bits is converted
+    only once.
     """
     return _Writer(func, units, choice).run(integer_results, num_states)
 
 
 class _Writer:
-    """Knows the float form, integer forms, or both, of each value; parameters: those with which it came to be."""
+    """A single walk over the units.
+
+    floats, integers: the float form of each value, and its integer forms by type; a value may have both.
+    parameters: the quantization with which each integer value was computed.
+    """
 
     def __init__(self, func: relax.Function, units: list[Unit], choice: IntegerChoice) -> None:
         self.func, self.units, self.choice = func, units, choice
@@ -103,7 +109,7 @@ class _Writer:
         return self._bind(name, with_span(infer(call), span))
 
     def _know(self, var: relax.Var, affine: AffineQuantization, integers: relax.Var) -> relax.Var:
-        """A value that came to be as integers."""
+        """Record a value that is computed as integers."""
         self.parameters[var], self.integers[var, affine.dtype] = affine, integers
         return integers
 
@@ -140,11 +146,11 @@ class _Writer:
         return self._float(result)
 
     def _left(self, param: relax.Var, result: relax.Expr) -> relax.Expr:
-        """A state's next value, of the type that the state has."""
+        """Return the next value of a state, with the type of the state."""
         if param not in self.choice.inputs:
             return self._result(result, False)
         assert isinstance(result, relax.Var), "states that become constants stay as they are"
-        return self._integer(result, self.choice.input_parameters(param))  # of a tie, both have one scale
+        return self._integer(result, self.choice.input_parameters(param))  # a tie has one scale
 
     def _bind(self, name: str, value: relax.Expr) -> relax.Var:
         var = relax.DataflowVar(name, value.ty)

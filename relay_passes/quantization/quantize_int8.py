@@ -1,18 +1,18 @@
-"""Post-training quantization: a float function becomes integers in QDQ form.
+"""Post-training quantization: turn a float function into integers in QDQ form.
 
 Rewrite:
     relu(add(conv2d(x, w), b))
       ->  quantize(relu(add(conv2d(dequantize(x), dequantize(int8 w)), dequantize(int32 b))))
-    Activations have one scale and zero point a tensor, weights one scale an output channel and zero point 0, biases
-    the product of both scales. relu and clip stand before the quantize. What only moves numbers, or picks some of
-    them, keeps their parameters; moves work on integers themselves. Inputs and outputs become integers where what reads
-    or gives them is, unless they are to stay float32.
-    Activations have 8 bits, or 16 where that is asked for; between both a value is converted once.
-    A state has one scale where a run finds it and where it leaves it; states become integers whatever inputs do, or
-    stay float where over all samples, in order, outputs else lose too much. Module attributes: how integer states
-    begin, and `tvm_ext.quantization`, what was measured, as JSON.
-Leaves alone: operators with no integer form, those that lose too much, what is no float32. A value between integers
-and float is quantized or dequantized once.
+    Activations have one scale and zero point per tensor, weights one scale per output channel and zero point 0, and
+    biases the product of both scales. relu and clip come ahead of the quantize. Operators that only move or select
+    numbers keep their parameters, and moves work on the integers themselves. Inputs and outputs become integers where
+    their readers or their producers are integers, unless they are to stay float32.
+    Activations have 8 bits, or 16 bits on request. A value that is needed with both is converted only once.
+    A state has the same scale at the start and at the end of a run. States become integers whatever the inputs do, or
+    stay float where the outputs, over all samples in order, would otherwise lose too much. Module attributes hold the
+    initial values of integer states, and the measurements as JSON in `tvm_ext.quantization`.
+Leaves alone: operators without an integer form, operators that lose too much, and values other than float32. A value
+between integers and float is quantized or dequantized only once.
 """
 
 from __future__ import annotations
@@ -56,17 +56,22 @@ from tvm_ext.core.model_nodes import ModelState
 
 @tvm.transform.module_pass(opt_level=0, name="QuantizeInt8")
 class QuantizeInt8:
-    """Quantizes a float model to int8 in QDQ form, by samples of its inputs.
+    """Quantize a float model to int8 in QDQ form, by samples of its inputs.
 
-    samples: arrays by the names of main's parameters; of a model with states they are steps in order, without states.
-    resets: samples before which states are reset. labels: per sample the index of the largest element the first output
-    should have. elementwise: operators the backend computes element by element. float_io: inputs and outputs stay
-    float32. min_snr_db: how good every output must be; operators are left float until it is. float_allowed: False where
-    nothing may be left float. bits: layers that get weights of 4 bits, none by default. activations: int16 of all
-    operators that have such kernels, or of as many as bring every output to min_snr_db (mixed).
+    samples: arrays by the names of main's parameters. For a model with states they are consecutive steps, without the
+    states.
+    resets: samples ahead of which states are reset.
+    labels: for each sample, the index that the largest element of the first output should have.
+    elementwise: operators that the backend computes element by element.
+    float_io: whether inputs and outputs stay float32.
+    min_snr_db: signal-to-noise ratio that every output must reach; operators are left in float until it does.
+    float_allowed: False where no operator may be left in float.
+    bits: the layers that get 4-bit weights, none by default.
+    activations: "int16" for all operators with int16 kernels, or "mixed" for as many of them as bring every output to
+    min_snr_db.
 
-    Raises UnsupportedModel for a model that is quantized already, computes nothing in float, or, where float is not
-    allowed, holds operators without an int8 form.
+    Raises UnsupportedModel for a model that is already quantized, that computes nothing in float, or that has operators
+    without an int8 form where float is not allowed.
     """
 
     def __init__(
@@ -150,9 +155,10 @@ class QuantizeInt8:
         everything: IntegerChoice,
         params: Sequence[relax.Var],
     ) -> tuple[IntegerChoice, list[UnitReason]]:
-        """Operators that compute in int8. States and what changes them stay float where outputs end too far off else.
+        """Choose the operators that compute in int8.
 
-        A state that is carried adds up errors, which no sample alone shows.
+        A state that is carried from run to run accumulates errors, which no single sample shows. So states and the
+        operators that change them stay in float where the outputs would otherwise end too far off.
         """
         found = choose(runner, samples, everything, params, min_snr_db=self.min_snr_db)
         states = [param for param, _ in ties_of(runner, steps.states) if param in found[0].inputs]
@@ -201,14 +207,14 @@ class QuantizeInt8:
         }
 
     def _accuracy(self, guesses: Sequence[int]) -> float | None:
-        """Part of the samples whose largest element is where the label says; None without labels."""
+        """Return the fraction of samples whose largest element is at the label's index, or None without labels."""
         if self.labels is None or len(guesses) != len(self.labels):
             return None
         return sum(int(a) == int(b) for a, b in zip(guesses, self.labels, strict=True)) / len(guesses)
 
 
 def _begun(func: relax.Function, states: Sequence[ModelState], choice: IntegerChoice) -> tuple[ModelState, ...]:
-    """The states, as those that are integers now begin."""
+    """Return the states with initial values as integers, where the states are integers now."""
     params = func.params[len(func.params) - len(states) :]
     begins = {param: choice.input_parameters(param) for param in params if param in choice.inputs}
     return tuple(
@@ -228,13 +234,13 @@ def _carried_report(error: CarriedError, states: Sequence[ModelState]) -> dict[s
 
 
 def _width_report(width: ChosenWidth) -> dict[str, Any]:
-    """Entry of the report on the bits of activations; none where nobody chose them."""
+    """Return the report's entry on the bits of activations, or nothing where no width was chosen."""
     reasons = [{"name": unit.name, "reason": unit.reason} for unit in width.reasons]
     return {"widths": reasons} if reasons else {}
 
 
 def _dtype(choice: IntegerChoice, index: int) -> str:
-    """Type of activations with which a unit computes."""
+    """Return the type of activations with which a unit computes."""
     if index not in choice.units:
         return "float32"
     return "int16" if index in choice.wide else "int8"
@@ -251,12 +257,16 @@ def _listed(left: Sequence[UnitReason]) -> str:
 
 
 Tie = tuple[relax.Var, relax.Var]
-"""A parameter and the result that is its next value: both have one scale."""
+"""A parameter and the result that is its next value, which share one scale."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Steps:
-    """Samples in order. states: the last parameters and results. resets: samples before which states are reset."""
+    """Samples in order.
+
+    states: the last parameters and results.
+    resets: samples ahead of which states are reset.
+    """
 
     samples: Sequence[Sample]
     states: Sequence[ModelState]
@@ -264,7 +274,7 @@ class Steps:
 
 
 def ties_of(runner: UnitRunner, states: Sequence[ModelState]) -> list[Tie]:
-    """Float states that are no constants."""
+    """Return the float states that are not constant, as pairs of parameter and result."""
     pairs = zip(runner.params[::-1], runner.results[::-1], range(len(states)), strict=False)
     return [
         (param, result)
@@ -274,7 +284,10 @@ def ties_of(runner: UnitRunner, states: Sequence[ModelState]) -> list[Tie]:
 
 
 def units_between(runner: UnitRunner, ties: Sequence[Tie]) -> frozenset[int]:
-    """Units by which the states change: they read one, directly or not, and one's next value comes of them."""
+    """Return the units that change the states.
+
+    They depend on a state, and the next value of a state depends on them.
+    """
     reached, wanted = {param for param, _ in ties}, {result for _, result in ties}
     behind: set[int] = set()
     for index, unit in enumerate(runner.units):
@@ -290,20 +303,23 @@ def units_between(runner: UnitRunner, ties: Sequence[Tie]) -> frozenset[int]:
 
 
 def fed(runner: UnitRunner, steps: Steps) -> Sequence[Sample]:
-    """The samples with the states that the float function finds in each, so that they stand alone."""
+    """Return the samples with the states that the float function has at each, so that each sample stands alone."""
     return [given for given, _ in _carried(runner, steps, FLOAT)] if steps.states else steps.samples
 
 
 @dataclass(frozen=True, kw_only=True)
 class CarriedError:
-    """Signal to noise in dB over all steps, each function with its own states. outputs_db: of the worst output."""
+    """Signal-to-noise ratio in dB over all steps, where each function carries its own states.
+
+    outputs_db: of the worst output.
+    """
 
     outputs_db: float
     states_db: Mapping[str, float]
 
 
 def carried_error(runner: UnitRunner, steps: Steps, choice: IntegerChoice) -> CarriedError:
-    """The int8 form beside the float function."""
+    """Compare the int8 form with the float function over all steps."""
     ratios = [Ratio() for _ in runner.results]
     pairs = zip(_carried(runner, steps, FLOAT), _carried(runner, steps, choice), strict=True)
     for (_, exact), (_, rounded) in pairs:
@@ -318,7 +334,7 @@ def carried_error(runner: UnitRunner, steps: Steps, choice: IntegerChoice) -> Ca
 
 
 def _carried(runner: UnitRunner, steps: Steps, choice: IntegerChoice) -> Iterator[tuple[Sample, list[Array]]]:
-    """Inputs of each run, states as real numbers, and its results."""
+    """Yield the inputs of each run, with its states as real numbers, and its results."""
     names = [param.name for param in runner.params[len(runner.params) - len(steps.states) :]]
     begun = dict(zip(names, (state.initial for state in steps.states), strict=True))
     held = begun

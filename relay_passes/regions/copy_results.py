@@ -1,9 +1,9 @@
-"""Results that no operator computes become composites that copy, so that code generation sees operators only.
+"""Turn results that no operator computes into composites that copy, so that code generation sees only operators.
 
 Rewrite:
     return const            ->  c = copy(); return c            the constant stays inside the composite
-    return x (an input)     ->  c = copy(x); return c           only where nothing else is computed
-Leaves alone: inputs returned beside computed results; the region that returns them copies.
+    return x (an input)     ->  c = copy(x); return c           only in a function without operators
+Leaves alone: inputs that are returned beside computed results, because the region that returns them copies them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="CopyResults")
 class CopyResults:
-    """Turns results that no operator computes into composites that copy."""
+    """Turn results that no operator computes into composites that copy."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         main = mod["main"]
@@ -40,7 +40,7 @@ class CopyResults:
 
 
 def _copied(module: tvm.IRModule, value: relax.Expr, name: str) -> relax.VarBinding:
-    """A call of a new composite that returns `value`."""
+    """Return a binding that calls a new composite which returns `value`."""
     is_input = isinstance(value, relax.Var)
     params = [relax.Var(value.name, value.ty)] if is_input else []
     composite = build(params, [], params or [value], attrs=attributes("copy", []))

@@ -1,16 +1,16 @@
 """Form composites: one private function per kernel, chains of float16 operators included.
 
-Rewrite: six shapes, in this order; constants move inside, the last member's place is the composite's.
+Rewrite: six shapes, in this order. Constants move inside; the composite stands at the position of its last member.
     quantize(f(dequantize(a), dequantize(b) ...))  ->  c(a, b ...)      f: float operators, at most one anchor
-    f(conv2d(dequantize(a), dequantize(w)))        ->  c(a)             a conv2d or matmul of constants w, and what
-                                                                        follows it element by element; the same with
-                                                                        range_quantize(a)
-    half(f(float(x)))                              ->  c(x)             float16: any of the next two between casts,
-                                                                        where a kernel takes the whole
-    relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and what follows it element by element
-    op(x)                                          ->  c(x)             everything else
-A quantized chain carries the model's meaning of rounding (`ModelOrigin`) as its own `QuantizedRounding`.
-Leaves alone: operators the backend refuses, tuple access, and a chain one of whose inner values is used outside it.
+    f(conv2d(dequantize(a), dequantize(w)))        ->  c(a)             a conv2d or matmul with constant w, and the
+                                                                        element-wise operators that follow;
+                                                                        range_quantize(a) alike
+    half(f(float(x)))                              ->  c(x)             float16: either of the next two between casts,
+                                                                        where a single kernel takes the whole chain
+    relu(add(conv2d(x, w), r))                     ->  c(x, r)          an anchor and its element-wise operators
+    op(x)                                          ->  c(x)             every other operator
+A quantized chain carries the model's rounding semantics (`ModelOrigin`) as its own `QuantizedRounding`.
+Leaves alone: operators that the backend refuses, tuple access, and chains with an inner value that is read outside.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ANCHORS = frozenset(
         "concat nn.layer_norm nn.rms_norm einsum"
     ).split()
 )
-# A concat alone is copies of whole runs; what follows it runs over them in place.
+# A concat alone copies whole contiguous ranges. Operators that follow it run over its result in place.
 FUSING = ANCHORS - {"relax.concat"}
 PRODUCTS = frozenset({"relax.nn.conv2d", "relax.matmul"})
 MAX_CHAIN = 12
@@ -58,7 +58,7 @@ MAX_CHAIN = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Bindings, in order, that become one composite; the last one's variable is its result."""
+    """Bindings, in order, that become a single composite. The variable of the last binding is its result."""
 
     members: list[relax.VarBinding]
     anchor: relax.VarBinding
@@ -66,7 +66,7 @@ class Group:
 
 @tvm.transform.module_pass(opt_level=0, name="FormComposites")
 class FormComposites:
-    """Makes every operator that the backend takes part of one composite."""
+    """Put every operator that the backend takes into a composite."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -123,10 +123,10 @@ class _Rewriter:
         return iter(found)
 
     def _accepted(self, candidates: Iterator[Group | None]) -> Iterator[Group]:
-        """Groups none of whose members is taken and which the backend compiles; their members are then taken.
+        """Yield the groups that the backend compiles and whose members are all free. Their members are then taken.
 
-        It is asked about them as they will be laid out: kernels take no other form, and what they do not take is
-        lowered through TVM only to be asked about.
+        The backend is asked about groups in their final layout, because kernels take no other layout, and a group
+        without a kernel would be lowered through TVM only to be asked about.
         """
         for group in candidates:
             if group is None or any(member.var in self.owned for member in group.members):
@@ -139,11 +139,11 @@ class _Rewriter:
         return _composite(self.mod, group, self.rounding)
 
     def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
-        """True if a value is seen by no one outside `members`."""
+        """Return True if a value has no readers outside `members`."""
         return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
 
     def _halves(self, anchors: Iterator[relax.VarBinding]) -> Iterator[Group]:
-        """Group of float16 on each anchor: the longest chain that a kernel takes, none of it read outside."""
+        """Yield a float16 group for each anchor, without outside readers: the longest chain that a kernel takes."""
         chains = HalfChains(
             sequence=self.sequence, producer=self.producer, position=self.position,
             elementwise=self.backend.elementwise,
@@ -157,7 +157,7 @@ class _Rewriter:
                 yield taken
 
     def _has_kernel(self, group: Group) -> bool:
-        """True for a free group that nothing looks into and a kernel takes, if need be with its channels last."""
+        """Return True for a free group without outside readers that a kernel takes, with channels last if needed."""
         inside = {member.var for member in group.members}
         if inside & self.owned or not all(self._is_inner(member.var, inside) for member in group.members[:-1]):
             return False
@@ -166,7 +166,7 @@ class _Rewriter:
         return any(self.backend.has_kernel(form) for form in forms if form is not None)
 
     def _quantized(self, quantize: relax.VarBinding) -> Group | None:
-        """Group from a quantize back to the dequantizes it depends on, if nothing else enters or leaves."""
+        """Return the group from a quantize back to its dequantizes, if no other value enters or leaves it."""
         members, pending, anchors = {quantize.var}, [quantize], []
         while pending:
             for leaf in operands(pending.pop().value):
@@ -187,11 +187,11 @@ class _Rewriter:
             return None
         ordered = sorted((self.producer[var] for var in members), key=lambda b: self.position[b.var])
         inner = [b for b in ordered if op_name(b.value) not in ("relax.dequantize", "relax.quantize")]
-        # With nothing between them, dequantize and quantize bring integers to another scale.
+        # Without operators between them, a dequantize and a quantize requantize integers to another scale.
         return Group(members=ordered, anchor=(anchors or inner or [quantize])[0])
 
     def _taken(self, last: relax.VarBinding) -> Group:
-        """A take and those before it that serve it alone: elements chosen along several axes at once."""
+        """Return the group of a `take` and the preceding takes that only it reads: a gather along several axes."""
         members = [last]
         while (before := self.producer.get(members[0].value.args[0])) is not None:
             if op_name(before.value) != "relax.take" or not self._is_inner(before.var, {members[0].var}):
@@ -200,7 +200,7 @@ class _Rewriter:
         return Group(members=members, anchor=last)
 
     def _dequantized(self, anchor: relax.VarBinding) -> Group | None:
-        """The same as `_anchored` of a quantized activation and dequantized weights, with all that is dequantized."""
+        """Return the group of `_anchored` for a quantized activation and dequantized weights, with its dequantizes."""
         activation, *weights = [self._dequantize_of(leaf, RANGE_QUANTIZE) for leaf in operands(anchor.value)]
         sources = (activation, *weights)
         constant = [source is not None and array_of(source.value.args[0]) is not None for source in sources]
@@ -218,15 +218,15 @@ class _Rewriter:
         return Group(members=members, anchor=anchor) if is_apart else None
 
     def _dequantize_of(self, leaf: relax.Expr, *others: str) -> relax.VarBinding | None:
-        """The dequantize, or one of some other operators, that gives a value, if no composite has it."""
+        """Return the dequantize, or one of the other operators, that computes a value, if it is still free."""
         producer = self.producer.get(leaf) if isinstance(leaf, relax.Var) else None
         is_free = producer is not None and producer.var not in self.owned
         return producer if is_free and op_name(producer.value) in ("relax.dequantize", *others) else None
 
     def _anchored(self, anchor: relax.VarBinding, *, quantized: bool = False) -> Group | None:
-        """The anchor and the longest run of element-wise operators on it that leaves one value behind.
+        """Return the anchor with the longest chain of element-wise operators that leaves a single value.
 
-        quantized: dequantized constants may be operands of these, as other constants may.
+        quantized: whether dequantized constants may be operands of the chain, as other constants may.
         """
         if anchor.var in self.owned:
             return None
@@ -248,7 +248,7 @@ class _Rewriter:
     def _fuses(
         self, candidate: relax.VarBinding, anchor: relax.VarBinding, known: set[relax.Var], quantized: bool
     ) -> bool:
-        """True if an operator runs element by element on the anchor's result, with operands of its shape."""
+        """Return True if an operator runs element by element on the anchor's result, with operands of that shape."""
         if op_name(candidate.value) not in self.backend.elementwise or candidate.var in self.owned:
             return False
         if not isinstance(anchor.var.ty, relax.TensorType) or not _same_type(candidate.var, anchor.var):
@@ -270,9 +270,9 @@ def _same_type(first: relax.Var, second: relax.Var) -> bool:
 
 
 def _composite(mod: tvm.IRModule, group: Group, rounding: QuantizedRounding) -> tuple[list[relax.Var], relax.Function]:
-    """Arguments of the call, and the private function: inputs are parameters, constants stay inside.
+    """Return the arguments of the call, and the private function. Inputs become parameters, constants stay inside.
 
-    rounding: the model's, of quantized arithmetic.
+    rounding: the model's semantics of quantized arithmetic.
     """
     inside = {member.var for member in group.members}
     leaves = [leaf for member in group.members for leaf in operands(member.value)]
@@ -287,14 +287,14 @@ def _composite(mod: tvm.IRModule, group: Group, rounding: QuantizedRounding) -> 
     attrs = attributes(kind, nodes, PrimFuncs(functions=prim_funcs or None), meant)
     replace = dict(zip(arguments, params, strict=True))
     last = group.members[-1]
-    result = relax.Var(last.var.name, last.var.ty)  # the variable itself stays in main: each is bound only once
+    result = relax.Var(last.var.name, last.var.ty)  # main keeps its own variable: each is bound only once
     members = [*group.members[:-1], relax.VarBinding(result, last.value)]
     func = build(params, members, [result], attrs=attrs, as_tuple=False, replace=replace)
     return arguments, func
 
 
 def _node(binding: relax.VarBinding) -> str | None:
-    """The model's own name of the operator a binding came from."""
+    """Return the model's own name of the operator from which a binding comes."""
     span = binding.value.span
     return span.source_name.name if span is not None else None
 
@@ -305,9 +305,11 @@ _HALF = "float16"
 
 @dataclass(frozen=True, kw_only=True)
 class HalfChains:
-    """Chains of a function: casts to float32, an anchor, operators element by element, a cast to float16.
+    """Chains of a function: casts to float32, an anchor, element-wise operators, and a cast to float16.
 
-    sequence: the function's bindings. producer, position: of each variable. elementwise: operators that may follow.
+    sequence: the bindings of the function.
+    producer, position: of each variable.
+    elementwise: the operators that may follow the anchor.
     """
 
     sequence: Sequence[relax.VarBinding]
@@ -316,8 +318,10 @@ class HalfChains:
     elementwise: AbstractSet[str]
 
     def of(self, anchor: relax.VarBinding) -> Iterator[list[relax.VarBinding]]:
-        """Bindings of each chain on an anchor, in their order, the longest first. All its results but the last may be
-        read outside; the caller looks."""
+        """Yield the bindings of each chain on an anchor, in order, the longest chain first.
+
+        Results inside a chain may still have readers outside, which the caller checks.
+        """
         chain = _Chain()
         if not isinstance(anchor.var.ty, relax.TensorType) or not self._take(chain, anchor):
             return
@@ -334,7 +338,10 @@ class HalfChains:
         yield from reversed(ends)
 
     def _take(self, chain: _Chain, binding: relax.VarBinding) -> bool:
-        """Adds an operator and the casts that widen its other operands; False where one is no widened float16."""
+        """Add an operator and the casts that widen its other operands.
+
+        False where an operand is no float16 value that is widened.
+        """
         casts: list[relax.VarBinding] = []
         for leaf in operands(binding.value):
             if leaf in chain.known or not isinstance(leaf, relax.Var):
@@ -349,7 +356,7 @@ class HalfChains:
         return True
 
     def _follows(self, candidate: relax.VarBinding, anchor: relax.VarBinding) -> bool:
-        """True for a cast between the two types, or an operator on elements of the anchor's result."""
+        """Return True for a cast between float16 and float32, or an element-wise operator on the anchor's result."""
         is_cast = _is_cast(candidate, _HALF) or _is_cast(candidate, "float32")
         if not is_cast and op_name(candidate.value) not in self.elementwise:
             return False
@@ -363,7 +370,7 @@ class HalfChains:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chain:
-    """Members so far, and their variables."""
+    """The members of a chain so far, and their variables."""
 
     members: list[relax.VarBinding] = field(default_factory=list)
     known: set[relax.Var] = field(default_factory=set)
@@ -374,7 +381,7 @@ def _is_cast(binding: relax.VarBinding, dtype: str) -> bool:
 
 
 def _is_widened(binding: relax.VarBinding) -> bool:
-    """True for a cast from float16 to float32."""
+    """Return True for a cast from float16 to float32."""
     if not _is_cast(binding, "float32"):
         return False
     source = binding.value.args[0]

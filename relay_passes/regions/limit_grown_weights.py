@@ -1,11 +1,11 @@
-"""Weights that kernels store in more bytes for speed grow where that is cheap, or pays.
+"""Allow kernels to store pre-transformed weights in more bytes only where that is cheap or worth the bytes.
 
 Rewrite:
     z = composite(x), whose fastest kernel stores its weights in more bytes than the model does
-      ->  the same composite with `KeptWeights`, where other layers save more time for each byte and use up the
-          share: its kernel is the fastest of those that store the weights as the model does
-Leaves alone: layers whose weights do not grow; the layers that save the most time for each byte, as long as all
-of them together stay within the share; and layers that save a larger part of the model's time than they add to
+      ->  the same composite with `KeptWeights`, where other layers save more time per byte and use up the share.
+          Its kernel is then the fastest kernel that stores the weights as the model does.
+Leaves alone: layers whose weights do not grow; the layers that save the most time per byte, as long as all of them
+together stay within the share; and layers that save a larger fraction of the model's time than they add to its
 its constants.
 """
 
@@ -23,12 +23,12 @@ from relay_passes.dataflow import bindings, is_dataflow
 from tvm_ext.core.decisions.composites import KeptWeights
 
 SHARE = 0.1
-"""Bytes that grown weights may add, as a part of all constants stored as the model has them."""
+"""Bytes that pre-transformed weights may add, as a fraction of all constants stored as the model has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Growth:
-    """Bytes that a layer's fastest kernel adds, and the predicted time that it saves."""
+    """The bytes that a layer's fastest kernel adds, and the predicted time that it saves."""
 
     layer: tvm.ir.GlobalVar
     composite: relax.Function
@@ -40,7 +40,8 @@ class _Growth:
 class LimitGrownWeights:
     """Mark composites whose weights may not grow.
 
-    costs: of the processor that runs them. share: bytes that grow, as a part of all constants.
+    costs: of the processor that runs them.
+    share: the bytes that may be added, as a fraction of all constants.
     """
 
     def __init__(self, costs: ProcessorCosts, share: float = SHARE) -> None:
@@ -76,7 +77,7 @@ class LimitGrownWeights:
 
 
 def _beyond(growths: Iterable[_Growth], budget_bytes: int) -> list[_Growth]:
-    """Return the layers that the budget leaves out: it is given to those that save the most for each byte."""
+    """Return the layers that exceed the budget, which goes first to the layers that save the most time per byte."""
     left_out: list[_Growth] = []
     for growth in sorted(growths, key=lambda one: -one.saved_nanoseconds / one.num_bytes):
         if growth.num_bytes <= budget_bytes:

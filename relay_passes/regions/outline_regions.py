@@ -1,11 +1,10 @@
-"""Runs of composites become region functions that a code generator compiles whole.
+"""Outline runs of composites as region functions, which a code generator compiles as a whole.
 
 Rewrite:
     main: a = c1(x); b = c2(a); d = foreign(b); e = c3(d)
-      ->  main: b = region_0(x); d = foreign(b); e = region_1(d)      region functions carry a `Region`
-    Composites go into their region as local functions, moves between memories as they are; the order is the schedule
-    and stays.
-    A region that is the whole model has the model's signature: every input, every output that is no constant.
+      Composites move into their region as local functions, and moves between memories as they are. The order is the
+    schedule and stays the same.
+    A region that is the whole model has the model's signature: every input, and every output that is not constant.
 Leaves alone: bindings that call no composite, which stay in main for TVM.
 """
 
@@ -25,7 +24,11 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="OutlineRegions")
 class OutlineRegions:
-    """Makes region functions of runs of composites. codegen: the code generator. prefix: of the functions' names."""
+    """Outline runs of composites as region functions.
+
+    codegen: the code generator.
+    prefix: of the functions' names.
+    """
 
     def __init__(self, codegen: str, prefix: str) -> None:
         self.codegen, self.prefix = codegen, prefix
@@ -59,7 +62,7 @@ class OutlineRegions:
     def _outline_whole(
         self, mod: tvm.IRModule, module: tvm.IRModule, main: relax.Function, run: list[relax.VarBinding]
     ) -> tvm.IRModule:
-        """One region with the model's signature: an output may also be an input, or stand there twice."""
+        """Outline a single region with the model's signature, where an output may be an input, or appear twice."""
         returned = [result for result in outputs(main) if isinstance(result, relax.Var)]
         arguments, region = _region(mod, run, returned, list(main.params))
         symbol = unique(self.prefix, {var.name_hint for var in module.get_global_vars()})
@@ -78,7 +81,7 @@ class OutlineRegions:
         arguments: list[relax.Var],
         given: list[relax.Var],
     ) -> list[relax.VarBinding]:
-        """Adds the region to the module; the bindings that call it and bind its results to `given`."""
+        """Add the region to the module, and return the bindings that call it and bind its results to `given`."""
         region = Symbol(name=symbol).write(region)
         outlined = replace(Region.read(region), codegen=self.codegen).write(region)
         call = call_new(module, symbol, outlined, arguments)
@@ -90,7 +93,7 @@ class OutlineRegions:
 
 
 def _without_aliases(main: relax.Function) -> relax.Function:
-    """The function without bindings that only give a value another name."""
+    """Return the function without bindings that only rename a value."""
     named: dict[relax.Var, relax.Expr] = {}
     sequence: list[relax.VarBinding] = []
     for binding in bindings(main):
@@ -105,13 +108,13 @@ def _without_aliases(main: relax.Function) -> relax.Function:
 
 
 def _runs(mod: tvm.IRModule, sequence: list[relax.VarBinding]) -> list[tuple[bool, list[relax.VarBinding]]]:
-    """The schedule cut into maximal runs of composites (True) and of everything else (False)."""
+    """Cut the schedule into maximal runs of composites (True) and of everything else (False)."""
     runs: list[tuple[bool, list[relax.VarBinding]]] = []
     composite_values: set[relax.Var] = set()
     for binding in sequence:
         value = binding.value
         inside = composite_of(mod, value) is not None or is_move(value)
-        if isinstance(value, relax.TupleGetItem):  # an element of a composite's results belongs where the composite is
+        if isinstance(value, relax.TupleGetItem):  # an element of a tuple belongs where its composite is
             inside = value.tuple_value in composite_values
         if inside:
             composite_values.add(binding.var)
@@ -124,15 +127,16 @@ def _runs(mod: tvm.IRModule, sequence: list[relax.VarBinding]) -> list[tuple[boo
 def _region(
     mod: tvm.IRModule, run: list[relax.VarBinding], escaping: list[relax.Var], first: list[relax.Var]
 ) -> tuple[list[relax.Var], relax.Function]:
-    """Arguments of the call, and the region: composites as local functions, values seen outside returned.
+    """Return the arguments of the call, and the region with composites as local functions.
 
-    first: arguments that come first, used or not: a region that is the whole model keeps the model's signature.
+    The region returns the values that are read outside.
+    first: arguments that come first, used or not, because a region that is the whole model keeps the model's signature.
     """
     inside = {binding.var for binding in run}
     leaves = dict.fromkeys([*first, *(leaf for binding in run for leaf in operands(binding.value))])
     arguments = [leaf for leaf in leaves if isinstance(leaf, relax.Var) and leaf not in inside]
     params = [relax.Var(var.name, var.ty) for var in arguments]
-    # Variables seen outside stay in main: each is bound only once.
+    # main keeps the variables that are read outside, because a variable may be bound only once.
     kinds = {binding.var: relax.Var if binding.var in set(escaping) else relax.DataflowVar for binding in run}
     own = {var: kind(var.name, var.ty) for var, kind in kinds.items()}
     sequence = []

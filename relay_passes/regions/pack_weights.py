@@ -1,10 +1,10 @@
-"""Weights that 4 bits hold are stored so.
+"""Mark layers whose weights fit in 4 bits, so that the code generator packs them.
 
 Rewrite:
-    z = composite(x), whose constant weights lie between -8 and 7
-      ->  the same composite with `StoredWeights(bits=4)`: its constants stay, code generation packs two to a byte
-Leaves alone: layers with larger weights, those that no kernel takes so, and those that would take more than
-`MOST_SLOWER` times the instructions.
+    z = composite(x), whose constant weights are all from -8 to 7
+      ->  the same composite with `StoredWeights(bits=4)`: its constants stay, and code generation packs two per byte
+Leaves alone: layers with larger weights, layers without a kernel for packed weights, and layers that would take more
+than `MOST_SLOWER` times the instructions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from tvm_ext.core.decisions.composites import StoredWeights
 
 FOUR_BITS = StoredWeights(bits=4)
 MOST_SLOWER = 2.0
-"""Instructions of a layer with packed weights by those it takes as int8: more than any kernel made for them adds."""
+"""Most instructions of a layer with packed weights, relative to int8.
+
+No kernel written for packed weights exceeds this ratio, so a larger ratio means that the layer falls back to generic
+code.
+"""
 
 
 @tvm.transform.module_pass(opt_level=0, name="PackWeights")
 class PackWeights:
-    """Marks composites whose weights the code generator stores in 4 bits."""
+    """Mark composites whose weights the code generator stores in 4 bits."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend

@@ -1,1 +1,1 @@
-"""Passes of phase 1: constants become plain, moves of elements become gathers."""
+"""Passes of phase 1, which simplify the graph: they fold constants and turn movements of elements into gathers."""

@@ -1,4 +1,4 @@
-"""A result of 16 bits that is only bounded before it is rounded again is rounded once, behind its bounds."""
+"""Drop a rounding to 16 bits whose result is only clamped before it is rounded to 16 bits again."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _BOUNDS = frozenset(f"relax.{name}" for name in ("nn.relu", "clip", "maximum", "
 
 @tvm.transform.module_pass(opt_level=0, name="DropRoundings")
 class DropRoundings:
-    """Bound floats before they are rounded to 16 bits, so that layers take the bounds as their own.
+    """Clamp float32 values before they are rounded to 16 bits, so that layers can fuse the clamp.
 
     Rewrite:
         n = astype(x, "float16")
         w = astype(n, "float32")
         r = relu(w)                       r = relu(x)
         y = astype(r, "float16")     ->   y = astype(r, "float16")
-        Exact: rounding never reverses an order, and bounds that 16 bits hold are rounded to themselves.
-    Leaves alone: bounds that 16 bits do not hold, other operators, and a rounded value that anything else reads.
+        The rewrite is exact: rounding is monotonic, and a bound that 16 bits represent is rounded to itself.
+    Leaves alone: bounds that 16 bits cannot represent, other operators, and a rounded value with another reader.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -64,14 +64,14 @@ def _drop(func: relax.Function) -> relax.Function:
 
 @dataclass(frozen=True, kw_only=True)
 class _Facts:
-    """Values of variables, what reads them, and those that leave the function."""
+    """The values of variables, their readers, and the variables that the function returns."""
 
     values: Mapping[relax.Var, relax.Expr]
     readers: Mapping[relax.Var, Sequence[relax.VarBinding]]
     returned: frozenset[relax.Expr]
 
     def before_rounding(self, bounded: relax.VarBinding) -> tuple[relax.Var, relax.Var] | None:
-        """The widened operand of a bound and the float32 that was rounded; None where the rounding has to stay."""
+        """Return the widened operand of a clamp and the float32 value under it, or None where rounding must stay."""
         if op_name(bounded.value) not in _BOUNDS:
             return None
         variables = [leaf for leaf in operands(bounded.value) if isinstance(leaf, relax.Var)]
@@ -94,7 +94,7 @@ class _Facts:
         return var not in self.returned and len(self.readers.get(var, [])) == 1
 
     def _cast_of(self, var: relax.Var, dtype: str) -> relax.Var | None:
-        """The variable that another is cast from, if a cast to `dtype` makes it."""
+        """Return the variable that `var` is cast from, or None where `var` is no cast to `dtype`."""
         value = self.values.get(var)
         if op_name(value) != "relax.astype" or str(var.ty.dtype) != dtype or not isinstance(value.args[0], relax.Var):
             return None
@@ -102,7 +102,7 @@ class _Facts:
 
 
 def _holds_bounds(call: relax.Call, kind: np.dtype) -> bool:
-    """True where all constants of a call are numbers that 16 bits hold."""
+    """Return True where 16 bits represent every constant of a call exactly."""
     bounds = [np.float32(arg.value) for arg in call.args if isinstance(arg, tvm.tirx.FloatImm | tvm.tirx.IntImm)]
     bounds += [array for arg in call.args if (array := array_of(arg)) is not None]
     with np.errstate(over="ignore"):

@@ -1,6 +1,7 @@
-"""Give every consumer a dequantize of its own, so that each quantized operator matches as one whole.
+"""Give every consumer its own copy of a dequantize, so that each quantized operator matches as a whole.
 
-The same with range_quantize: layers that share one find the range of the same tensor, each for itself.
+range_quantize is copied in the same manner: each of the layers that share a range_quantize then determines the range of
+the same tensor itself.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from tvm_ext.core.names import RANGE_QUANTIZE
 
 @tvm.transform.module_pass(opt_level=0, name="DuplicateDequantize")
 class DuplicateDequantize:
-    """Copy a dequantize that several calls read, one copy per call; the first keeps its name.
+    """Copy a dequantize that several calls read, so that each call has its own copy; the first keeps the name.
 
     Rewrite:
         a = dequantize(x, s, z)        a = dequantize(x, s, z)
         b = conv2d(a, w)           ->  b = conv2d(a, w)
         c = add(a, b)                  a.dup1 = dequantize(x, s, z)
                                        c = add(a.dup1, b)
-    Leaves alone: a dequantize with one reading call, though it may read it twice; quantize; what is returned
-    keeps the original.
+    Leaves alone: a dequantize with a single reading call, even if that call reads it twice; and quantize. A dequantize
+    that the function returns stays, and its readers get copies.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -42,7 +43,7 @@ def _duplicate(func: relax.Function) -> relax.Function:
         for leaf in dict.fromkeys(operands(binding.value)):
             if leaf not in shared:
                 continue
-            # The original serves the first reader, or whoever is handed the function's result.
+            # The original serves the first reader, unless the function returns it: then every reader gets a copy.
             if readers[leaf][0] is binding and leaf not in returned:
                 continue
             own[leaf] = relax.DataflowVar(_fresh(leaf, copies, taken), leaf.ty)

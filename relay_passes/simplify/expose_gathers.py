@@ -1,9 +1,9 @@
-"""Loops that only take elements from elsewhere (nearest neighbours, edges) become `take` again.
+"""Turn loops that only copy elements (nearest-neighbour resizing, edge padding) back into `take`.
 
 Rewrite:
     call_tir(f, x)   ->   take(take(x, rows, axis=2), columns, axis=3)
-    where running f on the numbers 0, 1, 2 ... tells for each axis where its elements come from.
-Leaves alone: functions of several tensors or of other types than float32, and any f that computes.
+    The pass runs f on the numbers 0, 1, 2 ... to learn, for each axis, which elements f copies.
+Leaves alone: functions of several tensors or of types other than float32, and every f that computes new values.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from relay_passes.dataflow import (
 from tvm_ext.core.decisions.composites import Symbol
 from tvm_ext.core.names import unique
 
-# Beyond this a float32 does not count every element.
+# float32 represents every integer below 2**24 exactly, so larger tensors cannot be probed with their own indices.
 _MAX_ELEMENTS = 1 << 24
+# Up to this size every element is probed with every number below, which takes len(_NUMBERS) runs.
 _FEW_ELEMENTS = 1 << 16
 
 _NUMBERS = np.array([sign * size for size in (1e-30, 0.3, 1, 2.5, 1000.7, 1e7, 1e30) for sign in (1, -1)], np.float32)
-"""Numbers that rounding, limits, signs and sums tell from others."""
+"""Probe values that rounding, clamping, sign changes and additions would change."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeGathers")
 class ExposeGathers:
-    """Finds loops that only take elements, and writes them as `take`."""
+    """Find loops that only copy elements, and write them as `take`."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]
@@ -53,7 +54,7 @@ class ExposeGathers:
 
 
 def _takes(binding: relax.VarBinding, places: list[np.ndarray], taken: set[str]) -> list[relax.VarBinding]:
-    """One take for each axis whose elements change places."""
+    """Return one `take` for each axis along which elements move."""
     value = binding.value.args[1].fields[0]
     extents = static_shape(value)
     moved = [axis for axis, place in enumerate(places) if not np.array_equal(place, np.arange(extents[axis]))]
@@ -69,7 +70,7 @@ def _takes(binding: relax.VarBinding, places: list[np.ndarray], taken: set[str])
 
 
 def _places(mod: tvm.IRModule, call: relax.Expr) -> list[np.ndarray] | None:
-    """Places in the input that elements come from, for each axis of the call's result; None if it does more."""
+    """Return the source index of each element, axis by axis, or None where the call does more than copy elements."""
     if op_name(call) != "relax.call_tir" or not isinstance(call.args[1], relax.Tuple):
         return None
     source, *rest = call.args[1].fields
@@ -84,7 +85,7 @@ def _places(mod: tvm.IRModule, call: relax.Expr) -> list[np.ndarray] | None:
         return None
     try:
         function = tvm.compile(Symbol(name="probe").write(mod[call.args[0]]), target="llvm")["probe"]
-    except tvm.error.InternalError:  # it calls what LLVM has no code for: it computes
+    except tvm.error.InternalError:  # LLVM has no code for a function that it calls, so f computes
         return None
 
     def run(x: np.ndarray) -> np.ndarray:
@@ -100,14 +101,17 @@ def _places(mod: tvm.IRModule, call: relax.Expr) -> list[np.ndarray] | None:
 
 
 def _probes(size: int) -> Iterator[np.ndarray]:
-    """Inputs that a function that computes changes: each element is every number once, or two where there are many."""
+    """Yield inputs that a computing function would change.
+
+    Each element takes every probe value, or two of them in large tensors.
+    """
     order = np.random.default_rng(0).permutation(size)
     for turn in range(len(_NUMBERS) if size <= _FEW_ELEMENTS else 2):
         yield _NUMBERS[(order + turn) % len(_NUMBERS)]
 
 
 def _by_axis(chosen: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray] | None:
-    """Places axis by axis, if on each the place depends on that axis alone."""
+    """Return the source indices axis by axis, or None where an index depends on more than its own axis."""
     places = []
     for axis, coordinates in enumerate(np.unravel_index(chosen, shape)):
         first = np.moveaxis(coordinates, axis, 0).reshape(coordinates.shape[axis], -1)

@@ -1,8 +1,9 @@
-"""Interpolation along an axis that was lowered to loops, written with operators whose axes can be moved.
+"""Write an interpolation that was lowered to loops with operators whose axes can be permuted.
 
 Rewrite:
     call_tir(f, x, places, weights)  ->  take(x, places[:, 0]) * weights[:, 0] + take(x, places[:, 1]) * ...
-Leaves alone: f that computes anything else, which running it on random numbers tells; modules without quantized values.
+Leaves alone: every f that computes anything else, which a run on random numbers reveals, and modules without
+quantized values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="ExposeInterpolations")
 class ExposeInterpolations:
-    """Finds loops that interpolate, and writes them as weighted sums of `take`."""
+    """Find loops that interpolate along an axis, and write them as weighted sums of `take`."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]
@@ -45,7 +46,10 @@ class ExposeInterpolations:
 
 
 def interpolated_axis(mod: tvm.IRModule, call: relax.Expr) -> int | None:
-    """The axis a call_tir of (x, int32 places[target, taps], float32 weights[target, taps]) interpolates along."""
+    """Return the axis that a call_tir interpolates along, or None where it does something else.
+
+    The operands are x, int32 places[target, taps] and float32 weights[target, taps].
+    """
     if op_name(call) != "relax.call_tir" or not isinstance(call.ty, relax.TensorType):
         return None
     if not isinstance(call.args[1], relax.Tuple) or len(call.args[1].fields) != 3:

@@ -1,4 +1,4 @@
-"""Turn batch normalization into what it is at inference: part of the layer before it, or a scale and a shift."""
+"""Fold batch normalization, as inference computes it, into the preceding layer, or into a scale and a shift."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class FoldBatchNorm:
         batch_norm(matmul(x, w), ...)[0]            -> add(matmul(x, w * scale), shift)
         batch_norm(x, ...)[0]                       -> add(multiply(x, scale), shift)
         with scale = gamma / sqrt(variance + epsilon), shift = beta - mean * scale, in double precision
-    Leaves alone: training mode, statistics that are computed, results other than the normalized tensor. A layer whose
-    result something else reads too keeps its weights.
+    Leaves alone: training mode, computed statistics, and results other than the normalized tensor. A layer whose
+    result has another reader keeps its weights.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -49,7 +49,7 @@ class FoldBatchNorm:
 
 @dataclass(frozen=True, kw_only=True)
 class _Affine:
-    """Batch normalization per channel: scale * x + shift, float64[C] each."""
+    """Batch normalization as scale * x + shift, with a float64[C] for each."""
 
     scale: np.ndarray
     shift: np.ndarray
@@ -58,9 +58,10 @@ class _Affine:
 
 @dataclass(frozen=True, kw_only=True)
 class _Layer:
-    """A layer with constant weights: its binding, which axis of the weights is its output channels, its bias.
+    """A layer with constant weights, which a batch normalization can be folded into.
 
-    bias: float64, of one element or one per channel.
+    weight_axis: the axis of the weights that holds the output channels.
+    bias: float64, of one element or of one element per channel.
     """
 
     binding: relax.VarBinding
@@ -74,7 +75,7 @@ def _fold(func: relax.Function) -> relax.Function:
     returned = {leaf for result in outputs(func) for leaf in operands(result)}
     private = {
         b.var: b for b in sequence if len(readers.get(b.var, [])) == 1 and b.var not in returned
-    }  # bindings that one other reads, and nothing else
+    }  # bindings with exactly one reader
     affine = {
         b.var: (b.value, found) for b in sequence
         if op_name(b.value) == _BATCH_NORM and (found := _affine(b.value)) is not None
@@ -108,7 +109,7 @@ def _fold(func: relax.Function) -> relax.Function:
 
 
 def _affine(call: relax.Call) -> _Affine | None:
-    """Scale and shift of a batch normalization with constant statistics, None for others."""
+    """Return scale and shift of a batch normalization with constant statistics, or None for any other."""
     arrays = [array_of(arg) for arg in call.args[1:5]]
     if bool(call.attrs.training) or any(array is None for array in arrays):
         return None
@@ -119,7 +120,7 @@ def _affine(call: relax.Call) -> _Affine | None:
 
 
 def _layer(value: relax.Expr, axis: int, private: Mapping[relax.Var, relax.VarBinding]) -> _Layer | None:
-    """The layer that a normalization along `axis` of `value` can be folded into."""
+    """Return the layer that a normalization of `value` along `axis` can be folded into, or None."""
     binding = private.get(value)
     if binding is None:
         return None
@@ -137,8 +138,8 @@ def _layer(value: relax.Expr, axis: int, private: Mapping[relax.Var, relax.VarBi
 
 
 def _channel_axes(call: relax.Call, weights: np.ndarray) -> tuple[int, int]:
-    """Axes of the layer's output channels, in the weights and in the result."""
-    if op_name(call) == "relax.matmul":  # a matrix; weights of a batch belong to no one axis
+    """Return the axis of the layer's output channels in the weights and in the result."""
+    if op_name(call) == "relax.matmul":  # batched weights have no single channel axis, hence -1
         return weights.ndim - 1, len(static_shape(call)) - 1 if weights.ndim == 2 else -1
     out_layout = str(call.attrs.out_layout or call.attrs.data_layout)
     return str(call.attrs.kernel_layout).find("O"), out_layout.find("C")
@@ -149,7 +150,7 @@ def _weights(call: relax.Expr) -> np.ndarray | None:
 
 
 def _bias(add: relax.Call, axis: int) -> tuple[relax.Expr, np.ndarray] | None:
-    """The other operand of an addition of one constant per channel, and that constant."""
+    """Return the other operand of an addition of one constant per channel, and that constant, or None."""
     shape = static_shape(add)
     for index in (0, 1):
         array, other = array_of(add.args[index]), add.args[1 - index]
@@ -162,7 +163,7 @@ def _bias(add: relax.Call, axis: int) -> tuple[relax.Expr, np.ndarray] | None:
 
 
 def _with_weights(layer: _Layer, scale: np.ndarray) -> relax.Call:
-    """The layer's call with its weights scaled per channel."""
+    """Return the layer's call with its weights scaled per channel."""
     call = layer.binding.value
     weights = _weights(call)
     assert weights is not None, "a layer has constant weights"
@@ -173,14 +174,14 @@ def _with_weights(layer: _Layer, scale: np.ndarray) -> relax.Call:
 
 
 def _along(values: np.ndarray, like: relax.Expr, axis: int) -> relax.Expr:
-    """A constant that broadcasts one value per channel over a tensor, in its type."""
+    """Return a constant of the tensor's type that broadcasts one value per channel over the tensor."""
     shape = [1] * len(static_shape(like))
     shape[axis] = -1
     return constant(values.reshape(shape).astype(str(like.ty.dtype)))
 
 
 def _scaled_and_shifted(var: relax.Var, call: relax.Call, channels: _Affine) -> list[relax.VarBinding]:
-    """`var` as a multiplication and an addition."""
+    """Return the bindings that compute `var` as a multiplication and an addition."""
     value = call.args[0]
     product = infer(with_span(relax.op.multiply(value, _along(channels.scale, value, channels.axis)), call.span))
     scaled = relax.DataflowVar(f"{var.name}.scaled", product.ty)

@@ -31,15 +31,15 @@ _SHAPE_MOVES = ("relax.reshape", "relax.permute_dims", "relax.expand_dims", "rel
 
 @tvm.transform.module_pass(opt_level=0, name="FoldConstants")
 class FoldConstants:
-    """Replace calls that can be computed at compile time by their values, and remove bindings that nothing reads.
+    """Replace calls that can be computed at compile time by their values, and remove bindings that have no reader.
 
     Rewrite:
         add(const, const)                            -> const
         reshape(dequantize(const, s, z, axis=0))     -> dequantize(reshape'd const, s, z, axis=0')
         (likewise permute_dims, expand_dims, squeeze; per channel where the channels stay one whole axis)
-    Leaves alone: dequantize itself, whatever its operands: it marks the weight as quantized.
+    Leaves alone: every dequantize, because it marks the weight as quantized.
 
-    Values are bit for bit TVM's. Operators numpy would round otherwise (exp, ...) are computed by TVM.
+    The values equal TVM's bit for bit: TVM computes the operators that numpy would round differently (exp, ...).
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -75,7 +75,7 @@ def _value(value: relax.Expr) -> relax.Expr | None:
 
 
 def _computed_by_tvm(call: relax.Call) -> relax.Expr | None:
-    """Compile and run one call: 30 ms, and exactly the bits the compiled model would have had."""
+    """Compile and run a single call, which takes 30 ms and gives exactly the bits of the compiled model."""
     tensors = [leaf for leaf in operands(call) if isinstance(leaf.ty, relax.TensorType)]
     if op_name(call) is None or not tensors or any(array_of(leaf) is None for leaf in tensors):
         return None
@@ -93,7 +93,7 @@ def _computed_by_tvm(call: relax.Call) -> relax.Expr | None:
 
 
 def _moved_onto_constant(value: relax.Expr, dequantized: Mapping[relax.Var, relax.Call]) -> relax.Call | None:
-    """`dequantize(moved constant, scale, zero point)` for a shape move of a dequantized constant."""
+    """Return `dequantize(moved constant, scale, zero point)` for a shape operator on a dequantized constant."""
     if op_name(value) not in _SHAPE_MOVES or value.args[0] not in dequantized:
         return None
     inner = dequantized[value.args[0]]
@@ -115,7 +115,7 @@ def _moved_onto_constant(value: relax.Expr, dequantized: Mapping[relax.Var, rela
 
 
 def _axis_after_reshape(shape: tuple[int, ...], axis: int, moved: tuple[int, ...]) -> int | None:
-    """Index of axis `axis` in the new shape, None where it was split or merged."""
+    """Return the index of `axis` in the new shape, or None where the reshape splits or merges the axis."""
     if not shape or 0 in shape:
         return None
     before = int(np.prod(shape[:axis], dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Zero padding in front of convolutions moves into them: no padded tensor is made."""
+"""Fold zero padding into the convolutions that read it, so that no padded tensor is stored."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
 @tvm.transform.module_pass(opt_level=0, name="FoldPads")
 class FoldPads:
-    """Make the zeros around an image part of the convolutions that read it.
+    """Let convolutions add the zeros around an image themselves.
 
     Rewrite:
         p = pad(x, [0, 0, 0, 0, 0, 1, 0, 1])   ->   y = conv2d(x, w, padding=[0, 0, 1, 1])
         y = conv2d(p, w)
-        and the same with quantize and dequantize of x's own scale in between, or of integers and their zero point
-    Leaves alone: other values than zero, widths below zero or of other axes than rows and columns, padding as wide as
-    the kernel's window, what anything but convolutions reads.
+        The same holds with a quantize and a dequantize of the scale of x between them, and for integers that are padded
+        with their zero point.
+    Leaves alone: values other than zero, negative widths, padding of axes other than rows and columns, padding as wide
+    as the window of the kernel, and padded tensors with readers other than convolutions.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -65,7 +66,11 @@ def _fold(func: relax.Function) -> relax.Function:
 
 @dataclass(frozen=True, kw_only=True)
 class _Carried:
-    """Tensors with the zeros of a pad: readers of `data` may pad instead; then the pad's input replaces `replaced`."""
+    """A padded tensor whose readers may pad instead of the pad.
+
+    data: the tensor that these readers read.
+    replaced: the tensor that the input of the pad takes the place of.
+    """
 
     data: relax.Var
     replaced: relax.Var
@@ -76,10 +81,10 @@ def _carried(
     readers: Mapping[relax.Var, list[relax.VarBinding]],
     values: Mapping[relax.Var, relax.Expr],
 ) -> _Carried | None:
-    """Tensors with the pad's zeros; None where it pads with anything but zero, or nothing reads it.
+    """Return the padded tensor, or None where the pad adds anything but zeros or has no reader.
 
-    Integers behind which a dequantize stands are padded with its zero point. Real numbers may go through a quantize
-    and a dequantize of the grid that they are on.
+    Integers that a dequantize reads are zero where they equal its zero point. Real numbers may pass a quantize and a
+    dequantize, provided that these have the scale and zero point that the numbers were already rounded with.
     """
     following = readers.get(pad.var, [])
     if str(pad.value.attrs.pad_mode) != "constant" or not following:
@@ -102,7 +107,7 @@ def _carried(
 
 
 def _one_grid(calls: list[relax.Call]) -> bool:
-    """True where all calls quantize with one scale and zero point."""
+    """Return True where all calls quantize with the same scale and zero point."""
     grids = [[array_of(arg) for arg in call.args[1:3]] for call in calls]
     return all(
         array is not None and first is not None and np.array_equal(array, first)
@@ -112,7 +117,7 @@ def _one_grid(calls: list[relax.Call]) -> bool:
 
 
 def _with_padding(call: relax.Call, data: relax.Var, pad: relax.Call) -> relax.Call | None:
-    """A convolution of `data` that does what the pad did; None where it cannot."""
+    """Return a convolution of `data` with the padding of `pad`, or None where a convolution cannot pad like that."""
     if op_name(call) not in _CONVOLUTIONS or call.args[1] == data:
         return None
     attrs, widths = call.attrs, np.reshape([int(width) for width in pad.attrs.pad_width], (-1, 2))

@@ -1,13 +1,13 @@
-"""Axes of activations that are multiplied keep the order they have: permutations become part of the products.
+"""Fold permutations of the axes of activations into the products that read them.
 
 Rewrite, in a function that multiplies two activations one of which is permuted:
     matmul(permute_dims(q), permute_dims(k))   ->  permute_dims(einsum(q, k, "bthd,bshd->bths"))
     f(permute_dims(x))                         ->  permute_dims(f(x))
-    where f is a softmax over the last axis, which stays the last, or works element by element with numbers, or does
+    where f is a softmax over the last axis that stays the last axis, an element-wise operator with scalars, or
     arithmetic with a constant, which is permuted instead.
-    So a head's vectors are read where a dense layer has left them, and permutations meet and vanish.
-Leaves alone: functions without such products, and operands whose rows lie between a sequence of several and its
-    heads; permutations that nothing takes up stand where they were read.
+    The vectors of a head are thus read where a dense layer wrote them, and permutations meet and cancel.
+Leaves alone: functions without such products, and operands whose rows lie between a sequence of several elements and
+    the heads; a permutation that no operator absorbs is written where it is read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Axes = tuple[int, ...]
 
 @tvm.transform.module_pass(opt_level=0, name="FoldPermutes")
 class FoldPermutes:
-    """Makes permutations around products of two activations part of them."""
+    """Absorb the permutations around products of two activations into these products."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return map_dataflow(mod, _folded)
@@ -61,19 +61,22 @@ def _folded(func: relax.Function) -> relax.Function:
 
 
 class _Rewriter:
-    """Walks the bindings once. stored: of a value that is not there yet, what it is a permutation of, and its axes."""
+    """A single walk over the bindings.
+
+    stored: the source and the axes of each value that exists only as a permutation of that source so far.
+    """
 
     def __init__(self, func: relax.Function) -> None:
         self.original, self.results = bindings(func), outputs(func)
         self.sequence: list[relax.VarBinding] = []
         self.stored: dict[relax.Var, tuple[relax.Expr, Axes]] = {}
         self.integers: dict[relax.Var, relax.VarBinding] = {}
-        """The dequantized operands: their integers are permuted before the dequantize."""
+        """The dequantized operands. Their integers are permuted before the dequantize."""
         self.replaced: dict[relax.Var, relax.Expr] = {}
         self.products = 0
 
     def run(self) -> list[relax.VarBinding]:
-        """The bindings rewritten; those that are read no more among them."""
+        """Return the rewritten bindings, including the bindings that have lost their readers."""
         for binding in self.original:
             if not (self._permute(binding) or self._product(binding) or self._follow(binding)):
                 self._demand(binding.value)
@@ -83,7 +86,7 @@ class _Rewriter:
         return self.sequence
 
     def _demand(self, value: relax.Expr) -> None:
-        """Writes the permutations of values that are read as they are."""
+        """Write the permutations of values that are read in the order of the model."""
         for leaf in operands(value):
             if leaf in self.stored:
                 source, axes = self.stored.pop(leaf)
@@ -105,7 +108,7 @@ class _Rewriter:
         return True
 
     def _product(self, binding: relax.VarBinding) -> bool:
-        """A matmul of activations with permuted operands as an einsum of them as they lie."""
+        """Write a matmul of permuted activations as an einsum of the activations as they are stored."""
         if op_name(binding.value) != "relax.matmul" or len(operand_list := list(operands(binding.value))) != 2:
             return False
         ranks = {len(static_shape(value)) for value in operand_list}
@@ -129,9 +132,10 @@ class _Rewriter:
         return True
 
     def _source(self, value: relax.Expr, rank: int, *, rows_stay: bool = False) -> tuple[relax.Expr, Axes]:
-        """A stack of matrices as it lies, and its axes there; written as it is read where a product needs that.
+        """Return a stack of matrices as it is stored, and its axes there.
 
-        rows_stay: rows of the matrices are read as they lie.
+        Where the product cannot read that order, the stack is first written in the order of the model.
+        rows_stay: whether the elements of each row have to be contiguous.
         """
         source, axes = self.stored.get(value, (value, tuple(range(rank))))
         if _stacks_lie_together(static_shape(value), axes) and not (rows_stay and axes[-1] != rank - 1):
@@ -140,7 +144,7 @@ class _Rewriter:
         return value, tuple(range(rank))
 
     def _follow(self, binding: relax.VarBinding) -> bool:
-        """An operator that may work on the permuted value as it lies."""
+        """Let an operator work on the stored value instead of its permutation, where that is possible."""
         leaves = [leaf for leaf in operands(binding.value) if isinstance(leaf, relax.Var)]
         if len(leaves) != 1 or leaves[0] not in self.stored or not isinstance(binding.value, relax.Call):
             return False
@@ -161,7 +165,7 @@ class _Rewriter:
         return True
 
     def _bind(self, binding: relax.VarBinding, call: relax.Call, axes: Axes) -> None:
-        """A value that stands for the binding's, with its axes in another order."""
+        """Bind a call whose result has the stored order, and record the axes of the original value."""
         value = with_span(call, binding.value.span)
         if axes == tuple(range(len(axes))):
             self.sequence.append(relax.VarBinding(binding.var, value))
@@ -172,7 +176,7 @@ class _Rewriter:
 
 
 def _placed(labels: list[str], axes: Axes) -> list[str]:
-    """Labels of a tensor's axes, as they are in what it is a permutation of."""
+    """Return the labels of a tensor's axes in the order in which the tensor is stored."""
     found = [""] * len(axes)
     for label, axis in zip(labels, axes, strict=True):
         found[axis] = label
@@ -180,13 +184,13 @@ def _placed(labels: list[str], axes: Axes) -> list[str]:
 
 
 def _permuted(array: np.ndarray, axes: Axes) -> relax.Expr:
-    """A constant that repeats to a permuted tensor, as it repeats to what that is a permutation of."""
+    """Permute a constant so that it broadcasts to the stored tensor as it did to the permuted tensor."""
     whole = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
     return constant(np.ascontiguousarray(np.transpose(whole, np.argsort(axes))))
 
 
 def _stacks_lie_together(shape: tuple[int, ...], axes: Axes) -> bool:
-    """True where no row, column or element lies between the places of matrices, and these are in their order."""
+    """Return True where the axes of the stack are adjacent and in order, without the axes of matrices between them."""
     wide = [axis for axis in range(len(shape)) if shape[axis] > 1]
     stored, stacks = sorted(wide, key=axes.__getitem__), [axis for axis in wide if axis < len(shape) - 2]
     first = stored.index(stacks[0]) if stacks else 0
@@ -194,5 +198,5 @@ def _stacks_lie_together(shape: tuple[int, ...], axes: Axes) -> bool:
 
 
 def _same_stacks(first: relax.Expr, second: relax.Expr) -> bool:
-    """True where neither operand repeats its matrices for those of the other."""
+    """Return True where both operands have the same stack of matrices, so that neither is broadcast."""
     return static_shape(first)[:-2] == static_shape(second)[:-2]

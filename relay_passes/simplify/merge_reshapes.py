@@ -1,4 +1,4 @@
-"""Operators that leave every element where it is become one reshape, and permutations of such tensors meet."""
+"""Merge operators that move no element into one reshape, so that the permutations around them meet."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Shape = tuple[int, ...]
 
 @tvm.transform.module_pass(opt_level=0, name="MergeReshapes")
 class MergeReshapes:
-    """Sees through axes of one element around products of two activations, and around loops over time.
+    """See through axes of extent 1 around products of two activations, and around loops over time.
 
     Rewrite:
-        reshape(expand_dims(x))                     ->  reshape(x)              and so squeeze, and what keeps the shape
-        permute_dims(x), where such axes alone move ->  reshape(x)
-        reshape(permute_dims(x)), of such axes too  ->  permute_dims(reshape(x))
+        reshape(expand_dims(x))                     ->  reshape(x)              squeeze and similar operators alike
+        permute_dims(x), where only such axes move  ->  reshape(x)
+        reshape(permute_dims(x)) of such axes       ->  permute_dims(reshape(x))
         take(x, 2, axis=1)                          ->  reshape(strided_slice(x, axes=[1], begin=[2], end=[3]))
-        matmul(reshape(a), reshape(b))              ->  reshape(matmul(a, b))   of stacks of rank 3 and rank 4
+        matmul(reshape(a), reshape(b))              ->  reshape(matmul(a, b))   for stacks of rank 3 and rank 4
     Leaves alone: functions without a product of two activations in modules without loops over time, and reshapes that
-        join or cut axes.
+        merge or split axes.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -55,9 +55,9 @@ def _has_products(func: relax.Function) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """A value as a permutation of another one, whatever axes of one element both have.
+    """A value as a permutation of its root, regardless of the axes of extent 1 in both.
 
-    order: axes of the root that have more elements than one, in the order they have in the value.
+    order: the axes of the root with an extent other than 1, in the order in which the value has them.
     """
 
     root: relax.Expr
@@ -69,7 +69,11 @@ class _View:
 
 
 class _Rewriter:
-    """Walks the bindings once. views: of values that are no roots; same: values that are others."""
+    """A single walk over the bindings.
+
+    views: the view of each value that is not its own root.
+    same: replacements for values that equal another value.
+    """
 
     def __init__(self, func: relax.Function) -> None:
         self.func = func
@@ -124,7 +128,7 @@ class _Rewriter:
         return self._shown(var, _View(root=view.root, order=order), shape)
 
     def _shown(self, var: relax.Var, view: _View, shape: Shape) -> relax.Expr:
-        """A view with axes of one element as `shape` has them: a permutation behind a reshape."""
+        """Write a view in the given shape, by a permutation after a reshape that places the axes of extent 1."""
         self.views[var] = view
         extents = static_shape(view.root)
         if view.is_identity:
@@ -140,7 +144,7 @@ class _Rewriter:
         return infer(relax.op.permute_dims(inside, axes))
 
     def _selected(self, binding: relax.VarBinding, source: relax.Var, shape: Shape) -> relax.Expr:
-        """One place along an axis as a slice."""
+        """Write a `take` of a single index along an axis as a slice."""
         place = array_of(binding.value.args[1])
         if place is None or place.ndim or binding.value.attrs.axis is None:
             return binding.value
@@ -156,7 +160,7 @@ class _Rewriter:
         return self._shown(binding.var, left, shape)
 
     def _lifted(self, binding: relax.VarBinding, shape: Shape) -> relax.Expr:
-        """A product of stacks as one of stacks with one more axis in front."""
+        """Write a product of stacks of rank 3 as a product of stacks with one more leading axis."""
         operands: list[relax.Expr] = []
         for operand in binding.value.args[:]:
             var = relax.DataflowVar(unique(f"{operand.name}.stacks", self.taken), operand.ty)
@@ -174,7 +178,7 @@ class _Rewriter:
 
 
 def _places(view: _View) -> list[int]:
-    """Axes of the root in the order of the view, those of one element where the root has them."""
+    """Return the axes of the root in the order of the view, where axes of extent 1 keep their position."""
     following = iter(view.order)
     return [axis if extent == 1 else next(following) for axis, extent in enumerate(static_shape(view.root))]
 
@@ -188,5 +192,5 @@ def _wide(shape: Shape) -> list[int]:
 
 
 def _shape(value: relax.Expr) -> Shape | None:
-    """Shape of a tensor; None for anything else."""
+    """Return the shape of a tensor, or None for anything else."""
     return static_shape(value) if isinstance(value.ty, relax.TensorType) else None

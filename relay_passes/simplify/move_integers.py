@@ -1,14 +1,14 @@
-"""Operators that only move or pick elements of a quantized tensor work on its integers, not on dequantized floats.
+"""Let operators that only move or select elements of a quantized tensor work on integers, not on dequantized floats.
 
-Rewrite, where `move` takes elements from one place to another or picks the largest or smallest of some:
-    move(dequantize(x), dequantize(y))      ->  dequantize(move(x, y))                          of equal parameters
-    quantize(move(a, b))                    ->  move(quantize(a), quantize(b))                  read by nobody else
+Rewrite, where `move` copies elements or selects the largest or smallest of several:
+    move(dequantize(x), dequantize(y))      ->  dequantize(move(x, y))                          with equal parameters
+    quantize(move(a, b))                    ->  move(quantize(a), quantize(b))                  without other readers
     quantize(max_pool2d(dequantize(x)))     ->  quantize(max_pool2d(dequantize(requantized x)))
-    max_pool2d(dequantize(x))               ->  dequantize(quantize(max_pool2d(dequantize(x))))  read by no quantize
-    quantize(dequantize(x))                 ->  x                                               of equal parameters
-    Both ways are exact: quantize works on each element alone, and never reverses the order of two.
-Leaves alone: parameters that are not constant or differ by channel, padding with a value that is not on the grid of
-what is padded (until a quantize follows), constants among what is moved, but embeddings.
+    max_pool2d(dequantize(x))               ->  dequantize(quantize(max_pool2d(dequantize(x))))  without a quantize
+    quantize(dequantize(x))                 ->  x                                               with equal parameters
+    The rewrite is exact: quantize works element by element and is monotonic.
+Leaves alone: parameters that are not constant or that differ by channel; padding with a value that the scale and
+zero point of the tensor do not represent (until a quantize follows); constants, except embedding tables.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ MOVES = frozenset(
         "nn.pad max min maximum minimum"
     ).split()
 )
-"""Operators whose results are elements of what they read."""
+"""Operators whose results are elements of their operands."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Parameters:
-    """One scale and zero point for a whole tensor, as a quantize or dequantize reads them."""
+    """The scale and zero point of a whole tensor, as a quantize or dequantize reads them."""
 
     scale: relax.Expr
     zero_point: relax.Expr
@@ -59,7 +59,7 @@ class _Parameters:
         return all(array_of(a).dtype == array_of(b).dtype and _number(a) == _number(b) for a, b in pairs)
 
     def on_grid(self, real: float) -> int | None:
-        """The integer that stands for exactly this number, None if there is none."""
+        """Return the integer that represents exactly this number, or None if there is none."""
         zero_point = array_of(self.zero_point)
         limits, found = np.iinfo(zero_point.dtype), self.nearest(real)
         back = np.float32(found - int(zero_point.reshape(-1)[0])) * np.float32(_number(self.scale))
@@ -74,16 +74,17 @@ class _Parameters:
 
 @tvm.transform.module_pass(opt_level=0, name="MoveIntegers")
 class MoveIntegers:
-    """Turns operators that only move or pick elements of quantized tensors into operators on integers."""
+    """Turn operators that only move or select elements of quantized tensors into operators on integers."""
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         return map_dataflow(mod, lambda func: _Rewriter(func).run() if is_quantized(func) else func)
 
 
 class _Rewriter:
-    """Walks the bindings once. integers: the integers behind a float value that is a dequantize, and its parameters.
+    """A single walk over the bindings.
 
-    tables: the same of constants, which are left alone but where their rows are looked up.
+    integers: the integers and the parameters of each float value that a dequantize computes.
+    tables: the same for constants, which are left alone unless their rows are looked up.
     """
 
     def __init__(self, func: relax.Function) -> None:
@@ -130,7 +131,7 @@ class _Rewriter:
         self.sequence.append(binding)
 
     def _taken_apart(self, binding: relax.VarBinding) -> list[relax.VarBinding] | None:
-        """The largest of stacked tensors, element by element, as the larger of two, again and again."""
+        """Write the maximum (or minimum) along the axis of a stack as a chain of maxima of two tensors."""
         pick = {"relax.max": relax.op.maximum, "relax.min": relax.op.minimum}.get(op_name(binding.value) or "")
         stack = self.stacks.get(binding.value.args[0]) if pick else None
         if pick is None or stack is None or binding.value.attrs.keepdims:
@@ -151,7 +152,7 @@ class _Rewriter:
         return steps
 
     def _move_integers(self, binding: relax.VarBinding) -> bool:
-        """A move of dequantized tensors of equal parameters becomes a dequantize of moved integers."""
+        """Write a move of dequantized tensors with equal parameters as a dequantize of moved integers."""
         behind = self.integers | self.tables if _looks_up(binding.value) else self.integers
         found = [behind.get(leaf) for leaf in _activations(binding.value)]
         known = [pair for pair in found if pair is not None]
@@ -168,7 +169,9 @@ class _Rewriter:
         return True
 
     def _pool_integers(self, binding: relax.VarBinding) -> bool:
-        """A pool of a dequantized tensor whose largest elements others read as they are: these lie on its grid."""
+        """Quantize a pool of a dequantized tensor at once where no quantize follows: its results are representable
+        exactly.
+        """
         behind = self.integers.get(binding.value.args[0])
         is_quantized = any(op_name(reader.value) == "relax.quantize" for reader in self.users.get(binding.var, ()))
         if behind is None or is_quantized or binding.var in self.returned:
@@ -183,7 +186,7 @@ class _Rewriter:
         return True
 
     def _quantize(self, binding: relax.VarBinding, wanted: _Parameters) -> None:
-        """Integers that are at hand already, or moved after they were quantized, or the quantize as it is."""
+        """Reuse known integers, or move the tensor after it is quantized, or keep the quantize as it is."""
         source = binding.value.args[0]
         behind = self.integers.get(source)
         if behind is not None and behind[1].equals(wanted):
@@ -197,7 +200,10 @@ class _Rewriter:
         self.sequence.append(relax.VarBinding(binding.var, binding.value if value is None else value))
 
     def _quantized_move(self, source: relax.Expr, quantize: relax.Call, wanted: _Parameters) -> relax.Call | None:
-        """quantize(move(a, b)) as move(quantize(a), quantize(b)); None where `source` is no move, or read elsewhere."""
+        """Write quantize(move(a, b)) as move(quantize(a), quantize(b)).
+
+        Return None where `source` is no move or has another reader.
+        """
         move = self.moves.get(source)
         if move is None or source in self.returned or len(self.users.get(source, ())) != 1:
             return None
@@ -217,7 +223,9 @@ class _Rewriter:
         return self._bind(f"{leaf.name}.quantized", value)
 
     def _requantized_pool(self, pool: relax.VarBinding, quantize: relax.Call, wanted: _Parameters) -> relax.Call | None:
-        """The pool on elements that are on the output's grid before it, so that one integer kernel takes it."""
+        """Requantize the input of the pool to the output's scale and zero point, so that a single integer kernel
+        computes it.
+        """
         behind = self.integers.get(pool.value.args[0])
         if behind is None or behind[1].equals(wanted):
             return None
@@ -235,7 +243,10 @@ class _Rewriter:
 
 
 def _parameters(call: relax.Call) -> _Parameters | None:
-    """The one scale and zero point of a quantize or dequantize between float32 and 8 or 16 bits, None for any other."""
+    """Return the scale and zero point of a quantize or dequantize between float32 and 8 or 16 bits, or None.
+
+    Each of the two has to be a single constant.
+    """
     integers = call.ty if op_name(call) == "relax.quantize" else call.args[0].ty
     real = call.args[0].ty if op_name(call) == "relax.quantize" else call.ty
     scale, zero_point = array_of(call.args[1]), array_of(call.args[2])
@@ -249,7 +260,7 @@ def _parameters(call: relax.Call) -> _Parameters | None:
 
 
 def _quantize_like(quantize: relax.Call, value: relax.Expr) -> relax.Call:
-    """A quantize of another value, whatever its rank, by the same parameters."""
+    """Return a quantize of another value, of any rank, with the same parameters."""
     call = relax.op.quantize(value, *quantize.args[1:], axis=-1, out_dtype=str(quantize.ty.dtype))
     return with_span(infer(call), quantize.span)
 
@@ -259,7 +270,7 @@ def _number(constant: relax.Expr) -> float:
 
 
 def _activations(call: relax.Call) -> list[relax.Var]:
-    """The tensors a move takes elements from; none where one of them is a constant."""
+    """Return the tensors whose elements a move copies, or none where one of them is a constant."""
     moved = list(operands(call.args[0]))
     if op_name(call) in ("relax.maximum", "relax.minimum"):
         moved = list(operands(call))
@@ -268,12 +279,12 @@ def _activations(call: relax.Call) -> list[relax.Var]:
 
 
 def _looks_up(call: relax.Call) -> bool:
-    """True for rows taken by numbers that are known at run time alone."""
+    """Return True for a lookup of rows by indices that are known only at run time."""
     return op_name(call) == "relax.take" and array_of(call.args[1]) is None
 
 
 def _moved(call: relax.Call, integers: list[relax.Expr], parameters: _Parameters, *, exact: bool) -> relax.Call | None:
-    """The move of integers; None where it pads with a number that has to be, but is not, on their grid."""
+    """Return the move of integers, or None where its padding value has to be, but is not, representable."""
     leaves = _activations(call)
     if op_name(call) != "relax.nn.pad":
         pairs = dict(zip(leaves, integers, strict=True))

@@ -1,4 +1,4 @@
-"""Integers that are clipped to less than their type holds are clipped as real numbers, before they are quantized."""
+"""Clip real numbers before they are quantized, instead of integers to a range narrower than their type."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowQuantize")
 class NarrowQuantize:
-    """Move a clip of freshly quantized integers in front of their quantize, where layers take it as their clamp.
+    """Move a clip of freshly quantized integers ahead of their quantize, where a layer can fuse it as its clamp.
 
     Rewrite:
         q = quantize(x, s, z)        r = clip(x, (0 - z) * s, (15 - z) * s)
         c = clip(q, 0, 15)       ->  c = quantize(r, s, z)
-        Exact: a bound is within half an ulp of a whole number of scales, and quantize never reverses an order.
-    Leaves alone: scales for each channel, quantized inputs of the model, elements that are only moved before, and a
-    quantize that anything else reads.
+        The rewrite is exact: a bound is within half an ulp of a whole number of scales, and quantize is monotonic.
+    Leaves alone: scales per channel, quantized inputs of the model, elements that are only moved before, and a quantize
+    with another reader.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -64,7 +64,7 @@ def _narrow(func: relax.Function) -> relax.Function:
 
 
 def _is_computed(quantize: relax.Expr | None, values: Mapping[relax.Var, relax.Expr]) -> bool:
-    """True for the quantize of a value that an operator computes, other than by moving elements."""
+    """Return True for the quantize of a value that an operator computes and does not merely move."""
     if op_name(quantize) != "relax.quantize" or not isinstance(quantize.args[0], relax.Var):
         return False
     source = op_name(values.get(quantize.args[0]))
@@ -72,7 +72,7 @@ def _is_computed(quantize: relax.Expr | None, values: Mapping[relax.Var, relax.E
 
 
 def _real_bounds(clip: relax.Call, quantize: relax.Call) -> tuple[float, float] | None:
-    """Real numbers of a clip's two integers; None where scales are not one float32 for the whole tensor."""
+    """Return the real numbers of a clip's two integers, or None unless the whole tensor has one float32 scale."""
     scale, zero_point = array_of(quantize.args[1]), array_of(quantize.args[2])
     known = scale is not None and zero_point is not None and scale.size == zero_point.size == 1
     if not known or scale.dtype != np.float32 or not 0 < scale.reshape(()) < np.inf:

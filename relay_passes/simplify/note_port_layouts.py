@@ -1,4 +1,4 @@
-"""Layouts of inputs and outputs are written down before other passes change the operators that imply them."""
+"""Record the layouts of inputs and outputs before other passes change the operators that imply them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay_passes.dataflow import bindings, is_dataflow, op_name, operands, outp
 from tvm_ext.core.decisions.models import PortLayouts, PortNames
 
 _MIXING = frozenset({"relax.matmul", "relax.reshape", "relax.take", "relax.einsum"})
-"""Operators whose axes may mean something else than those of their operands, though the shapes are the same."""
+"""Operators whose axes may differ in meaning from the axes of their operands although the shapes are equal."""
 _WINDOWS = re.compile(r"relax\.nn\.(conv|max_pool|avg_pool|adaptive_avg_pool)[123]d(_transpose)?$")
 _SAME_AXES = frozenset({"relax.nn.pad", "relax.concat"})
 
@@ -24,7 +24,7 @@ class NotePortLayouts:
     Rewrite:
         main(x) with conv2d(relu(x), data_layout="NCHW")   ->   the module says that the input x is NCHW
         conv2d(permute_dims(x, axes=[0, 3, 1, 2]))         ->   the module says that the input x is NHWC
-    Leaves alone: every function; inputs and outputs that no convolution or pooling is reached from.
+    Leaves alone: every function; inputs and outputs that are not connected to a convolution or a pool.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -39,12 +39,12 @@ class NotePortLayouts:
 
 
 def _named(names: Sequence[str], values: Sequence[relax.Expr], known: dict[relax.Expr, str]) -> dict[str, str] | None:
-    """Layouts by name; states, the last values, have no name."""
+    """Return layouts by name. States are the last values, and have no name."""
     return {name: known[value] for name, value in zip(names, values, strict=False) if value in known} or None
 
 
 def _layouts(sequence: Sequence[relax.VarBinding]) -> dict[relax.Expr, str]:
-    """Letters of the axes of each variable for which a convolution or pooling says them."""
+    """Return the letters of the axes of each variable whose layout follows from a convolution or a pool."""
     known: dict[relax.Expr, str] = {}
     pairs = [pair for binding in sequence for pair in _pairs(binding)]
     for binding in sequence:
@@ -54,7 +54,7 @@ def _layouts(sequence: Sequence[relax.VarBinding]) -> dict[relax.Expr, str]:
             if layout.isalpha() and str(attrs.out_layout or layout) == layout:
                 known.setdefault(binding.value.args[0], layout)
                 known.setdefault(binding.var, layout)
-    # Forward, then backward: each value is reached from those on both sides of it.
+    # A forward and a backward pass suffice, because each value is reached from both of its sides.
     for source, result, axes in [*pairs, *reversed(pairs)]:
         if source in known and len(known[source]) == len(axes):
             known.setdefault(result, "".join(known[source][axis] for axis in axes))
@@ -64,7 +64,10 @@ def _layouts(sequence: Sequence[relax.VarBinding]) -> dict[relax.Expr, str]:
 
 
 def _pairs(binding: relax.VarBinding) -> Iterator[tuple[relax.Var, relax.Var, tuple[int, ...]]]:
-    """Operands and the result whose axes mean the same, and the operand's axes in the order of the result."""
+    """Yield operands and results whose axes have the same meaning.
+
+    The third item is the order of the operand's axes in the result.
+    """
     name, value = op_name(binding.value), binding.value
     if name is None or name in _MIXING or not isinstance(binding.var.ty, relax.TensorType):
         return

@@ -1,4 +1,4 @@
-"""Scales of inputs and outputs are written down before other passes rewrite the operators that imply them."""
+"""Record the scales of inputs and outputs before other passes rewrite the operators that imply them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tvm_ext.core.decisions.models import ModelOrigin, PortNames, PortScales
 _SAME_SCALE = MOVES | {f"relax.{name}" for name in "split nn.max_pool1d nn.max_pool2d nn.max_pool3d clip".split()}
 """Operators that return elements of their operands."""
 _FIRST_OPERAND_ONLY = frozenset({"relax.take", "relax.clip", "relax.nn.pad"})
-"""Operators whose other operands are indices or numbers of another meaning."""
+"""Operators whose other operands are indices or numbers with another meaning."""
 _MOVING_NODES = frozenset("MaxPool GlobalMaxPool DepthToSpace SpaceToDepth GatherElements GatherND".split())
-"""Operators of ONNX that integers reach as a PrimFunc, with the data as its first operand."""
+"""ONNX operators that become a PrimFunc for integers, with the data as its first operand."""
 
 Scale = tuple[float, int]
 
@@ -36,7 +36,7 @@ class NotePortScales:
         if not is_dataflow(main):
             return mod
         search = _Search(main, {node.name for node in ModelOrigin.read(mod).nodes if node.operator in _MOVING_NODES})
-        # States are the last parameters and results; names are those of the other ones.
+        # States are the last parameters and results, and have no names.
         inputs = {
             name: scale
             for name, param in zip(names.inputs, main.params, strict=False)
@@ -55,7 +55,7 @@ class NotePortScales:
 
 
 class _Search:
-    """Scales that the calls of one function imply, along the values that share their elements."""
+    """The scales that the calls of a function imply, traced along the values that share their elements."""
 
     def __init__(self, main: relax.Function, moving_nodes: Collection[str]) -> None:
         self.sequence = bindings(main)
@@ -65,7 +65,7 @@ class _Search:
         self.values = {binding.var: binding.value for binding in self.sequence}
 
     def of_input(self, value: relax.Var) -> Scale | None:
-        """The scale by which the first dequantize behind `value` reads its elements."""
+        """Return the scale of the first dequantize that reads the elements of `value`."""
         waiting, seen = [value], {value}
         while waiting:
             current = waiting.pop(0)
@@ -79,7 +79,7 @@ class _Search:
         return None
 
     def of_result(self, result: relax.Expr) -> Scale | None:
-        """The scale by which the quantize ahead of `result` made its elements; an input's own scale."""
+        """Return the scale of the quantize that computed the elements of `result`, or the scale of an input."""
         waiting, seen = [result], {result}
         while waiting:
             current = waiting.pop(0)
@@ -95,7 +95,7 @@ class _Search:
         return None
 
     def _same_elements(self, value: relax.Expr | None) -> list[relax.Var]:
-        """The variables whose elements a value consists of; none where it computes new ones."""
+        """Return the variables whose elements a value consists of, or none where it computes new elements."""
         if isinstance(value, relax.Var):
             return [value]
         name = op_name(value)
@@ -111,7 +111,9 @@ class _Search:
 
 
 def _scale_of(call: relax.Call) -> Scale | None:
-    """Scale and zero point of a quantize or dequantize by one constant of each; None for any other."""
+    """Return the constant scale and zero point of a quantize or dequantize, or None where they are not single
+    constants.
+    """
     scale, zero_point = (array_of(argument) for argument in call.args[1:3])
     if scale is None or zero_point is None or scale.size != 1 or zero_point.size != 1:
         return None

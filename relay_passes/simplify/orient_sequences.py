@@ -29,7 +29,7 @@ from relay_passes.dataflow import (
 TimeAxis = Literal["rows", "columns"]
 
 _LAYOUTS = {"relax.nn.conv1d": "OIW", "relax.nn.conv1d_transpose": "IOW"}
-"""Layouts of the kernels of convolutions over one axis."""
+"""Kernel layouts of convolutions over one axis."""
 _POOLS = {
     "relax.nn.max_pool1d": relax.op.nn.max_pool2d, "relax.nn.avg_pool1d": relax.op.nn.avg_pool2d,
     "relax.nn.max_pool2d": relax.op.nn.max_pool2d, "relax.nn.avg_pool2d": relax.op.nn.avg_pool2d,
@@ -49,17 +49,19 @@ _REDUCTIONS = {f"relax.{name}": getattr(relax.op, name) for name in ("mean", "su
 
 @tvm.transform.module_pass(opt_level=0, name="OrientSequences")
 class OrientSequences:
-    """Make each window over one axis a window over rows or columns of images whose other axis has the extent 1.
+    """Turn each window over one axis into a window over images with a single column, or a single row.
 
-    time_axis: whether images of one column result, which memory passes split by rows, or images of one row.
+    time_axis: "rows" gives images of one column, which the memory passes split by rows; "columns" gives images of one
+    row.
 
     Rewrite:
         y = conv1d(x, w)     ->  y = squeeze(conv2d(expand_dims(x, 3), w of one column), 3)
-        y = conv2d(x, w)     ->  y = reshape(conv2d(reshape(x), w turned)), of images that lie along the other axis
-        z = relu(add(y, b))      and what follows: element-wise operators, quantize and dequantize, pools, concat and
-            reductions, before the squeeze; transposed convolutions and pools alike; other shapes in between fall away
-    Leaves alone: one-dimensional convolutions in other layouts than NCW with OIW or, transposed, IOW; convolutions
-        whose kernel is no constant; images of more than one row and column.
+        y = conv2d(x, w)     ->  y = reshape(conv2d(reshape(x), w turned)), for images that lie along the other axis
+        z = relu(add(y, b))      and further operators ahead of the squeeze: element-wise operators, quantize and
+                dequantize, pools, concat and reductions. Transposed convolutions and pools are rewritten alike, and
+                reshapes between them disappear.
+    Leaves alone: one-dimensional convolutions in layouts other than NCW with OIW or, transposed, IOW; convolutions
+            whose kernel is not constant; images of more than one row and column.
     """
 
     def __init__(self, time_axis: TimeAxis = "rows") -> None:
@@ -73,8 +75,9 @@ class OrientSequences:
 class _Form:
     """Relation of a value to its image, which has four axes.
 
-    rows, columns: axes of the image. has_both: whether the value has both of these axes too, the other way around; a
-    value without has three axes, and time is the last one.
+    rows, columns: axes of the image.
+    has_both: whether the value has both of these axes as well, in exchanged order. A value without both has three axes,
+    the last of which is time.
     """
 
     rows: int
@@ -87,14 +90,14 @@ class _Form:
         return 4 if self.has_both else 3
 
     def axis(self, axis: int) -> int:
-        """Axis of the image that stands for one of the value."""
+        """Return the axis of the image that corresponds to an axis of the value."""
         axis %= self.rank
         if self.has_both:
             return {self.rows: self.columns, self.columns: self.rows}.get(axis, axis)
         return axis if axis < 2 or self.time_axis == "rows" else 3
 
     def of(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Shape of the image of a value of this shape, or of one that is repeated to it."""
+        """Return the shape of the image of a value of this shape, or of a value that is broadcast to it."""
         whole = [1] * (self.rank - len(shape)) + [*shape]
         image = [1] * 4
         for axis, extent in enumerate(whole):
@@ -102,7 +105,7 @@ class _Form:
         return tuple(image)
 
     def turned(self, array: np.ndarray) -> np.ndarray:
-        """The image of an array, which may have fewer axes than the values that it is repeated to."""
+        """Return the image of an array, which may have fewer axes than the values it is broadcast to."""
         return array.reshape(self.of(array.shape))
 
     def image(self, value: relax.Expr) -> relax.Call:
@@ -111,7 +114,7 @@ class _Form:
         return infer(relax.op.expand_dims(value, self._added))
 
     def value(self, image: relax.Expr, shape: Sequence[int]) -> relax.Call:
-        """The value of an image."""
+        """Return the value that an image stands for."""
         return infer(relax.op.reshape(image, shape) if self.has_both else relax.op.squeeze(image, [self._added]))
 
     @property
@@ -120,21 +123,22 @@ class _Form:
 
 
 def _sequence(time_axis: TimeAxis) -> _Form:
-    """Form of values [N, C, T]."""
+    """Return the form of values [N, C, T]."""
     return _Form(rows=2, columns=3, time_axis=time_axis, has_both=False)
 
 
 def _forms(time_axis: TimeAxis) -> Iterator[_Form]:
-    """Forms of values [N, C, T], and of images with channels first and last."""
+    """Yield the forms of values [N, C, T] and of images with channels first and channels last."""
     yield _sequence(time_axis)
     for rows in (2, 1):
         yield _Form(rows=rows, columns=rows + 1, time_axis=time_axis, has_both=True)
 
 
 class _Rewriter:
-    """Walks the bindings once.
+    """A single walk over the bindings.
 
-    images: image of each value that has one, and its form. flat: values with an image that have their own shape too.
+    images: the image of each value that has one, and its form.
+    flat: values that are bound both as an image and in their own shape.
     """
 
     def __init__(self, func: relax.Function, time_axis: TimeAxis) -> None:
@@ -202,11 +206,13 @@ class _Rewriter:
         return self._form_of_image(call, attrs.layout, (height, width))
 
     def _form_of_image(self, call: relax.Call, layout: str, taps: tuple[int, int]) -> _Form | None:
-        """Form of images that lie along the other axis; None where a window spans more than one row and column."""
+        """Return the form of images that lie along the other axis, or None where a window spans several rows and
+        columns.
+        """
         rows, columns = layout.index("H"), layout.index("W")
         narrow, wide = (rows, columns) if self.time_axis == "rows" else (columns, rows)
         before, after = static_shape(call.args[0]), static_shape(call)
-        padding = [int(width) for width in call.attrs.padding]  # top, left, bottom, right
+        padding = [int(width) for width in call.attrs.padding]  # order: top, left, bottom, right
         axis = 0 if narrow == rows else 1
         is_narrow = before[narrow] == after[narrow] == taps[axis] == 1
         if not is_narrow or padding[axis] or padding[axis + 2] or before[wide] == 1:
@@ -232,7 +238,7 @@ class _Rewriter:
         return True
 
     def _view(self, binding: relax.VarBinding) -> bool:
-        """Let a value under another shape stand for the same image, where its shape has a form."""
+        """Reuse the image of a value for a reshape of the value, where the new shape also has a form."""
         if op_name(binding.value) not in _VIEWS or binding.value.args[0] not in self.images:
             return False
         image, _ = self.images[binding.value.args[0]]
@@ -264,7 +270,7 @@ class _Rewriter:
         axes, image = {form.axis(int(axis)) for axis in call.attrs.axis}, self._image(call.args[0], form)
         reduce: Callable[..., relax.Expr] = _REDUCTIONS[op_name(call) or ""]
         spatial = {form.rows, form.columns}
-        if axes & spatial:  # kernels take the mean of whole images
+        if axes & spatial:  # kernels average whole images, so the axis of extent 1 is reduced too
             axes |= spatial if form.has_both is False or axes >= spatial else set()
         if call.attrs.keepdims:
             self._bind(binding, form, reduce(image, sorted(axes), keepdims=True))
@@ -276,12 +282,14 @@ class _Rewriter:
         return True
 
     def _form_of_operands(self, call: relax.Call) -> _Form | None:
-        """The form that all operands with an image have; None where none has an image, or forms differ."""
+        """Return the form that the images of all operands share, or None where no image exists or the forms differ."""
         forms = {self.images[leaf][1] for leaf in operands(call) if leaf in self.images}
         return next(iter(forms)) if len(forms) == 1 else None
 
     def _operand(self, value: relax.Expr, shape: tuple[int, ...], form: _Form) -> relax.Expr | None:
-        """Image of an operand; None where it neither has that shape nor is a constant that is repeated to it."""
+        """Return the image of an operand, or None for a variable of another shape. Constants may broadcast to the
+        shape.
+        """
         array = array_of(value)
         if not isinstance(value.ty, relax.TensorType) or (array is not None and array.size == 1):
             return value
@@ -292,7 +300,7 @@ class _Rewriter:
         return self._image(value, form) if same else None
 
     def _image(self, value: relax.Expr, form: _Form) -> relax.Var | None:
-        """Image of a variable; None for others, and where it has an image of another form."""
+        """Return the image of a variable, or None for anything else and where its image has another form."""
         if not isinstance(value, relax.Var):
             return None
         if value not in self.images:
@@ -302,7 +310,7 @@ class _Rewriter:
         return image if known == form else None
 
     def _constant(self, value: relax.Expr, form: _Form) -> relax.Expr | None:
-        """Image of a constant, or of a dequantized constant; None for anything else."""
+        """Return the image of a constant or of a dequantized constant, or None for anything else."""
         array = array_of(value)
         if array is not None:
             return constant(form.turned(array))
@@ -329,7 +337,7 @@ class _Rewriter:
 
 
 def _kernel_form(call: relax.Call, form: _Form) -> _Form:
-    """Form of a convolution's kernel."""
+    """Return the form of a convolution's kernel."""
     if not form.has_both:
         return form
     layout = call.attrs.kernel_layout
@@ -360,7 +368,7 @@ def _pool(call: relax.Call, form: _Form, image: relax.Expr) -> relax.Call:
 
 
 def _pair(values: Sequence[int], form: _Form, other: int) -> tuple[int, int]:
-    """What a window has along rows and columns: along time as before, `other` along the other axis."""
+    """Return the parameters of a window for rows and columns: as given along time, `other` along the other axis."""
     given = [int(value) for value in values]
     if form.has_both:
         return given[1], given[0]
@@ -368,7 +376,7 @@ def _pair(values: Sequence[int], form: _Form, other: int) -> tuple[int, int]:
 
 
 def _sides(padding: Sequence[int], form: _Form) -> tuple[int, int, int, int]:
-    """Padding at the top, the left, the bottom and the right."""
+    """Return the padding at the top, the left, the bottom and the right."""
     given = [int(width) for width in padding]
     before, after = (given[:2], given[2:]) if form.has_both else (given[:1], given[-1:])
     (top, left), (bottom, right) = _pair(before, form, 0), _pair(after, form, 0)

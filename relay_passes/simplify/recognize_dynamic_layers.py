@@ -1,4 +1,4 @@
-"""Layers whose activations ONNX's DynamicQuantizeLinear quantizes, in one form: range_quantize, weights, product."""
+"""Recognize layers that ONNX's DynamicQuantizeLinear quantizes at run time, and write them with range_quantize."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from tvm_ext.core.decisions.composites import RangePart
 from tvm_ext.core.names import unique
 
 _CHANNEL_AXES = {"relax.nn.conv2d": 0, "relax.matmul": 1}
-"""Axis of the weights along which output channels lie, by operator."""
+"""Axis of the weights that holds the output channels, by operator."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="RecognizeDynamicLayers")
 class RecognizeDynamicLayers:
-    """Bring products of integers that are quantized at run time to real numbers of quantized operands.
+    """Turn integer products that are quantized at run time into real products of quantized operands.
 
-    Rewrite: s, z the scale and zero point of DynamicQuantizeLinear of x, w a constant of int32 within 8 bits
+    Rewrite, where s and z are scale and zero point of DynamicQuantizeLinear of x, and w an int32 constant of 8 bits:
         q = quantize(x, s, z)                           r = range_quantize(x)
         c = conv2d(astype(q) - astype(z), w)     ->     v = dequantize(w as int8, t)
         y = astype(c) * (s * t)                         y = conv2d(r, v)
-        and the same with matmul, whose w is a matrix; t is one scale, or one for each output channel
-    Leaves alone: other scales and zero points, weights further from their zero point than int8 holds, convolutions of
-    other layouts, and sums that anything else reads.
+        and the same with matmul, where w is a matrix; t is one scale, or one for each output channel
+    Leaves alone: other scales and zero points, weights further from their zero point than int8 represents, convolutions
+    in other layouts, and accumulators with another reader.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -52,7 +52,7 @@ class RecognizeDynamicLayers:
 
 @dataclass(frozen=True, kw_only=True)
 class _Steps:
-    """A tensor in steps of a scale, its zero point taken off: the tensor, and the scale's variable."""
+    """A tensor that is quantized at run time, less its zero point: the real tensor and the variable of its scale."""
 
     source: relax.Expr
     scale: relax.Var
@@ -77,7 +77,7 @@ class _Rewriter:
         return module
 
     def _layer(self, binding: relax.VarBinding) -> list[relax.VarBinding] | None:
-        """Bindings in place of the multiplication that ends a layer; None for everything else."""
+        """Return the bindings that replace the multiplication at the end of a layer, or None for everything else."""
         if op_name(binding.value) != "relax.multiply":
             return None
         for real, factor in (binding.value.args, reversed(binding.value.args)):
@@ -92,7 +92,7 @@ class _Rewriter:
         return None
 
     def _inner(self, expr: relax.Expr, name: str) -> relax.Var | None:
-        """The variable that a call of one operator reads, where `expr` is its result and nobody else reads that."""
+        """Return the operand of the operator `name` that computes `expr`, or None where `expr` has other readers."""
         value = self.values.get(expr) if isinstance(expr, relax.Var) else None
         if op_name(value) != name or not isinstance(value.args[0], relax.Var) or not self._is_read_once(expr):
             return None
@@ -102,7 +102,7 @@ class _Rewriter:
         return len(self.readers.get(var, [])) == 1 and var not in self.returned
 
     def _steps(self, expr: relax.Expr) -> _Steps | None:
-        """Tensor that is quantized at run time, where `expr` is the distances of its integers from their zero point."""
+        """Return the tensor that is quantized at run time, where `expr` is its integers less their zero point."""
         value = self.values.get(expr) if isinstance(expr, relax.Var) else None
         if op_name(value) != "relax.subtract":
             return None
@@ -117,7 +117,7 @@ class _Rewriter:
         return _Steps(source=source, scale=scale) if self._has_own_range(source, scale, zero_point) else None
 
     def _has_own_range(self, source: relax.Expr, scale: relax.Expr, zero_point: relax.Expr) -> bool:
-        """True for scale and zero point of DynamicQuantizeLinear of `source`."""
+        """Return True for the scale and zero point of DynamicQuantizeLinear of `source`."""
         ends = self._part(scale, "scale")
         place = self._part(zero_point, "zero_point")
         if ends is None or place is None or place != [ends[1], scale]:
@@ -125,14 +125,14 @@ class _Rewriter:
         return self._part(ends[0], "high") == [source] and self._part(ends[1], "low") == [source]
 
     def _part(self, expr: relax.Expr, part: str) -> list[relax.Expr] | None:
-        """Operands of a part of DynamicQuantizeLinear; None where `expr` is no such part."""
+        """Return the operands of a part of DynamicQuantizeLinear, or None where `expr` is not that part."""
         value = self.values.get(expr) if isinstance(expr, relax.Var) else None
         if op_name(value) != "relax.call_tir" or RangePart.read(self.mod[value.args[0]]).part != part:
             return None
         return list(value.args[1].fields)
 
     def _weight_scale(self, factor: relax.Expr, scale: relax.Var, product: relax.Call) -> np.ndarray | None:
-        """Scales of the weights, float32[] or float32[K], where `factor` is these times the scale of activations."""
+        """Return the scales of the weights, float32[] or float32[K], where `factor` is their product with `scale`."""
         value = self.values.get(factor) if isinstance(factor, relax.Var) else None
         if op_name(value) != "relax.multiply" or scale not in list(value.args):
             return None
@@ -172,7 +172,7 @@ class _Rewriter:
 
 
 def _bytes(product: relax.Call) -> np.ndarray | None:
-    """Constant weights as int8; None for others, and for convolutions of another layout than NCHW."""
+    """Return constant weights as int8, or None for other weights and for convolution layouts other than NCHW."""
     weight = array_of(product.args[1])
     if weight is None or weight.dtype != np.int32 or weight.size == 0 or np.abs(weight.astype(np.int64)).max() > 128:
         return None

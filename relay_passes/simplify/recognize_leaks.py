@@ -1,4 +1,4 @@
-"""Choices by sign between a value and a multiple of it, as exporters write leaky ReLU and PReLU."""
+"""Recognize selections by sign between a value and its multiple, which exporters write for leaky ReLU and PReLU."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _ABOVE = ("relax.greater", "relax.greater_equal")
 
 @tvm.transform.module_pass(opt_level=0, name="RecognizeLeaks")
 class RecognizeLeaks:
-    """Write what depends on the sign alone without a tensor of truth values, so that kernels finish with it.
+    """Write leaky ReLU and PReLU without a tensor of truth values, so that kernels fuse them as an epilogue.
 
     Rewrite:
-        where(x < 0, x * a, x), where(x > 0, x, x * a)   ->   leakyrelu(x, a)                 where a is one number
-                                                         ->   max(x, 0) + min(x, 0) * a       where it is one a channel
-        Both are equal to the bit for all x but zero, whose sign may change.
-    Leaves alone: slopes that are no constants or broadcast x, and comparisons with anything but zero.
+        where(x < 0, x * a, x), where(x > 0, x, x * a)   ->   leakyrelu(x, a)               where a is one number
+                                                         ->   max(x, 0) + min(x, 0) * a     where a differs by channel
+        Both sides are equal bit for bit for every x except zero, whose sign may change.
+    Leaves alone: slopes that are not constant or that broadcast x, and comparisons with anything but zero.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -53,7 +53,7 @@ def _recognized(func: relax.Function) -> relax.Function:
 
 
 def _leak(call: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> tuple[relax.Expr, np.ndarray] | None:
-    """The value that is chosen or multiplied, and its slope below zero."""
+    """Return the value that is kept or scaled, and its slope below zero."""
     if op_name(call) != "relax.where":
         return None
     compared = values.get(call.args[0])

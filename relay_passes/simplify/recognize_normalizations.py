@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm that a file writes out, as exporters without such an operator do, become one operator each."""
+"""Recognize LayerNorm and RMSNorm that exporters without these operators write out, as single operators."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from relay_passes.dataflow import (
 
 @tvm.transform.module_pass(opt_level=0, name="RecognizeNormalizations")
 class RecognizeNormalizations:
-    """Finds vectors that are divided by their length along the last axis.
+    """Find vectors that are divided by their root mean square along the last axis.
 
     Rewrite:
         d = x - mean(x); y = d / sqrt(mean(d * d) + e) * w + b   ->   y = layer_norm(x, w, b, epsilon=e)
         y = x / sqrt(mean(x * x) + e) * w                        ->   y = rms_norm(x, w, epsilon=e)
-        where squares may be powers, quotients products by rsqrt or by 1 / sqrt, and w and b are left out.
-    Leaves alone: means over other axes, weights and biases that are not one constant for each element of the vector,
-    tensors of other types than float32. Where other operators read what stands between, that is computed for them.
+        Squares may be powers, quotients may be products with rsqrt or with 1 / sqrt, and w and b may be absent.
+    Leaves alone: means over other axes; weights and biases other than a constant for each element of the vector;
+    tensors of types other than float32. Intermediate results that other operators read are still computed for them.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -44,7 +44,7 @@ class RecognizeNormalizations:
 
 @dataclass(frozen=True, kw_only=True)
 class _Core:
-    """Quotients of `source`, less its mean where it is centered, and of its length."""
+    """The quotient of `source`, less its mean where it is centered, and its root mean square."""
 
     source: relax.Var
     epsilon: float
@@ -77,7 +77,7 @@ def _call(core: _Core, weight: np.ndarray, bias: np.ndarray) -> relax.Call:
 
 
 def _core(binding: relax.VarBinding, values: Mapping[relax.Var, relax.Expr]) -> _Core | None:
-    """The quotients that a binding computes."""
+    """Return the quotient that a binding computes, or None."""
     args = list(operands(binding.value))
     pairs: list[tuple[relax.Expr, relax.Call]] = []
     if op_name(binding.value) == "relax.divide":
@@ -88,14 +88,14 @@ def _core(binding: relax.VarBinding, values: Mapping[relax.Var, relax.Expr]) -> 
         ]  # fmt: skip
     for value, root in pairs:
         found = _length(value, root, values)
-        # TVM's own loops of both operators need an axis beside the normalized one.
+        # TVM's own loops for both operators need at least one axis besides the normalized axis.
         if found is not None and str(found.source.ty.dtype) == "float32" and found.source.ty.ndim > 1:
             return found
     return None
 
 
 def _inverse_roots(value: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> list[relax.Call]:
-    """The call of rsqrt, or the sqrt that 1 is divided by, that makes a value."""
+    """Return the rsqrt that computes a value, or the sqrt that 1 is divided by to compute it."""
     found = _calls(value, values, "relax.rsqrt")
     for quotient in _calls(value, values, "relax.divide"):
         if _number(quotient.args[0]) == 1:
@@ -104,7 +104,7 @@ def _inverse_roots(value: relax.Expr, values: Mapping[relax.Var, relax.Expr]) ->
 
 
 def _length(value: relax.Expr, root: relax.Call, values: Mapping[relax.Var, relax.Expr]) -> _Core | None:
-    """Divisor of `value`, if that is the root of the mean of its squares and a number."""
+    """Return the normalization whose divisor is `root`: the root of the mean of squares of `value` plus a constant."""
     for total in _calls(root.args[0], values, "relax.add"):
         for mean, number in (total.args[:], total.args[:][::-1]):
             epsilon = _number(number)
@@ -118,7 +118,7 @@ def _length(value: relax.Expr, root: relax.Call, values: Mapping[relax.Var, rela
 
 
 def _is_square(value: relax.Expr, of: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> bool:
-    """True where a value is the square of another one, or of one that is computed alike."""
+    """Return True where `value` is the square of `of`, or of a variable that is computed in the same manner."""
     for call in _calls(value, values, "relax.multiply", "relax.power"):
         first, second = call.args
         is_power = op_name(call) == "relax.power"
@@ -128,7 +128,7 @@ def _is_square(value: relax.Expr, of: relax.Expr, values: Mapping[relax.Var, rel
 
 
 def _is_same(one: relax.Expr, other: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> bool:
-    """True for one variable, and for two that take the mean off one variable."""
+    """Return True for equal variables, and for two variables that subtract the mean from the same variable."""
     if one.same_as(other):
         return True
     first, second = _centered(one, values), _centered(other, values)
@@ -136,7 +136,7 @@ def _is_same(one: relax.Expr, other: relax.Expr, values: Mapping[relax.Var, rela
 
 
 def _centered(value: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> relax.Var | None:
-    """The variable that a value takes the mean off."""
+    """Return the variable from which a value subtracts the mean."""
     for call in _calls(value, values, "relax.subtract"):
         source, other = call.args
         for mean in _calls(other, values, "relax.mean"):
@@ -155,7 +155,7 @@ def _affine(
     core: relax.VarBinding, found: _Core, readers: Mapping[relax.Var, Sequence[relax.VarBinding]],
     returned: set[relax.Expr],
 ) -> tuple[np.ndarray, np.ndarray, relax.VarBinding]:  # fmt: skip
-    """Weight and bias, float32[C], that follow the quotients, and the last of these bindings."""
+    """Return weight and bias, float32[C], that follow the quotient, and the last of their bindings."""
     length, last = static_shape(core.var)[-1], core
     weight, bias = np.ones(length, np.float32), np.zeros(length, np.float32)
     for name in ("relax.multiply", *(["relax.add"] if found.is_centered else [])):
@@ -170,7 +170,7 @@ def _affine(
 
 
 def _per_element(binding: relax.VarBinding, var: relax.Var, length: int) -> np.ndarray | None:
-    """The constant operand, one number for each element of a vector; None for any other."""
+    """Return the constant operand with one number for each element of a vector, or None for any other operand."""
     arrays = [array for leaf in operands(binding.value) if (array := array_of(leaf)) is not None]
     if len(arrays) != 1 or static_shape(binding.var) != static_shape(var) or arrays[0].size not in (1, length):
         return None
@@ -180,7 +180,7 @@ def _per_element(binding: relax.VarBinding, var: relax.Var, length: int) -> np.n
 
 
 def _calls(value: relax.Expr, values: Mapping[relax.Var, relax.Expr], *names: str) -> list[relax.Call]:
-    """The call of one of these operators that makes a value; none for any other."""
+    """Return the call of one of these operators that computes a value, or an empty list."""
     call = values.get(value) if isinstance(value, relax.Var) else value
     return [call] if call is not None and op_name(call) in names else []
 

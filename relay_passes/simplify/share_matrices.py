@@ -1,4 +1,4 @@
-"""A constant that matmul reads as a stack of equal matrices becomes the one matrix, which kernels take as weights."""
+"""Replace a constant stack of equal matrices that matmul reads by a single matrix, which kernels take as weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relay_passes.dataflow import (
 
 @tvm.transform.module_pass(opt_level=0, name="ShareMatrices")
 class ShareMatrices:
-    """Write once what torch.export writes for each matrix of a batch.
+    """Store a matrix once that torch.export repeats for each element of a batch.
 
     Rewrite:
         matmul(x[..., m, k], w[..., k, n])  ->  matmul(x, w[0, ..., 0])   where all matrices of the constant w are equal

@@ -1,4 +1,4 @@
-"""Scores of attention without what a framework guards and scales them by."""
+"""Remove the guards and the split scales that a framework puts around the scores of attention."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _BETWEEN = ("relax.logical_not", "relax.astype", "relax.max")
 
 @tvm.transform.module_pass(opt_level=0, name="SimplifySoftmax")
 class SimplifySoftmax:
-    """Brings attention as PyTorch decomposes it to a product, one factor, and a softmax.
+    """Reduce attention, as PyTorch decomposes it, to a product, one factor and a softmax.
 
     Rewrite:
-        where(not any(not (s == -inf)), 0, softmax(s))   ->   softmax(s)             of scores none of which is -inf
+        where(not any(not (s == -inf)), 0, softmax(s))   ->   softmax(s)             if no vector of s is all -inf
         matmul(q * 0.5, k * 0.5)                         ->   matmul(q, k) * 0.25
-        A product of two activations is -inf only where it overflows; so is its sum with a constant mask that leaves
-        every vector an element.
-    Leaves alone: guards of other scores, masks that come as activations, factors that are not one positive number.
+        A product of two activations is -inf only on overflow. The same holds for its sum with a constant mask that
+        keeps at least one element of every vector.
+    Leaves alone: guards of other scores, masks that are activations, factors that are not single positive numbers.
     """
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -56,7 +56,7 @@ def _unguarded(func: relax.Function) -> relax.Function:
 
 
 def _guarded(value: relax.Expr, values: Values) -> relax.Var | None:
-    """The softmax that a `where` gives, where its condition asks for vectors that are -inf throughout."""
+    """Return the softmax that a `where` guards, provided that its condition tests for vectors that are all -inf."""
     if op_name(value) != "relax.where":
         return None
     condition, zeros, shares = value.args
@@ -83,7 +83,7 @@ def _is_zero(value: relax.Expr, values: Values) -> bool:
 
 
 def _is_finite(scores: relax.Expr, values: Values) -> bool:
-    """True where every vector of scores has an element that is not -inf, but for overflows."""
+    """Return True where every vector of scores has an element that is not -inf, overflows aside."""
     call = values.get(scores)
     while op_name(call) in ("relax.reshape", "relax.multiply", "relax.divide", "relax.expand_dims"):
         call = values.get(call.args[0])
@@ -119,7 +119,10 @@ def _scaled_behind(func: relax.Function) -> relax.Function:
 def _factors(
     value: relax.Expr, values: Values, readers: Mapping[relax.Var, list[relax.VarBinding]]
 ) -> tuple[relax.Expr, relax.Expr, float] | None:
-    """Operands of a product of two scaled activations, which nothing else reads, and both factors' product."""
+    """Return the unscaled operands of a product of two scaled activations, and the product of both factors.
+
+    None where another operator reads a scaled activation.
+    """
     if op_name(value) != "relax.matmul":
         return None
     operands_, factor, num_scaled = list(value.args[:]), np.float32(1), 0

@@ -1,4 +1,4 @@
-"""A split becomes one slice for each part that is read: slices of a run of elements cost nothing."""
+"""Replace a split by a slice for each part that is read: slices of contiguous elements cost nothing."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def _slice(func: relax.Function) -> relax.Function:
 
 
 def _only_parts(var: relax.Var, readers: list[relax.VarBinding]) -> bool:
-    """True where a split is read through its parts alone, each of which has elements."""
+    """Return True where a split is read only through its parts, each of which has elements."""
     if not isinstance(var.ty, tvm.ir.TupleType):
-        return False  # of a single part TVM makes no tuple
+        return False  # TVM returns no tuple for a single part
     shapes = [tuple(int(dim) for dim in part.shape.values) for part in var.ty.fields]
     return bool(readers) and all(isinstance(b.value, relax.TupleGetItem) for b in readers) and 0 not in np.ravel(shapes)
 
 
 def _bounds(split: relax.Call) -> list[tuple[int, int]]:
-    """Bounds (begin, end) of each part along the axis."""
+    """Return the bounds (begin, end) of each part along the axis."""
     axis = int(split.attrs.axis) % len(static_shape(split.args[0]))
     ends = np.cumsum([int(part.shape.values[axis]) for part in split.ty.fields]).tolist()
     return list(zip([0, *ends[:-1]], ends, strict=True))

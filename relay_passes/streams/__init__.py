@@ -1,1 +1,1 @@
-"""Passes that turn a model over a window of time into one that takes only what is new."""
+"""Passes that turn a model over a window of time into a model that takes only new frames."""

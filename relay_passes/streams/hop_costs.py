@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a model over time: of a whole window, of one hop, and where a hop computes again."""
+"""Multiply-accumulates of a model over time: for a whole window, for new frames, and for what is recomputed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tvm import relax
 from relay_passes.dataflow import bindings, live, op_name, outputs, static_shape
 
 _NAMED = 3
-"""Operators that a message names."""
+"""Most operators that a message names."""
 _TIR = "relax.call_tir"
 NOT_COUNTED: Mapping[str, int] = MappingProxyType({})
-"""Multiply-accumulates of TIR functions where nothing counts them."""
+"""Multiply-accumulates of TIR functions where they are not counted."""
 
 
 def label(binding: relax.VarBinding) -> str:
-    """The model's operator behind a binding, and the operator of Relax that it became."""
+    """Return the model's operator that a binding comes from, with the Relax operator that it became."""
     span, name = binding.value.span, op_name(binding.value) or type(binding.value).__name__
     own = span.source_name.name if span is not None else binding.var.name
     return f"{own} ({name.removeprefix('relax.').removeprefix('nn.')})"
 
 
 def multiply_accumulates(binding: relax.VarBinding, of_tir: Mapping[str, int] = NOT_COUNTED) -> int:
-    """Products of a convolution or a matrix product, and of a call of TIR as counted; 0 of any other operator."""
+    """Return the multiply-accumulates of a convolution, a matrix product or a counted TIR call, or else 0."""
     name, call = op_name(binding.value) or "", binding.value
     if name == _TIR:
         return of_tir.get(call.args[0].name_hint, 0)
@@ -45,12 +45,12 @@ def total(sequence: Iterable[relax.VarBinding], of_tir: Mapping[str, int] = NOT_
 
 
 def reached(main: relax.Function) -> list[relax.VarBinding]:
-    """Bindings that results depend on."""
+    """Return the bindings that the results depend on."""
     return live(bindings(main), outputs(main))
 
 
 def cost_of_window(main: relax.Function, param: relax.Var) -> str:
-    """Words for the bytes and the work of each run without a hop; calls of TIR are not counted."""
+    """Describe the bytes and the work of each run without streaming. Calls of TIR are not counted."""
     num_bytes = int(np.prod(static_shape(param))) * np.dtype(str(param.ty.dtype)).itemsize
     sequence = reached(main)
     more = " or more" if any(op_name(binding.value) == _TIR for binding in sequence) else ""
@@ -64,11 +64,13 @@ def remarks(
     borders: Mapping[relax.Var, str],
     of_tir: Mapping[str, int] = NOT_COUNTED,
 ) -> tuple[str, ...]:
-    """Sentences on what a hop computes though the window only moved on.
+    """Return sentences on what a run computes again although the window only moved on.
 
-    sequence: what a hop computes. reasons: operators that do not go along with time -> why. whole: values of the hop
-    that are computed for the whole window. borders: values that are rows which padding touches -> the operator.
-    of_tir: TIR function -> its multiply-accumulates.
+    sequence: the bindings of a run.
+    reasons: why an operator cannot be computed by rows of time, by operator.
+    whole: values that are computed for the whole window.
+    borders: values that are rows touched by padding, with their operator.
+    of_tir: the multiply-accumulates of each TIR function.
     """
     found: list[str] = []
     if reasons:

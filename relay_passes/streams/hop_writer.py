@@ -1,4 +1,4 @@
-"""Write the function of one streaming step: new rows are computed, older ones are read from state."""
+"""Write the function of a streaming step, which computes new rows and reads older rows from states."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ from tvm_ext.core.model_nodes import ModelState
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HopFunction:
-    """func: takes new frames and states, returns results and states. states: its last parameters, in order.
+    """The function of a streaming step.
 
-    sequence: its bindings. whole, borders: those computed for whole windows, and those that are rows which padding
-    touches, with their operators.
+    func: takes new frames and states, and returns results and states.
+    states: its last parameters, in order.
+    sequence: its bindings.
+    whole: bindings that are computed for the whole window.
+    borders: bindings that are rows touched by padding, with their operators.
     """
 
     func: relax.Function
@@ -45,9 +48,10 @@ class HopFunction:
 
 
 def write_hop(main: relax.Function, times: Times, hop: int) -> HopFunction:
-    """The function that takes `hop` new frames. Written twice: first to find how many rows of a value are read at once.
+    """Return the function that takes `hop` new frames.
 
-    Raises UnsupportedModel for rows of padding that an operator cannot make.
+    It is written twice: the first draft only counts how many rows of each value are read at once. Raises
+    UnsupportedModel for rows that an operator would compute from padding alone, where it cannot.
     """
     draft = _HopWriter(main, times, hop, {})
     draft.run()
@@ -55,9 +59,10 @@ def write_hop(main: relax.Function, times: Times, hop: int) -> HopFunction:
 
 
 class _HopWriter:
-    """Writes the function of a hop. most: rows of a value's middle that are read at once, from an earlier writing.
+    """Writes the function of a streaming step.
 
-    needed: these rows, as this writing needs them.
+    most: rows of a value's middle that are read at once, from an earlier draft.
+    needed: the same number of rows, as this draft needs them.
     """
 
     def __init__(self, main: relax.Function, times: Times, hop: int, most: Mapping[relax.Var, int]) -> None:
@@ -68,7 +73,7 @@ class _HopWriter:
         self.written = NamedBindings({param.name for param in main.params} | {var.name for var in self.values})
         self.needed: dict[relax.Var, int] = {}
         self.params: dict[relax.Var, relax.Var] = {}
-        self.states: list[tuple[relax.Var, relax.Var]] = []  # as found, as left
+        self.states: list[tuple[relax.Var, relax.Var]] = []  # at the start and the end of a run
         self.made: dict[object, relax.Var] = {}
         self.whole: set[relax.Var] = set()
         self.borders: dict[relax.Var, str] = {}
@@ -100,7 +105,7 @@ class _HopWriter:
         return HopFunction(func=func, states=kept, sequence=sequence, whole=self.whole, borders=self.borders)
 
     def _whole(self, binding: relax.VarBinding) -> relax.Var:
-        """A value that is not over time, computed as it is, of whole windows where it reads what is over time."""
+        """Write a value that is not over time. It reads whole windows of the values that are over time."""
         value = binding.value
         if self.times.over.keys().isdisjoint(operands(value)) and all(
             self.made.get(leaf) is leaf for leaf in operands(value) if isinstance(leaf, relax.Var)
@@ -118,7 +123,7 @@ class _HopWriter:
         return self.made[expr] if time is None else self._rows(expr, 0, time.rows)
 
     def _new(self, var: relax.Var) -> relax.Var:
-        """The rows of the middle that this run brings, the last ones."""
+        """Return the new rows of a value's middle in this run, which are its last rows."""
         if var in self.params:
             return self.params[var]
         if ("new", var) not in self.made:
@@ -147,7 +152,7 @@ class _HopWriter:
         return self.made["new", var]
 
     def _last(self, var: relax.Var, back: int, count: int) -> relax.Var:
-        """`count` computed rows of the middle, from `back` before its end on."""
+        """Return `count` computed rows of the middle, starting `back` rows ahead of its end."""
         if var not in self.params and self.times.rules[var].is_view:
             rule = self.times.rules[var]
             source = arguments_of(self.values[var])[rule.operands[0]]
@@ -158,7 +163,7 @@ class _HopWriter:
         return self._part(var, window, rows - back, rows - back + count, rows=rows)
 
     def _window(self, var: relax.Var, back: int) -> tuple[relax.Var, int]:
-        """The last rows of the middle, at least `back`, and how many they are."""
+        """Return the last rows of the middle, at least `back` of them, and their number."""
         self.needed[var] = max(back, self.needed.get(var, 0))
         rows, new = max(back, self.most.get(var, 0)), self.times.over[var].new_rows(self.hop)
         if rows <= new:
@@ -175,7 +180,7 @@ class _HopWriter:
         return self.made[key], rows
 
     def _rows(self, var: relax.Var, begin: int, end: int) -> relax.Var:
-        """Rows [begin, end) as the window of this run has them."""
+        """Return rows [begin, end) of the window of this run."""
         key = ("rows", var, begin, end)
         if key not in self.made:
             self.made[key] = self._rows_anew(var, begin, end)
@@ -204,7 +209,7 @@ class _HopWriter:
         return parts[0] if len(parts) == 1 else self.written.bind(f"{var.name}.rows", relax.op.concat(parts, time.axis))
 
     def _border(self, var: relax.Var, begin: int, end: int) -> relax.Var:
-        """Rows that padding touches, computed in each run."""
+        """Return rows that padding touches, which are computed in each run."""
         key = ("border", var, begin, end)
         if key in self.made:
             return self.made[key]
@@ -217,7 +222,7 @@ class _HopWriter:
             rows = self.times.over[source].rows
             padding = (max(0, -low), max(0, high - rows))
             first, last = max(low, 0), min(high, rows)
-            if first >= last:  # nothing but padding
+            if first >= last:  # only padding is read
                 self.made[key] = self._filled(var, rule, end - begin)
                 return self.made[key]
             blocks[source] = self._rows(source, first, last)
@@ -248,7 +253,7 @@ class _HopWriter:
         *,
         keep_name: bool = False,
     ) -> relax.Var:
-        """The operator of a value on other rows of its operands."""
+        """Apply the operator of a value to other rows of its operands."""
         arguments = [
             blocks[arg] if arg in blocks else self._in_whole(arg) if isinstance(arg, relax.Var) else arg
             for arg in arguments_of(self.values[var])
@@ -258,15 +263,16 @@ class _HopWriter:
         return self.written.bind(name, value, keep_name=keep_name, span=self.values[var].span)
 
     def _part(self, var: relax.Var, source: relax.Var, begin: int, end: int, *, step: int = 1, rows: int) -> relax.Var:
-        """Some of the `rows` of a value's that the source holds."""
+        """Return some of the `rows` of a value that the source holds."""
         axis = self.times.over[var].axis
         return self.written.slice_rows(f"{var.name}.part", source, axis, begin, end, step=step, rows=rows)
 
 
 class NamedBindings:
-    """A growing sequence of bindings. taken: names that others have already.
+    """A growing sequence of bindings.
 
     sequence: the bindings so far.
+    taken: names that are already in use.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -274,17 +280,18 @@ class NamedBindings:
         self._taken = set(taken)
 
     def keep(self, binding: relax.VarBinding) -> relax.Var:
-        """A binding of the old function, as it is."""
+        """Append a binding of the old function without changes."""
         self.sequence.append(binding)
         return binding.var
 
     def bind(
         self, name: str, value: relax.Expr, *, keep_name: bool = False, span: tvm.ir.Span | None = None
     ) -> relax.Var:
-        """The value under that name, or with a number behind it where the name is taken; a variable as it is.
+        """Bind a value under a name, with a number appended where the name is taken. Variables are returned as they
+        are.
 
-        keep_name: whether the name is the value's own, taken by it in the old function. span: of the operator that the
-        value is part of.
+        keep_name: whether the name is the value's own name from the old function.
+        span: of the operator that the value belongs to.
         """
         if isinstance(value, relax.Var):
             return value
@@ -298,13 +305,13 @@ class NamedBindings:
     def slice_rows(
         self, name: str, source: relax.Var, axis: int, begin: int, end: int, *, step: int = 1, rows: int
     ) -> relax.Var:
-        """Rows [begin, end) of the source's `rows` along the axis, every `step`th; the source itself where all are."""
+        """Return every `step`th of rows [begin, end) of the source's `rows`, or the source where these are all rows."""
         if (begin, end, step) == (0, rows, 1):
             return source
         return self.bind(name, relax.op.strided_slice(source, [axis], [begin], [end], [step]))
 
     def free(self, name: str) -> str:
-        """The name, or the first one with a number behind it that nothing has; taken from now on."""
+        """Return the name, or the first unused name with a number appended, and reserve it."""
         candidate, number = name, 0
         while candidate in self._taken:
             number += 1

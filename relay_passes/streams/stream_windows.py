@@ -1,16 +1,16 @@
-"""A model over a window of time becomes one that takes what is new of it, and gives the same answers.
+"""Turn a model over a window of time into a model that takes only new frames and computes the same results.
 
-Rewrite: with a hop of 1 of the 30 frames of x
+Rewrite, with 1 new frame of the 30 frames of x in each run:
     main(x[1, 30, 1, 40]): y = conv(x, 3 taps); z = conv(y, 5 taps); return dense(z)
       ->  main(x[1, 1, 1, 40], x.kept[1, 2, 1, 40], y.kept[1, 4, 1, 128], z.kept[1, 23, 1, 128]):
           wx = concat(x.kept, x); y = conv(wx); wy = concat(y.kept, y); z = conv(wy); wz = concat(z.kept, z)
           return dense(wz), wx[1:], wy[1:], wz[1:]
-    A value's rows do not differ from run to run but for their place, so only the last ones are computed and those that
-    are read again are kept. Where padding is in time, rows that it touches are computed in each run, from rows that are
-    kept. Strides that the hop does not divide: rows are computed for every place at which a window can begin, and what
-    follows reads every other one (as much dilation as there are places). Operators that mix time with other axes are
-    computed for the whole window, from rows that are kept.
-Leaves alone: what is not over time; a model of which nothing is over time is refused.
+    The rows of a value differ from run to run only in their position. So only the newest rows are computed, and rows
+    that are read again are kept as states. Rows that padding in time touches are computed in each run, from kept rows.
+    Where the number of new frames is no multiple of a stride, rows are computed for every position at which a window
+    can begin, and the next operator reads them with a dilation equal to the number of positions. Operators that mix
+    time with other axes are computed for the whole window, from kept rows.
+Leaves alone: values that are not over time. A model without values over time is refused.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from tvm_ext.core.errors import BadOptions, UnsupportedModel
 
 @tvm.transform.module_pass(opt_level=0, name="StreamWindows")
 class StreamWindows:
-    """Takes `hop` new frames in each run, along one axis of an input; its name stays. Runs on one dataflow block.
+    """Take `hop` new frames in each run, along one axis of an input, which keeps its name.
 
-    Attributes of the result: the states, and how many runs are needed before the first answer is that of a window.
-    count: multiply-accumulates of a TIR function.
+    The pass needs a function of one dataflow block. The result carries the states, and the number of runs until the
+    first result is that of a full window.
+    count: returns the multiply-accumulates of a TIR function.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ def _input(main: relax.Function, name: str, num_states: int) -> relax.Var:
 
 
 def _times(main: relax.Function, param: relax.Var, hop: int, axis: int | None) -> Times:
-    """Times of the values along the axis that is given, or the only one along which the model can go.
+    """Return the times of the values along the given axis, or along the only axis that is possible.
 
-    Raises BadOptions where there are several or none, UnsupportedModel where the given one cannot be.
+    Raises BadOptions where several axes are possible or the axis does not exist, UnsupportedModel where no axis is
+    possible.
     """
     shape = static_shape(param)
     if axis is not None and not -len(shape) <= axis < len(shape):

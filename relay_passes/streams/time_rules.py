@@ -1,7 +1,7 @@
-"""Rules of operators over time: which input rows each output row needs.
+"""Rules of operators over time: the input rows that each output row needs.
 
-A row is one place along the axis of time. Row r of a result reads rows r * stride + first + tap * dilation of an
-operand, for each of `taps`; rows outside of the operand are the operator's own padding.
+A row is one position along the axis of time. Row r of a result reads rows r * stride + first + tap * dilation of an
+operand, for each of `taps`. Rows outside the operand are the operator's own padding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relay_passes.dataflow import array_of, op_name, static_shape
 
 @dataclass(frozen=True, kw_only=True)
 class Slide:
-    """Rows that each row of a result reads: of every operand over time the same."""
+    """The rows that each row of a result reads, which are the same for every operand over time."""
 
     stride: int = 1
     first: int = 0
@@ -30,20 +30,27 @@ class Slide:
         return row * self.stride + self.first
 
     def end(self, row: int) -> int:
-        """One behind the last row that a row reads."""
+        """Return the index after the last row that a row of the result reads."""
         return self.begin(row) + (self.taps - 1) * self.dilation + 1
 
 
 Make = Callable[[Sequence[relax.Expr], Slide, tuple[int, int]], relax.Expr]
-"""The operator on other rows: operands, the slide over these (stride and dilation), padding before and behind."""
+"""Writes the operator for other rows.
+
+The arguments are the operands, the slide over them (stride and dilation), and the padding at both ends.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """An operator over time. operands: places of its arguments that are over time. axis: of the result's.
+    """An operator over time.
 
-    rows: of the result, over the whole window. make: the operator for some rows. fill: what its own padding is, where
-    rows may be nothing else; None where they may not. is_view: whether it may as well be computed wherever it is read.
+    operands: positions of its arguments that are over time.
+    axis: the axis of time in the result.
+    rows: rows of the result over the whole window.
+    make: writes the operator for some rows.
+    fill: the value of its own padding, where rows may consist of padding alone; None where they may not.
+    is_view: whether the operator may be repeated wherever its result is read.
     """
 
     operands: tuple[int, ...]
@@ -57,14 +64,21 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Unruly:
-    """Why an operator cannot go along with time: it is computed for the whole window in each run."""
+    """The reason why an operator cannot be computed by rows of time.
+
+    It is then computed for the whole window in each run.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """Facts about values: the axis of time of those over time; those that are made of constants alone."""
+    """Facts about values.
+
+    axes: the axis of time of each value over time.
+    constants: the values that are computed from constants alone.
+    """
 
     axes: Mapping[relax.Var, int]
     constants: Set[relax.Var]
@@ -74,7 +88,7 @@ class Known:
 
 
 def same_call(call: relax.Call) -> Make:
-    """The operator as it is, on other operands: it asks neither for the slide nor for padding."""
+    """Apply the operator unchanged to other operands. It ignores both the slide and the padding."""
 
     def make(arguments: Sequence[relax.Expr], _slide: Slide, _padding: tuple[int, int]) -> relax.Expr:
         return relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
@@ -83,7 +97,10 @@ def same_call(call: relax.Call) -> Make:
 
 
 def same_rows_rule(call: relax.Call, known: Known, *, is_view: bool = False) -> Rule | Unruly:
-    """Each row from the same row; further arguments, such as scales, are constants that do not differ over time."""
+    """Compute each row from the same row.
+
+    Further arguments, such as scales, are constants that do not differ over time.
+    """
     axis, rank = known.axes[call.args[0]], len(static_shape(call.args[0]))
     for place, other in enumerate(call.args[1:], 1):
         along = int(call.attrs.axis) % rank if hasattr(call.attrs, "axis") else rank - 1
@@ -96,7 +113,7 @@ def same_rows_rule(call: relax.Call, known: Known, *, is_view: bool = False) -> 
 
 
 def joined_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """Element by element of several values; those that are not over time are constants that do not differ over it."""
+    """Compute several values element by element. Operands that are not over time are constants without a time axis."""
     shape = static_shape(call)
     places = tuple(place for place, arg in enumerate(call.args) if arg in known.axes)
     from_end = {known.axes[call.args[place]] - len(static_shape(call.args[place])) for place in places}
@@ -118,7 +135,7 @@ def joined_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def along_channels_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """Normalizations and softmax over axes other than that of time."""
+    """Normalize, or apply softmax, over axes other than time."""
     data = call.args[0]
     rank, axis = len(static_shape(data)), known.axes[data]
     over = [call.attrs.axis] if hasattr(call.attrs, "axis") else call.attrs.axes
@@ -130,7 +147,7 @@ def along_channels_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def reduced_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """Means, sums and extremes over axes other than that of time."""
+    """Compute means, sums and extremes over axes other than time."""
     data = call.args[0]
     rank, axis = len(static_shape(data)), known.axes[data]
     over = set(range(rank)) if call.attrs.axis is None else {int(one) % rank for one in call.attrs.axis}
@@ -141,7 +158,7 @@ def reduced_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def permuted_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """Axes in another order, with that of time among them."""
+    """Permute axes, including the axis of time."""
     rank = len(static_shape(call))
     order = list(range(rank))[::-1] if call.attrs.axes is None else [int(one) % rank for one in call.attrs.axes]
     axis = order.index(known.axes[call.args[0]])
@@ -150,7 +167,7 @@ def permuted_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def reshaped_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """A reshape that leaves the axis of time whole: as many elements before it, and behind it, as there were."""
+    """Reshape without splitting or merging the axis of time: the number of elements ahead of it stays the same."""
     before, after, axis = static_shape(call.args[0]), static_shape(call), known.axes[call.args[0]]
     first = int(np.prod(before[:axis]))
     places = [
@@ -168,7 +185,7 @@ def reshaped_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def multiplied_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """A matrix product with constant weights, of which time is no axis that is summed over."""
+    """Multiply by a constant weight matrix, where the product does not add up over time."""
     data, weights = call.args
     if data not in known.axes or not known.is_constant(weights) or len(static_shape(weights)) != 2:
         return Unruly(reason="is a product of values that the model computes")
@@ -179,7 +196,7 @@ def multiplied_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def concatenated_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """Values over time beside each other along another axis."""
+    """Concatenate values over time along another axis."""
     fields = list(call.args[0].fields) if isinstance(call.args[0], relax.Tuple) else []
     rank = len(static_shape(call))
     along = int(call.attrs.axis or 0) % rank
@@ -198,7 +215,7 @@ def concatenated_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def cut_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """strided_slice with constant bounds: over time a delay, over other axes the same for each row."""
+    """Slice with constant bounds: a delay along time, and the same slice for each row along other axes."""
     data = call.args[0]
     shape, axis = static_shape(data), known.axes[data]
     numbers = [_integers(arg) for arg in call.args[1:]]
@@ -230,13 +247,13 @@ def cut_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def _integers(expr: relax.Expr) -> list[int] | None:
-    """The numbers of a tuple of integers; None where the model computes them."""
+    """Return the numbers of a tuple of integers, or None where the model computes them."""
     fields = list(expr.fields) if isinstance(expr, relax.Tuple) else []
     return [int(field) for field in fields] if all(isinstance(field, tvm.tirx.IntImm) for field in fields) else None
 
 
 def padded_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """Pads of a constant: over time rows that a window has at its ends, over other axes the same for each row."""
+    """Pad with a constant: extra rows at both ends of the window along time, constant widths along other axes."""
     data = call.args[0]
     axis, widths = known.axes[data], [int(one) for one in call.attrs.pad_width]
     value = array_of(call.args[1]) if len(call.args) > 1 else None
@@ -260,7 +277,7 @@ def _with_width(call: relax.Call, data: relax.Expr, width: list[int]) -> relax.E
 
 
 def windowed_rule(call: relax.Call, known: Known) -> Rule | Unruly:
-    """Convolutions and pools: time is one of the axes over which the window slides."""
+    """Slide a window, as a convolution or a pool, along axes that include time."""
     data, attrs = call.args[0], call.attrs
     layout = str(getattr(attrs, "data_layout", None) or attrs.layout)
     places = [layout.index(letter) for letter in "DHW" if letter in layout]
@@ -291,7 +308,7 @@ def windowed_rule(call: relax.Call, known: Known) -> Rule | Unruly:
 
 
 def _both_sides(padding: list[int], count: int) -> list[int]:
-    """Widths before all axes, then behind all."""
+    """Return the widths ahead of all axes, then the widths after all axes."""
     return padding if len(padding) == 2 * count else padding * 2 if len(padding) == count else padding * (2 * count)
 
 
@@ -304,7 +321,7 @@ def _kernel(call: relax.Call, layout: str, count: int) -> list[int]:
 
 
 def _slid(call: relax.Call, data: relax.Expr, changed: dict[str, list[int]]) -> relax.Expr:
-    """The same convolution or pool of other rows."""
+    """Return the same convolution or pool on other rows."""
     attrs, name = call.attrs, (op_name(call) or "").rsplit(".", 1)[-1]
     function = getattr(relax.op.nn, name)
     if hasattr(attrs, "pool_size"):
@@ -354,7 +371,7 @@ _RULES: Mapping[str, Callable[[Any, Known], Rule | Unruly]] = {
 
 
 def rule_of(call: relax.Expr, known: Known) -> Rule | Unruly:
-    """The rule by which a call that reads something over time goes along with it, or the reason why it cannot."""
+    """Return the rule of a call that reads a value over time, or the reason why there is no rule."""
     name = (op_name(call) or "").removeprefix("relax.")
     if isinstance(call, relax.TupleGetItem):
         return Unruly(reason="is an element of a tuple")

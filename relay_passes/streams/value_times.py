@@ -1,4 +1,4 @@
-"""Values of a model that are over time: where their rows come from, and which of them are the same in each run."""
+"""Values of a model over time: where their rows come from, and which rows are the same in each run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from relay_passes.streams.time_rules import Known, Rule, Unruly, rule_of
 class OverTime:
     """A value over time, as the window has it.
 
-    axis: of time. rows: along it. step: frames from one row to the next. top, bottom: rows at its begin and end that
-    are others in each run, since padding touches what they are computed from.
+    axis: the axis of time.
+    rows: rows along that axis.
+    step: frames from one row to the next.
+    top, bottom: rows at both ends that differ in each run, because padding touches what they are computed from.
     """
 
     axis: int
@@ -28,21 +30,25 @@ class OverTime:
     bottom: int = 0
 
     def grain(self, hop: int) -> int:
-        """Frames from one row that is computed to the next: of every place at which a window may begin."""
+        """Return the frames between computed rows, such that every position is covered at which a window may begin."""
         return gcd(hop, self.step)
 
     def spacing(self, hop: int) -> int:
-        """Computed rows from one row of the window to the next."""
+        """Return the number of computed rows from one row of the window to the next."""
         return self.step // self.grain(hop)
 
     def new_rows(self, hop: int) -> int:
-        """Computed rows that a run brings."""
+        """Return the number of computed rows that a run adds."""
         return hop // self.grain(hop)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Times:
-    """over: values over time. rules: of those that operators make. whole: reasons why others that read them are not."""
+    """The values over time of a function.
+
+    rules: rules of the values that operators compute.
+    whole: reasons why other readers of these values are not over time.
+    """
 
     over: Mapping[relax.Var, OverTime]
     rules: Mapping[relax.Var, Rule]
@@ -50,7 +56,7 @@ class Times:
 
 
 def times_of(main: relax.Function, param: relax.Var, axis: int) -> Times:
-    """Times of the values that are computed from rows of `param`, along that axis, as far as rules go."""
+    """Return the times of the values that are computed from rows of `param` along that axis, as far as rules exist."""
     over = {param: OverTime(axis=axis, rows=static_shape(param)[axis], step=1)}
     rules: dict[relax.Var, Rule] = {}
     whole: dict[str, str] = {}
@@ -73,14 +79,14 @@ def times_of(main: relax.Function, param: relax.Var, axis: int) -> Times:
 
 
 def arguments_of(value: relax.Expr) -> list[relax.Expr]:
-    """Arguments by the places that `Rule.operands` counts: the fields of a tuple where that is all there is."""
+    """Return arguments by the positions that `Rule.operands` counts, which are fields where a tuple comes first."""
     if isinstance(value, relax.Call) and len(value.args) >= 1 and isinstance(value.args[0], relax.Tuple):
         return list(value.args[0].fields)
     return list(value.args)
 
 
 def _over_time(value: relax.Expr, rule: Rule, over: Mapping[relax.Var, OverTime]) -> OverTime | Unruly:
-    """The time of a result, of whose rows those are borders that read padding or borders of an operand."""
+    """Return the time of a result, whose border rows read padding or border rows of an operand."""
     given = [over[arguments_of(value)[place]] for place in rule.operands]
     steps = {time.step for time in given}
     if len(steps) > 1:
