@@ -1,1 +1,1 @@
-"""Facts about modules; nothing here rewrites one."""
+"""Facts about modules. Nothing in this folder rewrites a module."""

@@ -1,7 +1,7 @@
-"""Attention in a module of composites, and dense layers for some of their output channels.
+"""Find attention in a module of composites, and compute dense layers for some of their output channels.
 
-All heads are computed together: queries, keys and values come from a dense layer each, [1, tokens, heads * depth], and
-are looked at as [1, tokens, heads, depth].
+All heads are computed together: queries, keys and values each come from a dense layer, [1, tokens, heads * depth], and
+are reshaped to [1, tokens, heads, depth].
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SCALED = frozenset({"relax.quantize", "relax.dequantize"})
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """A dense layer whose output channels are those of one head after the other, and the view that tells them apart."""
+    """A dense layer whose output channels are ordered by head, and the view that separates the heads."""
 
     dense: relax.VarBinding
     view: relax.VarBinding
@@ -46,7 +46,10 @@ class Projection:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Bindings of one attention, each read by nothing but the next; scores, shares and sums are of all heads."""
+    """The bindings of an attention, each read only by the next.
+
+    scores, shares, sums: for all heads together.
+    """
 
     queries: Projection
     keys: Projection
@@ -65,14 +68,14 @@ class Attention:
 
     @property
     def inner(self) -> tuple[relax.VarBinding, ...]:
-        """All but the last."""
+        """All bindings except the last."""
         return (*(b for one in self.projections for b in (one.dense, one.view)), self.scores, self.shares)
 
 
 def attentions(mod: tvm.IRModule, elementwise: Set[str]) -> list[Attention]:
-    """Every attention of a module whose heads do not depend on each other, and whose dense layers can be cut.
+    """Return every attention of a module whose heads are independent, and whose dense layers can be cut.
 
-    elementwise: names of operators that may follow within a composite.
+    elementwise: names of the operators that may follow within a composite.
     """
     return list(_Finder.of(mod, elementwise).found())
 
@@ -110,14 +113,14 @@ class _Finder:
                 yield Attention(queries=queries, keys=keys, values=values, scores=scores, shares=shares, sums=sums)
 
     def _only(self, value: relax.Expr) -> relax.VarBinding | None:
-        """The composite's call that makes a value, where it is read once."""
+        """Return the composite's call that computes a value, where the value has a single reader, or None."""
         binding = self.made.get(value)
         if binding is None or value in self.returned or len(self.readers[value]) != 1:
             return None
         return binding if composite_of(self.mod, binding.value) is not None else None
 
     def _multiplies_heads(self, binding: relax.VarBinding) -> bool:
-        """True for products of two activations, each head's with the same head's."""
+        """Return True for products of two activations in which each head is multiplied only with the same head."""
         product = self._operator(binding, _EINSUM)
         if product is None or len(binding.value.args) != 2:
             return False
@@ -126,12 +129,12 @@ class _Finder:
         return all(len(one) == 4 and one[HEAD_AXIS] == result[HEAD_AXIS] for one in axes)
 
     def _divides(self, binding: relax.VarBinding) -> bool:
-        """True for a softmax over what each head has of its own."""
+        """Return True for a softmax over the elements of each head."""
         softmax = self._operator(binding, _SOFTMAX)
         return softmax is not None and len(binding.value.args) == 1 and int(softmax.attrs.axis) in (-1, 3)
 
     def _operator(self, binding: relax.VarBinding, name: str) -> relax.Call | None:
-        """The one operator of that name in a composite that beside it computes element by element."""
+        """Return the single operator of that name in a composite that is otherwise element-wise, or None."""
         composite = composite_of(self.mod, binding.value)
         inner = bindings(composite) if composite is not None else []
         calls = [one.value for one in inner if op_name(one.value) == name]
@@ -157,26 +160,26 @@ _MATMUL = "relax.matmul"
 
 
 def channels_of(composite: relax.Function, elementwise: AbstractSet[str]) -> ColumnOperator | None:
-    """Output channels of one vector times constant weights; None for everything else.
+    """Return the output channels of a vector times constant weights, or None for everything else.
 
-    elementwise: names of operators that may follow. Any channel reads all that comes in.
+    elementwise: names of the operators that may follow. Every channel reads the whole input.
     """
     names = [op_name(binding.value) or "" for binding in bindings(composite)]
     if names.count(_MATMUL) != 1 or set(names) - {_MATMUL} - _SCALED - elementwise:
         return None
-    shape = static_shape(outputs(composite)[0])  # of none of these operators there are several
+    shape = static_shape(outputs(composite)[0])  # each of these operators has a single result
     if len(shape) != 2 or shape[0] != 1 or computing_channels(composite, (0, shape[1])) is None:
         return None
     return ColumnOperator(num_columns=shape[1], readers=(None,) * len(composite.params))
 
 
 def computing_channels(composite: relax.Function, made: Columns) -> relax.Function | None:
-    """The composite for some channels; None where its weights, or what follows them, are no constants."""
+    """Return the composite for some channels, or None where its weights or later operands are not constant."""
     (result,) = outputs(composite)
     channels = static_shape(result)[-1]
     new = {param: relax.Var(param.name, param.ty, param.span) for param in composite.params}
     cut = set[relax.Var]()
-    """Values of which only the wanted channels are there."""
+    """Values that have only the wanted channels."""
     sequence: list[relax.VarBinding] = []
     for binding in bindings(composite):
         call, name = binding.value, op_name(binding.value)
@@ -200,20 +203,20 @@ def computing_channels(composite: relax.Function, made: Columns) -> relax.Functi
 
 
 def _has_channels(call: relax.Call, name: str | None, cut: AbstractSet[relax.Var]) -> bool | None:
-    """True where a result has the layer's output channels; None where they cannot be told apart."""
+    """Return True where a result has the layer's output channels, or None where they cannot be separated."""
     variables = [arg for arg in call.args if isinstance(arg, relax.Var)]
     if name == _MATMUL:
         weight = call.args[1]
         known = weight in cut if isinstance(weight, relax.Var) else array_of(weight) is not None
         return True if known and call.args[0] not in cut else None
-    if not variables:  # a quantized constant: weights or bias
+    if not variables:  # a quantized constant, which is weights or bias
         return True
     inside = [var in cut for var in variables]
     return all(inside) if all(inside) or not any(inside) else None
 
 
 def _shared_operands(call: relax.Call, name: str | None) -> range:
-    """Operands that are the same for all channels: the vector; scales and zero points along another axis."""
+    """Return the positions of operands that all channels share: the vector, or parameters along another axis."""
     if name == _MATMUL:
         return range(1)
     if name in _SCALED and int(call.attrs.axis) not in (-1, len(static_shape(call.args[0])) - 1):
@@ -222,7 +225,7 @@ def _shared_operands(call: relax.Call, name: str | None) -> range:
 
 
 def _some(arg: relax.Expr, channels: int, made: Columns) -> relax.Expr:
-    """A constant's part for some channels; itself where all channels share it."""
+    """Return a constant's part for some channels, or the constant itself where all channels share it."""
     array = array_of(arg)
     if array is None or not array.ndim or array.shape[-1] != channels:
         return arg

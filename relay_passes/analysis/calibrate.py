@@ -1,8 +1,9 @@
-"""Ranges of activations, measured on calibration samples.
+"""Measure the ranges of activations on calibration samples.
 
-Two runs over the samples, so that memory does not grow with their number: the first finds the smallest and largest
-number of each tensor, the second counts a histogram between them. Of some percentiles, the range whose int8 steps lie
-nearest the counted numbers (least mean squared error) is chosen; the whole range is one of them, and that of 16 bits.
+Two runs over the samples keep memory independent of their number: the first run finds the smallest and the largest
+number of each tensor, and the second counts a histogram between them. Among the ranges of some percentiles, the range
+with the least mean squared error of its int8 steps is chosen. The whole range is a candidate too, and it is the range
+for 16 bits.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from tvm_ext.core.errors import UnsupportedModel
 Array = np.ndarray
 
 NUM_BINS = 4096
-# Percentages of the numbers that stay inside the range, both ends together.
+# Percentage of the numbers that stay inside the range. The rest is cut off in equal parts at both ends.
 PERCENTILES = (100.0, 99.999, 99.99, 99.9, 99.5)
 
 
 @dataclass(kw_only=True)
 class _Range:
-    """Measurements of one group of tensors that share their parameters."""
+    """Measurements of a group of tensors that share their parameters."""
 
     low: float = 0.0
     high: float = 0.0
@@ -44,7 +45,7 @@ class _Range:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibrated:
-    """Parameters of activations in 8 bits, and of the same ones in 16."""
+    """Parameters of activations in 8 bits, and of the same activations in 16 bits."""
 
     narrow: Mapping[relax.Var, AffineQuantization]
     wide: Mapping[relax.Var, AffineQuantization]
@@ -53,10 +54,10 @@ class Calibrated:
 def calibrate(
     runner: UnitRunner, samples: Sequence[Sample], ties: Sequence[tuple[relax.Var, relax.Var]] = ()
 ) -> Calibrated:
-    """Parameters of every activation an integer unit might read or write, and of tied values.
+    """Return the parameters of every activation that an integer unit might read or write, and of tied values.
 
-    Values that are the same numbers in other places share theirs, and so do those of a tie. Raises UnsupportedModel for
-    a value that is not finite on some sample.
+    Values that are the same numbers in other positions share their parameters, and so do the two values of a tie.
+    Raises UnsupportedModel for a value that is not finite on some sample.
     """
     groups = _groups(runner.units, ties)
     ranges: dict[relax.Var, _Range] = {group: _Range() for group in groups.values()}
@@ -77,7 +78,7 @@ def calibrate(
 
 
 def choose_range(counts: Array, low: float, high: float) -> AffineQuantization:
-    """The parameters of least mean squared error for a histogram over [low, high], which holds zero."""
+    """Return the parameters of least mean squared error for a histogram over [low, high], which includes zero."""
     total = int(counts.sum())
     if total == 0:
         return affine_of_range(low, high)
@@ -97,7 +98,10 @@ def choose_range(counts: Array, low: float, high: float) -> AffineQuantization:
 
 
 def _groups(units: Sequence[Unit], ties: Sequence[tuple[relax.Var, relax.Var]]) -> dict[relax.Var, relax.Var]:
-    """Per value its group, named by one of its members: a union of what moves, choices of numbers and ties connect."""
+    """Return the group of each value, named by a member.
+
+    Moves, selections of numbers and ties connect values to a group.
+    """
     parent: dict[relax.Var, relax.Var] = {}
 
     def root(var: relax.Var) -> relax.Var:

@@ -1,6 +1,6 @@
 """Choose the precision of each unit by its measured cost in accuracy: float, 16, 8 or 4 bits.
 
-Errors are ratios of signal to noise: 10 log10(sum of squares / sum of squared errors) in dB, over all samples.
+Errors are signal-to-noise ratios over all samples: 10 log10(sum of squares / sum of squared errors), in dB.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from relay_passes.analysis.quantization_units import Unit, is_float_tensor
 from relay_passes.analysis.run_units import Array, IntegerChoice, Sample, UnitRunner
 from relay_passes.dataflow import array_of, operands, static_shape
 
-# Limit in both directions: no error that a report could show, and nothing but error.
+# Limit in both directions: beyond it no error is visible in a report, or no signal is left.
 _MAX_DB = 120.0
 NUM_TRIAL_SAMPLES = 32
-"""Samples, spread evenly, on which what is tried is measured."""
+"""Number of evenly spread samples on which candidates are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitReason:
-    """Why a unit has the type that it has, in words for the user."""
+    """The reason why a unit has its type, in words for the user."""
 
     name: str
     reason: str
 
 
 class Ratio:
-    """Signal to noise of one tensor, summed up array by array."""
+    """Signal-to-noise ratio of a tensor, accumulated array by array."""
 
     def __init__(self) -> None:
         self.signal = self.noise = 0.0
@@ -44,7 +44,7 @@ class Ratio:
 
     @property
     def db(self) -> float:
-        """Ratio in dB, rounded to 1/100, between -120 and 120."""
+        """The ratio in dB, rounded to 1/100, from -120 to 120."""
         if self.noise <= 0 or self.signal <= 0:
             return _MAX_DB if self.noise <= 0 else -_MAX_DB
         return round(float(np.clip(10 * np.log10(self.signal / self.noise), -_MAX_DB, _MAX_DB)), 2)
@@ -58,10 +58,10 @@ def choose(
     *,
     min_snr_db: float,
 ) -> tuple[IntegerChoice, list[UnitReason]]:
-    """`everything`, less the units that have to stay float for every output to reach `min_snr_db`.
+    """Return `everything` without the units that must stay float for every output to reach `min_snr_db`.
 
-    Where the whole is too far off, each unit is quantized alone; those that do the most harm at the outputs are left
-    float one after the other, until it is reached. Moves follow their neighbours.
+    Where the whole is below, each unit is quantized alone. The units that do the most harm at the outputs are then left
+    in float one after another, until the ratio is reached. Moves follow their neighbours.
     """
     samples = spread(samples, NUM_TRIAL_SAMPLES)
     choice, left = follow_neighbours(runner, everything, params), []
@@ -90,10 +90,11 @@ def choose(
 
 
 def follow_neighbours(runner: UnitRunner, choice: IntegerChoice, params: Sequence[relax.Var]) -> IntegerChoice:
-    """The choice with integers for the moves and inputs beside what computes in integers, float for all others.
+    """Return the choice with integers for moves and inputs beside integer units, and float for all others.
 
-    params: those of the function's parameters that may become integers. An input has 16 bits where a unit of 16 bits
-    reads it, be it moved; a move has them where something that it moves does, or only float is moved for such a unit.
+    params: the parameters of the function that may become integers. An input has 16 bits where a unit of 16 bits reads
+    it, even through moves. A move has 16 bits where one of its inputs does, or where it moves only floats for such a
+    unit.
     """
     units = runner.units
     computing = {index for index in choice.units if units[index].kind != "move"}
@@ -117,7 +118,7 @@ def follow_neighbours(runner: UnitRunner, choice: IntegerChoice, params: Sequenc
 
 
 def _asked(units: Sequence[Unit], computing: Set[int]) -> tuple[set[int], set[relax.Var]]:
-    """Some units and the moves before them, and the values that all of these read."""
+    """Return some units with the moves ahead of them, and the values that all of these read."""
     found = set(computing)
     asked = {var for index in computing for var in units[index].inputs}
     for index in reversed(range(len(units))):
@@ -128,7 +129,7 @@ def _asked(units: Sequence[Unit], computing: Set[int]) -> tuple[set[int], set[re
 
 
 def output_db(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice) -> float:
-    """Lowest signal-to-noise ratio over the float outputs."""
+    """Return the lowest signal-to-noise ratio over the float outputs."""
     floats = [is_float_tensor(var) for var in runner.results if isinstance(var, relax.Var)]
     ratios = [Ratio() for _ in floats]
     for sample in samples:
@@ -139,7 +140,11 @@ def output_db(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoi
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
-    """Over all samples: dB per unit that computes floats; per sample what the first output's largest element is."""
+    """Measurements over all samples.
+
+    db: the ratio of each unit that computes floats.
+    float_guesses, int8_guesses: for each sample, the index of the first output's largest element.
+    """
 
     db: Mapping[int, float]
     float_guesses: list[int]
@@ -147,7 +152,7 @@ class Measured:
 
 
 def measure(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice) -> Measured:
-    """The quantized network beside the float one."""
+    """Compare the quantized network with the float network."""
     ratios = {i: Ratio() for i, unit in enumerate(runner.units) if is_float_tensor(unit.result)}
     first = next((leaf for leaf in operands(runner.results[0]) if isinstance(leaf, relax.Var)), None)
     guesses: tuple[list[int], list[int]] = ([], [])
@@ -165,7 +170,7 @@ def measure(runner: UnitRunner, samples: Sequence[Sample], choice: IntegerChoice
 
 
 def impossible(units: Sequence[Unit]) -> list[UnitReason]:
-    """Units that compute floats and have no int8 form."""
+    """Return the units that compute floats and have no int8 form."""
     return [
         UnitReason(name=unit.name, reason=f"{unit.operator.removeprefix('relax.')} has no int8 form here")
         for unit in units
@@ -179,7 +184,7 @@ def _touches_floats(unit: Unit) -> bool:
 
 Activations = Literal["int8", "mixed", "int16"]
 Widened = Callable[[frozenset[int]], IntegerChoice]
-"""All units in integers, their biases corrected, by those whose activations have 16 bits."""
+"""Returns all units as integers with corrected biases, given the units whose activations have 16 bits."""
 
 _OF_ONE = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.mean", "relax.sum"})
 _PLACES = frozenset({"relax.nn.pad", "relax.image.resize2d"})
@@ -188,7 +193,7 @@ _LINEAR_AROUND_ZERO = frozenset({"relax.nn.relu", "relax.nn.leakyrelu"})
 
 
 def has_wide_form(unit: Unit) -> bool:
-    """True for what has integer kernels of 16 bits."""
+    """Return True for units that have integer kernels of 16 bits."""
     if unit.kind != "compute":
         return unit.kind == "linear"
     if unit.operator in _LINEAR_AROUND_ZERO or (unit.operator == "relax.multiply" and len(unit.inputs) == 1):
@@ -198,14 +203,17 @@ def has_wide_form(unit: Unit) -> bool:
 
 
 def _factor(unit: Unit) -> float:
-    """The number by which a unit multiplies; 1 where there is none."""
+    """Return the number by which a unit multiplies, or 1 where there is none."""
     arrays = [array for leaf in operands(unit.members[0].value) if (array := array_of(leaf)) is not None]
     return float(arrays[0].reshape(-1)[0]) if arrays else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenWidth:
-    """Units that have activations of 16 bits. reasons: for those, or for others in 8, as users read them."""
+    """Units whose activations have 16 bits.
+
+    reasons: why these units have 16 bits, or others 8 bits, in words for the user.
+    """
 
     wide: frozenset[int] = frozenset()
     reasons: tuple[UnitReason, ...] = ()
@@ -220,10 +228,12 @@ def choose_width(
     *,
     min_snr_db: float,
 ) -> ChosenWidth:
-    """Units with activations of 16 bits: none, all that can, or as many as bring every output to `min_snr_db`.
+    """Choose the units with activations of 16 bits: none, all possible, or as many as bring every output to
+    `min_snr_db`.
 
-    reached_db: how good outputs are. params: those of the function's parameters that may be integers. Where all of
-    the units do not reach it, all have them.
+    reached_db: returns the ratio that the outputs reach.
+    params: the parameters of the function that may be integers. Where even all units do not reach the ratio, all of
+    them get 16 bits.
     """
     units = runner.units
     found = [index for index, unit in enumerate(units) if has_wide_form(unit)]
@@ -265,12 +275,12 @@ def choose_width(
 
 
 def _noise(db: float) -> float:
-    """Noise as a part of the signal."""
+    """Return the noise as a fraction of the signal."""
     return 10 ** (-db / 10)
 
 
 def saved_work(unit: Unit) -> int:
-    """Multiply-accumulates, or elements read, of a unit: what 8 bits save grows with them."""
+    """Return the multiply-accumulates of a unit, or the elements it reads: the savings of 8 bits grow with them."""
     if unit.weight is None:
         return max(1, sum(int(np.prod(static_shape(var))) for var in unit.inputs))
     return max(1, int(np.prod(static_shape(unit.result))) * unit.weight.size // len(unit.bias))
@@ -278,15 +288,16 @@ def saved_work(unit: Unit) -> int:
 
 Weights = Literal["int8", "mixed", "int4"]
 Corrected = Callable[[frozenset[int]], Mapping[int, LinearInt8]]
-"""Linear units as integers, their biases corrected, by the units whose weights have 4 bits."""
+"""Returns the linear units as integers with corrected biases, given the units whose weights have 4 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightBits:
-    """Layers that are to have weights of 4 bits.
+    """The layers that get weights of 4 bits.
 
-    weights: none, as many as leave every output at `min_snr_db`, or all candidates. saved_bytes: those that further
-    layers have to save, whatever they cost. packs_depthwise: depthwise convolutions are candidates.
+    weights: "int8" for none, "mixed" for as many as leave every output at `min_snr_db`, "int4" for all candidates.
+    saved_bytes: the bytes that further layers have to save, whatever their cost in accuracy.
+    packs_depthwise: whether depthwise convolutions are candidates.
     """
 
     weights: Weights = "int8"
@@ -294,7 +305,7 @@ class WeightBits:
     packs_depthwise: bool = False
 
     def candidates(self, units: Sequence[Unit]) -> list[int]:
-        """Units that may have weights of 4 bits."""
+        """Return the units that may have weights of 4 bits."""
         return [index for index, unit in enumerate(units) if self._is_candidate(unit)]
 
     def _is_candidate(self, unit: Unit) -> bool:
@@ -313,9 +324,9 @@ def choose_bits(
     *,
     min_snr_db: float,
 ) -> frozenset[int]:
-    """Units of `choice` whose weights get 4 bits; `choice` has all of them in 8.
+    """Return the units of `choice` whose weights get 4 bits; all weights of `choice` have 8 bits.
 
-    No units with activations of 16 bits, whose kernels take weights of 8.
+    Units with activations of 16 bits are left out, because their kernels take only weights of 8 bits.
     """
     found = [index for index in wanted.candidates(runner.units) if index in choice.units - choice.wide]
     if wanted.weights == "int4":
@@ -343,7 +354,10 @@ def choose_bits(
 
 
 def most(limit: int, holds: Callable[[int], bool]) -> int:
-    """Largest number up to the limit for which it holds, by halving; it is taken to hold for 0."""
+    """Return the largest number up to the limit for which `holds` returns True, by bisection.
+
+    `holds` is assumed to be True for 0.
+    """
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -352,6 +366,6 @@ def most(limit: int, holds: Callable[[int], bool]) -> int:
 
 
 def saved_bytes(unit: Unit) -> int:
-    """Bytes that weights of 4 bits save."""
+    """Return the bytes that weights of 4 bits save."""
     assert unit.weight is not None, "linear units have weights"
     return max(1, unit.weight.size // 2)

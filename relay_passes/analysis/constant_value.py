@@ -1,4 +1,4 @@
-"""Evaluate calls on constants in numpy, bit for bit as TVM's own code."""
+"""Evaluate calls on constants in numpy, bit for bit like TVM's own code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _astype(call: relax.Call, a: Sequence[Array]) -> Array | None:
     target = np.dtype(str(call.ty.dtype))
     if a[0].dtype.kind == "f" and target.kind in "iu" and a[0].size:
         whole, limits = np.trunc(a[0].astype("float64")), np.iinfo(target)
-        # The largest 64-bit integers are no floats: stay clear of them rather than reason about the last bit.
+        # The largest 64-bit integers have no exact float, so such casts are left to TVM.
         if not np.isfinite(whole).all() or whole.min() < limits.min or whole.max() >= float(limits.max) + 1:
             return None
     return a[0].astype(target)
@@ -70,7 +70,7 @@ def _reshaped(call: relax.Call, a: Sequence[Array]) -> Array:
     return a[0].reshape(static_shape(call))
 
 
-# Rules by the operator's name without `relax.`.
+# Rules by the name of the operator without `relax.`.
 MOVES: dict[str, Rule] = {
     **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten"), _reshaped),
     "permute_dims": lambda call, a: a[0].transpose(call.attrs.axes and [int(x) for x in call.attrs.axes]),
@@ -94,16 +94,16 @@ MOVES: dict[str, Rule] = {
 }
 
 
-# A model may ask for any size in a few bytes (ConstantOfShape); weights larger than this are not computed here.
+# A model can request any size in a few bytes (ConstantOfShape). Larger weights are not computed here.
 _MAX_BYTES = 1 << 28
 _INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 _DTYPES = frozenset(["bool", "float16", "float32", "float64", *_INTEGERS])
 
 
 def evaluate(call: relax.Expr) -> relax.Expr | None:
-    """The constant (or static shape) a call stands for, None where it is not known here.
+    """Return the constant (or static shape) that a call computes, or None where it is not known here.
 
-    None too for results over 256 MiB, integer division by zero, and float to integer casts out of range.
+    None also for results over 256 MiB, integer division by zero, and casts from float to integer out of range.
     """
     name = op_name(call)
     if name == "relax.shape_of":
@@ -136,7 +136,7 @@ def _is_static(ty: relax.Type) -> bool:
 
 
 def _tensor_operands(call: relax.Call) -> list[Array] | None:
-    """Arrays of the tensor operands, the fields of a tuple in place; None when one is not a constant."""
+    """Return the arrays of the tensor operands, including fields of tuples, or None when one is not constant."""
     fields = [f for arg in call.args for f in (arg.fields if isinstance(arg, relax.Tuple) else [arg])]
     tensors = [field for field in fields if isinstance(field.ty, relax.TensorType)]
     arrays = [array_of(tensor) for tensor in tensors]
@@ -155,13 +155,13 @@ def _divide(call: relax.Call, a: Sequence[Array]) -> Array | None:
         return a[0] / a[1]
     if not a[1].all():
         return None
-    # C's division: toward zero.
+    # C's division rounds toward zero.
     quotient = a[0] // a[1]
     return (quotient + ((quotient < 0) & (quotient * a[1] != a[0]))).astype(a[0].dtype)
 
 
 def _floored(function: Callable[[Array, Array], Array]) -> Rule:
-    """Floor division and modulo: exact for integers only."""
+    """Apply floor division or modulo to integers. TVM computes floats."""
     return lambda call, a: function(a[0], a[1]) if a[0].dtype.kind in "iu" and a[1].all() else None
 
 
@@ -174,13 +174,13 @@ def _clip(call: relax.Call, a: Sequence[Array]) -> Array | None:
         low, high = np.maximum(np.ceil(low), limits.min), np.minimum(np.floor(high), limits.max)
         return np.minimum(np.maximum(a[0], int(low)), int(high)).astype(a[0].dtype)
     low, high = low.astype(a[0].dtype), high.astype(a[0].dtype)
-    # Compare and select in TVM's order, so that a zero at a bound gets TVM's sign.
+    # The comparison and selection follow TVM's order, so that a zero at a bound gets TVM's sign.
     capped = np.where(a[0] < high, a[0], high)
     return np.where(capped > low, capped, low)
 
 
 def _choose(better: Callable[[Array, Array], Array]) -> Rule:
-    """maximum and minimum, as a compare and a select; NaN is left to TVM."""
+    """Compute maximum or minimum as a comparison and a selection. Operands with NaN are left to TVM."""
 
     def rule(call: relax.Call, a: Sequence[Array]) -> Array | None:
         unordered = any(np.isnan(x).any() for x in a if x.dtype.kind == "f")
@@ -190,7 +190,7 @@ def _choose(better: Callable[[Array, Array], Array]) -> Rule:
 
 
 def _reduced(array: Array, axes: tuple[int, ...] | None) -> Array:
-    """The axes to reduce brought together as the last one, kept in order: TVM visits them row by row."""
+    """Merge the axes to reduce into the last axis, in order, because TVM visits them row by row."""
     chosen = sorted(range(array.ndim) if axes is None else {axis % array.ndim for axis in axes})
     kept = [axis for axis in range(array.ndim) if axis not in chosen]
     count = int(np.prod([array.shape[axis] for axis in chosen], dtype=np.int64))

@@ -1,8 +1,9 @@
-"""Quantize the weights of a linear unit: rounding, and biases that remove the mean error.
+"""Quantize the weights of linear units, and correct their biases to remove the mean error.
 
-Unit by unit in order: a unit sees what the quantized units before it give on the calibration samples, its mean output
-(before relu and clip) is compared with the float network's, channel by channel, and the difference goes into the bias
-(Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019, section 4.2, measured).
+The units are processed in order. Each unit reads what the quantized units ahead of it compute on the calibration
+samples. Its mean output (ahead of relu and clip) is compared with the float network's, channel by channel, and the
+difference is added to the bias (Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction,
+2019, section 4.2, measured variant).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from relay_passes.analysis.quantization_units import Unit
 from relay_passes.analysis.run_units import Array, IntegerChoice, Sample, UnitRunner
 from relay_passes.dataflow import static_shape
 
-# All samples pass one unit before the next, so the values between units are held for each of them, twice.
+# All samples pass a unit before the next unit runs, so the live values are held for each sample, in float and as
+# integers.
 _MAX_HELD_BYTES = 1 << 28
 
 
@@ -36,10 +38,11 @@ def correct_biases(
     choice: IntegerChoice,
     four_bits: frozenset[int] = frozenset(),
 ) -> dict[int, LinearInt8]:
-    """Per linear unit its int8 form, all units that can be integers being so. choice: their activations.
-    four_bits: units whose weights have so many.
+    """Return the int8 form of each linear unit, where all units that can be integers are integers.
 
-    As many samples are used as 256 MiB hold, spread evenly.
+    choice: the parameters of the activations.
+    four_bits: units whose weights have 4 bits.
+    As many evenly spread samples are used as fit in 256 MiB.
     """
     integer = frozenset(index for index, unit in enumerate(runner.units) if unit.kind != "float")
     choice = replace(choice, units=integer, linear={})
@@ -76,7 +79,7 @@ def correct_biases(
 def _in_four_bits(
     unit: Unit, parameters: AffineQuantization, samples: Sequence[Mapping[relax.Var, Any]]
 ) -> tuple[Array, Array]:
-    """The unit's weights in 4 bits and their scales, by which products on the samples' values come nearest.
+    """Return the unit's weights in 4 bits and their scales, with the least error of products on the samples.
 
     parameters: of the unit's input.
     """
@@ -89,20 +92,20 @@ def _in_four_bits(
 
 
 def spread(samples: Sequence[Sample], count: int) -> Sequence[Sample]:
-    """At most `count` of the samples, at even distances."""
+    """Return at most `count` of the samples, evenly spread."""
     if count >= len(samples):
         return samples
     return [samples[index * len(samples) // count] for index in range(count)]
 
 
 def _per_channel(unit: Unit, array: Array) -> Array:
-    """Mean of each output channel, float64[K]."""
+    """Return the mean of each output channel, float64[K]."""
     others = tuple(axis for axis in range(array.ndim) if axis != unit.channel_axis)
     return array.mean(axis=others, dtype="float64")
 
 
 def _affordable(runner: UnitRunner) -> int:
-    """Number of samples whose values fit, by the widest point of the network."""
+    """Return the number of samples whose values fit in memory at the widest point of the network."""
     live, widest = {param: _bytes(param) for param in runner.params}, 0
     for index, unit in enumerate(runner.units):
         live[unit.result] = _bytes(unit.result)
@@ -118,19 +121,19 @@ def _bytes(var: relax.Var) -> int:
 
 
 _PARTS = (1.0, 0.85, 0.92, 1.1, 1.2)
-"""Parts of a scale that are tried, the first one where others come no nearer."""
+"""Fractions of a scale that are tried. The first fraction wins a tie."""
 MOST_DEPTH = 2048
-"""Weights of a channel beyond which they are rounded one by one: products of all pairs of inputs are held."""
+"""Most weights of a channel that are rounded jointly. The products of all pairs of inputs are held in memory."""
 _DAMPING = 0.01
-"""Part of the mean square of an input that is added to each, so that inputs never seen decide nothing."""
+"""Fraction of the mean square of the inputs that is added to each, so that inputs never seen do not decide."""
 
 
 def rounded_weights(
     unit: Unit, inputs: Iterable[Array], scale: Array, limits: tuple[int, int]
 ) -> tuple[Array, Array] | None:
-    """The unit's weights as integers of `limits`, and scales float32[K] by which their products come near.
+    """Return the unit's weights as integers within `limits`, and scales float32[K], with the least error of products.
 
-    scale: float32[K], some parts of which are tried. None for a channel of more than MOST_DEPTH weights.
+    scale: float32[K], of which some fractions are tried. None for a channel of more than MOST_DEPTH weights.
     """
     matrix, groups = _rows(unit)
     depth = matrix.shape[1]
@@ -147,7 +150,7 @@ def rounded_weights(
 
 
 def _nearest(weight: Array, scale: Array, moment: Array, limits: tuple[int, int]) -> tuple[Array, Array]:
-    """int8[K, depth] and scales float32[K] of weights float64[K, depth], those of the least error in products.
+    """Return int8[K, depth] and scales float32[K] for weights float64[K, depth], with the least error of products.
 
     moment: products of pairs of inputs, float64[depth, depth].
     """
@@ -162,7 +165,10 @@ def _nearest(weight: Array, scale: Array, moment: Array, limits: tuple[int, int]
 
 
 def _compensated(weight: Array, scale: Array, upper: Array, limits: tuple[int, int]) -> Array:
-    """int8[K, depth] of weights float64[K, depth], which are changed. upper: factor of the moments' inverse."""
+    """Round weights float64[K, depth] to int8[K, depth], moving the error of each column into later columns.
+
+    The weights are modified. upper: factor of the moments' inverse. The method is that of GPTQ (Frantar et al., 2022).
+    """
     result = np.zeros(weight.shape, "int8")
     for i in range(weight.shape[1]):
         result[:, i] = np.clip(np.rint(weight[:, i] / scale), *limits)
@@ -172,7 +178,7 @@ def _compensated(weight: Array, scale: Array, upper: Array, limits: tuple[int, i
 
 
 def _rows(unit: Unit) -> tuple[Array, int]:
-    """Weights float64[K, depth], depth as `_columns` orders it, and the number of groups."""
+    """Return weights float64[K, depth], in the order of depth of `_columns`, and the number of groups."""
     assert unit.weight is not None, "linear units have weights"
     if unit.operator == "relax.matmul":
         return unit.weight.T.astype("float64"), 1
@@ -182,7 +188,7 @@ def _rows(unit: Unit) -> tuple[Array, int]:
 
 
 def _shaped(unit: Unit, rows: Array) -> Array:
-    """`_rows` taken back."""
+    """Return rows of `_rows` in the shape of the unit's weights."""
     assert unit.weight is not None, "linear units have weights"
     if unit.operator == "relax.matmul":
         return np.ascontiguousarray(rows.T)
@@ -192,7 +198,7 @@ def _shaped(unit: Unit, rows: Array) -> Array:
 
 
 def _columns(unit: Unit, array: Array, groups: int) -> Iterable[Array]:
-    """Inputs that the weights of a channel are multiplied with, float64[places, depth], for each group."""
+    """Yield the inputs that the weights of a channel are multiplied with, float64[positions, depth], for each group."""
     call = unit.members[0].value
     if unit.operator == "relax.matmul":
         yield array.reshape(-1, array.shape[-1]).astype("float64")
@@ -205,7 +211,7 @@ def _columns(unit: Unit, array: Array, groups: int) -> Iterable[Array]:
 
 
 def _windows(call: relax.Call, array: Array) -> Array:
-    """Windows of a convolution over its input, a view."""
+    """Return the windows of a convolution over its input, as a view."""
     attrs, weight = call.attrs, call.args[1]
     image = array.transpose([str(attrs.data_layout).index(axis) for axis in "NCHW"])
     top, left, bottom, right = (int(extent) for extent in attrs.padding)

@@ -1,8 +1,8 @@
-"""Scales and zero points: real = scale * (integer - zero point), with the arithmetic TVM defines for them.
+"""Scales and zero points: real = scale * (integer - zero point), with TVM's arithmetic.
 
-Activations of 8 bits: one pair a tensor, any zero point; of 16 bits zero point 0, as TensorFlow Lite has them, so that
-sums stay short. Weights of 8 bits, or of 4: one scale an output channel, zero point 0. Biases: int32 in units of
-activation scale * weight scale.
+Activations of 8 bits have a scale and any zero point per tensor. Activations of 16 bits have zero point 0, as in
+TensorFlow Lite, so that accumulators stay small. Weights of 8 or 4 bits have a scale per output channel and zero point
+0. Biases are int32 in units of activation scale * weight scale.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ Array = np.ndarray
 INT8 = np.iinfo("int8")
 INT16 = np.iinfo("int16")
 _LARGEST_WEIGHT = 127
-# Weights of 4 bits, and parts of a channel's largest weight tried as the largest number that they say.
+# Range of 4-bit weights, and the fractions of a channel's largest weight that are tried as the largest representable
+# number.
 NIBBLES = (-8, 7)
 _SHRINKS = np.linspace(1.0, 0.4, 31)
-# Bias and products share one int32, so a bias gets a quarter of it at most.
+# The bias and the products share an int32 accumulator, so the bias gets at most a quarter of its range.
 _LARGEST_BIAS = 1 << 29
 
 
@@ -32,26 +33,26 @@ class AffineQuantization:
     dtype: str = "int8"
 
     def quantize(self, real: Array) -> Array:
-        """float32 -> integers: one division, rounded half to even."""
+        """Convert float32 to integers by a division, rounded half to even."""
         limits = np.iinfo(self.dtype)
         steps = np.rint(real.astype("float32", copy=False) / np.float32(self.scale)) + np.float32(self.zero_point)
         return np.clip(steps, limits.min, limits.max).astype(self.dtype)
 
     def dequantize(self, integers: Array) -> Array:
-        """Integers -> float32."""
+        """Convert integers to float32."""
         return (integers.astype("int32") - self.zero_point).astype("float32") * np.float32(self.scale)
 
     def rounded(self, real: Array) -> Array:
-        """float32 -> the nearest values that the integers can say, as float32."""
+        """Round float32 numbers to the nearest values that the integers represent, as float32."""
         return self.dequantize(self.quantize(real))
 
 
-# Results of softmax lie in [0, 1): every step is one 256th.
+# Results of softmax lie in [0, 1), so a step is 1/256.
 PROBABILITY = AffineQuantization(scale=1 / 256, zero_point=INT8.min)
 
 
 def affine_of_range(low: float, high: float) -> AffineQuantization:
-    """Parameters that cover [low, high] and zero, which padding and relu need to be exact."""
+    """Return parameters that cover [low, high] and zero, which must be exact for padding and relu."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / (INT8.max - INT8.min)))
     if scale < np.finfo("float32").tiny:  # a tensor that is always zero
@@ -60,14 +61,14 @@ def affine_of_range(low: float, high: float) -> AffineQuantization:
 
 
 def wide_of_range(low: float, high: float) -> AffineQuantization:
-    """Parameters of 16 bits that cover [low, high], zero point 0."""
+    """Return parameters of 16 bits that cover [low, high], with zero point 0."""
     scale = float(np.float32(max(-low, high, 0.0) / INT16.max))
     return AffineQuantization(scale=1.0 if scale < np.finfo("float32").tiny else scale, zero_point=0, dtype="int16")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearInt8:
-    """Weights int8 with one scale for each index of `axis`, and the bias int32[K] in units of `bias_scale`."""
+    """int8 weights with a scale for each index of `axis`, and the bias int32[K] in units of `bias_scale`."""
 
     weight: Array
     weight_scale: Array
@@ -77,7 +78,7 @@ class LinearInt8:
 
     @property
     def real_weight(self) -> Array:
-        """The weights as float32, as dequantize gives them."""
+        """The weights as float32, as dequantize computes them."""
         shape = [-1 if axis == self.axis else 1 for axis in range(self.weight.ndim)]
         return self.weight.astype("float32") * self.weight_scale.reshape(shape)
 
@@ -90,10 +91,10 @@ class LinearInt8:
 def quantize_linear(
     weight: Array, axis: int, bias: Array, input_scale: float, given: tuple[Array, Array] | None = None
 ) -> LinearInt8:
-    """Weights float32[..., K, ...] (K at `axis`) and bias float32[K] as integers.
+    """Quantize weights float32[..., K, ...] (K at `axis`) and a bias float32[K] to integers.
 
-    A channel's scale is that of its largest weight, or larger where the bias would else not fit its integer.
-    given: integers and scales of the weights, where these are chosen already, none too small for the bias.
+    A channel's scale follows from its largest weight, or is larger where the bias would otherwise not fit its integer.
+    given: integers and scales of the weights, where they are already chosen, with scales large enough for the bias.
     """
     if given is None:
         scale = _scales(_largest(weight, axis) / _LARGEST_WEIGHT, bias, input_scale)
@@ -106,35 +107,35 @@ def quantize_linear(
 
 
 def nibble_scales(weight: Array, axis: int, bias: Array, input_scale: float) -> Array:
-    """Scales float32[K] of weights of 4 bits: those of the least squared error, or large enough for the bias.
+    """Return scales float32[K] for 4-bit weights, with the least squared error, or large enough for the bias.
 
-    A bias may be twice as large, and a scale a quarter smaller, before its integer gets too large.
+    The bias counts four times, so that it may double later, and a scale may shrink by a quarter, without overflow.
     """
     nearest = _nearest_scale(np.moveaxis(weight, axis, 0), _largest(weight, axis))
     return _scales(nearest, 4 * bias, input_scale)
 
 
 def round_by(weight: Array, axis: int, scale: Array, limits: tuple[int, int]) -> Array:
-    """int8 weights: float32[..., K, ...] by scale[K], to the nearest number of `limits`."""
+    """Round weights float32[..., K, ...] by scale[K] to the nearest int8 numbers within `limits`."""
     shape = [-1 if index == axis else 1 for index in range(weight.ndim)]
     return np.clip(np.rint(weight / scale.reshape(shape)), *limits).astype("int8")
 
 
 def _largest(weight: Array, axis: int) -> Array:
-    """Largest magnitude of each channel, float64[K]."""
+    """Return the largest magnitude of each channel, float64[K]."""
     others = tuple(index for index in range(weight.ndim) if index != axis)
     return np.abs(weight).max(axis=others, initial=0.0).astype("float64")
 
 
 def _scales(wanted: Array, bias: Array, input_scale: float) -> Array:
-    """Scales float32[K], larger than those wanted where a bias would else not fit its integer."""
+    """Return scales float32[K], larger than wanted where the bias would otherwise not fit its integer."""
     needed = np.abs(bias.astype("float64")) / (input_scale * _LARGEST_BIAS)
     scale = np.maximum(wanted, needed).astype("float32")
     return np.where(scale < np.finfo("float32").tiny, np.float32(1), scale)
 
 
 def _nearest_scale(weight: Array, largest: Array) -> Array:
-    """Scales float64[K] by which 4 bits come nearest to the weights float32[K, ...], of those tried."""
+    """Return the tried scales float64[K] with which 4 bits come nearest to the weights float32[K, ...]."""
     rows = weight.reshape(len(weight), -1).astype("float64")
     tried = np.maximum(np.outer(_SHRINKS, largest / NIBBLES[1]), np.finfo("float32").tiny)[:, :, np.newaxis]
     errors = [np.square(np.clip(np.rint(rows / scale), *NIBBLES) * scale - rows).sum(axis=1) for scale in tried]

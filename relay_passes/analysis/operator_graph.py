@@ -1,4 +1,4 @@
-"""A function of composites as numbers: which values each operator reads and writes, their bytes, what is a view."""
+"""A function of composites as numbers: the values that each operator reads and writes, their bytes, and the views."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax
 class OperatorGraph:
     """The operators of a function as a graph of numbers, for searches over orders and sequences of them.
 
-    steps: a computing binding each, with the views of its results behind it. first: views of parameters.
-    instructions: modelled, of each step. rows: how its rows depend on those it reads, None where it only runs whole.
-    composites: what each step calls.
-    columns: the same of columns, None where it cannot be cut into strips of them.
-    accumulations: how it takes in what it reads row by row, None where it does not.
-    reading: steps through which streamed inputs come in; reading_once: of these, those of rows that come once.
+    steps: a computing binding each, followed by the views of its results.
+    first: views of parameters.
+    instructions: the modelled instructions of each step.
+    rows: how the rows of each step depend on its operands, None where it only runs whole.
+    composites: the composite that each step calls.
+    columns: like rows for columns, None where a step cannot be cut into column strips.
+    accumulations: how each step adds up what it reads row by row, None where it does not.
+    reading: steps through which streamed inputs arrive.
+    reading_once: the steps among these whose rows arrive only once.
     """
 
     def __init__(self, mod: tvm.IRModule, main: relax.Function, backend: Backend) -> None:
@@ -57,7 +60,7 @@ class OperatorGraph:
         )
 
     def _new(self, var: relax.Var) -> tuple[int, ...]:
-        """Numbers of new values, one for each tensor a variable holds."""
+        """Return the numbers of new values, one for each tensor of a variable."""
         types = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
         first = len(self.sizes)
         self.sizes += [_num_bytes(ty) for ty in types]
@@ -77,7 +80,7 @@ class OperatorGraph:
         shared = dict(footprint.shared_bytes) if footprint else {}
         decision = StreamDirection.read(composite)
         stream = decision.direction
-        if stream:  # a tensor that the application holds takes no bytes here, and shares none
+        if stream:  # a tensor that the application holds takes and shares no bytes here
             held = writes if stream == "write" else [value for group in reads for value in group]
             self.sizes[:] = [0 if value in held else size for value, size in enumerate(self.sizes)]
             shared = {}
@@ -100,7 +103,7 @@ class OperatorGraph:
         self.steps.append([binding])
 
     def _view(self, value: relax.Expr) -> tuple[int, ...] | None:
-        """The values an expression only shows under another name or shape; None if it computes something."""
+        """Return the values that an expression only renames or reshapes, or None if it computes something."""
         if isinstance(value, relax.Var):
             return self.values[value]
         if isinstance(value, relax.TupleGetItem):

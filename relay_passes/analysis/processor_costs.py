@@ -1,7 +1,7 @@
-"""Predicted time of composites on each processor that may run them: its own kernels, clock, and way to the memories.
+"""Predicted time of composites on each processor that may run them, by its kernels, its clock and its memories.
 
-Loads and stores are instructions of the kernels, and a memory adds what it is slower than these. So where it is not,
-cores are compared by the cycles of what they execute.
+Loads and stores are instructions of the kernels, and a memory adds only the cycles by which it is slower. So where no
+memory is slower, cores are compared by the cycles of their instructions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ NANOSECONDS = 1_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorCosts:
-    """A core or an accelerator, what compiles for it, and the model of its time.
+    """A core or an accelerator, its compiler, and its time model.
 
-    runs_floats: it may compute floats, in hardware or not; without, it does not move them about either.
-    All tensors are taken to lie in the platform's default memory.
+    runs_floats: whether it may compute floats, in hardware or in software. Without, it does not even move floats.
+
+    All tensors are assumed to lie in the platform's default memory.
     """
 
     processor: Processor
@@ -34,11 +35,11 @@ class ProcessorCosts:
     runs_floats: bool
 
     def nanoseconds(self, composite: relax.Function) -> int | None:
-        """Predicted time of one run; None where the processor cannot run it."""
+        """Return the predicted time of one run, or None where the processor cannot run the composite."""
         if self.backend.refuses(composite) is not None:
             return None
         cost, time, home = self.backend.footprint(composite), self.time, self.time.platform.activations
-        if self.is_offload:  # its cycles are the platform's, memories among them
+        if self.is_offload:  # its cycles come from the platform and include memories
             return self.from_cycles(cost.instructions)
         if not self.runs_floats and (cost.computes_floats or _holds_floats(composite)):
             return None
@@ -52,22 +53,22 @@ class ProcessorCosts:
 
     @property
     def is_offload(self) -> bool:
-        """True of an accelerator, which the first core starts and waits for."""
+        """True for an accelerator, which the first core starts and waits for."""
         return self.processor.kind == "offload"
 
     def from_cycles(self, cycles: float) -> int:
-        """Time of so many cycles of the processor."""
+        """Return the time of a number of the processor's cycles."""
         return ceil(cycles * NANOSECONDS / self.processor.clock_hz)
 
 
 def _holds_floats(composite: relax.Function) -> bool:
-    """True where it reads or makes floats."""
+    """Return True where a composite reads or writes floats."""
     kinds = [*(param.ty for param in composite.params), *_results(composite)]
     return any("float" in str(kind.dtype) for kind in kinds)
 
 
 def _results(composite: relax.Function) -> list[relax.TensorType]:
-    """Types of the tensors that it makes."""
+    """Return the types of the tensors that a composite computes."""
     types = [result.ty for result in outputs(composite)]
     return [kind for ty in types for kind in (ty.fields if isinstance(ty, relax.TupleType) else [ty])]
 

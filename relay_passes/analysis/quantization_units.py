@@ -1,11 +1,11 @@
-"""A float function as units: runs of bindings that int8 code computes as one operator.
+"""A float function as units, which are runs of bindings that int8 code computes as single operators.
 
-linear    conv2d, its transpose, or matmul by a constant matrix; the bias added to it; relu and clip behind that
-compute   one operator that reads a neighbourhood, two activations combined, or a chain of element-wise
-          operators on one activation; relu and clip behind two combined activations; a number that scales a product of
-          two activations; a mask before a softmax
-move      the same numbers in other places; its result has its inputs' parameters
-float     everything else: computed as the model has it
+linear    conv2d, its transpose, or matmul by a constant matrix; with the added bias, and relu and clip after it
+compute   an operator that reads a neighbourhood, two combined activations, or a chain of element-wise
+          operators on one activation; with relu and clip after two combined activations; with a number that
+          scales a product of two activations; with a mask ahead of a softmax
+move      the same numbers in other positions; the result has the parameters of the inputs
+float     every other operator, computed as in the model
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ _ANCHORS = frozenset(
 )
 _SCALES = frozenset({"relax.multiply", "relax.divide"})
 _LEFT_OUT = -1000.0
-"""Added to a score, this or less makes a softmax leave it out."""
+"""A score to which this number or less is added counts as masked out of the softmax."""
 _CLAMPS = frozenset({"relax.nn.relu", "relax.clip"})
 _SAME_NUMBERS = frozenset({"relax.nn.max_pool2d", "relax.max", "relax.min"})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unit:
-    """Bindings, in order, that become one quantized operator, or none.
+    """Bindings, in order, that become at most one quantized operator.
 
-    inputs: activations read from outside, each once. weight, axis: of a linear unit, with the axis of its output
-    channels; bias: float32[K], zeros where the model adds none. clamps: how many of the last members only clamp.
+    inputs: activations read from outside, each listed once.
+    weight, axis: of a linear unit, where axis holds its output channels.
+    bias: float32[K], zeros where the model adds none.
+    clamps: the number of last members that only clamp.
     """
 
     name: str
@@ -62,17 +64,17 @@ class Unit:
 
     @property
     def channel_axis(self) -> int:
-        """Axis of the result along which the output channels of a linear unit lie."""
+        """Axis of the result that holds the output channels of a linear unit."""
         return _channel_axis(self.members[0].value, self.members[0].var)
 
     @property
     def operator(self) -> str:
-        """Relax's name of the operator that says what the unit is."""
+        """Relax's name of the operator that determines the kind of the unit."""
         return op_name(self.members[0].value) or type(self.members[0].value).__name__
 
     @property
     def keeps_parameters(self) -> bool:
-        """True where the result's numbers are some of the input's, so that both share scale and zero point."""
+        """True where the result's numbers are numbers of the input, so that both share scale and zero point."""
         nearest = self.operator == "relax.image.resize2d" and self.members[0].value.attrs.method == "nearest_neighbor"
         zeros = self.operator == "relax.nn.pad" and float(self.members[0].value.attrs.pad_value) == 0
         same = nearest or zeros or self.operator in _SAME_NUMBERS
@@ -80,12 +82,15 @@ class Unit:
 
 
 def is_float_tensor(var: relax.Expr) -> bool:
-    """True where a value is a float32 tensor."""
+    """Return True where a value is a float32 tensor."""
     return isinstance(var.ty, relax.TensorType) and str(var.ty.dtype) == "float32"
 
 
 def units_of(func: relax.Function, elementwise: frozenset[str]) -> list[Unit]:
-    """The units of a function of one dataflow block, in order. elementwise: what the backend computes so."""
+    """Return the units of a function of one dataflow block, in order.
+
+    elementwise: operators that the backend computes element by element.
+    """
     return list(_Grouping(func, elementwise).run())
 
 
@@ -97,7 +102,7 @@ class _Grouping:
         self.owned: set[relax.Var] = set()
 
     def run(self) -> Iterator[Unit]:
-        """A unit stands where its last member stood: what it reads comes before that."""
+        """Yield the units. A unit stands at the position of its last member, because all its inputs come earlier."""
         units: dict[relax.Var, Unit] = {}
         for index, binding in enumerate(self.sequence):
             if binding.var in self.owned:
@@ -115,7 +120,7 @@ class _Grouping:
         if name in _LINEAR and (linear := self._linear(binding)) is not None:
             return linear
         if name in _MOVES:
-            moved = binding.value.args[:1] if name == "relax.take" else [binding.value]  # its places are constant
+            moved = binding.value.args[:1] if name == "relax.take" else [binding.value]  # the indices are constant
             whole = all(array_of(leaf) is None for value in moved for leaf in operands(value))
             return _plain("move" if whole else "float", [binding])
         if name in _ANCHORS or _interpolates(binding.value):
@@ -128,7 +133,7 @@ class _Grouping:
         return _plain("compute", [binding, *clamps], clamps=len(clamps))
 
     def _linear(self, anchor: relax.VarBinding) -> Unit | None:
-        """The anchor, its bias and clamps; None unless the weight alone is constant."""
+        """Return the anchor with its bias and clamps, or None unless only the weight is constant."""
         call, weight = anchor.value, array_of(anchor.value.args[1])
         if weight is None or array_of(call.args[0]) is not None:
             return None
@@ -138,7 +143,7 @@ class _Grouping:
         axis = 1 if is_matrix else str(call.attrs.kernel_layout).index("O")
         channels = weight.shape[axis]
         if channels != static_shape(anchor.var)[_channel_axis(call, anchor.var)]:
-            return None  # a transpose with groups has the channels of one
+            return None  # a transposed convolution with groups has the channels of a single group here
         members, bias = [anchor], np.zeros(channels, "float32")
         follower = self._sole_user(anchor.var)
         if follower is not None and op_name(follower.value) == "relax.add":
@@ -150,7 +155,10 @@ class _Grouping:
         return replace(unit, weight=weight, axis=axis, bias=bias)
 
     def _masked(self, mask: relax.VarBinding) -> Unit | None:
-        """A softmax and the constant added before it that leaves elements out; by itself int8 could not hold both."""
+        """Return a softmax with the mask that is added ahead of it.
+
+        A separate int8 sum could not hold both the scores and the mask.
+        """
         arrays = [array for leaf in operands(mask.value) if (array := array_of(leaf)) is not None]
         follower = self._sole_user(mask.var)
         if op_name(mask.value) != "relax.add" or follower is None or op_name(follower.value) != "relax.nn.softmax":
@@ -159,7 +167,7 @@ class _Grouping:
         return _plain("compute", [mask, follower]) if leaves_out and _same_shape(mask, _activations(mask)[0]) else None
 
     def _scale(self, product: relax.VarBinding) -> list[relax.VarBinding]:
-        """The number by which a product of two activations is multiplied or divided, and nothing else."""
+        """Return the number that scales a product of two activations, or nothing."""
         follower = self._sole_user(product.var) if op_name(product.value) == "relax.matmul" else None
         if follower is None or op_name(follower.value) not in _SCALES or len(_activations(follower)) > 1:
             return []
@@ -167,7 +175,7 @@ class _Grouping:
         return [] if is_divisor or not _adds_numbers_only(follower, product.var) else [follower]
 
     def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
-        """relu and clip, each the only reader of the value before it."""
+        """Return relu and clip operators, each the only reader of the value ahead of it."""
         found: list[relax.VarBinding] = []
         while (follower := self._sole_user(last.var)) is not None and op_name(follower.value) in _CLAMPS:
             found.append(follower)
@@ -175,7 +183,10 @@ class _Grouping:
         return found
 
     def _function_of_one(self, first: relax.VarBinding, index: int) -> Unit:
-        """The longest run of element-wise operators on one activation and numbers that leaves one value behind."""
+        """Return the longest chain of element-wise operators on one activation that leaves a single value.
+
+        The other operands of the chain are scalars.
+        """
         source = _activations(first)[0]
         known, members, best = {source, first.var}, [first], 1
         if not _adds_numbers_only(first, source):
@@ -211,18 +222,21 @@ def _plain(kind: Kind, members: Sequence[relax.VarBinding], *, clamps: int = 0) 
 
 
 def _activations(binding: relax.VarBinding) -> list[relax.Var]:
-    """Variables that a binding reads, each once."""
+    """Return the variables that a binding reads, each listed once."""
     return [leaf for leaf in dict.fromkeys(operands(binding.value)) if isinstance(leaf, relax.Var)]
 
 
 def _name(members: Sequence[relax.VarBinding]) -> str:
-    """The model's own name of the first operator, else that of the result."""
+    """Return the model's own name of the first operator, or else the name of the result."""
     span = members[0].value.span
     return span.source_name.name if span is not None else members[-1].var.name
 
 
 def _interpolates(call: relax.Expr) -> bool:
-    """True where a call_tir reads places and weights like the front end's interpolation (see ExposeInterpolations)."""
+    """Return True where a call_tir reads indices and weights like an interpolation of a front end.
+
+    See ExposeInterpolations.
+    """
     if op_name(call) != "relax.call_tir":
         return False
     leaves = list(operands(call.args[1]))
@@ -246,7 +260,7 @@ def _channel_axis(call: relax.Call, var: relax.Var) -> int:
 
 
 def _per_channel(var: relax.Var, add: relax.VarBinding, axis: int, channels: int) -> np.ndarray | None:
-    """The constant of an addition as float32[channels], if it has one number per channel."""
+    """Return the constant of an addition as float32[channels], if it has one number per channel, or None."""
     arrays = [array for leaf in operands(add.value) if (array := array_of(leaf)) is not None]
     rank = len(static_shape(var))
     if len(arrays) != 1 or arrays[0].ndim > rank or not _same_shape(add, var):

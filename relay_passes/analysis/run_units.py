@@ -1,8 +1,8 @@
-"""Runs a function unit by unit in TVM's virtual machine, in float or as its integer form would compute it.
+"""Run a function unit by unit in TVM's virtual machine, in float or as its integer form would compute it.
 
 Every unit is compiled once, with weights and biases as arguments, so that any choice of units in int8 can be tried
-without compiling again. Rounding activations, weights and biases to what integers can say, and computing in float
-between, is exactly what the QDQ form means.
+without compiling again. The QDQ form means exactly this: activations, weights and biases are rounded to numbers that
+integers represent, and the arithmetic between is float.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ Sample = Mapping[str, Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IntegerChoice:
-    """Units that compute in integers, and their parameters; the default computes everything in float.
+    """The units that compute in integers, and their parameters. The default computes everything in float.
 
-    units: indices. activations: parameters of every value that units of int8 read or write; wide_activations: those
-    of int16. linear: of linear units. inputs: parameters of the function that come as integers. wide, wide_inputs:
-    those of units and inputs that have activations of 16 bits.
+    units: indices of the units.
+    activations: parameters of every value that int8 units read or write.
+    wide_activations: the same for int16 units.
+    linear: integers of the linear units.
+    inputs: parameters of the function that arrive as integers.
+    wide, wide_inputs: the units and inputs whose activations have 16 bits.
     """
 
     units: frozenset[int] = frozenset()
@@ -42,11 +45,11 @@ class IntegerChoice:
     wide_activations: Mapping[relax.Var, AffineQuantization] = field(default_factory=dict)
 
     def parameters(self, index: int, var: relax.Var) -> AffineQuantization:
-        """Parameters with which unit `index` reads or writes a value."""
+        """Return the parameters with which unit `index` reads or writes a value."""
         return (self.wide_activations if index in self.wide else self.activations)[var]
 
     def input_parameters(self, param: relax.Var) -> AffineQuantization:
-        """Parameters with which one of the inputs comes."""
+        """Return the parameters with which an integer input arrives."""
         return (self.wide_activations if param in self.wide_inputs else self.activations)[param]
 
 
@@ -55,14 +58,17 @@ FLOAT = IntegerChoice()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitResult:
-    """Results of a unit. before_clamps: of a linear unit, before relu and clip."""
+    """The result of a unit.
+
+    before_clamps: for a linear unit, the result ahead of relu and clip.
+    """
 
     value: Any
     before_clamps: Array | None = None
 
 
 class UnitRunner:
-    """The units of `mod`'s main, compiled for this machine."""
+    """The units of a module's main, compiled for this machine."""
 
     def __init__(self, mod: tvm.IRModule, units: Sequence[Unit]) -> None:
         self.units = units
@@ -80,7 +86,7 @@ class UnitRunner:
         self.operands: dict[tuple[int, int], tuple[Any, Array]] = {}
 
     def compute(self, index: int, values: Mapping[relax.Var, Any], choice: IntegerChoice = FLOAT) -> UnitResult:
-        """Unit `index`, given the values it reads."""
+        """Compute unit `index` from the values it reads."""
         unit = self.units[index]
         rounds = index in choice.units
         read = [choice.parameters(index, var).rounded(values[var]) if rounds else values[var] for var in unit.inputs]
@@ -100,7 +106,10 @@ class UnitRunner:
         return UnitResult(value=kept, before_clamps=before)
 
     def _operand(self, index: int, place: int, value: Any) -> Any:
-        """An operand as TVM takes it. Arrays are copied to the same tensor each time: to make one takes longer."""
+        """Return an operand as a TVM tensor.
+
+        Arrays are copied into the same tensor each time, because creating a tensor takes longer.
+        """
         if isinstance(value, list):
             return _to_tvm(value)
         array = np.asarray(value)
@@ -113,7 +122,7 @@ class UnitRunner:
         return tensor
 
     def start(self, sample: Sample, choice: IntegerChoice = FLOAT) -> dict[relax.Var, Any]:
-        """Values of the parameters for one sample, arrays by the parameters' names."""
+        """Return the values of the parameters for a sample, whose arrays have the parameters' names."""
         arrays = {param: sample[param.name] for param in self.params}
         return {
             param: choice.input_parameters(param).rounded(array) if param in choice.inputs else array
@@ -121,7 +130,7 @@ class UnitRunner:
         }
 
     def walk(self, sample: Sample, choice: IntegerChoice = FLOAT) -> Iterator[Any]:
-        """The result of each unit in order; a value is dropped once nothing reads it any more."""
+        """Yield the result of each unit in order. A value is dropped after its last reader."""
         values = self.start(sample, choice)
         for index, unit in enumerate(self.units):
             values[unit.result] = self.compute(index, values, choice).value
@@ -130,7 +139,7 @@ class UnitRunner:
                 del values[var]
 
     def outputs(self, sample: Sample, choice: IntegerChoice = FLOAT) -> list[Array]:
-        """Results of the function for one sample; a choice of integers gives real numbers too."""
+        """Return the results of the function for a sample, as real numbers also for a choice of integers."""
         wanted = {var: value for var, value in self.start(sample, choice).items() if var in self.results}
         for unit, value in zip(self.units, self.walk(sample, choice), strict=True):
             if unit.result in self.results:
@@ -152,7 +161,10 @@ def _name(index: int) -> str:
 
 
 def _function(unit: Unit) -> relax.Function:
-    """A unit by itself. A linear one takes weight and bias too, and gives what it has before its clamps as well."""
+    """Return a unit as a function.
+
+    The function of a linear unit also takes weight and bias, and also returns its result ahead of its clamps.
+    """
     params = [relax.Var(var.name, var.ty) for var in unit.inputs]
     replace: dict[relax.Var, relax.Expr] = dict(zip(unit.inputs, params, strict=True))
     if unit.kind != "linear":
@@ -167,9 +179,9 @@ def _function(unit: Unit) -> relax.Function:
 def linear_bindings(
     unit: Unit, data: relax.Expr, weight: relax.Expr, bias: relax.Expr
 ) -> tuple[list[relax.VarBinding], relax.Var]:
-    """Bindings of a linear unit on other operands, and the value before its clamps.
+    """Return the bindings of a linear unit on other operands, and the value ahead of its clamps.
 
-    bias: float32[K], or of the rank of the result.
+    bias: float32[K], or with the rank of the result.
     """
     anchor = unit.members[0]
     call = anchor.value
@@ -194,7 +206,7 @@ def linear_bindings(
 
 
 def bias_shape(unit: Unit) -> tuple[int, ...]:
-    """Shape in which the bias of a linear unit meets its result: [K] for a matmul, else of the result's rank."""
+    """Return the shape in which the bias of a linear unit is added: [K] for a matmul, else of the result's rank."""
     if unit.operator == "relax.matmul":
         return (len(unit.bias),)
     rank = len(static_shape(unit.members[0].var))
@@ -202,7 +214,7 @@ def bias_shape(unit: Unit) -> tuple[int, ...]:
 
 
 def _select(value: relax.Expr, values: Mapping[relax.Var, Any]) -> Any:
-    """A binding that computes nothing: an element of a tuple, another name, a tuple."""
+    """Evaluate a binding that computes nothing: a tuple element, an alias or a tuple."""
     if isinstance(value, relax.TupleGetItem):
         return values[value.tuple_value][value.index]
     if isinstance(value, relax.Tuple):
@@ -213,11 +225,11 @@ def _select(value: relax.Expr, values: Mapping[relax.Var, Any]) -> Any:
 def _to_tvm(value: Any) -> Any:
     if isinstance(value, list):
         return [_to_tvm(part) for part in value]
-    return tvm.runtime.tensor(np.asarray(value, order="C"))  # where ascontiguousarray would give a scalar an axis
+    return tvm.runtime.tensor(np.asarray(value, order="C"))  # ascontiguousarray would give a scalar an axis
 
 
 def _to_numpy(value: Any) -> Any:
-    """Copied, because results may alias operands."""
+    """Return numpy arrays, copied because results may alias operands."""
     if isinstance(value, tvm.runtime.Tensor):
         return np.from_dlpack(value).copy()
     return [_to_numpy(part) for part in value]

@@ -1,1 +1,1 @@
-"""Phase 4 where a platform has several processors: operators placed on them, layers split among them."""
+"""Phase 4 for platforms with several processors: operators are placed on them, and layers are split among them."""

@@ -1,9 +1,9 @@
-"""Operators as tasks of TVM's back ends: their memories, times, and the report of a placement.
+"""Operators as tasks of TVM's back ends: their memories, their times, and the report of a placement.
 
-A back end that shares the memory of the tensors gets a value for nothing; one with a memory of its own by the link that
-joins the two. A run of operators in our C is one call, so what comes to it from elsewhere pays for a call, while every
-operator of TVM's own has paid for its own. The caller, who brings inputs and takes results, is a processor that runs
-nothing else.
+A back end that shares the memory of the tensors receives a value for free. A back end with a memory of its own receives
+a value over the link between both memories. A run of operators in our C is a single call, so each value that enters the
+run from another processor pays for a call, while every operator in TVM's own code already includes its own call. The
+caller, who brings inputs and takes results, is a processor that runs nothing else.
 """
 
 from __future__ import annotations
@@ -27,19 +27,25 @@ from tvm_ext.core.platform import Platform, Processor
 CALLER = "caller"
 MICROWATTS = 1_000_000
 SEQUENTIAL = "energy"
-"""The aim of the search: times that add up, as energies do; each counts by the power of its processor."""
+"""The objective of the search, in which times add up as energies do. The power of its processor weights each time."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BackendWork:
-    """times: of each operator on each processor, None where it cannot run it. Task 0 brings the inputs, the last one
-    takes the results, task `step + 1` is an operator."""
+    """Operators as a problem of assignment to back ends.
+
+    times: of each operator on each processor, None where the processor cannot run it. Task 0 brings the inputs, the
+    last task takes the results, and task `step + 1` is an operator.
+    """
 
     problem: ProcessorProblem
     times: tuple[tuple[int | None, ...], ...]
 
     def assigned(self) -> tuple[ProcessorAssignment, dict[int, FoundForms]]:
-        """The least total found, and those of single processors that can run all; never worse than the best of them."""
+        """Return the least total found, and the totals of single processors that can run all operators.
+
+        The result is never worse than the best single processor.
+        """
         alone = {processor: found for processor in range(len(self.problem.names) - 1) if (found := self._on(processor))}
         found = assign_processors(self.problem, SEQUENTIAL)
         assert found is not None, "every task has a form"
@@ -67,9 +73,12 @@ def backend_work(
     *,
     by_energy: bool,
 ) -> BackendWork:
-    """The problem. call_seconds: of a call of our C. forced: processors of single operators.
+    """Return the problem of placing operators on back ends.
 
-    Raises UnsupportedModel for an operator that runs on none of them, BadPlatform for a memory without a way to it.
+    call_seconds: time of a call of our C.
+    forced: the processor of each operator that the user has placed.
+
+    Raises UnsupportedModel for an operator that no processor can run, BadPlatform for a memory that no link reaches.
     """
     names = [cost.processor.name for cost in costs]
     times: list[tuple[int | None, ...]] = []
@@ -100,7 +109,7 @@ def _forms(times: Sequence[int | None], forced: int | None) -> tuple[TaskForm, .
 
 
 def _values(operators: OperatorGraph) -> tuple[TaskValue, ...]:
-    """Values that cross between tasks: inputs that are brought, results that are taken, all between operators."""
+    """Return the values that cross between tasks: inputs, results, and all values between operators."""
     graph = operators.graph()
     last = len(graph.nodes) + 1
     maker = {value: step + 1 for step, node in enumerate(graph.nodes) for value in node.writes}
@@ -117,7 +126,7 @@ def _values(operators: OperatorGraph) -> tuple[TaskValue, ...]:
 
 
 def _routes(processors: Sequence[Processor], platform: Platform, call_seconds: float) -> dict[tuple[int, int], Route]:
-    """Ways between all pairs, the caller with the memory of the tensors."""
+    """Return the routes between all pairs of processors. The caller uses the memory of the tensors."""
     memories = [*(memory_of(processor, platform) for processor in processors), platform.activations]
     call = ceil(call_seconds * NANOSECONDS)
     routes: dict[tuple[int, int], Route] = {}
@@ -139,7 +148,7 @@ def backend_report(
     *,
     measured: bool,
 ) -> dict[str, Any]:
-    """Seconds of everything; of operators, those on each processor that can run them."""
+    """Return the report in seconds, for each operator also on every processor that can run it."""
     problem, names = work.problem, work.problem.names[:-1]
     moved = _crossing_nanoseconds(work, found.forms)
     steps = range(len(work.times))
@@ -192,19 +201,22 @@ def _seconds(nanoseconds: int) -> float:
 
 
 def memory_of(processor: Processor, platform: Platform) -> str:
-    """The memory in which a processor of TVM's, or our first core, has its tensors: that of all, or one of its own."""
+    """Return the memory that holds the tensors of a processor: the shared memory, or a memory of its own."""
     own = [memory.name for memory in platform.memories if platform.reached_by(processor.name, memory.name)]
     return platform.activations if not own or platform.activations in own else own[0]
 
 
 def moving(platform: Platform, source: str, target: str) -> tuple[int, float]:
-    """Nanoseconds of a transfer's start, and of each byte. Cycles of links are those of the first processor.
+    """Return the nanoseconds of a transfer's start, and of each byte.
 
-    Raises BadPlatform where no link joins the two.
+    Cycles of links are cycles of the first processor. Raises BadPlatform where no link joins the two memories.
     """
     if source == target:
         return 0, 0.0
-    if platform.activations not in (source, target):  # from one back end's memory to another's: through that of all
+    if platform.activations not in (
+        source,
+        target,
+    ):  # by way of the shared memory
         first, second = moving(platform, source, platform.activations), moving(platform, platform.activations, target)
         return first[0] + second[0], first[1] + second[1]
     link = platform.link_between(source, target) or platform.link_between(target, source)

@@ -1,4 +1,4 @@
-"""The search for the processor of each task, and the figures of what it found beside those of one processor alone."""
+"""Search the processor of each task, and report the result beside that of a single processor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ FEMTO_TO_MICROJOULES = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenProcessors:
-    """found: the best sharing; alone: the best processor by itself, None where none can run all."""
+    """The outcome of the search.
+
+    found: the best assignment.
+    alone: the best single processor, None where no processor can run all tasks.
+    """
 
     found: ProcessorAssignment
     alone: FoundForms | None
@@ -46,10 +50,11 @@ def choose_processors(
     *,
     in_order: bool = False,
 ) -> ChosenProcessors | None:
-    """The best sharing found, never worse than one processor alone; None where there is none.
+    """Return the best assignment found, or None where there is none. It is never worse than a single processor.
 
-    fast_bytes: of a group by volume, the most that its weights and values may take. driving: of accelerators. in_order:
-    operators keep the order in which they came.
+    fast_bytes: for grouping by volume, the most bytes that the weights and values of a group may take.
+    driving: the accelerators, if any.
+    in_order: whether operators keep their order.
     """
     problem = work.problem
     groups = _groups(work, grouping, fast_bytes)
@@ -82,7 +87,7 @@ def _groups(work: SharedWork, grouping: Grouping, fast_bytes: int) -> Groups | N
 
 
 def _alone(work: SharedWork, objective: Objective) -> list[tuple[str, FoundForms]]:
-    """All work on each processor that can run it, begun and ended on the first."""
+    """Return all work on each processor that can run it, started and ended on the first processor."""
     problem, order = work.problem, tuple(range(len(work.problem.tasks)))
     found: list[tuple[str, FoundForms]] = []
     for processor, name in enumerate(problem.names):
@@ -101,7 +106,7 @@ def placement_report(
     grouping: Grouping,
     driving: Driving | None = None,
 ) -> dict[str, Any]:
-    """The outcome as report.json has it. Cycles are those of the first processor's clock."""
+    """Return the outcome for report.json. Cycles are those of the first processor's clock."""
     problem, found = work.problem, chosen.found
     clock = costs[0].processor.clock_hz
     knows_power = all(cost.processor.watts > 0 for cost in costs)
@@ -162,7 +167,7 @@ def placement_report(
 
 
 def _bound(found: ProcessorAssignment, cycles: Callable[[int], int]) -> dict[str, Any]:
-    """The value that no sharing goes below, as proved, in the objective's unit."""
+    """Return the proved lower bound of all assignments, in the unit of the objective."""
     if found.objective == "energy":
         return {"energy_uj": round(found.bound * FEMTO_TO_MICROJOULES, 6)}
     return {"interval_cycles" if found.objective == "throughput" else "makespan_cycles": cycles(found.bound)}

@@ -1,11 +1,11 @@
-"""Functions of back ends with a memory of their own get their tensors there: values cross by copies that are bindings.
+"""Give functions of back ends with memories of their own their tensors there, by copies that are bindings.
 
-Rewrite, behind TVM's own fusing:
+Rewrite, after TVM's own fusion:
     main: b = net_gpu(x); y = region(b)      net_gpu(x): a = call_tir(f, x, w)
       ->  main: x.gpu = to_vdevice(x); b.gpu = net_gpu(x.gpu); b = to_vdevice(b.gpu); y = region(b)
-          net_gpu(x): w.gpu = to_vdevice(w); a = call_tir(f_gpu, x, w.gpu), made on the device
+          net_gpu(x): w.gpu = to_vdevice(w); a = call_tir(f_gpu, x, w.gpu), computed on the device
     f_gpu is compiled for the device's target, with TVM's default schedules where that is a GPU.
-Leaves alone: everything else; a module without such functions gets no devices.
+Leaves alone: all other functions. A module without functions for devices gets no devices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GPU_SCHEDULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class BackendDevice:
-    """Device of a processor: the target of its code, and its number among those of that kind."""
+    """Device of a processor: the target of its code, and its number among devices of the same kind."""
 
     processor: str
     target: tvm.target.Target
@@ -40,7 +40,11 @@ class BackendDevice:
 
 @tvm.transform.module_pass(opt_level=0, name="MoveToDevices")
 class MoveToDevices:
-    """Gives functions for devices their tensors. host: target of all other code. devices: in the machine's order."""
+    """Move the tensors of functions for devices to these devices.
+
+    host: target of all other code.
+    devices: in the machine's order.
+    """
 
     def __init__(self, host: tvm.target.Target, devices: Sequence[BackendDevice]) -> None:
         self.host, self.devices = host, devices
@@ -70,7 +74,7 @@ class MoveToDevices:
 
 
 def _on_device(module: tvm.IRModule, function: relax.Function, place: VDevice, device: BackendDevice) -> relax.Function:
-    """The function with all its tensors on the device, and what it calls compiled for that."""
+    """Return the function with all its tensors on the device, and with its callees compiled for the device."""
     params = [relax.Var(param.name, _placed(param.ty, place)) for param in function.params]
     known: dict[relax.Var, relax.Expr] = dict(zip(function.params, params, strict=True))
     sequence: list[relax.VarBinding] = []
@@ -112,7 +116,7 @@ def _on_device(module: tvm.IRModule, function: relax.Function, place: VDevice, d
 
 
 def _kernel(module: tvm.IRModule, var: tvm.ir.GlobalVar, device: BackendDevice) -> tvm.ir.GlobalVar:
-    """A copy of a function of loops for the device."""
+    """Compile a copy of a PrimFunc for the device."""
     stages = [tirx.transform.BindTarget(device.target)]
     if "gpu" in list(device.target.keys):
         stages.append(dlight.ApplyDefaultSchedule(*(schedule() for schedule in _GPU_SCHEDULES)))
@@ -125,14 +129,14 @@ def _kernel(module: tvm.IRModule, var: tvm.ir.GlobalVar, device: BackendDevice) 
 def _with_copies(
     main: relax.Function, calls: Mapping[tvm.ir.GlobalVar, tuple[tvm.ir.GlobalVar, VDevice]], host: VDevice
 ) -> relax.Function:
-    """Main with copies to and from devices around calls of their functions."""
+    """Return main with copies to and from devices around the calls of functions for devices."""
     sequence: list[relax.VarBinding] = []
     there: dict[tuple[relax.Expr, str], relax.Var] = {}
     tuples: dict[relax.Var, relax.Var] = {}
-    """Results that lie on a device together."""
+    """Tuples of results that lie on a device."""
 
     def bind(var: relax.Var, value: relax.Expr) -> relax.Var:
-        """A variable beside the one of main, for the same on a device."""
+        """Bind a value that lies on a device, under the name of main's variable with a suffix."""
         sequence.append(relax.VarBinding(relax.DataflowVar(f"{var.name}.there", value.ty), value))
         return sequence[-1].var
 
@@ -163,7 +167,7 @@ def _normal(value: relax.Expr) -> relax.Expr:
 
 
 def _placed(kind: tvm.ir.Type, place: VDevice) -> tvm.ir.Type:
-    """The type of the same tensor, or tensors, on a device."""
+    """Return the type of the same tensor or tensors on a device."""
     if isinstance(kind, relax.TupleType):
         return relax.TupleType([_placed(field, place) for field in kind.fields])
     if not isinstance(kind, relax.TensorType):

@@ -3,9 +3,9 @@
 Rewrite:
     main: a = c1(x); b = c2(a); d = c3(b)     c1 and c2 carry processor = "llvm"
       ->  main: b = net_llvm(x); d = c3(b)    net_llvm(x): a = conv2d(x, w); b = relu(a)
-    A function carries the `OperatorProcessor` of its composites, and those for a BYOC back end call, in place of the
-    operators that its patterns cover, functions that carry its name (`PartitionBackends`).
-Leaves alone: composites of our C, which `OutlineRegions` makes regions of.
+    A function carries the `OperatorProcessor` of its composites. A function for a BYOC back end calls functions that
+    carry the back end's name, in place of the operators that its patterns cover (`PartitionBackends`).
+Leaves alone: composites of our C, from which `OutlineRegions` forms regions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from tvm_ext.core.names import unique
 
 @tvm.transform.module_pass(opt_level=0, name="OutlineBackends")
 class OutlineBackends:
-    """Makes functions of runs of composites. processors: names of those that TVM compiles for. prefix: of the names."""
+    """Outline runs of composites as functions.
+
+    processors: names of the processors that TVM compiles for.
+    prefix: of the names of functions.
+    """
 
     def __init__(self, processors: Sequence[str], prefix: str) -> None:
         self.processors, self.prefix = processors, prefix
@@ -55,7 +59,10 @@ class OutlineBackends:
     def _runs(
         self, mod: tvm.IRModule, sequence: Sequence[relax.VarBinding]
     ) -> list[tuple[str, list[relax.VarBinding]]]:
-        """Bindings with their processor; elements of tuples, and other names of a value, stay where they are made."""
+        """Return runs of bindings with their processor.
+
+        Tuple elements and aliases stay with the producer of their value.
+        """
         runs: list[tuple[str, list[relax.VarBinding]]] = []
         maker: dict[relax.Var, str] = {}
         for binding in sequence:
@@ -71,9 +78,9 @@ class OutlineBackends:
 
 @tvm.transform.module_pass(opt_level=0, name="PartitionBackends")
 class PartitionBackends:
-    """Sets apart, in functions for BYOC back ends, those operators that patterns of theirs cover.
+    """Move operators that the patterns of a BYOC back end cover to functions for this back end.
 
-    patterns: of each processor, by its name.
+    patterns: the patterns of each processor, by its name.
     """
 
     def __init__(self, patterns: Mapping[str, Patterns]) -> None:
@@ -120,7 +127,7 @@ def _renamed(value: relax.Expr, calls: Mapping[tvm.ir.GlobalVar, tvm.ir.GlobalVa
 def _outlined(
     mod: tvm.IRModule, run: Sequence[relax.VarBinding], given: Sequence[relax.Var]
 ) -> tuple[list[relax.Var], relax.Function]:
-    """Arguments of the call, and a function of the operators inside of the composites; `given` are its results."""
+    """Return the arguments of the call, and a function of the operators inside the composites with results `given`."""
     inside = {binding.var for binding in run}
     leaves = dict.fromkeys(leaf for binding in run for leaf in operands(binding.value))
     arguments = [leaf for leaf in leaves if isinstance(leaf, relax.Var) and leaf not in inside]
@@ -141,7 +148,7 @@ def _outlined(
 def _inlined(
     sequence: list[relax.VarBinding], composite: relax.Function, args: Sequence[relax.Expr], name: str
 ) -> relax.Expr:
-    """The result of a composite, whose operators come to stand in the sequence."""
+    """Inline the operators of a composite into the sequence, and return the composite's result."""
     known: dict[relax.Var, relax.Expr] = dict(zip(composite.params, args, strict=True))
     results = outputs(composite)
     for inner in bindings(composite):
@@ -161,7 +168,7 @@ def _bound(sequence: list[relax.VarBinding], name: str, value: relax.Expr) -> re
 def _call(
     module: tvm.IRModule, name: str, function: relax.Function, arguments: list[relax.Var], given: list[relax.Var]
 ) -> list[relax.VarBinding]:
-    """The bindings that call a function that the module gets, and bind its results to `given`."""
+    """Add a function to the module, and return the bindings that call it and bind its results to `given`."""
     call = call_new(module, name, function, arguments)
     if len(given) == 1:
         return [relax.VarBinding(given[0], call)]
@@ -176,7 +183,10 @@ Patterns = Sequence[relax.transform.FusionPattern]
 
 
 def takes_anchor(composite: relax.Function, patterns: Patterns) -> bool:
-    """True where a pattern covers the operator that a composite is named for; TVM's own code may run the others."""
+    """Return True where a pattern covers the operator that gives a composite its kind.
+
+    TVM's own code may run the rest.
+    """
     functions = dict(PrimFuncs.read(composite).functions or {})
     plain = PrimFuncs().write(CompositeKind().write(composite))
     kind = CompositeKind.read(composite).kind
@@ -189,9 +199,11 @@ def takes_anchor(composite: relax.Function, patterns: Patterns) -> bool:
 def with_codegen_functions(
     function: relax.Function, functions: dict[tvm.ir.GlobalVar, object], patterns: Patterns
 ) -> tvm.IRModule:
-    """A module whose `main` is the function, with calls of functions for the back end; neighbours are one function.
+    """Return a module whose `main` is the function with calls of functions for the back end.
 
-    functions: those that it calls. Bodies for the back end carry a `Region`, as TVM's own partitioning writes it.
+    Neighbouring operators are merged into one function. Functions for the back end carry a `Region`, as TVM's own
+    partitioning writes it.
+    functions: the functions that the given function calls.
     """
     main = Symbol(name="main").write(function)
     module = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
@@ -201,7 +213,7 @@ def with_codegen_functions(
 
 
 def codegen_functions(module: tvm.IRModule) -> dict[tvm.ir.GlobalVar, relax.Function]:
-    """Functions that a back end compiles, in the order of their names."""
+    """Return the functions that a back end compiles, in the order of their names."""
     found = {var: func for var, func in module.functions_items() if isinstance(func, relax.Function)}
     named = sorted(found.items(), key=lambda pair: pair[0].name_hint)
     return {var: func for var, func in named if Region.read(func).codegen}

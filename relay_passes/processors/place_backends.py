@@ -1,11 +1,11 @@
-"""Decides which back end of TVM's virtual machine runs each operator: our C, TVM's own code, other code generators.
+"""Choose the back end of each operator in TVM's virtual machine: our C, TVM's own code, or other code generators.
 
 Rewrite:
     a = c1(x); b = c2(x); d = c3(a); e = c4(b, d)
       ->  a = c1(x); d = c3(a)          each composite carries `OperatorProcessor`, none for our C
-          b = c2(x); e = c4(b, d)       those of c2 and c4 say llvm
-    in an order with few runs of one back end. main carries the `ProcessorPlacement`, with times on each.
-Leaves alone: functions that something else than composites is part of; what each composite computes.
+          b = c2(x); e = c4(b, d)       c2 and c4 carry llvm
+    in an order with few runs per back end. main carries the `ProcessorPlacement`, with the times on each.
+Leaves alone: functions with anything but composites; the computation of each composite.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ from tvm_ext.core.platform import Platform
 
 @tvm.transform.module_pass(opt_level=0, name="PlaceBackends")
 class PlaceBackends:
-    """Places operators on back ends. costs: of the platform's first processor, then of those of TVM's.
+    """Place operators on back ends.
 
-    backend: what compiles our C. call_seconds: of one call of it. forced: operator of the model -> processor's name.
-    measured: whether the costs are. by_energy: the least energy, not the least time.
+    costs: of the platform's first processor, then of TVM's processors.
+    backend: the compiler of our C.
+    call_seconds: time of a call of our C.
+    forced: name of the processor by operator of the model.
+    measured: whether the costs are measured.
+    by_energy: whether to minimize the energy instead of the time.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class PlaceBackends:
         return with_main(module, placed)
 
     def _forced(self, operators: OperatorGraph) -> dict[int, int]:
-        """Steps that the user has placed, and the processors. Raises BadOptions."""
+        """Return the steps that the user has placed, with their processors. Raises BadOptions."""
         processors = [cost.processor.name for cost in self.costs]
         steps: dict[str, list[int]] = {}
         for number, composite in enumerate(operators.composites):
@@ -103,7 +107,10 @@ def _steps(work: BackendWork) -> range:
 
 
 class _Writer:
-    """Writes main anew in another order, each composite with its processor. names: the first one's empty."""
+    """Writes main in another order, with the processor of each composite.
+
+    names: of the processors; the name of the first processor is empty.
+    """
 
     def __init__(self, module: tvm.IRModule, operators: OperatorGraph, names: Sequence[str]) -> None:
         self.module, self.operators, self.names = module, operators, names
@@ -112,7 +119,7 @@ class _Writer:
         self.placed: dict[tvm.ir.GlobalVar, int] = {}
 
     def views_of_inputs(self, chosen: Sequence[int]) -> None:
-        """Views of parameters go to the processor that reads them first, ours where nobody does."""
+        """Place views of parameters on the processor that reads them first, or on ours where they have no reader."""
         readers: dict[relax.Var, int] = {}
         for step, processor in zip(self.operators.steps, chosen, strict=True):
             for leaf in operands(step[0].value):
@@ -124,7 +131,7 @@ class _Writer:
             self._bind(binding, readers.get(binding.var, 0))
 
     def step(self, step: int, processor: int) -> None:
-        """An operator, and the views of its results."""
+        """Write an operator and the views of its results."""
         for binding in self.operators.steps[step]:
             self._bind(binding, processor)
 
@@ -132,7 +139,10 @@ class _Writer:
         self.main.bound.append(relax.VarBinding(binding.var, self._on(binding.value, processor)))
 
     def _on(self, value: relax.Expr, processor: int) -> relax.Expr:
-        """The call of a function that says its processor; a copy of it where another processor runs it too."""
+        """Return the call of a function that carries its processor.
+
+        Where another processor runs the same function too, a copy of it is called.
+        """
         if composite_of(self.module, value) is None:
             return value
         decision = OperatorProcessor(processor=self.names[processor])

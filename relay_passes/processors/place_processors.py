@@ -1,16 +1,17 @@
-"""Decide which processor runs each operator, and write the module accordingly.
+"""Choose the processor of each operator, and write the module accordingly.
 
 Rewrite:
     a = c1(x); b = c2(a); d = c3(a); e = c4(b, d)
-      ->  a.rows_0_8 = c1_rows_0_8(x.rows_0_9)       c1 is cut: the halo is read by both, and no row made twice
-          a.rows_8_16 = c1_rows_8_16(x.rows_7_16)    each carries `OperatorProcessor`, none for the first processor
-          a = concat(a.rows_0_8, a.rows_8_16)        only where who reads it does not read the same rows
-          b = c2(a); d = c3(a)                       that of c3 says cpu1: both run at once
+      ->  a.rows_0_8 = c1_rows_0_8(x.rows_0_9)       c1 is cut: both parts read the halo, and no row is computed twice
+          a.rows_8_16 = c1_rows_8_16(x.rows_7_16)    each carries `OperatorProcessor`, except for the first processor
+          a = concat(a.rows_0_8, a.rows_8_16)        only where a reader does not read exactly the same rows
+          b = c2(a); d = c3(a)                       c3 carries cpu1: both run at once
           e = c4(b, d)
-    in an order that all processors' lists are in. main carries the `ProcessorPlacement`, with figures of all this.
-Leaves alone: modules for one processor; functions that something else than composites is part of, or that nothing may
-run; sequences run row by row, which stay on one processor; what each composite computes: no bit of a result changes.
-Never let TVM's EliminateCommonSubexpr run after it: it may join what two processors compute.
+    in an order that agrees with the per-core schedules. main carries the `ProcessorPlacement`, with the predictions.
+Leaves alone: modules for a single processor; functions with anything but composites, or with a composite that no
+processor can run; sequences that run row by row, which stay on one processor; the computation of each composite: no
+bit of a result changes.
+Never let TVM's EliminateCommonSubexpr run after this pass, because it may join what two processors compute.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ from tvm_ext.core.platform import Platform
 
 @tvm.transform.module_pass(opt_level=0, name="PlaceProcessors")
 class PlaceProcessors:
-    """Places operators on processors, in whole or in rows. costs: of the processors to choose from, the first first.
+    """Place operators on processors, whole or in rows.
 
-    tight_bytes: what tensors may take where operators keep their order, and accelerators compute none that needs more.
+    costs: of the processors to choose from, starting with the first processor.
+    tight_bytes: where set, operators keep their order, and accelerators compute no operator at which more bytes are
+    live.
     """
 
     def __init__(
@@ -96,8 +99,11 @@ Pieces = list[tuple[Rows, relax.Var]]
 
 
 class PlacementWriter:
-    """Writes a module's main anew, step by step. names: of the processors, the first one's empty. accelerators: among
-    these; the first core joins for them."""
+    """Writes a module's main again, step by step.
+
+    names: of the processors; the name of the first processor is empty.
+    accelerators: processors whose pieces the first core joins for them.
+    """
 
     def __init__(
         self,
@@ -111,18 +117,18 @@ class PlacementWriter:
         self.pieces: dict[relax.Var, Pieces] = {}
         self.cut: dict[tuple[relax.Var, Rows], relax.Var] = {}
         self.unjoined: dict[relax.Var, int] = {}
-        """Results in pieces, and views of them, that nobody has read whole: the step that makes them."""
+        """The producing step of each result in pieces that nobody has yet read whole, and of its views."""
         self.placed: dict[tvm.ir.GlobalVar, int] = {}
-        """Functions that are called whole, and the processor that they say."""
+        """Functions that are called whole, and the processors that they carry."""
 
     def whole(self, index: int, processor: int) -> None:
-        """A step that one processor runs."""
+        """Write a step that a single processor runs."""
         computing, *views = self.operators.steps[index]
         self._join_all(computing.value, 0 if processor in self.accelerators else processor)
         self.main.bound += [relax.VarBinding(computing.var, self._placed(computing.value, processor)), *views]
 
     def split(self, index: int, parts: Sequence[RowPart]) -> None:
-        """A step whose rows several processors compute."""
+        """Write a step whose rows several processors compute."""
         computing, *views = self.operators.steps[index]
         pieces: Pieces = []
         for part in parts:
@@ -139,13 +145,16 @@ class PlacementWriter:
         self.unjoined |= {binding.var: index for binding in (computing, *views)}
 
     def function(self) -> relax.Function:
-        """The function as it was written; composites that nothing calls any more are gone from the module."""
+        """Return the rewritten function, and remove composites that are no longer called from the module."""
         for result in outputs(self.operators.main):
             self._join_all(result, 0)
         return self.main.function()
 
     def _placed(self, call: relax.Call, processor: int) -> relax.Call:
-        """The call of a function that says its processor; a copy of it where another processor runs it too."""
+        """Return the call of a function that carries its processor.
+
+        Where another processor runs the same function too, a copy of it is called.
+        """
         known = self.placed.setdefault(call.op, processor)
         decision = OperatorProcessor(processor=self.names[processor])
         if known == processor:
@@ -156,7 +165,7 @@ class PlacementWriter:
         return self.main.call(f"{call.op.name_hint}_{self.names[processor] or 'first'}", function, call.args, call.span)
 
     def _rows(self, value: relax.Expr, wanted: Rows | None, processor: int) -> relax.Expr:
-        """A variable that holds these rows of a value, and no others; the value itself for None."""
+        """Return a variable that holds exactly these rows of a value, or the value itself for None."""
         if wanted is None or not isinstance(value, relax.Var):
             self._join_all(value, processor)
             return value
@@ -179,13 +188,13 @@ class PlacementWriter:
         return self.cut[value, wanted]
 
     def _join_all(self, value: relax.Expr, processor: int) -> None:
-        """Binds what an expression reads and is in pieces so far."""
+        """Join all results in pieces that an expression reads."""
         for leaf in operands(value):
             if isinstance(leaf, relax.Var) and leaf in self.unjoined:
                 self._join(self.unjoined[leaf], processor)
 
     def _join(self, index: int, processor: int) -> None:
-        """A result in pieces as one, and its views."""
+        """Join the pieces of a result, and write its views."""
         computing, *views = self.operators.steps[index]
         whole = self.operators.composites[index]
         pieces = [var for _, var in self.pieces[computing.var]]
@@ -199,5 +208,5 @@ class PlacementWriter:
 
 
 def _ending(rows: Rows) -> str:
-    """Suffix in the names of some rows of a tensor and of the functions that compute them."""
+    """Return the suffix of the names of some rows of a tensor, and of the functions that compute them."""
     return f"rows_{rows[0]}_{rows[1]}"

@@ -1,10 +1,10 @@
-"""Moves what accelerators read and write to the memories that they reach, where that is not the default one.
+"""Move the operands and results of accelerators to the memories that they reach, other than the default memory.
 
 Rewrite:
-    b = c1(a); d = c2(b); e = c3(d)      c1 and c2 say npu, which reaches npu_ram alone; c3 runs on a core
-      ->  a.npu_ram = move(a, npu_ram); b.npu_ram = c1(a.npu_ram)     c1 and c2 say `OperatorMemories`
-          d.npu_ram = c2(b.npu_ram)                                   nothing is moved between the two
-          d = move(d.npu_ram, home); e = c3(d)                        where it is first read
+    b = c1(a); d = c2(b); e = c3(d)      c1 and c2 carry npu, which reaches only npu_ram; c3 runs on a core
+      ->  a.npu_ram = move(a, npu_ram); b.npu_ram = c1(a.npu_ram)     c1 and c2 carry `OperatorMemories`
+          d.npu_ram = c2(b.npu_ram)                                   no move between the two
+          d = move(d.npu_ram, home); e = c3(d)                        where a core first reads it
 Leaves alone: composites of cores, and of accelerators that reach the default memory.
 """
 
@@ -26,7 +26,7 @@ from tvm_ext.core.platform import Platform
 
 @tvm.transform.module_pass(opt_level=0, name="ReachAccelerators")
 class ReachAccelerators:
-    """Brings operands to accelerators, and results back, by the platform's links."""
+    """Move operands to accelerators, and results back, over the platform's links."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
@@ -40,7 +40,11 @@ class ReachAccelerators:
 
 
 class _Rewriting:
-    """copies: of variables, by memory. apart: those whose own variable is not bound yet, and the memory they are in."""
+    """A single walk over the bindings.
+
+    copies: the copies of variables, by memory.
+    apart: variables that exist only in an accelerator's memory so far, and that memory.
+    """
 
     def __init__(self, module: tvm.IRModule, platform: Platform, near: dict[str, str]) -> None:
         self.module, self.platform, self.near = module, platform, near
@@ -65,7 +69,7 @@ class _Rewriting:
         read = [leaf for leaf in operands(binding.value) if isinstance(leaf, relax.Var)]
         if composite is not None and not memory and _is_view(composite):
             memory = next((self.apart[leaf] for leaf in read if leaf in self.apart), "")
-            if memory:  # of what lies there alone
+            if memory:  # a view of a value that exists only in that memory
                 self._bind_apart(binding, memory, read)
                 return
         if composite is None or not memory:
@@ -81,20 +85,20 @@ class _Rewriting:
         self._bind_apart(binding, memory, read)
 
     def _bind_apart(self, binding: relax.VarBinding, memory: str, read: list[relax.Var]) -> None:
-        """Binds a value in a memory of an accelerator; its own variable is bound where somebody else reads it."""
+        """Bind a value in the memory of an accelerator. Its own variable is bound only where another step reads it."""
         moved = {leaf: self._copied(leaf, memory) for leaf in read}
         self.copies[binding.var, memory] = self._bind(binding.var, memory, substitute(binding.value, moved))
         self.apart[binding.var] = memory
 
     def _copied(self, leaf: relax.Var, memory: str) -> relax.Var:
-        """A variable's copy in a memory."""
+        """Return a variable's copy in a memory."""
         if (leaf, memory) not in self.copies:
             self._at_home(leaf)
             self.copies[leaf, memory] = self._bind(leaf, memory, move(leaf, memory))
         return self.copies[leaf, memory]
 
     def _at_home(self, value: relax.Expr) -> None:
-        """Binds what an expression reads and is in the memory of an accelerator alone."""
+        """Move to the default memory what an expression reads and only an accelerator's memory holds."""
         for leaf in operands(value):
             if isinstance(leaf, relax.Var) and leaf in self.apart:
                 copy = self.copies[leaf, self.apart.pop(leaf)]

@@ -1,6 +1,6 @@
-"""Parts of an operator's result computed on several processors at once: where to cut, and what each computes.
+"""Split an operator's result among several processors: where to cut it, and what each part computes.
 
-An image is cut into rows, the vector that a dense layer makes into channels; both are its axis 1.
+An image is cut into rows, and the vector that a dense layer computes into channels. Both are axis 1.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ Rows = tuple[int, int]
 """Half-open range of rows, or of channels."""
 
 MOST_CUTS = 4
-"""Ways to cut a layer that are priced, for each set of processors."""
+"""Number of cuts of a layer that are priced for each set of processors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowPart:
-    """Rows of a result on one processor: what computes them, rows of each operand that it reads (None: all), time.
+    """Rows of a result on one processor.
 
-    unit: channels, where they are cut in place of rows.
+    unit: channels, where the result is cut into channels instead of rows.
+    function: computes the rows.
+    reads: the rows of each operand that it reads, None for all.
     """
 
     processor: int
@@ -43,7 +45,10 @@ class RowPart:
 
 @dataclass(frozen=True, kw_only=True)
 class Cuttable:
-    """A composite that can compute some rows, or channels, alone. bands: those of the operands that each reads."""
+    """A composite that can compute some rows, or channels, alone.
+
+    bands: the rows of the operands that each of its rows reads.
+    """
 
     composite: relax.Function
     bands: ColumnOperator
@@ -52,7 +57,7 @@ class Cuttable:
 
 
 def cuttable(composite: relax.Function, cost: ProcessorCosts) -> Cuttable | None:
-    """The way to cut a composite; None where it only runs whole."""
+    """Return how a composite can be cut, or None where it only runs whole."""
     bands = cost.backend.footprint(composite).bands
     if bands is not None:
         make = partial(computing_strip, composite, bands, axis=ROW_AXIS)
@@ -67,9 +72,9 @@ def cuttable(composite: relax.Function, cost: ProcessorCosts) -> Cuttable | None
 def split_rows(
     layer: Cuttable, costs: Sequence[ProcessorCosts], speeds: Sequence[tuple[int, int]]
 ) -> tuple[RowPart, ...] | None:
-    """The parts of a layer that end soonest; None where it cannot be cut.
+    """Return the parts of a layer that end soonest, or None where it cannot be cut.
 
-    speeds: processors, and the time of each for the whole layer.
+    speeds: the processors, and the time of each for the whole layer.
     """
     best: tuple[RowPart, ...] | None = None
     tried: set[tuple[int, ...]] = set()
@@ -86,17 +91,17 @@ def split_rows(
 
 
 def _balanced(num_rows: int, times: Sequence[int]) -> tuple[int, ...] | None:
-    """Ends of the rows of each processor, by its speed; None where one would have none."""
+    """Return the last rows (exclusive) of each processor by its speed, or None where a processor would have no row."""
     rates = [1 / max(1, time) for time in times]
     ends = [round(num_rows * sum(rates[: number + 1]) / sum(rates)) for number in range(len(rates))]
-    for number in range(len(ends)):  # each at least one row
+    for number in range(len(ends)):  # each processor gets at least one row
         ends[number] = max(ends[number], number + 1)
     ends = [min(end, num_rows - (len(ends) - 1 - number)) for number, end in enumerate(ends)]
     return tuple(ends) if num_rows >= len(ends) else None
 
 
 def _moved(parts: Sequence[RowPart], ends: tuple[int, ...]) -> tuple[int, ...]:
-    """One row from the slowest part to its faster neighbour; the same ends where it has but one."""
+    """Move a row from the slowest part to its faster neighbour, or return the same ends where it has only one row."""
     slowest = max(range(len(parts)), key=lambda number: (parts[number].nanoseconds, -number))
     begin, end = parts[slowest].rows
     beside = [number for number in (slowest - 1, slowest + 1) if 0 <= number < len(parts)]
@@ -114,13 +119,13 @@ def _moved(parts: Sequence[RowPart], ends: tuple[int, ...]) -> tuple[int, ...]:
 def _parts(
     layer: Cuttable, costs: Sequence[ProcessorCosts], processors: Iterable[int], ends: tuple[int, ...]
 ) -> tuple[RowPart, ...] | None:
-    """Parts of these rows; None where one cannot be computed, or by other sums of floats than the whole."""
+    """Return the parts with these rows, or None where a part is impossible or would add up floats in another order."""
     found: list[RowPart] = []
     bands = layer.bands
     for processor, rows in zip(processors, pairwise((0, *ends)), strict=True):
         cost = costs[processor]
         if any(reader and reader.read(rows) == (0, 0) for reader in bands.readers):
-            return None  # padding alone
+            return None  # only padding would be read
         function = layer.function(rows)
         time = cost.nanoseconds(function) if function is not None else None
         if function is None or time is None or not _same_sums(layer.composite, function, cost):
@@ -135,7 +140,7 @@ def _parts(
 
 
 def _same_sums(whole: relax.Function, part: relax.Function, cost: ProcessorCosts) -> bool:
-    """True where no bit can differ: integers, or floats that the same kernel adds up."""
+    """Return True where no bit can differ: for integers, or for floats that the same kernel adds up."""
     footprint = cost.backend.footprint(part)
     return not footprint.computes_floats or footprint.kernel == cost.backend.footprint(whole).kernel
 

@@ -1,7 +1,8 @@
-"""Operators as tasks to share among processors: options of each, transfers between processors, groups.
+"""Operators as tasks to share among processors: the forms of each task, transfers between processors, and groups.
 
-A run starts on the platform's first processor, which is called, and ends there: a task before all, and one behind all,
-say so. A pipeline has neither: its first stage takes an input while the last one is still busy with an older.
+A run starts on the platform's first processor, which the application calls, and ends there. A task ahead of all others
+and a task after all others express this. A pipeline has neither, because its first stage takes an input while the last
+stage is still busy with an earlier input.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tvm_ext.core.time_model import CALL_CYCLES
 
 MICROWATTS = 1_000_000
 LEAST_SIGNALS = 4
-"""Signals that a layer takes as long as, at least, for it to be worth cutting."""
+"""Least duration of a layer, in signals between processors, for which cutting it is worthwhile."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +52,7 @@ class SharedWork:
     together: tuple[frozenset[int], ...] = ()
 
     def unit_of(self, task: int) -> tuple[int, ...]:
-        """Steps of a task; none of those that only begin or end the run."""
+        """Return the steps of a task, or none for the tasks that only start or end the run."""
         unit = task - self.first
         return self.units[unit] if 0 <= unit < len(self.units) else ()
 
@@ -63,9 +64,10 @@ def shared_work(
     objective: Objective,
     tight_bytes: int | None = None,
 ) -> SharedWork | None:
-    """The problem of sharing; None where an operator runs on none of the processors.
+    """Return the problem of sharing, or None where no processor can run some operator.
 
-    tight_bytes: accelerators take no operator at which more are alive: their results share no bytes with their inputs.
+    tight_bytes: where set, accelerators take no operator at which more bytes are live, because their results cannot
+    share bytes with their inputs.
     """
     units, routes = _units(operators), routes_of(costs, platform)
     live = _live_apart(operators) if tight_bytes is not None else []
@@ -105,14 +107,14 @@ def shared_work(
 
 
 def _live_apart(operators: OperatorGraph) -> list[int]:
-    """Bytes alive at each step in order, if no result takes the place of what it is made of."""
+    """Return the bytes alive at each step in order, if no result overwrites an operand."""
     graph = operators.graph()
     apart = tuple(replace(node, shared_bytes={}, extra_bytes=0) for node in graph.nodes)
     return live_bytes(replace(graph, nodes=apart), range(len(apart)))
 
 
 def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:
-    """Steps in order, those of one sequence together."""
+    """Return the steps in order, with the steps of each sequence together."""
     found: list[list[int]] = []
     last = ""
     for index, composite in enumerate(operators.composites):
@@ -126,9 +128,10 @@ def _units(operators: OperatorGraph) -> tuple[tuple[int, ...], ...]:
 
 
 def _whole_times(operators: OperatorGraph, unit: Sequence[int], costs: Sequence[ProcessorCosts]) -> dict[int, int]:
-    """The time of a unit on each processor that can run all of it; functions of the application run on the first.
+    """Return the time of a unit on each processor that can run all of it.
 
-    Accelerators take no rows; the first core's call that starts them is in their time.
+    Callbacks of the application run on the first processor. Accelerators take no sequences by rows, and their time
+    includes the first core's call that starts them.
     """
     found: dict[int, int] = {}
     start = costs[0].from_cycles(CALL_CYCLES)
@@ -152,7 +155,7 @@ def _cuts(
     whole: Mapping[int, int],
     routes: Mapping[tuple[int, int], Route],
 ) -> list[tuple[RowPart, ...]]:
-    """Ways to cut a layer, one for each set of processors that can run it."""
+    """Return a cut of a layer for each set of processors that can run it."""
     composite = operators.composites[unit[0]]
     whole = {processor: time for processor, time in whole.items() if not costs[processor].is_offload}
     if len(unit) > 1 or composite is None or RowSplit.read(composite).sequence or len(whole) < 2:
@@ -185,7 +188,7 @@ def _weights_bytes(operators: OperatorGraph, unit: Sequence[int], costs: Sequenc
 
 
 def _values(operators: OperatorGraph, units: Sequence[Sequence[int]], first: int) -> list[TaskValue]:
-    """Values that one task makes and others read."""
+    """Return the values that one task computes and others read."""
     graph = operators.graph()
     task_of = {step: number + first for number, unit in enumerate(units) for step in unit}
     readers: dict[int, dict[int, None]] = {}
@@ -202,8 +205,9 @@ def _values(operators: OperatorGraph, units: Sequence[Sequence[int]], first: int
 
 
 def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]], *, moves: bool = False) -> list[TaskValue]:
-    """The call before all units that read what is there at first, and the return behind all that nobody waits for.
+    """Return the values between the tasks of the run's start and end and all other tasks.
 
+    The first task makes what units read first, and the last task waits for everything that no unit waits for.
     moves: whether inputs and outputs have bytes that may be moved to other memories.
     """
     graph, last = operators.graph(), len(units) + 1
@@ -225,14 +229,14 @@ def _borders(operators: OperatorGraph, units: Sequence[Sequence[int]], *, moves:
 
 
 def fast_memory_bytes(platform: Platform) -> int:
-    """Bytes of the fastest ram, the smaller of two as fast."""
+    """Return the bytes of the fastest RAM, or of the smaller one if two are equally fast."""
     rams = [memory for memory in platform.memories if memory.kind == "ram"]
     fastest = min(rams, key=lambda memory: (-memory.read_bytes_per_cycle, memory.usable_bytes))
     return fastest.usable_bytes
 
 
 def kept_together(operators: OperatorGraph) -> list[frozenset[int]]:
-    """Steps of each state that changes; states that change places, or share a step, have one set."""
+    """Return the steps of each state that changes. States that swap places or share a step form one set."""
     states = len(KeptStates.read(operators.mod).states)
     if not states:
         return []
@@ -250,7 +254,7 @@ def kept_together(operators: OperatorGraph) -> list[frozenset[int]]:
 
 
 def _users(operators: OperatorGraph, state: tuple[int, ...], values: set[int]) -> set[int]:
-    """Steps that read a state as it is found, make the next one, or read a window of it."""
+    """Return the steps that read a state's current value, compute its next value, or read a window of it."""
     readers = {step for step, node in enumerate(operators.nodes) if {*node.reads} & {*state}}
     windows = {value for step in readers if _joins(operators, step) for value in operators.nodes[step].writes}
     of_windows = {step for step, node in enumerate(operators.nodes) if windows & {*node.reads}}
@@ -264,9 +268,9 @@ def _joins(operators: OperatorGraph, step: int) -> bool:
 
 
 def routes_of(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple[int, int], Route]:
-    """Signals between cores; all share the memory of the tensors, so nothing else crosses.
+    """Return the routes between processors.
 
-    The first core speaks for accelerators.
+    Cores share the memory of the tensors, so only signals cross. The first core sends and receives for accelerators.
     """
     callers = [costs[0] if cost.is_offload else cost for cost in costs]
     routes: dict[tuple[int, int], Route] = {}
@@ -285,7 +289,10 @@ def routes_of(costs: Sequence[ProcessorCosts], platform: Platform) -> dict[tuple
 
 
 def _moving(first: ProcessorCosts, route: Route, source: str, target: str) -> Route:
-    """A route along which tensors are moved between memories; by way of the default one, where it is neither."""
+    """Return a route that moves tensors between memories.
+
+    Where neither end is the default memory, the tensors pass through it.
+    """
     home, probe = first.time.platform.activations, 1 << 12
     ways = [(source, target)] if home in (source, target) else [(source, home), (home, target)]
     none, some = (
@@ -296,13 +303,13 @@ def _moving(first: ProcessorCosts, route: Route, source: str, target: str) -> Ro
 
 
 def driving_of(costs: Sequence[ProcessorCosts]) -> Driving | None:
-    """The accelerators among processors; None without."""
+    """Return the accelerators among the processors, or None."""
     found = frozenset(number for number, cost in enumerate(costs) if cost.is_offload)
     return Driving(accelerators=found, call_time=costs[0].from_cycles(CALL_CYCLES)) if found else None
 
 
 def fetch_time(composite: relax.Function | None, costs: Sequence[ProcessorCosts], cost: ProcessorCosts) -> int:
-    """Time in which weights come to an accelerator that does not reach them."""
+    """Return the time to bring weights to an accelerator that does not reach them."""
     platform = costs[0].time.platform
     near = platform.near_memory(cost.processor)
     if not near or composite is None or platform.reached_by(cost.processor.name, platform.weights):

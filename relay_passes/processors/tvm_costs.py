@@ -1,7 +1,7 @@
-"""Predicted time of composites that code of TVM's own runs: by rates that the platform states.
+"""Predict the time of composites that TVM's own code runs, by rates that the platform states.
 
-An operator takes as long as its multiply-accumulates, or the bytes that it reads and writes, whichever is longer (the
-roofline of Williams, Waterman and Patterson, 2009), and a call of TVM's virtual machine.
+An operator takes as long as its multiply-accumulates, or as the bytes that it reads and writes, whichever is longer
+(the roofline of Williams, Waterman and Patterson, 2009), plus a call of TVM's virtual machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_ext.core.decisions.composites import CompositeKind, QuantizedRounding
 from tvm_ext.core.platform import Processor, TvmBackend
 
 _EXACT = "onnx"
-"""Meaning of quantized arithmetic that floats between dequantize and quantize have, too."""
+"""The only rounding semantics that floats between a dequantize and a quantize reproduce exactly."""
 
 
 class OperatorCosts(Protocol):
@@ -32,15 +32,16 @@ class OperatorCosts(Protocol):
     def processor(self) -> Processor: ...
 
     def nanoseconds(self, composite: relax.Function) -> int | None:
-        """Time of one run; None where the processor cannot run it."""
+        """Return the time of one run, or None where the processor cannot run the composite."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class TvmCosts:
-    """A processor of `kind = "tvm"`. patterns: of its BYOC back end; None for the code of a target, which takes all.
+    """Costs of a processor of `kind = "tvm"`.
 
-    nanoseconds_per_byte: of constants that are copied to its own memory, in every run.
+    patterns: of its BYOC back end; None for the code of a target, which takes every operator.
+    nanoseconds_per_byte: of constants that are copied to its own memory in every run.
     """
 
     processor: Processor
@@ -53,10 +54,10 @@ class TvmCosts:
         return self.processor.tvm
 
     def takes(self, composite: relax.Function) -> bool:
-        """True where it gives the model's own result, and neither the platform nor the patterns rule it out."""
+        """Return True where the code gives the model's exact result, and neither platform nor patterns exclude it."""
         kinds, kind = self.made_by.operators, CompositeKind.read(composite).kind
         if not bindings(composite):
-            return False  # a constant that is copied
+            return False  # a composite that copies a constant
         if (kinds and kind not in kinds) or QuantizedRounding.read(composite).meaning != _EXACT:
             return False
         return self.patterns is None or takes_anchor(composite, self.patterns)
@@ -72,12 +73,12 @@ class TvmCosts:
 
 
 def moved_bytes(composite: relax.Function) -> int:
-    """Bytes of what a composite reads and makes, constants among them, each once."""
+    """Return the bytes of the operands, results and constants of a composite, each counted once."""
     return sum(_num_bytes(expr.ty) for expr in (*composite.params, *outputs(composite))) + constant_bytes(composite)
 
 
 def constant_bytes(composite: relax.Function) -> int:
-    """Bytes of the constants inside of a composite."""
+    """Return the bytes of the constants inside a composite."""
     constants = {
         leaf for b in bindings(composite) for leaf in operands(b.value) if isinstance(leaf, tvm.ir.GenericConst)
     }

@@ -1,1 +1,1 @@
-"""Searches over plain graphs and numbers, by problem; none knows tvm."""
+"""Searches over plain graphs and numbers, in a folder for each problem. None of them imports tvm."""

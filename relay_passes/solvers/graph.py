@@ -8,8 +8,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """reads, writes: value numbers. extra_bytes: scratch while it runs. shared_bytes: value read -> bytes that the
-    output shares with it if the value dies here."""
+    """An operator.
+
+    reads, writes: numbers of the values.
+    extra_bytes: scratch while the operator runs.
+    shared_bytes: for each value read, the bytes that the output shares with it if the value dies here.
+    """
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -19,7 +23,11 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """Nodes in an order that works; sizes of values in bytes; values that are there before and needed at the end."""
+    """Nodes in a valid order, with the sizes of values in bytes.
+
+    inputs: values that exist at the start.
+    outputs: values that are needed at the end.
+    """
 
     nodes: tuple[Node, ...]
     sizes: tuple[int, ...]
@@ -27,7 +35,7 @@ class Graph:
     outputs: frozenset[int]
 
     def without_bytes_of(self, values: Set[int]) -> Graph:
-        """The same where some values lie elsewhere: they take no bytes, and nothing is written over them."""
+        """Return the graph for values that lie elsewhere: they take no bytes, and no result overwrites them."""
         nodes = tuple(
             replace(
                 node,
@@ -43,7 +51,7 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A value from one writing on: positions of the writing, and of each read after it."""
+    """A value from one write on: the position of the write, and the positions of the reads until the next write."""
 
     value: int
     begin: int
@@ -55,17 +63,17 @@ class Span:
 
 
 def peak_bytes(graph: Graph, sequence: Sequence[int]) -> int:
-    """Most bytes alive at a position of a sequence."""
+    """Return the most bytes alive at a position of a sequence."""
     return max(live_bytes(graph, sequence), default=sum(graph.sizes[value] for value in graph.inputs))
 
 
 def live_bytes(graph: Graph, sequence: Sequence[int]) -> list[int]:
-    """Bytes alive at each position, the running node's reads, results and scratch included."""
+    """Return the bytes alive at each position: reads, results and scratch of the running node included."""
     return profile(graph, sequence, spans_of(graph, sequence))
 
 
 def spans_of(graph: Graph, sequence: Sequence[int]) -> list[Span]:
-    """Spans of all values, one from each write on."""
+    """Return the spans of all values, one from each write on."""
     begins = dict.fromkeys(graph.inputs, -1)
     reads: dict[int, list[int]] = {value: [] for value in graph.inputs}
     spans: list[Span] = []
