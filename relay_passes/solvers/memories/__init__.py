@@ -1,1 +1,1 @@
-"""Places of values, weights and scratch in several memories."""
+"""Choose among several memories for values, weights and scratch."""

@@ -1,4 +1,4 @@
-"""Decisions about several memories: places of values, copies of weights, places of scratch."""
+"""Decisions about several memories: the memories of values and scratch, and the copies of weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Stay:
-    """A copy of a value in a memory: fetched before step `start`, first read by `first`, last by `last`."""
+    """A copy of a value in a memory: prefetched ahead of step `start`, first read by `first`, last by `last`."""
 
     memory: str
     start: int
@@ -18,14 +18,18 @@ class Stay:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Memories of a value: made in `born` and read there until step `born_last`, later from its stays or home."""
+    """The memories of a value.
+
+    It is written to `born` and read there until step `born_last`. Later it is read from its stays, or from the default
+    memory.
+    """
 
     born: str
     born_last: int
     stays: tuple[Stay, ...] = ()
 
     def memory_at(self, step: int, home: str) -> str:
-        """Memory of the copy that a step reads."""
+        """Return the memory of the copy that a step reads."""
         if step <= self.born_last:
             return self.born
         return next((stay.memory for stay in self.stays if stay.first <= step <= stay.last), home)
@@ -33,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsCopy:
-    """A step's weights in another memory, from before step `start` on."""
+    """A copy of a step's weights in another memory, from ahead of step `start` on."""
 
     memory: str
     start: int
@@ -41,7 +45,12 @@ class WeightsCopy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """All decisions: of values, of steps' weights that are copied, of scratch that is not at home."""
+    """All decisions.
+
+    places: of values.
+    weights: of steps whose weights are copied.
+    scratch: memories other than the default memory, by step.
+    """
 
     places: tuple[Place, ...]
     weights: Mapping[int, WeightsCopy]
@@ -50,8 +59,11 @@ class Assignment:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueTransfer:
-    """A transfer of a value between steps. due: the step before which it is waited for. processor: the core that
-    copies, where no DMA does; empty for the first one."""
+    """A transfer of a value between steps.
+
+    due: the step ahead of which the transfer is awaited.
+    processor: the core that copies where no DMA does, empty for the first core.
+    """
 
     value: int
     source: str

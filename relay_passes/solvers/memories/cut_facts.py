@@ -1,4 +1,4 @@
-"""Features of segments of an order, for a guide of cuts: plain numbers, none of which depends on units."""
+"""Features of segments of an order for a learned cost model of cuts. They are plain numbers without units."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from relay_passes.solvers.split.segment import Ending
 
 NUM_FACTS = 13
 LEAST = 1e-6
-"""Added to parts of which the logarithm is taken."""
+"""Added to fractions before their logarithm is taken, so that zero has one."""
 
 
 def facts_of(times: SegmentTimes, ending: Ending) -> np.ndarray:
-    """float32[segments, NUM_FACTS] of the segments with one end: of a near memory, what they need, wait and copy."""
+    """Return float32[segments, NUM_FACTS] for the segments with one end: what they need, wait for and copy."""
     room, length = max(times.room, 1), ending.end - ending.begins
     cycles = np.maximum(times.between(times.cycles, ending), 1.0)
     near, home = times.between(times.near, ending), times.between(times.home, ending)

@@ -17,9 +17,9 @@ from relay_passes.solvers.split.segments import Segments
 def cut_problem(
     problem: AssignmentProblem, segments: Segments, cut: Iterable[Segment]
 ) -> tuple[AssignmentProblem, dict[int, int]]:
-    """The problem of a cut, and of each value that lies among the rows of another one, that one.
+    """Return the problem of a cut, and the host of each value that lies among the rows of another value.
 
-    segments: of the problem's steps. Of a value that only one sequence touches, only its rows there take bytes.
+    segments: of the problem's steps. A value that only one sequence touches takes the bytes of its rows there.
     """
     sizes, hosts = [*problem.sizes], dict[int, int]()
     steps = [*problem.steps]
@@ -45,7 +45,10 @@ def cut_problem(
 
 
 def _in_series(step: Step, kept: KeptRows, *, is_first: bool) -> Step:
-    """A step as part of a sequence: operands where their rows lie; what it writes among others' as if it read it."""
+    """Return a step as part of a sequence, with its operands where their rows lie.
+
+    A value that the step writes among the rows of another value counts as a read of the other.
+    """
     reads = dict[int, int]()
     for value, num_bytes in (*step.reads.items(), *((v, n) for v, n in step.writes.items() if v in kept.hosts)):
         home = kept.hosts.get(value, value)
@@ -57,14 +60,17 @@ def _in_series(step: Step, kept: KeptRows, *, is_first: bool) -> Step:
 
 
 Outside = Callable[[Ending], np.ndarray]
-"""Segments with one end -> float64[segments]: the part of their operands that is expected at home, 0 to 1."""
+"""Returns the expected fraction of the operands in the default memory, float64[segments] from 0 to 1, for an ending."""
 
 
 class SegmentTimes:
-    """Sums over a problem's steps, from the first one on: float64[steps + 1].
+    """Cumulative sums over a problem's steps, float64[steps + 1].
 
-    near, home: cycles that memories add where all operands lie near, and where all are at home; weights_home: of home,
-    what weights take. weights: bytes. cycles: of instructions.
+    near: cycles that memories add where all operands lie in a fast memory.
+    home: the same for the default memory.
+    weights_home: the part of `home` for weights.
+    weights: bytes of weights.
+    cycles: cycles of instructions.
     """
 
     def __init__(self, problem: AssignmentProblem) -> None:
@@ -79,8 +85,11 @@ class SegmentTimes:
         self.per_instruction = problem.time.compute_cycles("", 1.0)
 
     def of_platform(self) -> tuple[float, ...]:
-        """Room of all near memories in that of the largest, how much longer all waits at home, whether a DMA copies
-        values, and weights, to the first near memory."""
+        """Return features of the platform.
+
+        They are the size of all fast memories relative to the largest, the ratio of waits in the default memory to
+        waits in fast memory, and whether a DMA copies values, and weights, to the first fast memory.
+        """
         problem = self.problem
         ways = ((source, problem.near[0]) for source in (problem.home, problem.stored))
         rooms = sum(problem.limits[memory] for memory in problem.near) / max(self.room, 1)
@@ -88,15 +97,15 @@ class SegmentTimes:
 
     @staticmethod
     def between(added: np.ndarray, ending: Ending) -> np.ndarray:
-        """One of the sums over the steps of each segment."""
+        """Return the increase of a cumulative sum over the steps of each segment."""
         return added[ending.end] - added[ending.begins]
 
     def outside(self, ending: Ending, share: float = 1.0) -> np.ndarray:
-        """The part of what segments need that the largest near memory has no room for, were so much of it free."""
+        """Return the fraction of each segment's bytes that does not fit the given share of the largest fast memory."""
         return np.clip(1 - share * self.room / np.maximum(ending.num_bytes, 1), 0, 1)
 
     def fastest(self, segments: Segments, outside: Outside) -> Split:
-        """The cut of least time."""
+        """Return the cut with the least time."""
 
         def prices(ending: Ending) -> tuple[np.ndarray, np.ndarray]:
             near, home = self.between(self.near, ending), self.between(self.home, ending)
@@ -107,7 +116,10 @@ class SegmentTimes:
 
 
 def _waits(problem: AssignmentProblem, index: int, near: str) -> float:
-    """Cycles that memories add to a step where all its operands lie in one; at home, weights where they are stored."""
+    """Return the cycles that memories add to a step with all operands in one memory.
+
+    Where that is the default memory, weights are read from where they are stored.
+    """
     step, memory = problem.steps[index], near or problem.home
     if not problem.reaches(index, memory):
         memory = problem.home

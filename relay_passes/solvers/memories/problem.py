@@ -1,14 +1,15 @@
-"""Placing values, weights and scratch in several memories, as numbers: bytes a placement occupies, cycles it takes.
+"""The assignment of values, weights and scratch to several memories as numbers: the bytes it takes and its cycles.
 
-One memory is home: every value may lie there from its first step to its last. Another memory is near: it is faster and
-smaller. A value that is made near is there until its `born_last` step, and spilled home behind its maker where a later
-step wants it; a `Stay` is a copy fetched from home, there from the step before which the fetch starts until the last
-step that reads it. Weights are copied from where they are stored, for one step each.
+One memory is the default (`home`): every value may lie there from its first step to its last. The other memories are
+fast (`near`), and smaller. A value that is written to fast memory lies there until its `born_last` step. Where a later
+step reads it, it is spilled to the default memory after its producer. A `Stay` is a copy that is prefetched from the
+default memory. It exists from the step ahead of which the prefetch starts until the last step that reads it. Weights
+are copied from where they are stored, for a single step each.
 
-Where several processors run the steps, each reaches some memories, home among them, and has its own way there. Values
-lie near where all steps that make or read that copy reach it; a core copies for its own steps, the first one for those
-of accelerators, where no DMA does. Cycles are those of the first processor's clock, and steps add up, as if one waited
-for the other.
+Where several processors run the steps, each reaches some memories, including the default memory, with its own access
+times. Values lie in a fast memory only where all steps that write or read that copy reach it. Where no DMA copies, a
+core copies for its own steps, and the first core copies for accelerators. Cycles are cycles of the first processor's
+clock, and the cycles of steps add up, as if the processors waited for each other.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ from tvm_ext.core.time_model import UNIFORM, Event, KernelTime, TimeModel, Traff
 class Step:
     """An operator.
 
-    cycles: of its instructions. reads: value -> bytes read of it. writes: value -> bytes. kernel: how they are read and
-    written. weights, scratch: what they take, and what is read, or read and written, of them. shared: value -> bytes
-    that the result shares with it where it is read for the last time. together: it runs in turns with the step before:
-    nothing starts or ends between the two, and what either touches is there for both. movable: whether its weights and
-    scratch may lie elsewhere, and its results near. processor: that runs it, empty for the first one.
+    cycles: of its instructions.
+    reads: bytes read of each value.
+    writes: bytes of each value.
+    kernel: the access patterns.
+    weights_bytes, scratch_bytes: the bytes that they take.
+    weights_read_bytes, scratch_access_bytes: the bytes of them that are read, or read and written.
+    shared: for each value, the bytes that the result shares with it where it is read for the last time.
+    together: whether the operator runs in turns with the step ahead of it. Nothing starts or ends between two such
+    steps, and the operands of either exist during both.
+    movable: whether its weights and scratch may lie in other memories, and its results in fast memory.
+    processor: that runs it, empty for the first processor.
     """
 
     cycles: float
@@ -50,8 +57,13 @@ class Step:
 
 @dataclass(frozen=True)
 class AssignmentProblem:
-    """Steps in their order, bytes of values; near: memories but home, and all their limits in bytes; stored: where
-    weights are."""
+    """The steps in their order, and the bytes of values.
+
+    home: the default memory.
+    near: the fast memories.
+    limits: of all these memories, in bytes.
+    stored: the memory of the weights.
+    """
 
     steps: tuple[Step, ...]
     sizes: tuple[int, ...]
@@ -64,12 +76,12 @@ class AssignmentProblem:
 
     @cached_property
     def makers(self) -> dict[int, int]:
-        """Value -> the step that makes it; inputs are there from step -1 on."""
+        """The step that writes each value. Inputs exist from step -1 on."""
         return {value: index for index, step in enumerate(self.steps) for value in step.writes}
 
     @cached_property
     def uses(self) -> list[list[int]]:
-        """Steps that read each value, ascending."""
+        """The steps that read each value, ascending."""
         found: list[list[int]] = [[] for _ in self.sizes]
         for index, step in enumerate(self.steps):
             for value in step.reads:
@@ -78,7 +90,7 @@ class AssignmentProblem:
 
     @cached_property
     def _times(self) -> dict[str, tuple[TimeModel, float]]:
-        """Model of time of each processor, and cycles of the first one's clock in one of its own."""
+        """The time model of each processor, and the cycles of the first processor per cycle of its own."""
         platform, names = self.time.platform, {"", *(step.processor for step in self.steps)}
         clock_hz = platform.processor.clock_hz
         others = {
@@ -89,27 +101,27 @@ class AssignmentProblem:
         return {"": (self.time, 1.0), **others}
 
     def reaches(self, index: int, memory: str) -> bool:
-        """True where the processor of a step reads and writes a memory."""
+        """Return True where the processor of a step reads and writes a memory."""
         return self._times[self.steps[index].processor][0].reaches(memory)
 
     def read_cycles(self, index: int, memory: str, value: int) -> float:
-        """Cycles that a memory adds where a step reads a value there."""
+        """Return the cycles that a memory adds where a step reads a value there."""
         step = self.steps[index]
         return self._read(index, memory, step.reads[value], step.kernel.input)
 
     def write_cycles(self, index: int, memory: str, value: int) -> float:
-        """The same where it writes one."""
+        """Return the cycles that a memory adds where a step writes a value there."""
         step = self.steps[index]
         time, cycle = self._times[step.processor]
         return time.write_cycles(memory, step.writes[value], step.kernel.output) * cycle
 
     def weights_cycles(self, index: int, memory: str) -> float:
-        """The same of its weights."""
+        """Return the cycles that a memory adds where a step reads its weights there."""
         step = self.steps[index]
         return self._read(index, memory, step.weights_read_bytes, step.kernel.constants)
 
     def scratch_cycles(self, index: int, memory: str) -> float:
-        """The same of its scratch."""
+        """Return the cycles that a memory adds where a step's scratch lies there."""
         step = self.steps[index]
         return self._read(index, memory, step.scratch_access_bytes, step.kernel.scratch)
 
@@ -118,32 +130,38 @@ class AssignmentProblem:
         return time.read_cycles(memory, num_bytes, access) * cycle
 
     def copier(self, index: int) -> str:
-        """The core that copies what a step reads or made, where no DMA does; empty for the first one."""
+        """Return the core that copies what a step reads or writes where no DMA does, empty for the first core."""
         name = self.steps[index].processor
         return name if self.time.platform.processor_named(name).kind == "core" else ""
 
     def can_move(self, index: int, memory: str) -> bool:
-        """True where a step's operand can come from home to a memory, and go back there."""
+        """Return True where a step's operand can be copied from the default memory to a memory and back."""
         pairs = (self.home, memory), (memory, self.home)
         return self._times[self.copier(index)][0].reaches(memory) or all(self.time.has_dma(*pair) for pair in pairs)
 
     def transfer_cycles(self, move: ValueTransfer) -> float:
-        """Cycles from begin to end of a transfer, nothing else in the way."""
+        """Return the cycles from the start to the end of a transfer that nothing delays."""
         time, cycle = self._times[move.processor]
         cycles = time.transfer_cycles(move.source, move.target, self.sizes[move.value])
         return cycles if time.has_dma(move.source, move.target) else cycles * cycle
 
     def boundary_from(self, step: int) -> int:
-        """The first place from before a step on where something may start or end."""
+        """Return the first boundary from a step on.
+
+        A boundary is a position where transfers and lifetimes may start or end.
+        """
         return self._boundaries[1][step]
 
     def boundary_to(self, step: int) -> int:
-        """The last such place up to before a step."""
+        """Return the last boundary up to a step."""
         return self._boundaries[0][step]
 
     @cached_property
     def _boundaries(self) -> tuple[list[int], list[int]]:
-        """The last boundary up to each place, and the first one from it on; behind the last step is one, too."""
+        """The last boundary up to each position, and the first from it on.
+
+        The end of the last step is a boundary too.
+        """
         is_one = [*(index == 0 or not step.together for index, step in enumerate(self.steps)), True, True]
         places = range(len(is_one))
         before = list(accumulate(places, lambda last, place: place if is_one[place] else last))
@@ -151,20 +169,20 @@ class AssignmentProblem:
         return before, behind[::-1]
 
     def span(self, begin: int, last: int) -> tuple[int, int]:
-        """Steps [begin, end) in which something is there that is needed from one step to another."""
+        """Return the steps [begin, end) during which a value exists that is needed from one step to another."""
         return self.boundary_to(begin), self.boundary_from(last + 1)
 
     def at_home(self) -> Assignment:
-        """Everything home, weights where they are stored."""
+        """Return the assignment with everything in the default memory, and weights where they are stored."""
         last = len(self.steps)
         return Assignment(places=(Place(born=self.home, born_last=last),) * len(self.sizes), weights={}, scratch={})
 
     def home_again(self, value: int) -> int:
-        """The first step before which a value that was made near can have been spilled."""
+        """Return the first step ahead of which a value that was written to fast memory can have been spilled."""
         return self.boundary_from(self.boundary_from(self.makers.get(value, -1) + 1) + 1)
 
     def moves_of(self, value: int, place: Place) -> Iterator[ValueTransfer]:
-        """The spill, where the value is wanted from home, then the fetches."""
+        """Yield the spill, where the value is read from the default memory, and then the prefetches."""
         away = place.born != self.home
         if away and any(use > place.born_last for use in self.uses[value]):
             start = self.boundary_from(self.makers[value] + 1)
@@ -181,7 +199,7 @@ class AssignmentProblem:
             )  # fmt: skip
 
     def occupied(self, value: int, place: Place) -> Iterator[tuple[str, int, int]]:
-        """Memory and steps [begin, end) of every copy of a value."""
+        """Yield the memory and the steps [begin, end) of every copy of a value."""
         maker = self.makers.get(value, 0)
         begin, made = self.span(maker, maker)
         moves = list(self.moves_of(value, place))
@@ -198,11 +216,11 @@ class AssignmentProblem:
             yield stay.memory, stay.start, self.boundary_from(stay.last + 1)
 
     def weights_span(self, index: int, copy: WeightsCopy) -> tuple[int, int]:
-        """Steps [begin, end) in which a copy of a step's weights takes bytes."""
+        """Return the steps [begin, end) during which a copy of a step's weights takes bytes."""
         return copy.start, self.boundary_from(index + 1)
 
     def usage(self, chosen: Assignment) -> dict[str, list[int]]:
-        """Bytes in every memory at every step."""
+        """Return the bytes in every memory at every step."""
         used = {memory: [0] * len(self.steps) for memory in (self.home, *self.near)}
         for value, place in enumerate(chosen.places):
             for memory, begin, end in self.occupied(value, place):
@@ -227,7 +245,7 @@ class AssignmentProblem:
         return max(dying, default=0)
 
     def dies(self, value: int, place: Place, index: int, memory: str) -> bool:
-        """True if a step is the last to read a value's copy in a memory, and no transfer reads it beside the step."""
+        """Return True if a step is the last to read a value's copy in a memory, and no transfer still reads it."""
         return (
             place.memory_at(index, self.home) == memory
             and all(end <= self.boundary_from(index + 1) for at, _, end in self.occupied(value, place) if at == memory)
@@ -235,7 +253,7 @@ class AssignmentProblem:
         )
 
     def overflow(self, chosen: Assignment) -> tuple[int, int]:
-        """Bytes by which near memories, and home, are too small, added up over steps."""
+        """Return the bytes by which fast memories, and the default memory, are too small, added up over steps."""
         over = {
             memory: sum(max(0, bytes_ - self.limits[memory]) for bytes_ in used)
             for memory, used in self.usage(chosen).items()
@@ -243,7 +261,7 @@ class AssignmentProblem:
         return sum(over[memory] for memory in self.near), over[self.home]
 
     def step_cycles(self, chosen: Assignment, index: int) -> float:
-        """Cycles of one step, with its operands where they are."""
+        """Return the cycles of a step, with its operands in the memories of an assignment."""
         step = self.steps[index]
         total = step.cycles
         for value in step.reads:
@@ -258,11 +276,15 @@ class AssignmentProblem:
         return total
 
     def predicted_cycles(self, chosen: Assignment) -> float:
-        """Cycles of a run: steps, and waiting for transfers."""
+        """Return the cycles of a run, including the waits for transfers."""
         return finish_cycles(self._events(chosen))
 
     def _events(self, chosen: Assignment) -> Iterator[Event]:
-        """Events as in the generated code: waits that are due, transfers that start, those due at once, the step."""
+        """Yield events in the order of the generated code.
+
+        At each step these are waits that are due, starts of transfers, waits for transfers that are due at once, and
+        the step.
+        """
         starts: dict[int, list[tuple[int, float, bool]]] = {}
         for value, place in enumerate(chosen.places):
             for move in self.moves_of(value, place):

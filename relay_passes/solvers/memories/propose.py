@@ -1,4 +1,4 @@
-"""Choices of an assignment to memories, their features, and the proposal of a learned model."""
+"""The choices of an assignment to memories, their features, and the proposal of a learned cost model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from relay_passes.solvers.memories.problem import AssignmentProblem
 from relay_passes.solvers.memories.state import Choice, Item, Share, State
 
 MOST_USES = 4
-"""Reads of a value that are told apart; later ones are served from home."""
+"""Most reads of a value that are told apart. Later reads use the default memory."""
 LEADS = (0, -1, 1, 2, 4)
-"""Steps by which a fetch is tried to start earlier than would just hide it, nothing else in the way."""
+"""Numbers of steps by which a prefetch is started earlier than would just hide it, if nothing delays it."""
 
 
 class Menus:
-    """Choices of the items of a state in which everything is at home.
+    """The choices of the items of a state in which everything lies in the default memory.
 
-    leads: steps by which fetches start earlier than would just hide them; at the last moment they may start besides.
+    leads: the numbers of steps by which prefetches start earlier than would just hide them. A start at the last moment
+    is a choice too.
     """
 
     def __init__(self, state: State, leads: Sequence[int] = LEADS) -> None:
@@ -32,10 +33,10 @@ class Menus:
         self.of = {item: list(dict.fromkeys(self._menu(item, home))) for item, home in state.choices.items()}
 
     def _menu(self, item: Item, home: Choice) -> Iterator[Choice]:
-        """All choices of an item, the one it has without other memories first."""
+        """Yield all choices of an item, starting with its choice without other memories."""
         yield home
         if item.kind == "value" and not self.problem.sizes[item.index]:
-            return  # a streamed input or output: the application holds it
+            return  # the application holds a streamed input or output
         step = self.problem.steps[item.index] if item.kind != "value" else None
         for memory in (self.problem.home, *self.problem.near):
             if step is None and memory != self.problem.home:
@@ -77,7 +78,7 @@ class Menus:
                     yield replace(born, stays=stays)
 
     def _stays(self, value: int, memory: str, uses: Sequence[int], ready: int) -> Iterator[tuple[Stay, ...]]:
-        """Every run of uses served by one copy, and each use by a copy of its own."""
+        """Yield stays: each run of consecutive uses with a common copy, then a copy for each use."""
         uses = [use for use in uses if self.problem.boundary_to(use) >= ready]
         near = [use for use in uses if self.problem.reaches(use, memory) and self.problem.can_move(use, memory)]
         if not near:
@@ -103,9 +104,9 @@ class Menus:
             yield tuple(own)
 
     def _starts(self, use: int, ready: int, cycles: float) -> Iterator[int]:
-        """Places from `ready` on where a transfer for a step may start: where it is just hidden, and around that."""
+        """Yield the steps from `ready` on at which a transfer may start: where it is just hidden, and near that."""
         latest = self.problem.boundary_to(use)
-        if latest < ready:  # the step runs together with the one that the value was last needed for
+        if latest < ready:  # the step runs in turns with the last reader of the other copy
             return
         hidden = latest
         while hidden > ready and self.elapsed[latest] - self.elapsed[hidden] < cycles:
@@ -115,20 +116,23 @@ class Menus:
 
 
 FACT_LEADS = (0,)
-"""Fetches of a proposal start where they are just hidden, or at the last moment."""
+"""Prefetches of a proposal start where they are just hidden, or at the last moment."""
 NUM_FACTS = 24
 MEAN_SAVED = 4
-"""Column of the cycles that a choice saves, in those of a mean step."""
+"""Column of the cycles that a choice saves, relative to a mean step."""
 _KINDS = ("value", "weights", "scratch")
 Candidate = tuple[Item, Choice]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Gain:
-    """Effect of a choice.
+    """The effect of a choice.
 
-    spans: steps [begin, end) of `memory` and bytes in them; taken: these, in parts of the memory's limit; saved: cycles
-    of steps; moving: cycles of its transfers; hidden: of those, the part that steps beside them cover.
+    spans: steps [begin, end) of `memory`, with the bytes in them.
+    taken: bytes times steps, relative to the memory's limit.
+    saved: cycles of steps.
+    moving: cycles of its transfers.
+    hidden: the fraction of these that runs during other steps.
     """
 
     memory: str
@@ -152,7 +156,7 @@ class _Gain:
 
 
 def candidates(state: State, menus: Menus) -> tuple[Candidate, ...]:
-    """Every choice of every item beside the one it has that may be worth it; the state has everything at home."""
+    """Return every choice of every item that may be worthwhile. The state has everything in the default memory."""
     is_over = state.overflow() > (0, 0)
     return tuple(
         (item, choice)
@@ -163,13 +167,13 @@ def candidates(state: State, menus: Menus) -> tuple[Candidate, ...]:
 
 
 def _pays(share: Share, home: Share) -> bool:
-    """False where a core copies for longer than is saved by it."""
+    """Return False where a core copies for longer than the choice saves."""
     copying = sum([cycles for _, _, cycles, is_dma in share.transfers if not is_dma])
     return not copying or sum([cycles for _, cycles in home.cycles]) - sum([c for _, c in share.cycles]) > copying
 
 
 def facts_of(state: State, choices: tuple[Candidate, ...]) -> np.ndarray:
-    """float32[choices, NUM_FACTS] of the candidates of a state that has everything at home."""
+    """Return float32[choices, NUM_FACTS] for the candidates of a state with everything in the default memory."""
     problem, room = state.problem, _Room(state)
     elapsed = [0.0, *accumulate(state.cycles)]
     mean = max(elapsed[-1] / max(1, len(problem.steps)), 1e-9)
@@ -201,7 +205,11 @@ def facts_of(state: State, choices: tuple[Candidate, ...]) -> np.ndarray:
 
 
 class _Room:
-    """Bytes of memories while items come one after the other. filled: with those that fitted; denser: with all."""
+    """The bytes in memories as items are added one after another.
+
+    filled: with the items that fit.
+    denser: with all items.
+    """
 
     def __init__(self, state: State) -> None:
         home = state.problem.home
@@ -213,20 +221,20 @@ class _Room:
         self._most: dict[tuple[str, int, int], tuple[int, int]] = {}
 
     def left(self, gain: _Gain) -> int:
-        """Bytes that would be left where the memory is fullest; below 0 where a choice does not fit."""
+        """Return the bytes that stay free where the memory is fullest, negative where a choice does not fit."""
         limit = max(1, self.limits[gain.memory])
         return min([limit - self._most_in(gain.memory, begin, end)[0] - bytes_ for begin, end, bytes_ in gain.spans])
 
     def asked(self, gain: _Gain) -> int:
-        """The most bytes that items before this one would take at a time, did all fit."""
+        """Return the most bytes that items ahead of this item would take at a time if all of them fitted."""
         return max([self._most_in(gain.memory, begin, end)[1] for begin, end, _ in gain.spans])
 
     def over_home(self, gain: _Gain) -> float:
-        """Bytes that home has too many, in parts of its limit."""
+        """Return the bytes by which the default memory is too small, relative to its limit."""
         return float(self.over[gain.begin : gain.end].max()) if self.is_over else 0.0
 
     def _most_in(self, memory: str, begin: int, end: int) -> tuple[int, int]:
-        """The most bytes of both in some steps; choices of one item ask for the same ones."""
+        """Return the most bytes of both counts in some steps. The choices of an item repeat the same queries."""
         key = memory, begin, end
         if key not in self._most:
             self._most[key] = int(self.filled[memory][begin:end].max()), int(self.denser[memory][begin:end].max())
@@ -245,7 +253,7 @@ class _Room:
 
 
 def _moved(state: State, item: Item, choice: Choice) -> bool:
-    """True where a choice takes bytes of a near memory, or weights lie at home."""
+    """Return True where a choice takes bytes of a fast memory, or where weights lie in the default memory."""
     return item.kind == "weights" or any(memory != state.problem.home for memory, *_ in state.share(item, choice).bytes)
 
 
@@ -264,7 +272,7 @@ def _gain(state: State, item: Item, choice: Choice, elapsed: Sequence[float]) ->
 
 
 def _hidden(share: Share, elapsed: Sequence[float]) -> float:
-    """Cycles of transfers beside which steps run, nothing else in the way."""
+    """Return the cycles of transfers that run during other steps, if nothing delays them."""
     return sum(
         min(cycles, elapsed[max(due, start)] - elapsed[start])
         for start, due, cycles, is_dma in share.transfers
@@ -273,7 +281,11 @@ def _hidden(share: Share, elapsed: Sequence[float]) -> float:
 
 
 def _shape(problem: AssignmentProblem, item: Item, choice: Choice) -> tuple[float, ...]:
-    """Reads of a value, the part of them served near, whether it is made near, fetches."""
+    """Return features of a choice.
+
+    They are the reads of a value, the fraction of them from fast memory, whether the value is written there, and the
+    number of prefetches.
+    """
     if not isinstance(choice, Place):
         return 1.0, 1.0, 0.0, 0.0
     uses = problem.uses[item.index]
@@ -282,13 +294,13 @@ def _shape(problem: AssignmentProblem, item: Item, choice: Choice) -> tuple[floa
 
 
 Rate = Callable[[np.ndarray], np.ndarray]
-"""float[choices, NUM_FACTS] -> float[choices]: how likely a search takes each choice, about 0 to 1."""
+"""Maps float[choices, NUM_FACTS] to the likelihood, from about 0 to 1, that a search takes each choice."""
 LEAST_SURE = 0.01
-"""Likelihood and saving that the order counts with at the least, of a choice that a guide expects nowhere."""
+"""Least likelihood and saving with which a choice is ranked, so that choices rated zero keep an order."""
 
 
 def propose(state: State, menus: Menus, rate: Rate) -> None:
-    """Changes a state that has everything at home to what a guide proposes; no limit is exceeded by it."""
+    """Change a state with everything in the default memory to the learned cost model's proposal, within all limits."""
     choices = candidates(state, menus)
     if not choices:
         return
@@ -302,7 +314,7 @@ def propose(state: State, menus: Menus, rate: Rate) -> None:
 
 
 def _put_in(state: State, ranked: Sequence[Candidate]) -> None:
-    """Takes for each item the first of its choices that fits."""
+    """Take for each item the first of its choices that fits."""
     overflow = state.overflow()
     decided: set[Item] = set()
     for item, choice in ranked:
@@ -319,7 +331,7 @@ def _put_in(state: State, ranked: Sequence[Candidate]) -> None:
 
 
 def _take_back(state: State, home: Mapping[Item, Choice]) -> None:
-    """Puts items home again whose transfers take longer than they save."""
+    """Return items to the default memory whose transfers take longer than they save."""
     best = state.score()
     for item, choice in home.items():
         kept = state.choices[item]

@@ -1,4 +1,4 @@
-"""A problem of several memories whose steps run in a sequence in which some of them stand again."""
+"""The problem of several memories for a sequence in which some steps are repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relay_passes.solvers.memories.problem import AssignmentProblem, Step
 
 
 def repeated_problem(problem: AssignmentProblem, sequence: Sequence[int]) -> AssignmentProblem:
-    """The problem of a sequence: what a repeat writes are new values, read from there on.
+    """Return the problem of a sequence. A repeated step writes new values, which are read from there on.
 
     Values have the numbers that `recompute.in_rows.unrolled` gives them.
     """

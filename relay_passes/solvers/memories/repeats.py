@@ -1,4 +1,4 @@
-"""Repeats that may be faster than keeping: of values that wait long, dearer to read at home than to make again."""
+"""Recomputations that may be faster than keeping a value that waits long in the slow default memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import numpy as np
 from relay_passes.solvers.memories.problem import AssignmentProblem
 
 SHORTEST = 3
-"""Steps from one use of a value to the next, from which on it is taken to wait."""
+"""Least number of steps between two uses of a value for the value to count as waiting."""
 NUM_FACTS = 8
 
 
 class Rerun(NamedTuple):
-    """A step that runs once more right before another one; since: the last step that reads its result until then.
+    """A step that runs once more right ahead of another step.
 
-    kept, again: cycles of reading the result at home beyond a near memory, and of making it again near.
+    since: the last step that reads its result until then.
+    kept: the cycles by which reading the result from the default memory exceeds reading it from a fast memory.
+    again: the cycles of recomputing it in fast memory.
     """
 
     maker: int
@@ -29,7 +31,7 @@ class Rerun(NamedTuple):
 
 
 def promising(problem: AssignmentProblem) -> list[Rerun]:
-    """Repeats that take fewer cycles than reading the value at home, those that save the largest part first."""
+    """Return the recomputations that take fewer cycles than reading the value from default memory, best ratio first."""
     near = problem.near[0]
     found: list[Rerun] = []
     for value, maker in problem.makers.items():
@@ -45,7 +47,7 @@ def promising(problem: AssignmentProblem) -> list[Rerun]:
 
 
 def sequence_of(num_steps: int, repeats: Collection[Rerun]) -> tuple[int, ...]:
-    """The order of so many steps with repeats."""
+    """Return the order of a number of steps with some recomputations."""
     before: dict[int, list[int]] = {}
     for repeat in sorted(repeats):
         before.setdefault(repeat.reader, []).append(repeat.maker)
@@ -53,7 +55,7 @@ def sequence_of(num_steps: int, repeats: Collection[Rerun]) -> tuple[int, ...]:
 
 
 def facts_of(problem: AssignmentProblem, repeats: Collection[Rerun]) -> np.ndarray:
-    """float32[repeats, NUM_FACTS]: features of repeats for a guide, none of which depends on units."""
+    """Return float32[repeats, NUM_FACTS], the features of recomputations for a learned cost model, without units."""
     near, total = problem.near[0], sum(step.cycles for step in problem.steps)
     mean = max(total / len(problem.steps), 1.0)
     room = max(problem.limits[near], 1)

@@ -1,10 +1,11 @@
-"""Places of values, weights and scratch in several memories so that a model runs in the least predicted time.
+"""Search the memories of values, weights and scratch with which a model runs in the least predicted time.
 
-Greedy first: items in the order of what they save for the bytes and steps they take, each put where it saves most while
-there is room. Then local improvement: every item tries all its choices again; where a memory is full, what is in the
-way and is not wanted for longest goes out first (Belady's rule), if the whole is faster for it. A start from an empty
-near memory and one that keeps every value near until something pushes it out are both improved; the faster is taken.
-A guide's proposal for everything at once (`propose`) is a third one, which is mended where most seems lost alone.
+A greedy start adds items in the order of their saving per byte and step. Each item gets the choice that saves most
+while there is room. Then local improvement follows: every item tries all its choices again. Where a memory is full, the
+item in the way that is not needed for longest is evicted first (Belady's rule), if the whole run becomes faster. Two
+starts are improved, an empty fast memory, and a fast memory that keeps every value until another value evicts it. The
+faster result is taken. The proposal of a learned cost model for everything at once (`propose`) is a third start, and
+only its greatest apparent losses are repaired.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from relay_passes.solvers.memories.propose import FACT_LEADS, LEADS, Menus, Rate
 from relay_passes.solvers.memories.state import Choice, Item, Score, State
 
 MOST_TRIALS = 12_000
-"""Choices tried in all; each costs a walk over the steps."""
+"""Number of choices tried in all. Each costs a walk over the steps."""
 MENDING, LEAST_MENDING, MOST_MENDING = 2, 200, 300
-"""Choices tried for an item, in the mean, to mend a proposal; at the least, and at the most, in all."""
+"""Mean number of choices per item that are tried to repair a proposal, and the least and largest number in all."""
 MOST_EVICTIONS = 3
 
 
 def assign(problem: AssignmentProblem, rate: Rate | None = None, *, most_trials: int = MOST_TRIALS) -> Assignment:
-    """The fastest assignment found that holds every memory's limit; everything home where nothing is faster.
+    """Return the fastest assignment found within every memory's limit, or everything in default memory if none is
+    faster.
 
-    rate: of a guide; its proposal is taken where it is faster than what the searches have when their time is over, so
-    that no result is slower for it. most_trials: of each search, behind its start; 0 for the proposal alone.
+    rate: of a learned cost model. Its proposal is taken where it is faster than the results of the searches, so that it
+    never makes a result slower.
+    most_trials: of each search after its start; 0 for the proposal alone.
     """
     searches: list[_Search] = []
     if most_trials:
@@ -46,14 +49,14 @@ def assign(problem: AssignmentProblem, rate: Rate | None = None, *, most_trials:
 
 
 def assign_greedily(problem: AssignmentProblem) -> Assignment:
-    """The search's greedy start alone, or everything home."""
+    """Return the search's greedy start alone, or everything in the default memory."""
     search = _Search(problem)
     search.greedy()
     return search.state.assignment() if search.best < search.at_home else search.home
 
 
 class _Search:
-    """A search from everything at home. leads: as `Menus` has them."""
+    """A search from everything in the default memory. leads: as in `Menus`."""
 
     def __init__(self, problem: AssignmentProblem, leads: Sequence[int] = LEADS) -> None:
         self.problem, self.state = problem, State(problem)
@@ -67,13 +70,16 @@ class _Search:
         self.trials = 0
 
     def greedy(self) -> None:
-        """Items in the order of what their best choice saves for a byte and step, each at its best."""
+        """Add items in the order of what their best choice saves per byte and step, each with its best choice."""
         worth = {item: max(map(self._density(item), self.menus[item])) for item in self.items}
         for item in sorted(self.items, key=lambda item: -worth[item]):
             self._take_best(item)
 
     def keep_near(self) -> None:
-        """Belady: every value is near from its maker to its last reader, until it is the one not wanted for longest."""
+        """Keep every value in fast memory until its last reader, or until Belady's rule evicts it.
+
+        The rule evicts the value that is not needed for longest.
+        """
         for item in self.items:
             near = [c for c in self.menus[item] if isinstance(c, Place) and c.born != self.problem.home]
             if near:
@@ -85,7 +91,7 @@ class _Search:
         self.best = self.state.score()
 
     def propose(self, rate: Rate) -> None:
-        """Puts everything where a guide proposes it, and mends that where most seems lost, with few trials."""
+        """Take a learned cost model's proposal, and repair it in few trials where most seems lost."""
         propose(self.state, self.known, rate)
         self.best = self.state.score()
         self.menus = Menus(State(self.problem), LEADS).of
@@ -100,7 +106,7 @@ class _Search:
                 gained |= self._take_with_evictions(item)
 
     def improve(self, most_trials: int) -> None:
-        """Tries all choices of all items until no item gains, or enough has been tried."""
+        """Try all choices of all items until no item gains, or until enough choices are tried."""
         gained = True
         while gained and self.trials < most_trials:
             gained = False
@@ -111,7 +117,7 @@ class _Search:
                 self._take_smallest(item)
 
     def _take_best(self, item: Item) -> bool:
-        """Set an item to the choice with the best score; whether that changed anything."""
+        """Set an item to the choice with the best score, and return whether that changed anything."""
         kept, found, best = self.state.choices[item], self.state.choices[item], self.best
         for choice in self.menus[item]:
             if choice != kept:
@@ -125,7 +131,7 @@ class _Search:
         return found != kept
 
     def _take_smallest(self, item: Item) -> None:
-        """The choice among those as fast that takes the fewest bytes for the fewest steps."""
+        """Set an item to the choice that takes the fewest bytes for the fewest steps, among equally fast choices."""
 
         def taken(choice: Choice) -> int:
             return sum((e - b) * bytes_ for _, b, e, bytes_ in self.state.share(item, choice).bytes)
@@ -139,7 +145,7 @@ class _Search:
                 return
 
     def _take_with_evictions(self, item: Item) -> bool:
-        """Try each choice that does not fit with what is in the way put home, as far as that pays."""
+        """Try each choice that does not fit by evicting the items in its way, and keep it where that pays."""
         for choice in self.menus[item]:
             if choice == self.state.choices[item] or self.trials >= MOST_TRIALS:
                 continue
@@ -167,9 +173,9 @@ class _Search:
         return score if score.overflow <= self.best.overflow else Score(score.overflow, float("inf"))
 
     def _make_room(self, item: Item) -> dict[Item, Choice]:
-        """Puts home the items wanted last while a memory is too small, except the item itself.
+        """Evict the items that are needed last while a memory is too small, except the item itself.
 
-        Returns the choices that they had.
+        Return the previous choices of the evicted items.
         """
         before: dict[Item, Choice] = {}
         for _ in range(MOST_EVICTIONS):
@@ -187,18 +193,18 @@ class _Search:
         return before
 
     def _leaves(self, item: Item, choice: Choice, memory: str, step: int) -> bool:
-        """True if a choice keeps an item out of a memory at a step."""
+        """Return True if a choice keeps an item out of a memory at a step."""
         share = self.state.share(item, choice)
         return not any(at == memory and begin <= step < end for at, begin, end, _ in share.bytes)
 
     def _next_use(self, item: Item, step: int) -> float:
-        """Predicted time from a step to an item's next one."""
+        """Return the predicted time from a step to an item's next use."""
         uses = self.problem.uses[item.index] if item.kind == "value" else [item.index]
         later = next((use for use in uses if use >= step), len(self.problem.steps))
         return self.elapsed[later] - self.elapsed[step]
 
     def _saved(self, item: Item) -> Callable[[Choice], float]:
-        """Cycles of steps that a choice saves, transfers not set against them."""
+        """Return a function for the cycles of steps that a choice saves, without the cost of transfers."""
 
         def saved(choice: Choice) -> float:
             return sum(cycles for _, cycles in kept.cycles) - sum(c for _, c in self.state.share(item, choice).cycles)
@@ -207,7 +213,7 @@ class _Search:
         return saved
 
     def _density(self, item: Item) -> Callable[[Choice], float]:
-        """The same for each byte and step that the choice takes near."""
+        """Return a function for the saved cycles per byte and step that a choice takes in fast memory."""
         saved = self._saved(item)
 
         def density(choice: Choice) -> float:
@@ -220,5 +226,5 @@ class _Search:
 
 
 def _beats(score: Score, other: Score) -> bool:
-    """True where a score is lower by more than rounding: equal scores change nothing, so that searches end."""
+    """Return True where a score is lower by more than rounding errors. Equal scores change nothing, so searches end."""
     return (score.overflow, score.cycles + 1e-6) < (other.overflow, other.cycles)

@@ -1,7 +1,7 @@
-"""An assignment to memories that a search changes piece by piece, and the time of its run.
+"""An assignment to memories that a search changes item by item, and the time of its run.
 
-`Problem` defines both; this keeps their parts by item, so that trying another choice for one item costs little. An item
-is a value's place, a step's weights, or a step's scratch.
+`Problem` defines both. This file keeps their parts by item, so that trying another choice for a single item is cheap.
+An item is the memory of a value, the copy of a step's weights, or the memory of a step's scratch.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from tvm_ext.core.time_model import CALL_CYCLES
 
 Choice = Place | WeightsCopy | str | None
 BLOCK = 16
-"""Steps whose items are kept together."""
+"""Number of steps whose items are kept in a common set."""
 MOST_MOVED = 8
-"""Items that differ from what the timeline keeps, before that is made anew."""
+"""Most items that may differ from the timeline before it is computed again."""
 
 
 class Item(NamedTuple):
-    """The subject of one choice: `value`, `weights` or `scratch`, and its number."""
+    """The subject of a choice: `value`, `weights` or `scratch`, and its number."""
 
     kind: Literal["value", "weights", "scratch"]
     index: int
 
 
 class Score(NamedTuple):
-    """Bytes too many near, then at home, added up over steps, then predicted cycles: less is better."""
+    """Bytes over the limit of fast memories, then of the default memory, added up over steps, then predicted cycles.
+
+    Less is better.
+    """
 
     overflow: tuple[int, int]
     cycles: float
@@ -41,7 +44,12 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Share of one item: bytes of memories over steps, cycles of steps, transfers as (start, due, cycles, by DMA)."""
+    """The share of an item.
+
+    bytes: of memories over steps.
+    cycles: of steps.
+    transfers: (start, due, cycles, by DMA).
+    """
 
     bytes: tuple[tuple[str, int, int, int], ...]
     cycles: tuple[tuple[int, float], ...]
@@ -49,7 +57,7 @@ class Share:
 
 
 class State:
-    """Starts with everything at home."""
+    """The current choices of all items, starting with everything in the default memory."""
 
     def __init__(self, problem: AssignmentProblem) -> None:
         self.problem = problem
@@ -62,7 +70,7 @@ class State:
         self._stale = {memory: np.ones(len(problem.steps), np.bool_) for memory in self.used}
         num_blocks = len(problem.steps) // BLOCK + 1
         self._items = {memory: [set[Item]() for _ in range(num_blocks)] for memory in self.used}
-        self._moved: dict[Item, Choice] = {}  # since the timeline was settled, and the choice then
+        self._moved: dict[Item, Choice] = {}  # since the timeline was settled, with the choice at that time
         self._known: dict[tuple[Item, Choice], Share] = {}
         start = problem.at_home()
         for value, place in enumerate(start.places):
@@ -75,7 +83,7 @@ class State:
         self._timeline = Timeline(self.cycles, self._starting)
 
     def set(self, item: Item, choice: Choice) -> None:
-        """Decide anew about one item."""
+        """Change the choice of an item."""
         if self.choices[item] != choice:
             if self._moved.setdefault(item, self.choices[item]) == choice:
                 del self._moved[item]
@@ -91,16 +99,16 @@ class State:
         return self.score_with(self.overflow())
 
     def score_with(self, overflow: tuple[int, int]) -> Score:
-        """The score, where the overflow is known."""
+        """Return the score for a known overflow."""
         return Score(overflow, self._finish())
 
     def settle(self) -> None:
-        """Takes the choices as those that most later ones differ little from."""
+        """Compute the timeline for the current choices, from which later choices then differ only little."""
         self._timeline.settle(self._span()[0])
         self._moved.clear()
 
     def take(self, assignment: Assignment) -> None:
-        """Decides about all items as an assignment does."""
+        """Take the choices of all items from an assignment."""
         for value, place in enumerate(assignment.places):
             self.set(Item("value", value), place)
         for item in list(self.choices):
@@ -111,11 +119,11 @@ class State:
         self.settle()
 
     def begins(self) -> Sequence[float]:
-        """Cycle at which each step was ready to begin when the choices were last settled, and the end of the run."""
+        """Return when each step could start as the choices were last settled, and the end of the run, in cycles."""
         return self._timeline.begins
 
     def overflow(self) -> tuple[int, int]:
-        """Overflow as `Problem.overflow` has it."""
+        """Return the overflow as `Problem.overflow` defines it."""
         return sum(self._overflow(memory) for memory in self.problem.near), self._overflow(self.problem.home)
 
     def _overflow(self, memory: str) -> int:
@@ -123,11 +131,11 @@ class State:
         return int(excess[excess > 0].sum())
 
     def crowded(self, memory: str) -> list[int]:
-        """Steps in which a memory is too small."""
+        """Return the steps in which a memory is too small."""
         return np.flatnonzero(self._excess(memory) > 0).tolist()
 
     def _excess(self, memory: str) -> np.ndarray:
-        """Bytes by which a memory is too small in each step, below 0 where it is not."""
+        """Return the bytes by which a memory is too small in each step, negative where it is large enough."""
         over = self.used[memory] - self.problem.limits[memory]
         for step in np.flatnonzero((over > 0) & self._stale[memory]).tolist():
             together = range(*self.problem.span(step, step))
@@ -136,7 +144,7 @@ class State:
         return over - self._shared[memory]
 
     def items_at(self, memory: str, step: int) -> set[Item]:
-        """Items that take bytes of a memory in a step."""
+        """Return the items that take bytes of a memory in a step."""
         return {
             item
             for item in self._items[memory][step // BLOCK]
@@ -153,7 +161,7 @@ class State:
         )
 
     def _put(self, item: Item, choice: Choice) -> None:
-        """Counts in the share of an item that has none yet."""
+        """Add the share of an item that has none yet."""
         parts = self.share(item, choice)
         self._add(parts, 1)
         self.choices[item], self._current[item] = choice, parts
@@ -161,7 +169,7 @@ class State:
             self._starting.setdefault(start, []).append((due, item, cycles, is_dma))
         for items in self._blocks(parts):
             items.add(item)
-        if item.kind == "value":  # what its steps share is to be found anew
+        if item.kind == "value":  # the bytes that its steps share have to be computed again
             touched = [*self.problem.uses[item.index], *self._maker(item.index)]
             together = [step for one in touched for step in range(*self.problem.span(one, one))]
             for stale in self._stale.values():
@@ -174,12 +182,12 @@ class State:
             self.cycles[step] += sign * cycles
 
     def _blocks(self, parts: Share) -> Iterator[set[Item]]:
-        """Items of each block of steps that a share takes bytes in."""
+        """Yield the item sets of all blocks of steps in which a share takes bytes."""
         for memory, begin, end, _ in parts.bytes:
             yield from self._items[memory][begin // BLOCK : (end - 1) // BLOCK + 1]
 
     def share(self, item: Item, choice: Choice) -> Share:
-        """The share that an item would have with a choice."""
+        """Return the share that an item would have with a choice."""
         known = self._known.get((item, choice))
         if known is None:
             known = self._known[item, choice] = _in_ticks(self._new_share(item, choice))
@@ -219,11 +227,11 @@ class State:
         return Share(bytes=((choice, *span, aligned(step.scratch_bytes)),), cycles=cycles, transfers=())
 
     def _maker(self, value: int) -> tuple[int, ...]:
-        """The step that makes a value; none for an input."""
+        """Return the step that writes a value, or nothing for an input."""
         return (self.problem.makers[value],) if value in self.problem.makers else ()
 
     def _newly_shared(self, index: int, memory: str) -> int:
-        """Bytes that a step's result shares with a value whose copy is last read there, as `Problem` has it."""
+        """Return the bytes that a step's result shares with a value whose copy is last read there, as in `Problem`."""
         step = self.problem.steps[index]
         if not step.shared or all(self._place(value).born != memory for value in step.writes):
             return 0
@@ -238,13 +246,16 @@ class State:
         return place
 
     def _finish(self) -> float:
-        """`finish_cycles` of the run, without its events."""
+        """Return `finish_cycles` of the run without creating its events."""
         if len(self._moved) > MOST_MOVED:
             self.settle()
         return self._timeline.finish(*self._span())
 
     def _span(self) -> tuple[int, int]:
-        """The first and the last step that differ from what the timeline keeps; the last before the first for none."""
+        """Return the first and the last step that differ from the timeline.
+
+        The last is smaller than the first for none.
+        """
         first, last = len(self.cycles), -1
         for item, before in self._moved.items():
             one, other = self.share(item, before), self._current[item]
@@ -256,7 +267,7 @@ class State:
 
 
 def _in_ticks(share: Share) -> Share:
-    """The same in multiples of a tick."""
+    """Return the share with cycles in multiples of a tick."""
     return Share(
         bytes=share.bytes,
         cycles=tuple((step, in_ticks(cycles)) for step, cycles in share.cycles),
@@ -265,21 +276,25 @@ def _in_ticks(share: Share) -> Share:
 
 
 TICK = 2.0**-10
-"""Cycles: sums of so many of them are exact."""
+"""Unit of cycles. Sums of multiples of this power of two are exact, so they do not depend on the order of changes."""
 
 Transfer = tuple[int, tuple[object, ...], float, bool]
-"""Step before which it is waited for, what orders those of one step, cycles, whether by a DMA."""
+"""The step ahead of which the transfer is awaited, a sort key among transfers of a step, its cycles, whether by DMA."""
 Waits = dict[int, list[tuple[int, float]]]
-"""By the step before which they are waited for, transfers under way: the step before which they start, their end."""
+"""Transfers under way, as (start step, end), by the step ahead of which they are awaited."""
 
 
 def in_ticks(cycles: float) -> float:
-    """The nearest multiple of a tick."""
+    """Return the nearest multiple of a tick."""
     return round(cycles / TICK) * TICK
 
 
 class Timeline:
-    """A run as it was last timed. cycles: of each step. starting: transfers by the step that they start before."""
+    """A run as it was last timed.
+
+    cycles: of each step.
+    starting: transfers by the step ahead of which they start.
+    """
 
     def __init__(self, cycles: Sequence[float], starting: Mapping[int, Sequence[Transfer]]) -> None:
         self.cycles, self.starting = cycles, starting
@@ -291,11 +306,11 @@ class Timeline:
 
     @property
     def begins(self) -> Sequence[float]:
-        """Cycle at which each step was ready to begin when the run was last timed, and its end."""
+        """The cycle at which each step could start when the run was last timed, and its end."""
         return self._now
 
     def settle(self, first: int) -> None:
-        """Times all steps from one on as they are now, and keeps that."""
+        """Time all steps from `first` on, and keep the result."""
         if first >= len(self.cycles):
             return
         now, dma_free, under_way = self._now[first], self._dma_free[first], self._open[first]
@@ -310,7 +325,7 @@ class Timeline:
         self._now[-1], self._waits = now, waits
 
     def finish(self, first: int, last: int) -> float:
-        """Cycle at which the run ends, where steps and transfers are others than kept from `first` to `last` alone."""
+        """Return the cycle at which the run ends, where only steps `first` to `last` differ from the kept timeline."""
         if first > last:
             return self._now[-1]
         now, dma_free = self._now[first], self._dma_free[first]
@@ -330,7 +345,10 @@ class Timeline:
     def _step(
         self, index: int, now: float, dma_free: float, waits: Waits, ends: Sequence[tuple[int, float]]
     ) -> tuple[float, float]:
-        """Waits that are due, transfers that start, those due at once, the step: times behind it."""
+        """Run a step with its transfers, and return the times after it.
+
+        The order is: waits that are due, starts of transfers, waits for transfers that are due at once, the step.
+        """
         for _, end in ends:
             now = max(now + CALL_CYCLES, end)
         starting = self.starting.get(index)
@@ -351,10 +369,10 @@ class Timeline:
         return now + self.cycles[index], dma_free
 
     def _shift(self, index: int, first: int, now: float, waits: Waits) -> float | None:
-        """Cycles by which all from a step on comes later than kept; None where that differs from one to another.
+        """Return the cycles by which everything from a step on is later than kept, or None where the delays differ.
 
-        first: from which on transfers were timed again; those before it end when they did. A DMA that is still busy is
-        at one of those that are waited for later.
+        first: the step from which on transfers were timed again. Earlier transfers keep their ends. A DMA that is still
+        busy serves a transfer that is awaited later, so comparing the waits suffices.
         """
         later = now - self._now[index]
         for due in self._open[index]:

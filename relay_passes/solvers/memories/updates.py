@@ -1,10 +1,11 @@
-"""The whole update of a network for a platform's memories: its cuts, its repeats and its places, in the least time.
+"""Search a network's update for a platform's memories in the least time: its cuts, recomputations and assignment.
 
-Cuts are ranked first by the greedy start of the search for places. Repeats that may pay (`repeats`) are added one after
-the other, as long as the best cut with them is ranked higher. The search for places then goes on with those that are
-ranked highest, and with the network as it was. A guide proposes one update more: all its repeats, its cut and its
-places are rated once. The fastest is taken, so that nothing is slower for the guide. Of networks that this would take
-too long for, the guide's proposal is all there is beside places alone.
+Cuts are first ranked by the greedy start of the search for assignments. Recomputations that may pay (`repeats`) are
+added one after another, as long as the best cut with them ranks higher. The search for assignments then continues with
+the highest ranked updates, and with the unchanged network. A learned cost model proposes one more update: its
+recomputations, its cut and its assignment, rated once. The fastest update is taken, so that the model never makes a
+result slower. For networks on which this would take too long, the proposal is the only update besides the assignment
+alone.
 """
 
 from __future__ import annotations
@@ -29,29 +30,33 @@ from relay_passes.solvers.split.search import Split, frontier
 from relay_passes.solvers.split.segments import Segments
 
 SHARES = (1.0, 0.8, 0.6, 0.4)
-"""Parts of the near memory that the operands of what runs in series are taken to find free."""
+"""Fractions of the fast memory that the operands of row sequences are assumed to find free."""
 MOST_SEARCHED = 3
-"""Updates that places are searched for, beside the network as it was."""
+"""Number of updates for which assignments are searched, besides the unchanged network."""
 MOST_STEPS = 160
-"""Steps up to which cuts and repeats are searched for: with 800, to list all ways to cut takes a minute alone."""
+"""Most steps for which cuts and recomputations are searched. With 800 steps, listing all segments takes a minute."""
 MOST_REPEATS = 4
-"""Repeats that are tried, each with the cuts of least expected time."""
+"""Number of recomputations that are tried, each with the cuts of least expected time."""
 SMALL = 12
-"""Steps up to which a guide's proposal looks at every cut."""
+"""Most steps for which a proposal considers every cut."""
 LIKELY = 0.25
-"""Rating from which on a repeat is proposed."""
+"""Least rating with which a recomputation is proposed."""
 
 Places = Callable[[AssignmentProblem], Assignment]
 Order = tuple[int, ...]
-"""Steps in the order they run, some of them again."""
+"""Steps in the order in which they run, where some may be repeated."""
 SegmentsOf = Callable[[Order], Segments]
 CutsOf = Callable[[Order], Iterable[Split]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """A guide's ratings. places: of choices of places. outside: of segments by `cut_facts`, the part of their operands
-    that a good plan has at home. repeats: by their facts, how likely each makes a good plan faster."""
+    """The ratings of a learned cost model.
+
+    places: of choices of memories.
+    outside: of segments by `cut_facts`, the fraction of their operands that a good plan has in the default memory.
+    repeats: of recomputations by their facts, the likelihood that each makes a good plan faster.
+    """
 
     places: Rate
     outside: Rate
@@ -60,7 +65,7 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """A sequence of a network's steps, some again, its cut, the problem that they make of it, and its places."""
+    """A sequence of a network's steps with repetitions, its cut, the problem of both, and the assignment."""
 
     sequence: Order
     cut: Split
@@ -73,19 +78,25 @@ class Update:
 
 
 class Updates:
-    """Updates of a network. whole: its steps whole, in their order."""
+    """Updates of a network.
+
+    whole: the problem with all steps whole, in their order.
+    """
 
     def __init__(self, whole: AssignmentProblem, segments_of: SegmentsOf, rates: Rates | None = None) -> None:
         self.whole, self.rates = whole, rates
         self.segments_of = cache(segments_of)
 
     def fastest(self) -> tuple[Update, Update]:
-        """The fastest update found, and the network as it was; of many steps, only a guide's proposal beside that."""
+        """Return the fastest update found, and the unchanged network.
+
+        For networks with many steps, only the proposal is compared with the unchanged network.
+        """
         found = self.searched() if len(self.whole.steps) <= MOST_STEPS else [self.uncut(self._places)]
         return min((*found, self.proposal()) if self.rates else found, key=_rank), found[-1]
 
     def searched(self) -> list[Update]:
-        """Updates that places are searched for: those that are ranked highest, at last the network as it was."""
+        """Return the updates whose assignments are searched, by rank, with the unchanged network last."""
         ranked, taken = self.ranked((), self.cuts), list[Rerun]()
         uncut = self._uncut()
         for repeat in promising(self.whole)[:MOST_REPEATS]:
@@ -98,19 +109,20 @@ class Updates:
         return [self._update(*way, self._places) for way in best]
 
     def uncut(self, places: Places) -> Update:
-        """The network as it was, with such places."""
+        """Return the unchanged network with an assignment."""
         return self._update(*self._uncut(), places)
 
     def ranked(self, repeated: tuple[Rerun, ...], cuts: CutsOf) -> list[Update]:
-        """Cuts with some repeats, each with its places as the search begins, the fastest first."""
+        """Return cuts with some recomputations, each with the greedy assignment, the fastest first."""
         sequence = sequence_of(len(self.whole.steps), repeated)
         found = dict.fromkeys(cuts(sequence))
         return sorted((self._update(sequence, cut, assign_greedily) for cut in found), key=_rank)
 
     def proposal(self) -> Update:
-        """A guide's proposal in one pass: the repeats and the cut that it expects to be fast, and the places.
+        """Return the proposal of a learned cost model: the recomputations, the cut and the assignment that it expects
+        to be fast.
 
-        Without its cut or its repeats, where that is faster; of a small network, with any cut that is.
+        The cut or the recomputations are dropped where that is faster. For a small network, every cut is tried.
         """
         rates = self.rates
         assert rates is not None, "a guide proposes"
@@ -129,19 +141,22 @@ class Updates:
         return min(updates, key=_rank)
 
     def cuts(self, sequence: Order) -> Iterator[Split]:
-        """Cuts that may be fast: none, those of least expected time, the cheapest within each budget of bytes."""
+        """Yield cuts that may be fast.
+
+        These are no cut, the cuts of least expected time, and the cheapest cut within each budget of bytes.
+        """
         yield _uncut(self.segments_of(sequence))
         yield from self.timed_cuts(sequence)
         yield from frontier(self.segments_of(sequence))
 
     def timed_cuts(self, sequence: Order) -> Iterator[Split]:
-        """Cuts of least expected time."""
+        """Yield cuts of least expected time."""
         segments, times = self.segments_of(sequence), self._times(sequence)
         for share in SHARES:
             yield times.fastest(segments, lambda ending, share=share: times.outside(ending, share))
 
     def likely(self) -> list[Rerun]:
-        """Repeats that a guide expects to be worth it."""
+        """Return the recomputations that a learned cost model expects to be worthwhile."""
         assert self.rates is not None, "a guide expects"
         found = promising(self.whole)[:MOST_REPEATS]
         if not found:
@@ -150,18 +165,18 @@ class Updates:
         return [repeat for repeat, rate in zip(found, rated.tolist(), strict=True) if rate >= LIKELY]
 
     def problem(self, sequence: Order, cut: Split) -> AssignmentProblem:
-        """The problem of a cut sequence."""
+        """Return the problem of a cut sequence."""
         return cut_problem(repeated_problem(self.whole, sequence), self.segments_of(sequence), cut.segments)[0]
 
     def _times(self, sequence: Order) -> SegmentTimes:
         return SegmentTimes(repeated_problem(self.whole, sequence))
 
     def _places(self, problem: AssignmentProblem) -> Assignment:
-        """Places by the search, or the guide's where they are faster."""
+        """Return the assignment of the search, or of a learned cost model where that is faster."""
         return assign(problem, self.rates.places if self.rates else None)
 
     def _uncut(self) -> tuple[Order, Split]:
-        """The network as it was."""
+        """Return the unchanged network."""
         sequence = sequence_of(len(self.whole.steps), ())
         return sequence, _uncut(self.segments_of(sequence))
 
@@ -171,12 +186,12 @@ class Updates:
 
 
 def _uncut(segments: Segments) -> Split:
-    """Every step whole."""
+    """Return the cut with every step whole."""
     return Split(segments=tuple(segments.alone(index) for index in range(len(segments.graph.nodes))))
 
 
 def _expected(times: SegmentTimes, rates: Rates) -> Outside:
-    """The part of the operands of segments that a guide expects at home."""
+    """Return the fraction of the operands of segments that a learned cost model expects in the default memory."""
     return lambda ending: np.clip(rates.outside(cut_facts.facts_of(times, ending)), 0, 1)
 
 

@@ -1,1 +1,1 @@
-"""Tasks shared among processors: where each runs, and in which order on each."""
+"""Share tasks among processors: where each task runs, and in which order on each processor."""

@@ -1,9 +1,9 @@
-"""The processor, or the processors, of each task, and the list of each processor: by search, with a bound.
+"""Search the processors of each task and the per-core schedules, with a lower bound.
 
-Three ways after each other, until one proves the answer: labels that are extended task by task, exact where few values
-are alive at a time; changes to the best so far; a constraint program, where ortools is installed and tasks are few.
-Where a makespan is far above its bound then, the bound is sought by windows, the answer by more labels, and both from
-below.
+Three methods follow each other until one proves the result optimal: labels that are extended task by task, which is
+exact where few values are alive at a time; changes to the best assignment so far; and a constraint program, where
+ortools is installed and tasks are few. Where a makespan is still far above its bound, windows improve the bound, more
+labels improve the result, and a search from below improves both.
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ from relay_passes.solvers.processors.timing import ListedTask, listed_tasks
 from tvm_ext.core.objectives import Objective
 
 MOST_LABELS = 16_000
-"""Labels that a search makes, about."""
+"""Approximate number of labels that a search creates."""
 WIDTH = 6
-"""Labels kept at first."""
+"""Number of labels that the first sweep keeps."""
 GROWTH = 4
-"""Times as many are kept then, and so on."""
+"""Factor by which each further sweep keeps more labels."""
 FAR = 0.05
-"""Distance of a makespan to its bound, as a part of that, beyond which dearer ways are tried."""
+"""Distance of a makespan from its bound, relative to the bound, beyond which more expensive methods are tried."""
 MORE_LABELS = 8
-"""Times as many labels are made then."""
+"""Factor by which these methods create more labels."""
 MOST_EXACT = {"makespan": 40, "energy": 600, "throughput": 600}
-"""Tasks up to which a constraint program is tried."""
+"""Most tasks for which a constraint program is tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorAssignment:
-    """forms: of each task. sequence: tasks, in an order that all lists are in. lists: of each processor. value: of the
-    objective; bound: no assignment goes below it."""
+    """An assignment of tasks to processors.
+
+    forms: the form of each task.
+    sequence: the tasks, in an order that agrees with all per-core schedules.
+    lists: the per-core schedules.
+    value: of the objective.
+    bound: no assignment has a lower value.
+    """
 
     objective: Objective
     forms: tuple[int, ...]
@@ -52,10 +58,11 @@ class ProcessorAssignment:
 def assign_processors(
     problem: ProcessorProblem, objective: Objective, *, labels: int = MOST_LABELS, use_solver: bool = True
 ) -> ProcessorAssignment | None:
-    """The best assignment found, never worse than the best processor that can run all tasks.
+    """Return the best assignment found, never worse than the best processor that can run all tasks.
 
-    The same problem gives the same assignment. None where no order of stages for a pipeline is found. labels: effort of
-    the search. use_solver: whether ortools is asked, where it is installed.
+    The same problem gives the same assignment. None where no order of the stages of a pipeline is found.
+    labels: effort of the search.
+    use_solver: whether ortools is used where it is installed.
     """
     bound = lower_bound(problem, objective)
     found = started(problem, objective)
@@ -70,7 +77,7 @@ def assign_processors(
 
 
 def answer(problem: ProcessorProblem, objective: Objective, best: FoundForms, bound: int) -> ProcessorAssignment:
-    """A candidate with its lists and times."""
+    """Return a candidate with its per-core schedules and times."""
     return ProcessorAssignment(
         objective=objective, forms=best.forms, sequence=best.sequence,
         lists=listed_tasks(problem, best.forms, best.sequence), value=best.value, bound=bound,
@@ -80,7 +87,10 @@ def answer(problem: ProcessorProblem, objective: Objective, best: FoundForms, bo
 def _by_program(
     problem: ProcessorProblem, objective: Objective, best: FoundForms | None, bound: int, labels: int
 ) -> tuple[FoundForms | None, int]:
-    """The constraint program, then what brings a far makespan and its bound together, dearer ways last."""
+    """Run the constraint program, then close the gap between a makespan and its bound.
+
+    The most expensive method comes last.
+    """
     from relay_passes.solvers.processors.exact import assign_exactly, window_bound
 
     best, bound = assign_exactly(problem, objective, best, bound)
@@ -100,7 +110,7 @@ def _is_far(best: FoundForms | None, bound: int) -> bool:
 def _by_labels(
     problem: ProcessorProblem, objective: Objective, best: FoundForms | None, bound: int, labels: int
 ) -> tuple[FoundForms | None, int]:
-    """Sweeps with more and more labels, until one proves the best, or labels are spent."""
+    """Sweep with more and more labels, until a sweep proves the best assignment, or the labels are spent."""
     makes = TimeLabels(problem) if objective == "makespan" else LoadLabels(problem, objective)
     width, base = WIDTH, bound
     while best is None or best.value > bound:
@@ -111,7 +121,7 @@ def _by_labels(
             forms = tuple(form for _, form in sorted(choices))
             best = evaluate(problem, objective, forms, tuple(task for task, _ in choices))
         if best is None and swept.bound == LARGE:
-            return None, LARGE  # looked at all
+            return None, LARGE  # every assignment was considered
         bound, labels, width = max(bound, swept.bound), labels - swept.labels, width * GROWTH
         if swept.labels * GROWTH > labels:
             break

@@ -1,7 +1,7 @@
-"""Values that no assignment goes below: the longest path, and what processors must do between heads and tails.
+"""Lower bounds of all assignments: the longest path, and the load of processors between heads and tails.
 
-Loads are bounded by a weighted mean over the processors: whatever the weights, a task adds at least its cheapest form's
-weighted time. On paths, every part waits for all pieces of what its task reads, at least for the signal where two
+Loads are bounded by a weighted mean over the processors: for any weights, a task adds at least the weighted time of its
+cheapest form. On paths, every part waits for all pieces of what its task reads, at least for the signal where two
 processors differ.
 """
 
@@ -14,16 +14,16 @@ from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem
 from tvm_ext.core.objectives import Objective
 
 STEPS = 24
-"""Weights of two processors that are tried; with more processors there are fewer for each."""
+"""Number of weights that are tried for two processors. More processors get fewer weights each."""
 MOST_WINDOWS = 24
-"""Heads from which on loads are bounded."""
+"""Number of heads from which on loads are bounded."""
 
 LARGE = 1 << 62
-"""No time or energy is as large."""
+"""Larger than any time or energy."""
 
 
 def lower_bound(problem: ProcessorProblem, objective: Objective) -> int:
-    """A value of the objective that no assignment goes below."""
+    """Return a value of the objective that no assignment undercuts."""
     if objective == "energy":
         return sum(min(sum(map(problem.energy_of, form.parts)) for form in task.forms) for task in problem.tasks)
     if objective == "throughput":
@@ -34,7 +34,7 @@ def lower_bound(problem: ProcessorProblem, objective: Objective) -> int:
 
 
 def weightings(problem: ProcessorProblem) -> Iterator[tuple[int, ...]]:
-    """Weights of the processors, on a grid."""
+    """Yield weights of the processors on a grid."""
     count = len(problem.names)
     steps = STEPS if count <= 2 else 6 if count == 3 else 3
     for weights in product(range(steps + 1), repeat=count - 1):
@@ -43,7 +43,7 @@ def weightings(problem: ProcessorProblem) -> Iterator[tuple[int, ...]]:
 
 
 def weighted_times(problem: ProcessorProblem, weights: Sequence[int]) -> list[int]:
-    """The least weighted time that each task adds to the processors."""
+    """Return the least weighted time that each task adds to the processors."""
     return [
         min(sum(weights[part.processor] * part.time for part in form.parts) for form in task.forms)
         for task in problem.tasks
@@ -51,20 +51,20 @@ def weighted_times(problem: ProcessorProblem, weights: Sequence[int]) -> list[in
 
 
 def load_bound(weights: Sequence[int], times: Sequence[int], busy: Sequence[int] = ()) -> int:
-    """Time until all processors are done, where they are `busy` until some time already."""
+    """Return the time at which all processors can be done, where they are `busy` until given times."""
     total = sum(times) + sum(weight * until for weight, until in zip(weights, busy, strict=False))
     return -(-total // sum(weights))
 
 
 def _lag(problem: ProcessorProblem, value: int, part: FormPart, target: int) -> int:
-    """Time from the end of a part until another processor has its piece, at least."""
+    """Return the least time from the end of a part until another processor has its piece."""
     if part.processor == target:
         return 0
     return problem.routes[part.processor, target].signal_time + problem.transfer_time(value, part, target)
 
 
 def heads(problem: ProcessorProblem) -> list[int]:
-    """A time that no part of each task begins before."""
+    """Return for each task a time ahead of which none of its parts can start."""
     begins: list[list[list[int]]] = []
     for number, task in enumerate(problem.tasks):
         begins.append([])
@@ -74,7 +74,7 @@ def heads(problem: ProcessorProblem) -> list[int]:
 
 
 def _earliest(problem: ProcessorProblem, task: int, target: int, begins: list[list[list[int]]]) -> int:
-    """The begin of a part on a processor, each value made in the form best for it."""
+    """Return the earliest start of a part on a processor, where each value is produced in the best form for that."""
     at = 0
     for value in problem.read_values[task]:
         maker = problem.values[value].maker
@@ -90,7 +90,10 @@ def _earliest(problem: ProcessorProblem, task: int, target: int, begins: list[li
 
 
 def tails(problem: ProcessorProblem) -> tuple[list[int], list[int]]:
-    """The least time from the first begin of each task to the end of all, and from the end of one of its parts."""
+    """Return lower bounds of the time to the end of the run.
+
+    The first list counts from the start of each task, the second from the end of one of its parts.
+    """
     behind = rests(problem)
     through = [
         min(
@@ -103,7 +106,7 @@ def tails(problem: ProcessorProblem) -> tuple[list[int], list[int]]:
 
 
 def rests(problem: ProcessorProblem) -> list[list[list[int]]]:
-    """The least time from the end of each part to the end of all, by task, form and part."""
+    """Return the least time from the end of each part to the end of the run, by task, form and part."""
     made: list[list[int]] = [[] for _ in problem.tasks]
     for number, value in enumerate(problem.values):
         made[value.maker].append(number)
@@ -120,7 +123,7 @@ def rests(problem: ProcessorProblem) -> list[list[list[int]]]:
 
 
 def _rest(problem: ProcessorProblem, made: Sequence[int], part: FormPart, through: list[list[int]]) -> int:
-    """The least time from the end of a part to the end of all: each reader in the form best for it."""
+    """Return the least time from the end of a part to the end of the run, with the best form of each reader."""
     longest = 0
     for value in made:
         for reader in problem.values[value].readers:
@@ -136,7 +139,7 @@ def _rest(problem: ProcessorProblem, made: Sequence[int], part: FormPart, throug
 
 
 def _makespan_bound(problem: ProcessorProblem) -> int:
-    """The longest path, and loads of the tasks with a head and a rest of at least some length."""
+    """Return the larger of the longest path and the loads of tasks with a long enough head and rest."""
     head = heads(problem)
     through, behind = tails(problem)
     bound = max((at + rest for at, rest in zip(head, through, strict=True)), default=0)

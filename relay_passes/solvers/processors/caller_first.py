@@ -1,7 +1,7 @@
-"""Stages of a pipeline in an order that begins at the caller's processor, where that costs little.
+"""Order the stages of a pipeline so that the caller's processor is first, where that costs little.
 
-What the caller's processor computes as it is given an input needs one place; of an input that another one reads, there
-is a place for each that is under way.
+An input that the caller's processor reads as soon as it is given needs a single buffer. An input that another processor
+reads needs a buffer for each input under way.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from relay_passes.solvers.processors.problem import ProcessorProblem
 from relay_passes.solvers.processors.search import FoundForms, evaluate
 
 MOST_MORE = 0.02
-"""Most of the interval that is given up, as a part of it."""
+"""Largest fraction of the interval that is given up."""
 
 
 def caller_first(problem: ProcessorProblem, found: FoundForms) -> FoundForms:
-    """The same stages with processors exchanged, the first one before all others; as found where that is slower."""
+    """Return the same stages on exchanged processors, the first processor first, or unchanged where that is slower."""
     edges = {(part.processor, target) for _, part, target in problem.crossings(found.forms)}
     order = stage_order(len(problem.names), edges)
     used = {part.processor for task, form in enumerate(found.forms) for part in problem.tasks[task].forms[form].parts}
@@ -34,7 +34,7 @@ def caller_first(problem: ProcessorProblem, found: FoundForms) -> FoundForms:
 
 
 def _exchanged(problem: ProcessorProblem, task: int, form: int, target: Mapping[int, int]) -> int | None:
-    """The form of a task on other processors; of those that cut it for the same ones, the fastest."""
+    """Return the fastest form of a task on the exchanged processors, or None."""
     forms = problem.tasks[task].forms
     wanted = sorted(target[part.processor] for part in forms[form].parts)
     found = [number for number, one in enumerate(forms) if sorted(part.processor for part in one.parts) == wanted]

@@ -1,7 +1,7 @@
-"""Accelerators that a core starts and waits for: times of a run in a given order, and orders that start them earlier.
+"""Time runs with accelerators that a core starts and awaits, and improve their order by starting them earlier.
 
-The search takes an accelerator for a processor that goes through a list of its own. It does not: the core starts it
-between two of its own tasks, and is in its driver when it waits. So a found order is timed anew here, and improved.
+The search treats an accelerator as a processor with its own schedule. In fact the core starts it between two of its own
+tasks, and stays in the accelerator interface while it waits. So this file times a found order again, and improves it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ from relay_passes.solvers.processors.assign import ProcessorAssignment
 from relay_passes.solvers.processors.problem import ProcessorProblem
 
 ROUNDS = 3
-"""Times that every call is tried at earlier places."""
+"""Number of rounds in which every call is tried at earlier positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Driving:
-    """accelerators: among the processors of a problem, started by the first one. call_time: of a start on that core,
-    which the problem has in the time of each of their tasks, or of a wait that need not wait."""
+    """The accelerators of a problem.
+
+    accelerators: the processors that the first processor starts.
+    call_time: the time of a start on that core, or of a wait that finds the accelerator done. The problem already
+    includes the start in the time of each accelerator task.
+    """
 
     accelerators: frozenset[int]
     call_time: int
 
 
 class _Run:
-    """Processors while tasks are done in order. at: task of each accelerator that nobody has waited for."""
+    """The processors while tasks run in order.
+
+    at: the task of each accelerator that has not been awaited yet.
+    """
 
     def __init__(self, problem: ProcessorProblem, driving: Driving, forms: Sequence[int]) -> None:
         self.problem, self.driving, self.forms = problem, driving, forms
@@ -36,14 +43,14 @@ class _Run:
         self.moved: set[tuple[int, int, int]] = set()
 
     def wait(self, accelerator: int) -> None:
-        """The core waits for what an accelerator is at, if it is at anything."""
+        """Let the core wait for the task of an accelerator, if there is one."""
         task = self.at.pop(accelerator, None)
         if task is not None:
             self.free[0] = max(self.free[0] + self.driving.call_time, self.free[accelerator])
             self.ends[task] = [(0, self.free[0])]
 
     def append(self, task: int) -> None:
-        """Does a task behind all before it."""
+        """Run a task after all earlier tasks."""
         for accelerator in [*self.at]:
             if self.at[accelerator] in self.problem.makers[task]:
                 self.wait(accelerator)
@@ -69,7 +76,7 @@ class _Run:
         self.ends[task] = found
 
     def _move(self, task: int, target: int) -> None:
-        """The core moves what a task reads to the memory that its processor reaches, each value once."""
+        """Let the core move what a task reads to the memory that its processor reaches, each value once."""
         for value, maker in self.problem.read_from[task]:
             for part in self.problem.tasks[maker].forms[self.forms[maker]].parts:
                 key = value, part.processor, target
@@ -82,14 +89,17 @@ class _Run:
                     self.free[0] = max(self.free[0], made) + time
 
     def end(self) -> int:
-        """Time at which all is done."""
+        """Return the time at which everything is done."""
         for accelerator in [*self.at]:
             self.wait(accelerator)
         return max(self.free)
 
 
 def driven_makespan(problem: ProcessorProblem, driving: Driving, forms: Sequence[int], sequence: Iterable[int]) -> int:
-    """Makespan of tasks done in a sequence, each accelerator awaited where its result is read or it is started anew."""
+    """Return the makespan of a sequence in which accelerators are awaited where needed.
+
+    An accelerator is awaited where its result is read, or where it is started again.
+    """
     run = _Run(problem, driving, forms)
     for task in sequence:
         run.append(task)
@@ -99,15 +109,15 @@ def driven_makespan(problem: ProcessorProblem, driving: Driving, forms: Sequence
 def driven(
     problem: ProcessorProblem, driving: Driving, found: ProcessorAssignment, *, in_order: bool = False
 ) -> ProcessorAssignment:
-    """The assignment in the best order that comes of starting calls earlier, with its makespan as the core makes it.
+    """Return the assignment in the best order found by starting calls earlier, with the makespan as the core drives it.
 
-    in_order: in the one that it has.
+    in_order: whether to keep the order of the assignment.
     """
     if in_order:
         return replace(found, value=driven_makespan(problem, driving, found.forms, found.sequence))
     listed = sorted(
         (one.begin, found.sequence.index(one.task), one.task) for entries in found.lists for one in entries
-    )  # a task in parts stands where its first part begins
+    )  # a task in parts stands where its first part starts
     by_time = tuple(dict.fromkeys(task for _, _, task in listed))
     orders = [tuple(range(len(problem.tasks))), found.sequence, *([by_time] if _is_order(problem, by_time) else [])]
     best = min(orders, key=lambda order: driven_makespan(problem, driving, found.forms, order))
@@ -135,7 +145,7 @@ def _is_driven(problem: ProcessorProblem, forms: Sequence[int], task: int, accel
 
 
 def _earlier(problem: ProcessorProblem, order: tuple[int, ...], call: int) -> Iterable[tuple[int, ...]]:
-    """Orders with a call moved before earlier tasks, as far as what it reads allows."""
+    """Yield orders with a call moved ahead of earlier tasks, as far as the call's operands allow."""
     at = order.index(call)
     for place in range(at - 1, -1, -1):
         if order[place] in problem.makers[call]:

@@ -1,8 +1,8 @@
-"""Assignment to processors as a constraint program: choice of options, times, and windows.
+"""Assign tasks to processors by a constraint program over forms, times and windows.
 
-Processors run blocks: a task behind the transfers it begins with. The program lets a DMA take values in any order, and
-the parts of a split stand in lists in any order; the lists it finds are timed as all others are, so its bound holds,
-and where both are equal the answer is proved.
+Processors run blocks: a task after the transfers that it begins with. The program lets a DMA transfer values in any
+order, and lets the parts of a split task stand in schedules in any order. It is thus a relaxation, so its bound holds.
+The schedules that it finds are timed like all others, and where value and bound are equal the result is proved optimal.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ except ImportError:
 FAR_EFFORT = 3.0
 """Deterministic time limit of a search for the bound of a makespan."""
 EFFORT: Mapping[Objective, float] = {"makespan": 1.0, "energy": 0.1, "throughput": 0.1}
-"""Deterministic time limits of the solver, about seconds: they end a search without depending on the machine."""
+"""Deterministic time limits of the solver, in about seconds, so that the result does not depend on the machine."""
 LINEARIZATION: Mapping[Objective, int] = {"makespan": 0, "energy": 1, "throughput": 1}
-"""Share of the program that a linear relaxation takes in: of lists none, since to it tasks overlap as if they were
-halves, and it takes the time in which clauses are learned."""
+"""Linearization level of the solver.
+
+Makespans use none: a linear relaxation lets tasks overlap as if they were halves, and takes the time in which clauses
+are learned.
+"""
 
 
 def assign_exactly(
@@ -40,10 +43,10 @@ def assign_exactly(
     effort: float | None = None,
     from_below: bool = False,
 ) -> tuple[FoundForms | None, int]:
-    """The best found, no worse than the hint, and a bound no lower than the one given.
+    """Return the best assignment found, no worse than the hint, and a bound no lower than the given bound.
 
-    from_below: it tries to prove, or refute, values at the bound first. effort: by default `FAR_EFFORT` for that, else
-    `EFFORT`.
+    from_below: whether to prove or refute values at the bound first.
+    effort: by default `FAR_EFFORT` if from_below, else `EFFORT`.
     """
     if effort is None:
         effort = FAR_EFFORT if from_below else EFFORT[objective]
@@ -90,12 +93,15 @@ except ImportError:
     raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
 
 MOST = 1 << 50
-"""More than any energy or interval."""
+"""Larger than any energy or interval."""
 
 
 class FormsProgram:
-    """takes: whether a task takes a form, by (task, form). runs: whether some part of it is on a processor, by (task,
-    processor)."""
+    """Variables for the forms of tasks.
+
+    takes: whether a task takes a form, by (task, form).
+    runs: whether some part of a task is on a processor, by (task, processor).
+    """
 
     def __init__(self, problem: ProcessorProblem) -> None:
         self.problem, self.model = problem, cp_model.CpModel()
@@ -112,19 +118,22 @@ class FormsProgram:
                 )
 
     def parts_on(self, task: int, processor: int) -> Iterator[tuple[int, FormPart]]:
-        """Forms of a task with a part on a processor."""
+        """Yield the forms of a task with a part on a processor."""
         for number, form in enumerate(self.problem.tasks[task].forms):
             yield from ((number, part) for part in form.parts if part.processor == processor)
 
     def ways(self) -> Iterator[tuple[int, int, int]]:
-        """Value, source and target of every crossing that some choice of forms has."""
+        """Yield value, source and target of every crossing that some choice of forms has."""
         for number, value in enumerate(self.problem.values):
             sources = [p for t, p in self.runs if t == value.maker]
             targets = sorted({p for t, p in self.runs if t in value.readers})
             yield from ((number, source, target) for source in sources for target in targets if source != target)
 
     def crossing(self, value: int, source: int, target: int, form: int | None = None) -> cp_model.IntVar:
-        """Variable that is 1 where a value crosses; form: and where its maker has that form."""
+        """Return a variable that is 1 where a value crosses.
+
+        form: count only crossings where the producer has that form.
+        """
         maker = self.problem.values[value].maker
         made = self.runs[maker, source] if form is None else self.takes[maker, form]
         crosses = self.model.new_bool_var("")
@@ -134,7 +143,7 @@ class FormsProgram:
         return crosses
 
     def add_objective(self, objective: Objective, bound: int, most: int | None) -> None:
-        """Minimises the energy of a run, or the interval of a pipeline."""
+        """Minimize the energy of a run, or the interval of a pipeline."""
         problem, model = self.problem, self.model
         costs: list[cp_model.LinearExprT] = []
         loads: dict[int | tuple[int, int], list[cp_model.LinearExprT]] = {}
@@ -159,7 +168,7 @@ class FormsProgram:
         self._order_stages()
 
     def _order_stages(self) -> None:
-        """Requires an order of the processors in which values only go forward."""
+        """Require an order of the processors in which values only move forward."""
         count = len(self.problem.names)
         places = [self.model.new_int_var(0, count - 1, "") for _ in range(count)]
         for value, source, target in self.ways():
@@ -167,13 +176,13 @@ class FormsProgram:
             self.model.add(places[source] < places[target]).only_enforce_if(crosses)
 
     def hint_forms(self, hint: FoundForms | None) -> None:
-        """Starts from a candidate."""
+        """Start the solver from a candidate."""
         for (task, form), takes in self.takes.items():
             if hint:
                 self.model.add_hint(takes, hint.forms[task] == form)
 
     def forms_in(self, solver: cp_model.CpSolver) -> tuple[int, ...]:
-        """Forms that a solution chose."""
+        """Return the forms that a solution chose."""
         return tuple(
             next(form for form in range(len(task.forms)) if solver.value(self.takes[number, form]))
             for number, task in enumerate(self.problem.tasks)
@@ -190,16 +199,20 @@ except ImportError:
     raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
 
 Variables = dict[tuple[int, int], cp_model.IntVar]
-"""By (task, processor)."""
+"""Variables by (task, processor)."""
 
 
 def add_times(program: FormsProgram, hint: FoundForms, bound: int) -> Variables:
-    """Minimises the makespan; begins of tasks."""
+    """Minimize the makespan, and return the variables of the starts of tasks."""
     return _Times(program, hint, bound).begins
 
 
 class _Times:
-    """blocks: where a task's transfers begin; begins, ends: of the task itself."""
+    """Variables for times.
+
+    blocks: where a task's transfers start.
+    begins, ends: of the task itself.
+    """
 
     def __init__(self, program: FormsProgram, hint: FoundForms, bound: int) -> None:
         self.program, self.problem, self.model, self.most = program, program.problem, program.model, hint.value
@@ -237,7 +250,7 @@ class _Times:
         self._hint(hint)
 
     def _stays(self, maker: int, readers: tuple[int, ...], processor: int) -> None:
-        """A reader on the maker's processor waits for it."""
+        """Let a reader on the producer's processor wait for the producer."""
         made = self.program.runs.get((maker, processor))
         for reader in readers:
             runs = self.program.runs.get((reader, processor))
@@ -246,7 +259,7 @@ class _Times:
                 self.model.add(early <= late).only_enforce_if(made, runs)
 
     def _crosses(self, value: int, source: int, target: int) -> None:
-        """A reader on another processor waits for the signal, and for the transfer, which one reader begins with."""
+        """Let a reader on another processor wait for the signal and the transfer, which a single reader performs."""
         problem, model, runs = self.problem, self.model, self.program.runs
         maker, route = problem.values[value].maker, problem.routes[source, target]
         made, end = runs[maker, source], self.ends[maker, source]
@@ -294,13 +307,13 @@ except ImportError:
     raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
 
 WINDOW_EFFORT = 2.0
-"""Deterministic time limit of the solver, about seconds."""
+"""Deterministic time limit of the solver, in about seconds."""
 MOST_WINDOWS = 32
-"""Begins, and ends, that are tried: of more, some evenly spread."""
+"""Number of starts, and of ends, that are tried. Of more, evenly spread ones are taken."""
 
 
 def window_bound(problem: ProcessorProblem, bound: int) -> int:
-    """A makespan that no assignment goes below, no lower than the one given."""
+    """Return a makespan that no assignment undercuts, no lower than the given bound."""
     program = FormsProgram(problem)
     model, head, (_, behind) = program.model, heads(problem), tails(problem)
     shortest = [min(part.time for form in task.forms for part in form.parts) for task in problem.tasks]
@@ -334,6 +347,6 @@ def window_bound(problem: ProcessorProblem, bound: int) -> int:
 
 
 def _spread(times: list[int]) -> list[int]:
-    """Different times, ascending, no more than `MOST_WINDOWS`."""
+    """Return different times, ascending, at most `MOST_WINDOWS` of them."""
     found = sorted({*times})
     return found[:: -(-len(found) // MOST_WINDOWS)]

@@ -1,9 +1,9 @@
-"""Assignment to processors by extending partial assignments: dominated ones are dropped.
+"""Assign tasks to processors by extending partial assignments, and drop dominated ones.
 
-A label is a partial assignment. Its future is known from its key; its costs say how soon, or how cheaply, the future
-may go on. Labels with a bound no better than an answer that is there are dropped, and beyond a width those with the
-largest bounds: the least bound among the latter is one that no assignment goes below. In networks few values are alive
-at a time, so few labels differ in their keys, and the search often ends with a proof.
+A label is a partial assignment. Its key determines which continuations are possible, and its costs say how soon, or how
+cheaply, each may continue. Labels whose bound is no better than a known result are dropped. Beyond a width, the labels
+with the largest bounds are dropped too; the least bound among these is a lower bound of all assignments. In networks
+few values are alive at a time, so few labels differ in their keys, and the search often ends with a proof.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Inner = TypeVar("Inner")
 class Label(Generic[Inner]):
     """A task and its form, appended to an earlier label.
 
-    inner: the state of what is appended so far. promise: about what it ends with; of equal bounds, less goes first.
+    inner: the state of everything appended so far.
+    promise: an estimate of the final value; among equal bounds, lower promises come first.
     """
 
     key: Hashable
@@ -40,7 +41,7 @@ class Label(Generic[Inner]):
     before: Label[Inner] | None = field(default=None, repr=False)
 
     def choices(self) -> tuple[tuple[int, int], ...]:
-        """Tasks in the order in which they were appended, with their forms."""
+        """Return the tasks in the order in which they were appended, with their forms."""
         found: list[tuple[int, int]] = []
         label = self
         while label.before is not None:
@@ -51,7 +52,12 @@ class Label(Generic[Inner]):
 
 @dataclass(frozen=True, kw_only=True)
 class Swept(Generic[Inner]):
-    """The best complete label better than what was there, if any; a bound; how many labels were made."""
+    """The outcome of a sweep.
+
+    best: the best complete label, if better than the known result.
+    bound: of all assignments.
+    labels: the number of labels created.
+    """
 
     best: Label[Inner] | None
     bound: int
@@ -65,9 +71,9 @@ def sweep(
     most: int,
     width: int,
 ) -> Swept[Inner]:
-    """Appends `count` tasks to labels with a bound below `most`, keeping no more than `width` of each number of tasks.
+    """Append `count` tasks to labels with a bound below `most`, keeping at most `width` labels of each length.
 
-    extend: labels one task on, of that many tasks at most, and whether that is all of them.
+    extend: returns the labels one task longer, for at most that many tasks, and whether these are all of them.
     """
     kept, dropped, made = [start], most, 0
     for _ in range(count):
@@ -90,7 +96,7 @@ def sweep(
 
 
 def _insert(group: list[Label[Inner]], new: Label[Inner]) -> None:
-    """Adds a label unless another of its key is nowhere worse; removes those that are nowhere better."""
+    """Add a label unless another label with its key is nowhere worse, and remove the labels that are nowhere better."""
     costs = new.costs
     for label in group:
         if all(map(int.__le__, label.costs, costs)):
@@ -100,7 +106,12 @@ def _insert(group: list[Label[Inner]], new: Label[Inner]) -> None:
 
 
 class _Forms(NamedTuple):
-    """forms: of tasks that are still read. crossed: (value, source, target) of values that are. edges: ways taken."""
+    """The state of a label for loads.
+
+    forms: of tasks that are still read.
+    crossed: (value, source, target) of values that are still read.
+    edges: the routes in use.
+    """
 
     forms: tuple[tuple[int, int], ...]
     crossed: frozenset[tuple[int, int, int]]
@@ -108,7 +119,7 @@ class _Forms(NamedTuple):
 
 
 class LoadLabels:
-    """Makes labels; `extend` gives the next task every form. Costs: the energy, or loads of processors and DMAs."""
+    """Labels for energy, or for loads of processors and DMAs. `extend` gives the next task every form."""
 
     def __init__(self, problem: ProcessorProblem, objective: Objective) -> None:
         self.problem, self.is_energy = problem, objective == "energy"
@@ -122,12 +133,12 @@ class LoadLabels:
         self.last_value = [max(value.readers, default=value.maker) for value in problem.values]
 
     def start(self, bound: int) -> Label[_Forms]:
-        """No task has a form."""
+        """Return the label in which no task has a form."""
         costs = (0,) if self.is_energy else (0,) * len(self.places)
         return Label(key=0, costs=costs, bound=bound, inner=_Forms((), frozenset(), frozenset()))
 
     def extend(self, label: Label[_Forms], _: int) -> tuple[Iterator[Label[_Forms]], bool]:
-        """Labels one task on, all there are; none where stages would have no order."""
+        """Return all labels one task longer, without those in which the stages would have no order."""
         task = label.task + 1
         labels = (self._append(label, task, form) for form in range(len(self.problem.tasks[task].forms)))
         return (new for new in labels if new is not None), True
@@ -180,17 +191,24 @@ class LoadLabels:
 
 
 def _sums_behind(numbers: list[int]) -> list[int]:
-    """Sum of the numbers from each place on."""
+    """Return the sum of the numbers from each index on."""
     return [*reversed([0, *accumulate(reversed(numbers))])]
 
 
 WEIGHTINGS = 3
-"""Weights by which loads are bounded, those that bound the whole best."""
+"""Number of weightings by which loads are bounded.
+
+The weightings with the best bounds for the whole problem are used.
+"""
 
 
 @dataclass(slots=True)
 class _Lists:
-    """done, ready: tasks, as bits. left: weighted times of tasks that are not done."""
+    """The state of a label for makespans.
+
+    done, ready: tasks, as bits and as a list.
+    left: weighted times of the tasks that are not done.
+    """
 
     clock: Clock
     done: int
@@ -199,7 +217,7 @@ class _Lists:
 
 
 class TimeLabels:
-    """Makes labels; `extend` appends every task that is ready in every form."""
+    """Labels for makespans. `extend` appends every task that is ready, in every form."""
 
     def __init__(self, problem: ProcessorProblem) -> None:
         self.problem = problem
@@ -223,13 +241,16 @@ class TimeLabels:
         self.readers = [sum(1 << reader for reader in dict.fromkeys(value.readers)) for value in problem.values]
 
     def start(self, bound: int) -> Label[_Lists]:
-        """The empty lists."""
+        """Return the label with empty schedules."""
         ready = sorted((task for task, needs in enumerate(self.needs) if not needs), key=self._urgency)
         left = tuple(map(sum, zip(*self.times, strict=True)))
         return Label(key=0, costs=(), bound=bound, inner=_Lists(Clock(self.problem), 0, ready, left))
 
     def extend(self, label: Label[_Lists], most_tasks: int) -> tuple[Iterator[Label[_Lists]], bool]:
-        """Labels one task on, of the tasks with the longest way to the end; and whether these are all."""
+        """Return labels one task longer, and whether these are all.
+
+        Only the ready tasks with the longest paths to the end are appended.
+        """
         ready = label.inner.ready
         labels = (
             self._append(label, task, form)
@@ -267,7 +288,7 @@ class TimeLabels:
         return -min(max(length for _, length in lengths) for lengths in self.lengths[task]), task
 
     def _least_end(self, free: list[int], task: int) -> int:
-        """A time before which all is not done, for a task that is ready, by when processors are free."""
+        """Return a lower bound of the end of the run for a ready task, given when the processors are free."""
         least = LARGE
         for lengths in self.lengths[task]:
             end = 0
@@ -278,7 +299,7 @@ class TimeLabels:
         return least
 
     def _forget(self, clock: Clock, task: int, done: int) -> None:
-        """Leaves out what no task reads any more."""
+        """Remove everything that no task reads any more."""
         for maker in (*self.problem.makers[task], task):
             if not self.read_by[maker] & ~done:
                 del clock.ends[maker]
@@ -286,8 +307,11 @@ class TimeLabels:
             del clock.arrived[key]
 
     def _future(self, clock: Clock, done: int) -> tuple[Hashable, tuple[int, ...]]:
-        """The key: tasks done, pieces that are still to be transferred. Costs: when processors are free, when values
-        are there."""
+        """Return the key and the costs of a label.
+
+        The key consists of the done tasks and of the pieces still to transfer. The costs are the times at which
+        processors are free and values are available.
+        """
         shape: list[int] = [done]
         costs = [*clock.free, *(clock.channels.get(way, 0) for way in self.dma_ways)]
         for maker in sorted(clock.ends):

@@ -12,17 +12,17 @@ from relay_passes.solvers.processors.search import evaluate, started
 from tvm_ext.core.objectives import Objective
 
 Groups = tuple[tuple[int, ...], ...]
-"""Every task in one group; tasks of a group ascend, and groups stand in an order that works."""
+"""Every task in a group. Tasks of a group ascend, and groups stand in a valid order."""
 
 
 def processors_of(problem: ProcessorProblem, tasks: Iterable[int]) -> frozenset[int]:
-    """Processors that can run each of some tasks whole."""
+    """Return the processors that can run each of some tasks whole."""
     every = range(len(problem.names))
     return frozenset(p for p in every if all(problem.whole_form(task, p) is not None for task in tasks))
 
 
 def ordered(problem: ProcessorProblem, owner: Sequence[int]) -> Groups | None:
-    """Groups by the owner of each task, in an order that works; None if they read each other in a circle."""
+    """Return groups by the owner of each task in a valid order, or None if groups depend on each other in a cycle."""
     members: dict[int, list[int]] = {}
     edges = {(owner[m], own) for task, own in enumerate(owner) for m in problem.makers[task] if owner[m] != own}
     followers: dict[int, list[int]] = {}
@@ -45,7 +45,10 @@ def ordered(problem: ProcessorProblem, owner: Sequence[int]) -> Groups | None:
 
 
 def contracted(problem: ProcessorProblem, groups: Groups) -> ProcessorProblem:
-    """A task for each group: whole, on processors that can run all its tasks; alone, a task keeps all its forms."""
+    """Return the problem with a task for each group.
+
+    A group runs whole, on processors that can run all its tasks. A group of one task keeps all forms of the task.
+    """
     owner = {task: number for number, group in enumerate(groups) for task in group}
     values: list[TaskValue] = []
     for value in problem.values:
@@ -79,7 +82,7 @@ def _whole_part(problem: ProcessorProblem, task: int, processor: int) -> FormPar
 def expanded(
     problem: ProcessorProblem, groups: Groups, found: ProcessorAssignment
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Forms and sequence of all tasks, from an answer for the groups."""
+    """Return the forms and the sequence of all tasks, from an assignment of the groups."""
     forms = [0] * len(problem.tasks)
     for group, form, task in zip(groups, found.forms, contracted(problem, groups).tasks, strict=True):
         for member in group:
@@ -96,8 +99,10 @@ def assign_groups(
     labels: int = MOST_LABELS,
     use_solver: bool = True,
 ) -> ProcessorAssignment | None:
-    """The best assignment found that leaves groups whole, as one of all tasks; or a single processor, where that is
-    better. Its bound is one of all assignments, also of those that do not leave groups whole."""
+    """Return the best assignment found that leaves groups whole, or a single processor where that is better.
+
+    Its bound is a bound of all assignments, also of those that do not leave groups whole.
+    """
     found = assign_processors(contracted(problem, groups), objective, labels=labels, use_solver=use_solver)
     if found is None:
         return None
@@ -117,12 +122,12 @@ Together = Collection[frozenset[int]]
 
 
 def group_kept(problem: ProcessorProblem, together: Together) -> Groups:
-    """No groups but of tasks that have to be together."""
+    """Return only the groups of tasks that have to be together."""
     return _Joining(problem, together).groups()
 
 
 def group_by_support(problem: ProcessorProblem, together: Together = ()) -> Groups:
-    """Connected tasks that the same set of processors can run, as many together as can be."""
+    """Group connected tasks that the same set of processors can run, as many together as possible."""
     able = [processors_of(problem, (task,)) for task in range(len(problem.tasks))]
     joining = _Joining(problem, together)
     for task, makers in enumerate(problem.makers):
@@ -133,10 +138,10 @@ def group_by_support(problem: ProcessorProblem, together: Together = ()) -> Grou
 
 
 def group_by_branches(problem: ProcessorProblem, together: Together = ()) -> Groups:
-    """Each branch between a fork and the task where all its ways meet again, whole; other tasks alone.
+    """Group each branch between a fork and the task where all its paths meet again. Other tasks stay alone.
 
-    A fork is a task with several readers, or the begin of all; ways that never meet again end with the graph. Of
-    branches within branches the outermost are taken.
+    A fork is a task with several readers, or the start of the run. Paths that never meet again end with the graph. Of
+    nested branches the outermost are taken.
     """
     joining, taken = _Joining(problem, together), set[int]()
     for branches in _forks(problem):
@@ -148,7 +153,7 @@ def group_by_branches(problem: ProcessorProblem, together: Together = ()) -> Gro
 
 
 def group_by_volume(problem: ProcessorProblem, most_bytes: int, together: Together = ()) -> Groups:
-    """Consecutive tasks whose weights and values together take no more than some bytes, fast memory's size say."""
+    """Group consecutive tasks whose weights and values together take at most `most_bytes`, such as fast memory."""
     joining = _Joining(problem, together)
     for task, makers in enumerate(problem.makers):
         by_size = sorted(makers, key=lambda maker: (-_bytes_between(problem, maker, task), maker))
@@ -160,7 +165,7 @@ def group_by_volume(problem: ProcessorProblem, most_bytes: int, together: Togeth
 
 
 def volume_bytes(problem: ProcessorProblem, tasks: Iterable[int]) -> int:
-    """Bytes of the weights of tasks, and of the values that they read or write, each once."""
+    """Return the bytes of the weights of tasks, and of the values that they read or write, each counted once."""
     members = frozenset(tasks)
     values = (v.size_bytes for v in problem.values if v.maker in members or members.intersection(v.readers))
     return sum(problem.tasks[task].weights_bytes for task in members) + sum(values)
@@ -171,7 +176,7 @@ def _bytes_between(problem: ProcessorProblem, maker: int, reader: int) -> int:
 
 
 class _Joining:
-    """Owner of each task: the least task of its group."""
+    """The owner of each task, which is the first task of its group."""
 
     def __init__(self, problem: ProcessorProblem, together: Together = ()) -> None:
         self.problem, self.owner = problem, list(range(len(problem.tasks)))
@@ -182,7 +187,7 @@ class _Joining:
         return [other for other, own in enumerate(self.owner) if own == self.owner[task]]
 
     def _between(self, tasks: Collection[int]) -> list[int]:
-        """Tasks of the groups of some tasks, and of all groups on ways from one of these to another."""
+        """Return the tasks of the groups of some tasks, and of all groups on paths between them."""
         makers: dict[int, set[int]] = {}
         readers: dict[int, set[int]] = {}
         for task, own in enumerate(self.problem.makers):
@@ -194,7 +199,7 @@ class _Joining:
         return [task for task, owner in enumerate(self.owner) if owner in inside]
 
     def join(self, tasks: Iterable[int]) -> bool:
-        """Makes one group of the groups of some tasks, if one processor can run it and groups keep an order."""
+        """Join the groups of some tasks, if a processor can run the result and the groups keep a valid order."""
         owners = {self.owner[task] for task in tasks}
         joined = [min(owners) if own in owners else own for own in self.owner]
         members = [task for task, own in enumerate(joined) if own in owners]
@@ -210,7 +215,7 @@ class _Joining:
 
 
 def _reached(begins: Iterable[int], edges: Mapping[int, set[int]]) -> set[int]:
-    """Nodes to which edges lead from some of them, these included."""
+    """Return the nodes that edges reach from some nodes, including these."""
     found, waiting = set[int](), [*begins]
     while waiting:
         node = waiting.pop()
@@ -221,7 +226,10 @@ def _reached(begins: Iterable[int], edges: Mapping[int, set[int]]) -> set[int]:
 
 
 def _forks(problem: ProcessorProblem) -> Iterator[list[set[int]]]:
-    """Branches of every fork, the begin of all first: connected tasks between it and where its ways meet again."""
+    """Yield the branches of every fork, starting with the start of the run.
+
+    A branch is a connected set of tasks between the fork and the task where its paths meet again.
+    """
     count = len(problem.tasks)
     meets = _meeting_places(problem)
     begins = [task for task, makers in enumerate(problem.makers) if not makers]
@@ -232,7 +240,10 @@ def _forks(problem: ProcessorProblem) -> Iterator[list[set[int]]]:
 
 
 def _meeting_places(problem: ProcessorProblem) -> list[int]:
-    """For each task, the first one behind it that all ways to the end go through; their number, where it is the end."""
+    """Return for each task the first later task on all its paths to the end.
+
+    Where only the end is on all paths, it is the number of tasks.
+    """
     count = len(problem.tasks)
     meets = [count] * count
     for task in reversed(range(count)):
@@ -242,7 +253,7 @@ def _meeting_places(problem: ProcessorProblem) -> list[int]:
 
 
 def _common(meets: list[int], tasks: Iterable[int], count: int) -> int:
-    """The first place that all ways from some tasks go through, the tasks themselves included."""
+    """Return the first task on all paths from some tasks, which may be one of them."""
     places = set(tasks)
     while len(places) > 1:
         first = min(places)
@@ -252,7 +263,7 @@ def _common(meets: list[int], tasks: Iterable[int], count: int) -> int:
 
 
 def _branches(problem: ProcessorProblem, heads: Iterable[int], meet: int) -> list[set[int]]:
-    """Connected components of the tasks from some heads up to, not with, the place where they meet."""
+    """Return the connected components of the tasks from some heads up to, but without, the task where they meet."""
     within, waiting = set[int](), [head for head in heads if head != meet]
     while waiting:
         task = waiting.pop()

@@ -1,4 +1,4 @@
-"""Energy of chosen forms, loads of processors, the order of a pipeline's stages: what no lists are needed for."""
+"""The quantities that need no schedules: the energy of forms, the loads of processors, and the order of stages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relay_passes.solvers.processors.problem import ProcessorProblem
 
 
 def energy_of(problem: ProcessorProblem, forms: Sequence[int]) -> int:
-    """Energy of a run: processors while they are busy, and transfers."""
+    """Return the energy of a run: of busy processors, and of transfers."""
     chosen = [task.forms[form] for task, form in zip(problem.tasks, forms, strict=True)]
     energy = sum(problem.energy_of(part) for form in chosen for part in form.parts)
     return energy + sum(
@@ -17,9 +17,9 @@ def energy_of(problem: ProcessorProblem, forms: Sequence[int]) -> int:
 
 
 def interval_of(problem: ProcessorProblem, forms: Sequence[int]) -> int | None:
-    """Time between successive inputs of a pipeline: the largest load of a processor, or of a DMA.
+    """Return the time between successive inputs of a pipeline: the largest load of a processor, or of a DMA.
 
-    None where a value goes back to a processor that an earlier one depends on: such are no stages.
+    None where a value returns to a processor that an earlier stage depends on, because such processors form no stages.
     """
     loads, channels = [0] * len(problem.names), dict[tuple[int, int], int]()
     for task, form in zip(problem.tasks, forms, strict=True):
@@ -40,7 +40,7 @@ def interval_of(problem: ProcessorProblem, forms: Sequence[int]) -> int | None:
 
 
 def stage_order(count: int, edges: Iterable[tuple[int, int]]) -> tuple[int, ...] | None:
-    """Processors in an order in which values only go forward; None if there is none."""
+    """Return the processors in an order in which values only move forward, or None if there is none."""
     left, order, behind = list(range(count)), list[int](), set(edges)
     while left:
         free = next((p for p in left if not any(q == p and o in left for o, q in behind)), None)

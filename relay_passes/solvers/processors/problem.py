@@ -1,8 +1,8 @@
-"""Sharing tasks among processors, as numbers: forms that a task may run in, values between tasks, routes of values.
+"""The sharing of tasks among processors as numbers: forms of tasks, values between tasks, and routes of values.
 
-All numbers are integers of one clock and one unit of energy (nanoseconds and picojoules, say): sums are exact, and the
-same problem has the same answer everywhere. Tasks stand in an order that works. What only one processor may run, such
-as making the inputs that a caller brings, is a task with forms on that one alone.
+All numbers are integers of a common clock and a common unit of energy (for example nanoseconds and picojoules), so that
+sums are exact and the same problem has the same result everywhere. Tasks stand in a valid order. Work that only one
+processor may run, such as providing the inputs of a caller, is a task whose forms are all on that processor.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from functools import cached_property
 from math import ceil
 
 WHOLE = 1000
-"""Shares of a task's work and of its values are thousandths."""
+"""Shares of a task's work and of its values are in thousandths."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormPart:
-    """A task's work on one processor: its time; the share of the task's values that it makes, in thousandths; its
-    energy, by default the processor's power for that time."""
+    """A task's work on one processor.
+
+    time: of the work.
+    share: of the task's values that the part produces, in thousandths.
+    energy: by default the processor's power during that time.
+    """
 
     processor: int
     time: int
@@ -29,9 +33,9 @@ class FormPart:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskForm:
-    """A way to run a task: whole on one processor, or its rows or channels in parts on several at once.
+    """A form of running a task: whole on one processor, or its rows or channels in parts on several processors at once.
 
-    Every part reads all that the task reads, and begins when it can, not when the others do.
+    Every part reads everything that the task reads, and starts as soon as it can, independently of the other parts.
     """
 
     parts: tuple[FormPart, ...]
@@ -39,7 +43,10 @@ class TaskForm:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Forms of an operator, or of a group; a processor that cannot run it is in none. weights_bytes: for grouping."""
+    """The forms of an operator, or of a group. A processor that cannot run the task appears in none.
+
+    weights_bytes: for grouping by volume.
+    """
 
     forms: tuple[TaskForm, ...]
     weights_bytes: int = 0
@@ -47,7 +54,10 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskValue:
-    """Bytes that a task makes and others read; on another processor they cross once, whatever the number of readers."""
+    """Bytes that a task produces and others read.
+
+    They cross to another processor once, whatever the number of readers there.
+    """
 
     maker: int
     readers: tuple[int, ...]
@@ -56,12 +66,12 @@ class TaskValue:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """The way of a value from one processor to another; between those that share memory, a signal alone.
+    """The route of a value from one processor to another. Between processors that share memory it is only a signal.
 
-    signal_time: from the maker's end, or the transfer's, until the reader knows. transfer_time and
-    time_per_byte: of the transfer; the processor that reads makes it, unless the route has a DMA: then it takes no
-    processor's time, one value after the other, in the order in which the reader wants them. energy_per_byte: beside
-    the power of a processor that transfers.
+    signal_time: from the end of the producer, or of the transfer, until the reader knows.
+    transfer_time, time_per_byte: of the transfer. The reading processor copies, unless the route has a DMA. A DMA takes
+    no processor's time, and transfers one value after another, in the order in which the reader needs them.
+    energy_per_byte: besides the power of a processor that copies.
     """
 
     signal_time: int = 0
@@ -71,14 +81,17 @@ class Route:
     has_dma: bool = False
 
     def time_of(self, size_bytes: int) -> int:
-        """Time of a transfer, without the signal."""
+        """Return the time of a transfer, without the signal."""
         return self.transfer_time + ceil(self.time_per_byte * size_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorProblem:
-    """names, powers: of processors; energy per unit of time while one is busy. routes: by (source, target) processor,
-    for every pair that values may cross between."""
+    """A problem of sharing tasks among processors.
+
+    names, powers: of processors; a power is the energy per unit of time while the processor is busy.
+    routes: by (source, target) processor, for every pair between which values may cross.
+    """
 
     names: tuple[str, ...]
     powers: tuple[int, ...]
@@ -88,7 +101,7 @@ class ProcessorProblem:
 
     @cached_property
     def read_values(self) -> tuple[tuple[int, ...], ...]:
-        """Values that each task reads, each once."""
+        """The values that each task reads, each listed once."""
         found: list[list[int]] = [[] for _ in self.tasks]
         for number, value in enumerate(self.values):
             for reader in dict.fromkeys(value.readers):
@@ -97,17 +110,17 @@ class ProcessorProblem:
 
     @cached_property
     def read_from(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Values that each task reads, with their makers."""
+        """The values that each task reads, with their producers."""
         return tuple(tuple((number, self.values[number].maker) for number in read) for read in self.read_values)
 
     @cached_property
     def makers(self) -> tuple[tuple[int, ...], ...]:
-        """Tasks whose values each task reads."""
+        """The tasks whose values each task reads."""
         return tuple(tuple(dict.fromkeys(self.values[number].maker for number in read)) for read in self.read_values)
 
     @cached_property
     def followers(self) -> tuple[tuple[int, ...], ...]:
-        """Tasks that read values of each task."""
+        """The tasks that read values of each task."""
         found: list[list[int]] = [[] for _ in self.tasks]
         for task, makers in enumerate(self.makers):
             for maker in makers:
@@ -115,15 +128,15 @@ class ProcessorProblem:
         return tuple(map(tuple, found))
 
     def energy_of(self, part: FormPart) -> int:
-        """Energy of a part of a task."""
+        """Return the energy of a part of a task."""
         return part.time * self.powers[part.processor] if part.energy is None else part.energy
 
     def piece_bytes(self, value: int, share: int) -> int:
-        """Bytes of the piece of a value that one part makes."""
+        """Return the bytes of the piece of a value that a part produces."""
         return -(-self.values[value].size_bytes * share // WHOLE)
 
     def transfer_time(self, value: int, part: FormPart, target: int) -> int:
-        """Time of the transfer of the piece of a value that a part makes."""
+        """Return the time to transfer the piece of a value that a part produces."""
         return self._transfer_times[value, part.processor, target, part.share]
 
     @cached_property
@@ -138,13 +151,13 @@ class ProcessorProblem:
         }
 
     def transfer_energy(self, value: int, part: FormPart, target: int) -> int:
-        """Energy of that transfer, with that of the processor that makes it."""
+        """Return the energy of that transfer, including the processor that copies."""
         route, bytes_ = self.routes[part.processor, target], self.piece_bytes(value, part.share)
         busy = 0 if route.has_dma else route.time_of(bytes_)
         return busy * self.powers[target] + ceil(route.energy_per_byte * bytes_)
 
     def whole_form(self, task: int, processor: int) -> int | None:
-        """Number of the form that runs a task whole on a processor, the fastest; None if it cannot."""
+        """Return the number of the fastest form that runs a task whole on a processor, or None."""
         return self._whole_forms[task].get(processor)
 
     @cached_property
@@ -157,7 +170,7 @@ class ProcessorProblem:
         return tuple(found)
 
     def crossings(self, forms: tuple[int, ...]) -> Iterable[tuple[int, FormPart, int]]:
-        """Crossings (value, the part that makes the piece, target) of chosen forms, each once."""
+        """Yield the crossings (value, the part that produces the piece, target) of chosen forms, each once."""
         chosen = [task.forms[form].parts for task, form in zip(self.tasks, forms, strict=True)]
         for number, value in enumerate(self.values):
             targets = dict.fromkeys(part.processor for reader in value.readers for part in chosen[reader])

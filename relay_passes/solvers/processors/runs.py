@@ -1,4 +1,4 @@
-"""An order of tasks in as few runs as can be found, a run being tasks of one processor without others between."""
+"""Order tasks in few runs. A run is a sequence of tasks of one processor without other tasks between."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 
 def in_runs(makers: Sequence[Sequence[int]], processors: Sequence[int]) -> tuple[int, ...]:
-    """Tasks, each behind those whose values it reads, in the fewest runs that were found.
+    """Return the tasks, each after the tasks whose values it reads, in the fewest runs found.
 
-    makers: tasks whose values each task reads; tasks stand in an order that works. processors: of each task. A run
-    takes all that it can; the next one is that of the first task left, or the one that takes the most. The order given
-    stays where none has fewer runs.
+    makers: the tasks whose values each task reads; the tasks stand in a valid order.
+    processors: of each task.
+    A run takes every task that it can. The next run is that of the first remaining task, or the longest possible run.
+    The given order stays where no other order has fewer runs.
     """
     given = tuple(range(len(makers)))
     orders = [given, *(_ordered(makers, processors, first, longest) for first in set(processors) for longest in (0, 1))]
@@ -18,7 +19,7 @@ def in_runs(makers: Sequence[Sequence[int]], processors: Sequence[int]) -> tuple
 
 
 def num_runs(order: Sequence[int], processors: Sequence[int]) -> int:
-    """Runs of an order."""
+    """Return the number of runs of an order."""
     before = [None, *(processors[task] for task in order[:-1])]
     return sum(processors[task] != other for task, other in zip(order, before, strict=True)) if order else 0
 
@@ -47,7 +48,7 @@ def _first(able: dict[int, list[int]]) -> int:
 def _run(
     makers: Sequence[Sequence[int]], processors: Sequence[int], left: Sequence[int], done: set[int], processor: int
 ) -> list[int]:
-    """All tasks left that a processor can run by itself, in their order."""
+    """Return all remaining tasks that a processor can run by itself, in their order."""
     run, known = list[int](), set(done)
     for task in left:
         if processors[task] == processor and known.issuperset(makers[task]):

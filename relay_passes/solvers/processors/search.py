@@ -1,6 +1,7 @@
-"""Local search for the processor and the order of tasks, from several initial assignments.
+"""Search the processor and the order of tasks locally, from several initial assignments.
 
-Late acceptance (Burke and Bykov, 2017): a change stays if what it gives is no worse than now, or than some changes ago.
+The search is late acceptance (Burke and Bykov, 2017): a change is kept if its result is no worse than the current
+result, or than the result some changes ago.
 """
 
 from __future__ import annotations
@@ -17,14 +18,20 @@ from relay_passes.solvers.processors.timing import Clock, makespan_of
 from tvm_ext.core.objectives import Objective
 
 MOST_APPENDS = 100_000
-"""Tasks whose times are computed in all, counted once for each time a run of the whole is looked at."""
+"""Number of task times that are computed in all. Each evaluation of a run counts all its tasks."""
 LATE = 40
-"""Changes ago that one is compared with."""
+"""Number of changes that the compared result lies back."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundForms:
-    """Forms, a sequence whose tasks of one processor are its list, the objective and what decides among equals."""
+    """A candidate.
+
+    forms: of each task.
+    sequence: whose tasks of one processor are its schedule.
+    value: of the objective.
+    beside: decides among equal values.
+    """
 
     forms: tuple[int, ...]
     sequence: tuple[int, ...]
@@ -39,7 +46,7 @@ class FoundForms:
 def evaluate(
     problem: ProcessorProblem, objective: Objective, forms: tuple[int, ...], sequence: tuple[int, ...]
 ) -> FoundForms:
-    """A candidate with its value; far too large a one where a pipeline's stages have no order."""
+    """Return a candidate with its value. Where the stages of a pipeline have no order, the value is far too large."""
     if objective == "makespan":
         value, beside = makespan_of(problem, forms, sequence)
     elif objective == "energy":
@@ -51,7 +58,7 @@ def evaluate(
 
 
 def started(problem: ProcessorProblem, objective: Objective) -> list[FoundForms]:
-    """Candidates to begin with, the best first; a single processor that can run all is among them."""
+    """Return initial candidates, the best first. They include single processors that can run all tasks."""
     found = [evaluate(problem, objective, *start) for start in starts(problem, objective)]
     return sorted((one for one in found if one.value < LARGE), key=lambda one: one.key)
 
@@ -59,7 +66,10 @@ def started(problem: ProcessorProblem, objective: Objective) -> list[FoundForms]
 def improve(
     problem: ProcessorProblem, objective: Objective, start: FoundForms, bound: int, *, appends: int = MOST_APPENDS
 ) -> FoundForms:
-    """The best of many changes one after the other, no worse than the start. appends: effort."""
+    """Return the best result of many successive changes, no worse than the start.
+
+    appends: the effort.
+    """
     rounds = appends // max(1, len(problem.tasks))
     random, best, now = Random(len(problem.tasks)), start, start
     history = [start.key] * LATE
@@ -83,7 +93,7 @@ def improve(
 def _change_form(
     random: Random, problem: ProcessorProblem, now: FoundForms
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """One task in another form."""
+    """Give a task another form."""
     task = random.randrange(len(now.forms))
     count = len(problem.tasks[task].forms)
     if count == 1:
@@ -95,7 +105,7 @@ def _change_form(
 def _change_run(
     random: Random, problem: ProcessorProblem, now: FoundForms
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Tasks one after the other in the sequence to one processor, where it can run them."""
+    """Move consecutive tasks of the sequence to a single processor, where it can run them."""
     begin = random.randrange(len(now.sequence))
     end = begin + 2 + min(random.randrange(len(now.sequence)), random.randrange(len(now.sequence)))
     target, forms = random.randrange(len(problem.names)), list(now.forms)
@@ -108,7 +118,7 @@ def _change_run(
 def _change_place(
     random: Random, problem: ProcessorProblem, now: FoundForms
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """One task elsewhere in the sequence, behind what it reads and before what reads it."""
+    """Move a task within the sequence, after the tasks it reads and ahead of the tasks that read it."""
     at = random.randrange(len(now.sequence))
     task, places = now.sequence[at], {task: place for place, task in enumerate(now.sequence)}
     first = max((places[maker] for maker in problem.makers[task]), default=-1) + 1
@@ -124,13 +134,13 @@ MOST_STAGE_ORDERS = 24
 
 
 def on_one(problem: ProcessorProblem, processor: int) -> tuple[int, ...] | None:
-    """Forms of all tasks whole on one processor; None if it cannot run all."""
+    """Return the forms of all tasks whole on one processor, or None if it cannot run all tasks."""
     forms = [problem.whole_form(task, processor) for task in range(len(problem.tasks))]
     return tuple(form for form in forms if form is not None) if None not in forms else None
 
 
 def starts(problem: ProcessorProblem, objective: Objective) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Forms and a sequence, each."""
+    """Yield forms and a sequence for each initial assignment."""
     count, order = len(problem.names), tuple(range(len(problem.tasks)))
     for processor in range(count):
         forms = on_one(problem, processor)
@@ -148,7 +158,10 @@ def starts(problem: ProcessorProblem, objective: Objective) -> Iterator[tuple[tu
 
 
 def earliest_ends(problem: ProcessorProblem, *, whole: bool = False) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The task with the longest way to the end first, in the form that ends first (HEFT). whole: no splits."""
+    """Schedule the task with the longest path to the end first, in the form that ends first (HEFT).
+
+    whole: whether to avoid split forms.
+    """
     through, _ = tails(problem)
     clock, forms, sequence = Clock(problem), [0] * len(problem.tasks), list[int]()
     waiting = [len(makers) for makers in problem.makers]
@@ -172,7 +185,7 @@ def earliest_ends(problem: ProcessorProblem, *, whole: bool = False) -> tuple[tu
 
 
 def _least_energy(problem: ProcessorProblem) -> tuple[int, ...]:
-    """Each task in the form of least energy, transfers aside."""
+    """Return the form of least energy for each task, apart from transfers."""
     return tuple(
         min(range(len(task.forms)), key=lambda form: sum(map(problem.energy_of, task.forms[form].parts)))
         for task in problem.tasks
@@ -180,7 +193,7 @@ def _least_energy(problem: ProcessorProblem) -> tuple[int, ...]:
 
 
 def _stage_cuts(problem: ProcessorProblem, stages: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Forms that fill one stage after the other up to some load each, in an order of the processors."""
+    """Yield forms that fill one stage after another up to several loads, in an order of the processors."""
     place = {processor: number for number, processor in enumerate(stages)}
     options = [
         sorted(

@@ -1,4 +1,7 @@
-"""Times of a run whose forms and lists are chosen: each processor takes its list in order, and waits where it must."""
+"""The times of a run with given forms and schedules.
+
+Each processor runs its schedule in order, and waits where needed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from relay_passes.solvers.processors.problem import FormPart, ProcessorProblem
 
 @dataclass(frozen=True, kw_only=True)
 class PieceTransfer:
-    """The piece of a value that crosses: there from `ready` on, behind its transfer [begin, end) and the signal."""
+    """The piece of a value that crosses. It is available at `ready`, after its transfer [begin, end) and the signal."""
 
     value: int
     source: int
@@ -22,7 +25,7 @@ class PieceTransfer:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedTask:
-    """An entry of a processor's list: transfers it begins with, then the task [begin, end)."""
+    """An entry of a per-core schedule: the transfers that it begins with, then the task [begin, end)."""
 
     task: int
     form: int
@@ -33,10 +36,12 @@ class ListedTask:
 
 
 class Clock:
-    """Time of each processor while tasks are appended to lists; what a search does at every step.
+    """The time of each processor while tasks are appended to schedules, as a search does at every step.
 
-    free: when each processor is. ends: of each appended task, (processor, end, part) of its parts. arrived: when a
-    piece (value, source, target) is at a processor that does not make it. channels: when a DMA is free.
+    free: when each processor is free.
+    ends: (processor, end, part) of the parts of each appended task.
+    arrived: when a piece (value, source, target) arrives at a processor that does not produce it.
+    channels: when a DMA is free.
     """
 
     def __init__(self, problem: ProcessorProblem) -> None:
@@ -47,14 +52,17 @@ class Clock:
         self.channels: dict[tuple[int, int], int] = {}
 
     def copy(self) -> Clock:
-        """A clock that goes on by itself."""
+        """Return a copy that advances independently."""
         other = Clock.__new__(Clock)
         other.problem, other.free, other.ends = self.problem, self.free[:], self.ends.copy()
         other.arrived, other.channels = self.arrived.copy(), self.channels.copy()
         return other
 
     def append(self, task: int, form: int, listed: list[list[ListedTask]] | None = None) -> int:
-        """Appends a task behind all others on its processors; the end of its last part. listed: takes the entries."""
+        """Append a task after all others on its processors, and return the end of its last part.
+
+        listed: receives the entries of the schedules.
+        """
         ended: list[tuple[int, int, FormPart]] = []
         for part in self.problem.tasks[task].forms[form].parts:
             target = part.processor
@@ -70,12 +78,15 @@ class Clock:
         return max(end for _, end, _ in ended)
 
     def _fetch(self, task: int, target: int, transfers: list[PieceTransfer] | None) -> int:
-        """The time at which all that a task reads is at a processor; pieces are fetched in the order they can be."""
+        """Return when everything that a task reads is at a processor.
+
+        Pieces are transferred in the order of availability.
+        """
         begin, wanted = self.free[target], list[tuple[int, int, int, FormPart]]()
         for value, maker in self.problem.read_from[task]:
             for source, end, part in self.ends[maker]:
                 if source == target:
-                    continue  # ended before, in this processor's own list
+                    continue  # it ended earlier, in this processor's own schedule
                 known = self.arrived.get((value, source, target))
                 if known is None:
                     wanted.append((end, value, source, part))
@@ -109,7 +120,7 @@ class Clock:
 
 
 def makespan_of(problem: ProcessorProblem, forms: Sequence[int], sequence: Iterable[int]) -> tuple[int, int]:
-    """Makespan of tasks appended in a sequence, and the times at which processors are free, added up."""
+    """Return the makespan of tasks appended in a sequence, and the sum of the times at which processors are free."""
     clock = Clock(problem)
     for task in sequence:
         clock.append(task, forms[task])
@@ -119,7 +130,7 @@ def makespan_of(problem: ProcessorProblem, forms: Sequence[int], sequence: Itera
 def listed_tasks(
     problem: ProcessorProblem, forms: Sequence[int], sequence: Iterable[int]
 ) -> tuple[tuple[ListedTask, ...], ...]:
-    """The list of each processor, with times."""
+    """Return the schedule of each processor, with times."""
     clock, listed = Clock(problem), list[list[ListedTask]]()
     listed.extend([] for _ in problem.names)
     for task in sequence:

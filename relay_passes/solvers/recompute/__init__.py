@@ -1,1 +1,1 @@
-"""Results computed again instead of kept, within a budget of live bytes."""
+"""Recompute results instead of keeping them, within a budget of live bytes."""

@@ -1,9 +1,9 @@
-"""The cheapest repeats within a budget by simulated annealing, over sequences that keep the order of first runs.
+"""Find the cheapest recomputations within a budget by simulated annealing, keeping the order of first runs.
 
-The search (anneal.c) is compiled when it is first asked for. A move adds repeats where the bytes are above the budget,
-leaves some out, or puts one elsewhere; bytes above the budget are allowed meanwhile, at a price. A move takes some
-microseconds, for only the spans of the values that it touches are counted anew. Random numbers come from a fixed seed,
-and the number of moves from the graph: the same problem gives the same result.
+The search (anneal.c) is compiled at its first use. A move adds repetitions where the bytes exceed the budget, drops
+some, or moves one. Bytes above the budget are allowed meanwhile, at a price. A move takes only microseconds, because
+only the spans of the values that it touches are counted again. Random numbers come from a fixed seed, and the number of
+moves from the graph, so the same problem gives the same result.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from tvm_ext.core.compiled_search import compiled_search, starts
 
 MOVES_PER_NODE = 8000
 MOST_WORK = 3_500_000_000
-"""Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
+"""Most moves times nodes. It ends the search sooner on large graphs, where a move takes longer."""
 HOT, COLD = 0.3, 0.02
-"""Temperatures at first and at last, in mean costs of a node."""
+"""First and last temperature, relative to the mean cost of a node."""
 SEED = 1
 MOST_NODES = 4000
 MOST_REPEATS = 2000
 _LARGEST = 2**30
-"""Bytes of all values, at all nodes: more of them are counted in larger units, so that sums fit into 32 bits."""
+"""Largest sum of bytes of all values over all nodes. Larger problems use larger units, so that sums fit in 32 bits."""
 THRESHOLDS = np.array([round(-1024 * math.log((i + 0.5) / 256)) for i in range(256)], np.int32)
-"""Quantiles of the exponential distribution, in parts of 1024: a move that costs d more is kept with chance exp(-d)."""
+"""Quantiles of the exponential distribution, times 1024.
+
+A move that costs d more than before is kept with probability exp(-d).
+"""
 _TABLES = (
     "first_read read shared first_write write extra cost size maker output first_waiting waiting".split()
 )  # fmt: skip
@@ -56,9 +59,9 @@ def _library() -> ctypes.CDLL | None:
 def anneal_repeats(
     graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, *, seed: int = SEED
 ) -> Recomputation | None:
-    """The cheapest sequence met within the budget that keeps the order of first runs.
+    """Return the cheapest sequence found within the budget that keeps the order of first runs.
 
-    None if none was met, without a C compiler, and for very large graphs.
+    None if none was found, without a C compiler, and for very large graphs.
     """
     count = len(order)
     if count > MOST_NODES or sum(costs) > 2**53 or _least_bytes(graph) > budget_bytes:
@@ -83,7 +86,7 @@ def anneal_repeats(
 
 
 def _sequence(order: Sequence[int], slots: Sequence[int]) -> tuple[int, ...]:
-    """The order with repeats at slots."""
+    """Return the order with repetitions at slots."""
     again: list[list[int]] = [[] for _ in order]
     for slot in slots:
         again[slot // len(order)].append(order[slot % len(order)])
@@ -91,7 +94,7 @@ def _sequence(order: Sequence[int], slots: Sequence[int]) -> tuple[int, ...]:
 
 
 def _least_bytes(graph: Graph) -> int:
-    """Bytes that are alive at some node in whatever sequence."""
+    """Return the bytes that are alive at some node in any sequence."""
     return max(
         sum(graph.sizes[value] for value in {*node.reads, *node.writes})
         + node.extra_bytes - max(node.shared_bytes.values(), default=0)
@@ -102,7 +105,10 @@ def _least_bytes(graph: Graph) -> int:
 def _tables(
     graph: Graph, order: Sequence[int], costs: Sequence[int], unit: int
 ) -> dict[str, NDArray[np.int32] | NDArray[np.int64]]:
-    """The problem as anneal.h names it; bytes in units, rounded so that what fits in units fits in bytes."""
+    """Return the problem with the names of anneal.h.
+
+    Bytes are in units, rounded so that a plan that fits in units also fits in bytes.
+    """
     nodes = [graph.nodes[index] for index in order]
     reads = [list(dict.fromkeys(node.reads)) for node in nodes]
     makers = {value: place for place, node in enumerate(nodes) for value in node.writes}

@@ -1,12 +1,12 @@
-"""Lower bound of the cost of recomputation: bytes are counted at more and more positions of the order.
+"""Bound the cost of recomputation from below, by counting bytes at more and more positions of the order.
 
-At first bytes count at the position with the most of them. The nodes that the cheapest solution repeats are put right
-before their readers; where that sequence exceeds the budget, bytes count from then on. Each solution costs at least as
-much as the one before, and no plan that keeps the order of first runs costs less. A solution that stays within the
-budget is the cheapest plan. About ten positions are enough on layered graphs of 250 to 500 nodes.
+At first, bytes count only at the position with the most bytes. The nodes that the cheapest solution repeats are placed
+right ahead of their readers. Where that sequence exceeds the budget, bytes count from then on too. Each solution costs
+at least as much as the one ahead of it, and no plan that keeps the order of first runs costs less. A solution that
+stays within the budget is the cheapest plan. About ten positions are enough on layered graphs of 250 to 500 nodes.
 
-Between two positions that count, the repeated nodes are a set without an order: each reads values kept through the
-first position, or results of the same set. Values kept through a position fit into the budget beside its node.
+Between two counted positions, the repeated nodes are a set without an order. Each of them reads values kept through the
+first position, or results of the same set. The values kept through a position fit in the budget beside its node.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ except ImportError:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceProblem:
-    """Nodes by their places in the order. makers: the place that writes a value, -1 for an input.
+    """Nodes by their positions in the order.
 
+    makers: the position that writes each value, -1 for an input.
     own_bytes: of each node, its results and scratch, less the most that these may share with a value that dies there.
     """
 
@@ -43,7 +44,7 @@ class PlaceProblem:
 
     @staticmethod
     def of(graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int) -> PlaceProblem:
-        """The problem of a graph whose nodes run first in an order; costs by node."""
+        """Return the problem of a graph whose nodes first run in an order. Costs are by node."""
         nodes = [graph.nodes[index] for index in order]
         makers = dict.fromkeys(graph.inputs, -1) | {v: place for place, node in enumerate(nodes) for v in node.writes}
         return PlaceProblem(
@@ -59,17 +60,23 @@ class PlaceProblem:
         )  # fmt: skip
 
     def needed(self, begin: int, end: int) -> Set[int]:
-        """Values made up to a place that first runs behind it read, up to another place; behind the last, results."""
+        """Return the values written up to `begin` that first runs after it read, up to `end`.
+
+        Where `end` is the end of the order, results are included.
+        """
         behind = {value for place in range(begin + 1, min(end + 1, len(self.reads))) for value in self.reads[place]}
         return {v for v in (behind | self.outputs if end >= len(self.reads) else behind) if self.makers[v] <= begin}
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptAtPlaces:
-    """A solution. kept: of each place that counts, values that are there beside its node's results.
+    """A solution.
 
-    again: of each part of the order, places that run again: part k lies before place k, the last one behind all.
-    at_least: no solution costs less. effort: spent, in the solver's own measure.
+    kept: for each counted position, the values that exist beside its node's results.
+    again: for each part of the order, the positions that run again. Part k lies ahead of counted position k, and the
+    last part after all of them.
+    at_least: no solution costs less.
+    effort: spent, in the solver's own unit.
     """
 
     kept: tuple[frozenset[int], ...]
@@ -80,7 +87,10 @@ class KeptAtPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class NoneKept:
-    """No solution, or none was met. at_least, effort: as of `KeptAtPlaces`; at_least is None where there is none."""
+    """The outcome without a solution.
+
+    at_least, effort: as in `KeptAtPlaces`. at_least is None where no solution exists.
+    """
 
     at_least: int | None
     effort: float
@@ -89,10 +99,11 @@ class NoneKept:
 def keep_at(
     problem: PlaceProblem, places: Sequence[int], moments: Collection[tuple[int, int]], below: int, effort: float
 ) -> KeptAtPlaces | NoneKept:
-    """The cheapest that costs less than `below`, with the bytes counted at places, ascending.
+    """Return the cheapest solution that costs less than `below`, with the bytes counted at ascending positions.
 
-    moments: (place, part): a node that runs again in a part is counted there beside what is kept all through the part.
-    effort: at which the solver ends, about seconds in its own measure, which does not depend on the machine.
+    moments: (position, part), where a node that runs again in a part is counted beside everything kept through the
+    part.
+    effort: at which the solver ends, in about seconds. Its unit does not depend on the machine.
     """
     program = _Program(problem, places)
     for place, part in sorted(moments):
@@ -119,9 +130,10 @@ def keep_at(
 
 
 class _Program:
-    """Variables of the model. kept: of a value and the number of a place that counts, whether it is there.
+    """Variables of the model.
 
-    again: of a node's place and a part, whether the node runs again in it.
+    kept: whether a value exists, by value and by the number of a counted position.
+    again: whether a node runs again, by its position and a part.
     """
 
     def __init__(self, problem: PlaceProblem, places: Sequence[int]) -> None:
@@ -141,14 +153,14 @@ class _Program:
             self._supply(part)
 
     def _stay_within(self, k: int) -> None:
-        """Counts the bytes at a place; what its node reads is there."""
+        """Count the bytes at a position, and require that what its node reads exists."""
         place, problem = self.places[k], self.problem
         there = [(problem.sizes[v], kept) for (v, at), kept in self.kept.items() if at == k]
         self.model.add(sum(size * kept for size, kept in there) + problem.own_bytes[place] <= problem.budget_bytes)
         self.model.add_bool_and([self.kept[value, k] for value in problem.reads[place]])
 
     def _supply(self, part: int) -> None:
-        """Requires of each value that a part keeps or reads that it was kept before, or is made again."""
+        """Require that each value that a part keeps or reads was kept ahead of the part, or is computed again in it."""
         before = self.places[part - 1]
         is_last = part == len(self.places)
         end = len(self.problem.reads) if is_last else self.places[part]
@@ -162,7 +174,7 @@ class _Program:
             self._available(value, part, [])
 
     def _available(self, value: int, part: int, unless: list[cp_model.LiteralT]) -> None:
-        """Requires a value made up to a part's beginning in that part, but where one of `unless` holds."""
+        """Require a value written up to the start of a part to exist in that part, unless one of `unless` holds."""
         maker = self.problem.makers[value]
         if maker == self.places[part - 1]:
             return
@@ -170,9 +182,9 @@ class _Program:
         self.model.add_bool_or([*unless, self.kept[value, part - 1], *again])
 
     def count_moment(self, node: int, part: int) -> None:
-        """Counts the bytes while a node runs again in a part: its own, and what is kept through all of the part.
+        """Count the bytes while a node runs again in a part: its own, and everything kept through the part.
 
-        Results of the model are kept through the last part, which is behind all places.
+        Results of the model are kept through the last part, which lies after all positions.
         """
         problem, before = self.problem, self.places[part - 1]
         own = {*problem.reads[node], *problem.writes[node]}
@@ -194,15 +206,16 @@ class _Program:
 
 
 EFFORT = 10.0
-"""Effort of the solver in all, in its own measure, about seconds."""
+"""Total effort of the solver, in its own unit of about seconds."""
 MOST_ROUNDS = 20
 PLACES_A_ROUND = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded:
-    """plan: the cheapest known; None for none.
+    """A plan with its bound.
 
+    plan: the cheapest known plan, if any.
     at_least: no plan that keeps the order of first runs costs less; None where no such plan stays within the budget.
     """
 
@@ -214,7 +227,10 @@ def bound_at_places(
     graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int,
     known: Recomputation | None = None, effort: float = EFFORT,
 ) -> Bounded:  # fmt: skip
-    """The cheapest plan, or a known one, and the least that any costs. The same problem gives the same result."""
+    """Return the cheapest plan, or a known plan, and a lower bound of all costs.
+
+    The same problem gives the same result.
+    """
     problem = PlaceProblem.of(graph, order, costs, budget_bytes)
     below = known.cost if known else 1 + sum(costs) * len(order)
     live = live_bytes(graph, order)
@@ -244,7 +260,10 @@ def bound_at_places(
 
 
 def _runs(problem: PlaceProblem, places: Sequence[int], found: KeptAtPlaces) -> list[int]:
-    """The order with what runs again right before what reads it, or before the place through which it is kept."""
+    """Return the order with its repetitions.
+
+    A repetition stands right ahead of its reader, or of the position through which its result is kept.
+    """
     runs: list[int] = []
     for part, again in enumerate(found.again):
         begin = places[part - 1] + 1 if part else 0
@@ -264,7 +283,7 @@ def _runs(problem: PlaceProblem, places: Sequence[int], found: KeptAtPlaces) -> 
 
 
 def _run_again(problem: PlaceProblem, place: int, left: set[int], runs: list[int]) -> None:
-    """Appends a place that is left to run again, behind those that it reads."""
+    """Append a position that still has to run again, after the positions that it reads."""
     if place in left:
         left.remove(place)
         for value in problem.reads[place]:
@@ -274,9 +293,11 @@ def _run_again(problem: PlaceProblem, place: int, left: set[int], runs: list[int
 
 @dataclass(frozen=True, kw_only=True)
 class _Above:
-    """Where a sequence is above the budget: (bytes, place) of first runs, (place, stage) of repeats.
+    """The points at which a sequence exceeds the budget.
 
-    stage: place whose first run follows; behind the last one, the number of places.
+    firsts: (bytes, position) of first runs.
+    repeats: (position, stage) of repetitions.
+    stage: the position whose first run follows, or the number of positions after the last first run.
     """
 
     firsts: tuple[tuple[int, int], ...]
@@ -295,7 +316,10 @@ class _Above:
         return _Above(firsts=tuple(firsts), repeats=tuple(repeats)) if firsts or repeats else None
 
     def to_count(self, places: Sequence[int], num_places: int) -> tuple[set[int], set[tuple[int, int]]]:
-        """Places at which bytes shall count besides, the worst of each part; repeats, once first runs are within."""
+        """Return the positions and repetitions to count additionally.
+
+        Of each part this is the worst position. Repetitions follow once all first runs are within the budget.
+        """
         worst: dict[int, int] = {}
         for _, place in sorted(self.firsts, reverse=True):
             if place not in places:

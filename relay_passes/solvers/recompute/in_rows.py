@@ -1,10 +1,10 @@
-"""Results that are computed again so that an order of operators, cut into rows in series, needs fewer bytes.
+"""Recompute results so that an order of operators, cut into row sequences, needs fewer bytes.
 
-A repeat whose only reader is in a sequence is a row of a ring: it costs instructions and next to no memory, where
-keeping the result costs all its bytes until the last reader. The search looks at the segment that needs the most, and
-at every value that lives across it: made again right before each reader from there on, it is gone until then, though
-what it is made from stays. The repeats that promise the most bytes for their cost are tried, and the best is taken,
-until the cut is within the budget. Then repeats that turned out not to be needed are left out.
+A repetition whose only reader is in a sequence is a row of a ring. It costs instructions and almost no memory, while
+keeping the result costs all its bytes until the last reader. The search considers the segment with the most bytes, and
+every value that is alive across it. If the value is computed again right ahead of each later reader, its bytes are free
+until then, although its own operands stay alive. The repetitions that promise the most bytes for their cost are tried,
+and the best is taken, until the cut is within the budget. Then repetitions that proved unnecessary are dropped.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from relay_passes.solvers.recompute.recomputation import Recomputation, repeats_
 from relay_passes.solvers.split.search import Segment, Split
 
 DEEPEST = 3
-"""Generations of inputs that a repeat may compute again, too."""
+"""Number of generations of operands that a repetition may recompute as well."""
 TRIED = 4
-"""Repeats that are cut exactly, of those that promise most."""
+"""Number of the most promising repetitions whose cut is computed."""
 MOST_ROUNDS = 24
 MOST_LEFT_OUT = 12
-"""Repeats, the dearest first, that are tried without at the end."""
+"""Number of repetitions, the most expensive first, whose removal is tried at the end."""
 
 Cut = Callable[[Graph, Sequence[int]], Split]
-"""The best split of a graph whose nodes are those of a sequence, in its order."""
+"""Returns the best split of a graph whose nodes are those of a sequence, in its order."""
 
 
 def recompute_in_rows(graph: Graph, costs: Sequence[int], budget_bytes: int, cut: Cut) -> Recomputation | None:
-    """A sequence of the graph's nodes, some of them again, whose cut is within the budget; None if none is found.
+    """Return a sequence of the graph's nodes with repetitions whose cut is within the budget, or None if none is found.
 
-    costs: of each node, when it runs again. The sequence keeps the order of first runs; its peak is that of its cut.
+    costs: of each node, when it runs again. The sequence keeps the order of first runs, and its peak is that of its
+    cut.
     """
     state = _State.of(graph, tuple(range(len(graph.nodes))), cut)
     for _ in range(MOST_ROUNDS):
@@ -48,7 +49,10 @@ def recompute_in_rows(graph: Graph, costs: Sequence[int], budget_bytes: int, cut
 
 
 def unrolled(graph: Graph, sequence: Sequence[int]) -> Graph:
-    """The graph of a sequence: each run a node of its own; what a repeat writes are new values, read from there on."""
+    """Return the graph of a sequence, in which each run is a node of its own.
+
+    A repeated node writes new values, which are read from there on.
+    """
     sizes = list(graph.sizes)
     latest = list(range(len(sizes)))
     ran: set[int] = set()
@@ -70,7 +74,7 @@ def unrolled(graph: Graph, sequence: Sequence[int]) -> Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """A sequence over the graph's nodes, the graph it unrolls to, and the best cut of that."""
+    """A sequence over the graph's nodes, the graph that it unrolls to, and the best cut of that graph."""
 
     graph: Graph
     sequence: tuple[int, ...]
@@ -85,7 +89,7 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeat:
-    """Runs to repeat before each of some positions, and the bytes that this is thought to free at the peak."""
+    """The runs to repeat ahead of some positions, and the bytes that this is expected to free at the peak."""
 
     chain: tuple[int, ...]
     readers: tuple[int, ...]
@@ -103,7 +107,7 @@ class _Repeat:
 
 
 def _improved(state: _State, costs: Sequence[int], budget_bytes: int, cut: Cut) -> _State | None:
-    """The state with the repeat that frees most at the peak for its cost; None where none frees anything."""
+    """Return the state with the repetition that frees most bytes at the peak for its cost, or None."""
     peak = max(state.split.segments, key=lambda segment: segment.num_bytes)
     excess = peak.num_bytes - budget_bytes
     repeats = sorted(
@@ -121,9 +125,10 @@ def _improved(state: _State, costs: Sequence[int], budget_bytes: int, cut: Cut) 
 
 
 def _repeats(runs: Graph, peak: Segment) -> Iterator[_Repeat]:
-    """Repeats of the makers of values that live across the peak, before each reader from there on, with more inputs.
+    """Yield repetitions of the producers of values alive across the peak, ahead of each later reader.
 
-    One more choice repeats it only before the first of these readers, for all of them.
+    Further candidates also repeat more generations of operands, or repeat only ahead of the first later reader, for all
+    of them.
     """
     makers = {value: run for run, node in enumerate(runs.nodes) for value in node.writes}
     readers: dict[int, list[int]] = {}
@@ -155,7 +160,7 @@ def _repeats(runs: Graph, peak: Segment) -> Iterator[_Repeat]:
 
 
 def _without_needless(state: _State, costs: Sequence[int], budget_bytes: int, cut: Cut) -> _State:
-    """The state without some of the repeats that the budget does not need, the dearest first."""
+    """Return the state without repetitions that the budget does not need, dropping the most expensive first."""
     seen: set[int] = set()
     repeats = [position for position, node in enumerate(state.sequence) if node in seen or seen.add(node)]
     repeats.sort(key=lambda position: (-costs[state.sequence[position]], -position))

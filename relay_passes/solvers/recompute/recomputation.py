@@ -1,7 +1,7 @@
-"""A sequence of operators that computes some results again instead of keeping them, and its cost.
+"""A sequence of operators that recomputes some results instead of keeping them, and its cost.
 
-A sequence names nodes in the order in which they run; a node that appears again computes its results again. A read
-takes the value that was written last, so a value is alive from each write to the last read before the next write.
+A sequence lists nodes in the order in which they run. A node that appears again computes its results again. A read
+takes the value that was written last, so a value is alive from each write to the last read ahead of the next write.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputation:
-    """sequence: nodes in the order in which they run. cost: of all repeats together.
+    """A sequence with recomputations.
 
+    sequence: nodes in the order in which they run.
+    cost: of all repetitions together.
     at_least: lower bound of the cost of every sequence that keeps the order of first runs; 0 where no bound is known.
     """
 

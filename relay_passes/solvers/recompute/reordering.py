@@ -1,8 +1,8 @@
-"""The cheapest repeats within a budget where the order is free, too, by simulated annealing; and the least bytes of it.
+"""Find the cheapest recomputations within a budget by simulated annealing that also changes the order.
 
-The search (reorder.c) is compiled when it is first asked for. It starts from a sequence; a move puts runs elsewhere,
-adds repeats where the bytes are above the budget, or leaves some out. Random numbers come from a fixed seed, and the
-number of moves from the graph: the same problem gives the same result.
+The search (reorder.c) is compiled at its first use. It starts from a sequence. A move places runs elsewhere, adds
+repetitions where the bytes exceed the budget, or drops some. Random numbers come from a fixed seed, and the number of
+moves from the graph, so the same problem gives the same result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_ext.core.compiled_search import compiled_search, starts
 
 MOVES_PER_NODE, LEAST_MOVES = 2000, 400_000
 MOST_WORK = 1_500_000_000
-"""Moves times nodes: ends the search sooner on large graphs, where a move takes longer."""
+"""Most moves times nodes. It ends the search sooner on large graphs, where a move takes longer."""
 _NUMBERS = ("first_read", "read", "first_write", "write", "maker", "input", "output")
 _TABLES = "first_read read shared first_write write extra cost size maker input output".split()
 
@@ -52,10 +52,12 @@ def anneal_order(
     most_repeats: int = MOST_REPEATS,
     seed: int = SEED,
 ) -> Recomputation | None:
-    """The cheapest sequence met within the budget, in any order that works; the search ends where it repeats nothing.
+    """Return the cheapest sequence found within the budget, in any valid order.
 
-    start: a sequence, which need not be within the budget. most_repeats: 0 for an order alone. None if no sequence was
-    met, without a C compiler, and for very large graphs.
+    The search ends as soon as a sequence repeats nothing.
+    start: a sequence, which need not be within the budget.
+    most_repeats: 0 to search only an order.
+    None if no sequence was found, without a C compiler, and for very large graphs.
     """
     count = len(graph.nodes)
     if count > MOST_NODES or sum(costs) > 2**53:
@@ -80,7 +82,7 @@ def anneal_order(
 
 
 def tidied(graph: Graph, order: Sequence[int], moves_per_node: int = MOVES_PER_NODE) -> tuple[int, ...]:
-    """An order of the same peak or a lower one in which more nodes stand right behind what they read."""
+    """Return an order with no higher peak, in which more nodes directly follow the nodes that they read."""
     library, count = _library(), len(order)
     if library is None:
         return tuple(order)
@@ -100,7 +102,7 @@ def _problem(graph: Graph, tables: dict[str, NDArray[np.int32] | NDArray[np.int6
 
 
 def _tables(graph: Graph, costs: Sequence[int]) -> dict[str, NDArray[np.int32] | NDArray[np.int64]]:
-    """The problem as reorder.h names it."""
+    """Return the problem with the names of reorder.h."""
     reads = [list(dict.fromkeys(node.reads)) for node in graph.nodes]
     makers = {value: index for index, node in enumerate(graph.nodes) for value in node.writes}
     values = range(len(graph.sizes))

@@ -1,7 +1,8 @@
 """Find the cheapest recomputation that keeps a graph within a budget of live bytes.
 
-Simulated annealing looks for repeats in the given order first, then changes the order and the repeats together. Both
-searches are C (`anneal.c`, `reorder.c`); a bound by constraint programming says how close the first one came.
+Simulated annealing first searches repetitions in the given order, and then changes the order and the repetitions
+together. Both searches are written in C (`anneal.c`, `reorder.c`). A bound by constraint programming tells how close
+the first search came.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from relay_passes.solvers.recompute.recomputation import Recomputation
 from relay_passes.solvers.recompute.reordering import anneal_order
 
 MOST_BOUNDED = 2000
-"""Nodes up to which the cost is bounded, where ortools is installed. Larger graphs take the solver minutes."""
+"""Most nodes for which the cost is bounded, where ortools is installed. Larger graphs take the solver minutes."""
 BOUND_EFFORT = 2.0
-"""Effort of the solver for the bound, about seconds. With 10, bounds of layered graphs rise by up to 6 %."""
+"""Effort of the solver for the bound, in about seconds. With 10, bounds of layered graphs rise by up to 6 %."""
 
 
 def recompute(
@@ -31,10 +32,12 @@ def recompute(
     bound_effort: float = BOUND_EFFORT,
     seed: int = SEED,
 ) -> Recomputation | None:
-    """Return the cheapest sequence found within the budget, with its bound; None where no sequence is found.
+    """Return the cheapest sequence found within the budget, with its bound, or None where no sequence is found.
 
-    costs: of each node, when it runs again. keeps_order: first runs stay in the given order. bound_effort: 0 for no
-    bound. The same arguments give the same result. Without a C compiler on this machine nothing is found.
+    costs: of each node, when it runs again.
+    keeps_order: whether first runs stay in the given order.
+    bound_effort: 0 for no bound.
+    The same arguments give the same result. Without a C compiler on this machine no sequence is found.
     """
     peak = peak_bytes(graph, order)
     if peak <= budget_bytes:
@@ -52,7 +55,7 @@ def _bounded(
     graph: Graph, order: Sequence[int], costs: Sequence[int], budget_bytes: int, found: Recomputation | None,
     effort: float,
 ) -> Recomputation | None:  # fmt: skip
-    """Return what was found with its bound, or the cheaper plan that the bound's program met."""
+    """Return the found sequence with its bound, or the cheaper plan that the solver of the bound found."""
     from relay_passes.solvers.recompute.bound import bound_at_places
 
     bounded = bound_at_places(graph, order, costs, budget_bytes, found, effort)

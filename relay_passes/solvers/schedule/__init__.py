@@ -1,1 +1,1 @@
-"""Orders of operators whose peak of live bytes is least."""
+"""Order operators for the lowest peak of live bytes."""

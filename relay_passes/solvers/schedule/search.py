@@ -1,10 +1,10 @@
-"""Orders of a graph with the least peak of live bytes.
+"""Search the order of a graph with the lowest peak of live bytes.
 
-A state is the set of nodes run so far; what is alive follows from it. Two prefixes over the same set differ only in
-their peaks, so one of them is enough. And some nodes may be run at once, because no order that waits with them is
-better: a run of nodes, each ready only through the one before it, that ends with no more alive than at its begin, had
-more alive at every point within, and stays within the limit. (Live bytes are submodular over such sets: whatever else
-an order has run by then, having run these too leaves no more alive, so they can move to the front of it.)
+A state is the set of nodes run so far, which determines the live bytes. Two prefixes over the same set differ only in
+their peaks, so a single one is enough. Some nodes may also be run at once, because no order that delays them is better.
+Such a chain of nodes, each made ready by the node ahead of it, ends with no more live bytes than at its start, has more
+live bytes at every point within, and stays within the limit. (Live bytes are submodular over such sets: whatever else
+an order has run by then, having run the chain too leaves no more bytes alive, so the chain can move to the front.)
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from relay_passes.solvers.recompute.reordering import anneal_order, tidied
 
 BEAM = 48
 MOST_STEPS = 1_200_000
-"""Nodes that the search for a proof may run, in all its prefixes together."""
+"""Number of nodes that the search for a proof may run, over all its prefixes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """An order of node numbers, its peak, a bound no order goes below, and whether the peak is known to be least."""
+    """An order of node numbers with its peak, and a lower bound of all orders.
+
+    The peak is proved least where both are equal.
+    """
 
     order: tuple[int, ...]
     peak_bytes: int
@@ -36,7 +39,7 @@ class Schedule:
 
 
 class _State(NamedTuple):
-    """Sets of nodes as bits: those run, those that may run next."""
+    """Sets of nodes as bits: the nodes that have run, and the nodes that may run next."""
 
     done: int
     ready: int
@@ -55,7 +58,7 @@ class _State(NamedTuple):
 
 
 def schedule(graph: Graph) -> Schedule:
-    """The best order found, never worse than the one given."""
+    """Return the best order found, never worse than the given order."""
     search = _Search(graph)
     given = search.replay(range(len(graph.nodes)))
     best = min(given, search.beam(), key=lambda state: state.peak)
@@ -99,9 +102,9 @@ class _Search:
         return _State(0, ready, live, live, -1, None)
 
     def lower_bound(self) -> int:
-        """The largest single step, whatever the order: what it writes, and what must be alive beside it.
+        """Return the largest single step in any order: what a node writes, and what must be alive beside it.
 
-        That is what was made by the step's ancestors and is read by the step or by what comes after it.
+        A value must be alive if an ancestor of the node writes it, and the node or one of its descendants reads it.
         """
         graph, before, after = self.graph, self.ancestors(), [0] * len(self.graph.nodes)
         for index, nodes in enumerate(before):
@@ -121,7 +124,7 @@ class _Search:
         return bound
 
     def ancestors(self) -> list[int]:
-        """Nodes that every order runs before a node, as a bit set for each node."""
+        """Return the nodes that every order runs ahead of a node, as a bit set for each node."""
         found: list[int] = []
         for needs in self.needs:
             every = needs
@@ -131,7 +134,7 @@ class _Search:
         return found
 
     def step(self, state: _State, index: int) -> _State:
-        """The state after running one ready node."""
+        """Return the state after running a ready node."""
         graph, node = self.graph, self.graph.nodes[index]
         done = state.done | 1 << index
         live = state.live + self.made[index]
@@ -154,7 +157,7 @@ class _Search:
         return state
 
     def beam(self) -> _State:
-        """The best of BEAM prefixes kept at each length, by peak, then by live bytes."""
+        """Return the best of BEAM prefixes kept at each length, by peak and then by live bytes."""
         waiting: list[dict[int, _State]] = [{} for _ in range(len(self.graph.nodes) + 1)]
         waiting[0][0] = self.start()
         for found in waiting:
@@ -167,9 +170,9 @@ class _Search:
         return min(waiting[-1].values(), key=lambda state: state.peak)
 
     def exhaust(self, limit: int) -> tuple[_State | None, bool]:
-        """A complete order within `limit` if there is one; and whether all prefixes within it were looked at.
+        """Return a complete order within `limit`, if any, and whether all prefixes within it were considered.
 
-        The longest prefix goes on first, so that an order is found before all others are looked at.
+        The longest prefix continues first, so that an order is found early.
         """
         start = self.start()
         waiting, seen = [(0, start.live, 0, start)], {0}
@@ -186,7 +189,7 @@ class _Search:
         return None, True
 
     def _next(self, state: _State, limit: int | None) -> list[_State]:
-        """States some nodes on; only the first that costs nothing, where there is one."""
+        """Return the next states, or only the first state that costs nothing, if there is one."""
         bound = state.peak if limit is None else limit
         found: list[_State] = []
         for index in _members(state.ready):
@@ -206,7 +209,7 @@ class _Search:
 
 
 def _members(nodes: int) -> Iterator[int]:
-    """The numbers of a set, ascending."""
+    """Yield the numbers of a set, ascending."""
     while nodes:
         lowest = nodes & -nodes
         nodes ^= lowest
@@ -214,18 +217,21 @@ def _members(nodes: int) -> Iterator[int]:
 
 
 STEPS = (8, 32, 128)
-"""Parts of the peak by which it is to fall, the largest as long as an order is found."""
+"""Divisors of the peak by which it should fall.
+
+Each divisor is used as long as an order is found, the largest step first.
+"""
 MOVES_PER_NODE = 500
 
 
 def least_schedule(graph: Graph) -> Schedule:
-    """`schedule`, or an order of a lower peak."""
+    """Return the result of `schedule`, or an order with a lower peak."""
     found = schedule(graph)
     return found if found.proved else annealed_schedule(graph, found)
 
 
 def annealed_schedule(graph: Graph, found: Schedule) -> Schedule:
-    """A schedule of a lower peak, or the same."""
+    """Return a schedule with a lower peak, or the same schedule."""
     costs, best = [1] * len(graph.nodes), found
     for step in STEPS:
         while not best.proved:

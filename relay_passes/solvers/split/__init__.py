@@ -1,1 +1,1 @@
-"""Cuts of an order into sequences that run row by row, and into column strips."""
+"""Cut an order into sequences that run row by row, and into column strips."""

@@ -1,4 +1,4 @@
-"""Bytes that a segment keeps whose rows run in series, result by result."""
+"""The bytes that a segment keeps, result by result, when its rows run in series."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from relay_passes.solvers.split.segments import Segments, overhead_of
 
 @dataclass(frozen=True, kw_only=True)
 class KeptRows:
-    """Results of a segment's operators that nothing behind it reads.
+    """The results of a segment's operators that nothing after the segment reads.
 
-    num_bytes: of each that has a place of its own, of the rows that are kept and of those that lie among them. hosts:
-    of each other one, the result among whose rows its own lie. scratch_bytes: of its kernels. shared: of an operand
-    that dies in the segment, bytes of it that the last result takes. cost: modelled instructions that rows add.
+    num_bytes: for each result with an offset of its own, the bytes of its kept rows and of the rows that lie among
+    them.
+    hosts: for each other result, the result among whose rows its own rows lie.
+    scratch_bytes: of its kernels.
+    shared: for an operand that dies in the segment, the bytes of it that the last result takes.
+    cost: modelled instructions that running by rows adds.
     """
 
     num_bytes: Mapping[int, int]
@@ -25,7 +28,10 @@ class KeptRows:
 
 
 def kept_in(segments: Segments, begin: int, end: int, rows_per_call: int, input_rows: int) -> KeptRows:
-    """Rows that operators [begin, end) keep, which run in series. The rest: as `Segment` has them."""
+    """Return the rows that operators [begin, end) keep when they run in series.
+
+    The arguments are those of `Segment`.
+    """
     graph = segments.graph
     last, accumulation = next(way for way in segments.last_ways(end - 1) if bool(way[1]) == bool(input_rows))
     replay = segments.replay(begin, last, end, rows_per_call, accumulation)

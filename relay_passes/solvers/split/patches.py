@@ -1,8 +1,8 @@
-"""Cuts of a schedule into patches: column strips that run one after another.
+"""Cut a schedule into patches, which are column strips that run one after another.
 
-Rows of a strip are shorter, so the rings of a segment shrink to a strip and its halo. What lies in the halos of two
-strips is computed twice, and what the segment reads from before it stays until the last strip is done. A segment may
-run in one strip or in several; the cut that is best follows as in `search.py`.
+Rows of a strip are shorter, so the rings of a segment shrink to a strip and its halo. Columns in the halos of two
+strips are computed twice, and the external inputs of the segment stay alive until the last strip is done. A segment may
+run in one strip or in several, and the best cut follows as in `search.py`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from tvm_ext.core.row_sequence import RowOperator
 
 STRIPS = (2, 3, 4, 6, 8)
 COPY_COST = 12
-"""Instructions that a copy of some columns of a row costs beside two for each 4 bytes."""
+"""Instructions to copy some columns of a row, besides two instructions for each 4 bytes."""
 
 NEVER = 1 << 62
-"""Bytes of a way that there is not."""
+"""Bytes of a method that is impossible."""
 
 
 class PatchedSegments(Segments):
-    """The ways to run each segment of an order, in strips too.
+    """The methods of running each segment of an order, including strips.
 
-    columns: of each node, how columns of its result depend on its operands; None for one that makes all of them.
-    instructions: of each node, modelled. by_rows: the ways without strips, where they are known. once: nodes through
-    which rows of streamed inputs come once, so that no strip but one can have them.
+    columns: for each node, how the columns of its result depend on its operands; None for a node that only computes all
+    of them.
+    instructions: modelled, of each node.
+    by_rows: the segments without strips, where they are known.
+    once: nodes whose streamed input arrives only once, so that only a single strip can read it.
     """
 
     def __init__(
@@ -63,14 +65,14 @@ class PatchedSegments(Segments):
         return Ending.of(end, [*self.by_rows.ending(end).segments, *in_strips])
 
     def _in_strips(self, replay: Replay, count: int) -> list[Segment]:
-        """The segments of a replay's end in so many strips, shortest first."""
+        """Return the segments with a replay's end in a number of strips, shortest first."""
         end = replay.begin + len(replay.sequence.operators)
         last = self.columns[end - 1]
         if replay.accumulation is not None or last is None or last.num_columns < 2 * count:
             return []
         strips = strips_of(last.num_columns, count)
         if any(self.strip_columns(replay.begin, end, strip)[-1] != strip for strip in strips):
-            return []  # padding alone makes one of them
+            return []  # a strip would read only padding
         walk = _Walk(self, replay, strips)
         found: list[Segment] = []
         for index in range(end - 1, replay.begin - 1, -1):
@@ -83,7 +85,7 @@ class PatchedSegments(Segments):
 
 
 class _Walk:
-    """Adds up the needs of a segment in strips, operator by operator, from its last one back."""
+    """Adds up the needs of a segment in strips, operator by operator, backward from its last operator."""
 
     def __init__(self, segments: PatchedSegments, replay: Replay, strips: tuple[Columns, ...]) -> None:
         self.segments, self.replay, self.strips = segments, replay, strips
@@ -97,18 +99,18 @@ class _Walk:
         self.own: list[list[int]] = [[]] * len(self.operators)
         self.rings = [0] * len(strips)
         self.cuts: dict[int, list[_Cut]] = {}
-        """Copies of columns, by value from before the segment."""
+        """Copies of columns, by value from ahead of the segment."""
         self.inner_cuts: list[_Cut] = []
         self.begin = self.end
         self.scratch = self.calls = self.added = 0
 
     def _share(self, place: int, strip: int) -> float:
-        """Share of an operator's columns that a strip computes."""
+        """Return the fraction of an operator's columns that a strip computes."""
         made, operator = self.made[strip][place], self.segments.columns[self.replay.begin + place]
         return 1.0 if made is None or operator is None else (made[1] - made[0]) / operator.num_columns
 
     def step_back_to(self, index: int) -> None:
-        """Takes in the operator before those that have been taken in."""
+        """Add the operator ahead of the operators added so far."""
         segments, place = self.segments, index - self.replay.begin
         node, operator = segments.graph.nodes[index], self.operators[place]
         size = segments.graph.sizes[node.writes[0]]
@@ -150,14 +152,14 @@ class _Walk:
         )
 
     def segment(self) -> Segment:
-        """All operators that have been taken in, as one segment."""
+        """Return all operators added so far as a segment."""
         cuts = [*self.inner_cuts, *(cut for cuts in self.cuts.values() for cut in cuts)]
         shared = self.shared[self.begin - self.replay.begin]
         inside = [self._inside(strip, cuts) for strip in range(len(self.strips))]
         needed = [inside[strip] + sum(self.pieces[: strip + 1]) for strip in range(len(self.strips))]
         needed[-1] -= shared
         narrowest = min(end - begin for begin, end in self.strips)
-        joining = self.result - self.result * narrowest // self.strips[-1][1]  # over one strip, beside the others
+        joining = self.result - self.result * narrowest // self.strips[-1][1]  # all but one strip have to be copied
         joined = max(
             self.segments.held(self.begin) + aligned(self.scratch) + max(needed),
             self.segments.held(self.end) + aligned(joining),
@@ -175,9 +177,9 @@ class _Walk:
         )  # fmt: skip
 
     def _inside(self, strip: int, cuts: Sequence[_Cut]) -> int:
-        """Bytes that a strip needs beside its result.
+        """Return the bytes that a strip needs besides its result.
 
-        Images of one row are computed one after another, and bytes of those that have been read are free again.
+        Images of a single row are computed one after another, and their bytes are free again once they have been read.
         """
         nodes = range(self.begin, self.end)
         if any(operator.num_rows > 1 for operator in self.operators[self.begin - self.replay.begin :]):
@@ -193,7 +195,9 @@ class _Walk:
         return max(alive.values())
 
     def _born_bytes(self, inside: int) -> int:
-        """Bytes where strips are written where the whole result has them, from the first one on."""
+        """Return the bytes where strips are written directly into the whole result, which exists from the first
+        strip on.
+        """
         last = self.segments.columns[self.end - 1]
         if last is None or not last.writes_apart:
             return NEVER
@@ -201,7 +205,7 @@ class _Walk:
 
 
 def _rows_at_once(operator: RowOperator, position: int) -> int:
-    """Most rows of an operand that one call reads."""
+    """Return the most rows of an operand that a single call reads."""
     reader, last = operator.readers[position], operator.num_rows - 1
     firsts = range(0, operator.num_rows, operator.rows_per_call)
     return max(
@@ -211,8 +215,11 @@ def _rows_at_once(operator: RowOperator, position: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cut:
-    """Some columns of an operand, copied row by row. reader: the node that reads them. columns: by strip, None where it
-    reads all of them."""
+    """Some columns of an operand, copied row by row.
+
+    reader: the node that reads them.
+    columns: by strip, None where the strip reads all columns.
+    """
 
     reader: int
     columns: tuple[Columns | None, ...]
@@ -230,13 +237,13 @@ class _Cut:
 
 
 def strips_of(num_columns: int, count: int) -> tuple[Columns, ...]:
-    """Columns cut into strips of one width, at most so many; the last one is narrower where they don't divide."""
+    """Return columns cut into at most `count` strips of equal width, where the last strip may be narrower."""
     width = ceil(num_columns / count)
     return tuple((begin, min(begin + width, num_columns)) for begin in range(0, num_columns, width))
 
 
 def columns_read(operator: ColumnOperator | None, position: int, made: Columns | None) -> Columns | None:
-    """Columns of an operand that an operator reads for some of its result; None: all of them."""
+    """Return the columns of an operand that an operator reads for some columns of its result, or None for all."""
     if operator is None or made is None:
         return None
     reader = operator.readers[position]
@@ -249,9 +256,10 @@ def columns_read(operator: ColumnOperator | None, position: int, made: Columns |
 def columns_made(
     graph: Graph, operators: Sequence[ColumnOperator | None], begin: int, end: int, strip: Columns
 ) -> list[Columns | None]:
-    """Columns of the results of nodes [begin, end) that a strip of the last one's needs; None: all of them.
+    """Return the columns of the results of nodes [begin, end) that a strip of the last result needs, None for all.
 
-    operators: how the columns of each node's result depend on its operands; None for one that makes all of them.
+    operators: how the columns of each node's result depend on its operands; None for a node that only computes all of
+    them.
     """
     wanted: dict[int, list[Columns | None]] = {graph.nodes[end - 1].writes[0]: [strip]}
     found: list[Columns | None] = []
@@ -268,7 +276,7 @@ def columns_made(
 
 
 def _together(columns: Sequence[Columns | None]) -> Columns | None:
-    """The least range around all of these."""
+    """Return the smallest range that covers all ranges, or None if one of them is None."""
     ranges = [one for one in columns if one is not None]
     if len(ranges) < len(columns):
         return None

@@ -1,9 +1,10 @@
-"""Cuts of an order of operators into sequences whose rows run in series, so that few bytes are alive.
+"""Cut an order of operators into sequences whose rows run in series, so that few bytes are alive.
 
-A cut is a list of segments of the order. A segment of one operator runs whole. The operators of a longer one run row
-by row (`tvm_ext.core.row_sequence`): what only they read is a ring of a few rows, and a result that outlives the
-segment may grow over an operand that dies in it. A segment's bytes are those, and what else is alive across it. The
-best cut follows from the best cuts of all shorter orders: the cheapest within a budget, or the one of least bytes.
+A cut is a list of segments of the order. A segment of one operator runs whole. The operators of a longer segment run
+row by row (`tvm_ext.core.row_sequence`): a result that only they read is a ring of a few rows, and a result that
+outlives the segment may overwrite an operand that dies in it. The bytes of a segment are these, and everything else
+that is alive across it. The best cut follows from the best cuts of all shorter orders, by dynamic programming: the
+cheapest cut within a budget, or the cut with the fewest bytes.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from relay_passes.solvers.split.segment import Ending, Segment
 from relay_passes.solvers.split.segments import Segments
 
 CLOSEST = 512
-"""Resolution of a frontier: from a cut to the next one, bytes fall by more than one part in this many."""
+"""Resolution of a frontier: bytes fall by more than this fraction, 1/512, from each cut to the next."""
 
 Price = Callable[[Ending], tuple[np.ndarray, np.ndarray]]
-"""Two numbers for each of the segments with an end."""
+"""Returns two numbers for each of the segments with an end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Segments that cover the order; peak_bytes: the most that one needs; cost: what splitting adds, modelled.
+    """Segments that cover the order.
 
-    overhead: of that, what calls and asking for rows take.
+    peak_bytes: the most bytes of a segment.
+    cost: modelled instructions that splitting adds.
+    overhead: the part of the cost for calls and for deciding which rows are next.
     """
 
     segments: tuple[Segment, ...]
@@ -46,12 +49,15 @@ class Split:
 
     @property
     def price(self) -> int:
-        """Price that ranks it: its cost, and streamed inputs that it holds whole."""
+        """Price by which cuts are ranked: the cost, plus a penalty for streamed inputs that are held whole."""
         return sum(segment.price for segment in self.segments)
 
 
 def cut(segments: Segments, budget_bytes: int | None) -> Split:
-    """The cheapest cut within a budget; without a budget, or where none fits, the one that needs the fewest bytes."""
+    """Return the cheapest cut within a budget.
+
+    Without a budget, or where no cut fits, it is the cut with the fewest bytes.
+    """
     found = _within(segments, budget_bytes) if budget_bytes is not None else None
     if found is not None:
         return found
@@ -60,7 +66,7 @@ def cut(segments: Segments, budget_bytes: int | None) -> Split:
 
 
 def frontier(segments: Segments) -> tuple[Split, ...]:
-    """The cheapest cuts within smaller and smaller budgets, from one as large as can be to the fewest bytes."""
+    """Return the cheapest cuts within smaller and smaller budgets, from an unlimited budget to the fewest bytes."""
     found, budget = list[Split](), sum(segments.graph.sizes) + max(segments.whole, default=0)
     while better := _within(segments, budget):
         found.append(better)
@@ -70,13 +76,16 @@ def frontier(segments: Segments) -> tuple[Split, ...]:
 
 
 def _within(segments: Segments, budget_bytes: int) -> Split | None:
-    """The cheapest cut within a budget; None where none is."""
+    """Return the cheapest cut within a budget, or None."""
     found = cheapest_cut(len(segments.graph.nodes), segments, lambda e: (e.num_bytes > budget_bytes, e.prices))
     return found if found.peak_bytes <= budget_bytes else None
 
 
 def cheapest_cut(count: int, segments: Segments, price: Price) -> Split:
-    """The cut of so many operators of least price: of first parts the largest counts, second parts add up."""
+    """Return the cut of `count` operators with the least price.
+
+    Of the first numbers of prices the largest counts, and the second numbers add up.
+    """
     worst, total = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     last: list[Segment] = []
     for end in range(1, count + 1):

@@ -1,4 +1,4 @@
-"""Parts of an order of operators that run together, as what they need and cost."""
+"""Parts of an order of operators that run together, with their needs and costs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ import numpy as np
 from tvm_ext.core.row_access import Columns
 
 HELD_INPUT_COST = 1 << 40
-"""Instructions that a streamed input costs which is taken in whole: more than any cut that takes it by rows."""
+"""Penalty in instructions for a streamed input that is held whole.
+
+It exceeds the cost of any cut that reads the input by rows.
+"""
 
 
 class Segment(NamedTuple):
-    """Operators [begin, end) of the order, run together; rows_per_call is 0 for one that runs whole.
+    """Operators [begin, end) of the order that run together.
 
-    cost: modelled instructions that it adds; overhead: of these, all that are not in kernels.
-    input_rows: rows that the last one adds up as they come; 0 where it does not.
-    held_inputs: number of streamed inputs that it holds whole.
-    strips: of its result's columns, for each of which it runs once; none for one that runs once.
+    rows_per_call: 0 for an operator that runs whole.
+    cost: modelled instructions that the segment adds.
+    overhead: the part of these that is not in kernels.
+    input_rows: rows that the last operator adds up as they arrive; 0 where it does not add up rows.
+    held_inputs: the number of streamed inputs that it holds whole.
+    strips: of its result's columns, for each of which it runs once; empty for a segment that runs once.
     """
 
     begin: int
@@ -40,7 +45,10 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ending:
-    """All segments with one end, shortest first; begins, num_bytes and prices: of each, int64[segments]."""
+    """All segments with one end, shortest first.
+
+    begins, num_bytes, prices: of each segment, int64[segments].
+    """
 
     end: int
     segments: tuple[Segment, ...]

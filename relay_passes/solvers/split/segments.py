@@ -1,7 +1,8 @@
-"""Memory needs and costs of segments of a schedule whose rows run in series.
+"""The memory needs and costs of segments of a schedule whose rows run in series.
 
-Who computes which rows next depends only on who reads them: the calls of operators [begin, end) are those of a longer
-segment with the same end, less those before begin. So one replay for each end answers for every begin.
+Which operator computes rows next depends only on its readers. So the calls of operators [begin, end) are those of a
+longer segment with the same end, without the calls of operators ahead of begin. A single replay for each end thus gives
+the result for every begin.
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ from tvm_ext.core.row_sequence import RowAccumulation, RowOperator, RowRings, Ro
 from tvm_ext.core.time_model import CallCost
 
 _CALL_COST = 60
-"""Instructions that one more call of a kernel is taken to cost."""
+"""Modelled instructions of an additional call of a kernel."""
 _ASK_COST = 4
-"""Instructions for each operator of a sequence, each time it is decided who runs next."""
+"""Modelled instructions for each operator of a sequence, each time that the next operator to run is chosen."""
 ROWS_PER_CALL = (1, 2, 3, 4, 8)
 FEW_ROWS_PER_CALL, FEW_OPERATORS = (2, 4), 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowFacts:
-    """Facts about the nodes of a graph run row by row.
+    """Facts about the nodes of a graph that run row by row.
 
-    operators: how each one's rows depend on its reads, in their order; None for one that only runs whole.
-    accumulations: how it takes in its only read row by row; None for one that does not.
-    calls: (node, rows per call, rows to add up) -> scratch and added cost; 0 to add up of one that runs by its own.
-    reading: nodes through which streamed inputs come in; of as many as can be, only rows are kept.
+    operators: how the rows of each node depend on its operands, in their order; None for a node that only runs whole.
+    accumulations: how a node adds up its only operand row by row; None for a node that does not.
+    calls: returns scratch and added cost for (node, rows per call, rows to add up), where 0 rows to add up means
+    running by its own rows.
+    reading: nodes through which streamed inputs arrive. Only rows of as many of these inputs as possible are kept.
     """
 
     operators: tuple[RowOperator | None, ...]
@@ -42,7 +44,7 @@ class RowFacts:
     reading: frozenset[int] = frozenset()
 
     def of(self, sequence: Sequence[int]) -> RowFacts:
-        """The same of nodes in another order, some of them several times."""
+        """Return the facts about nodes in another order, in which some may be repeated."""
         return RowFacts(
             operators=tuple(self.operators[index] for index in sequence),
             accumulations=tuple(self.accumulations[index] for index in sequence),
@@ -52,9 +54,10 @@ class RowFacts:
 
 
 class Segments:
-    """The ways to run each segment of an order: `of(begin, end)`.
+    """The methods of running each segment of an order: `of(begin, end)`.
 
-    rows_per_call: those that are looked at. longest: number of operators up to which segments are; None for all.
+    rows_per_call: the numbers of rows that are tried.
+    longest: the most operators of a segment; None for no limit.
     """
 
     def __init__(
@@ -87,32 +90,32 @@ class Segments:
         )
 
     def few(self) -> Segments:
-        """Segments of the same order that are listed in a small part of the time, where all take long."""
+        """Return segments of the same order that take much less time to list, where listing all takes long."""
         if len(self.graph.nodes) <= FEW_OPERATORS:
             return self
         return Segments(self.graph, self.facts, rows_per_call=FEW_ROWS_PER_CALL, longest=FEW_OPERATORS)
 
     def of(self, begin: int, end: int) -> tuple[Segment, ...]:
-        """The ways to run a segment; none where it has to be cut."""
+        """Return the methods of running a segment, or none where it has to be cut."""
         return tuple(segment for segment in self.ending(end).segments if segment.begin == begin)
 
     def _ending(self, end: int) -> Ending:
         return Ending.of(end, [self.alone(end - 1), *self._together(end)])
 
     def alone(self, index: int) -> Segment:
-        """One operator, which runs whole."""
+        """Return the segment of a single operator, which runs whole."""
         return Segment(
             begin=index, end=index + 1, rows_per_call=0, num_bytes=self.whole[index], cost=0,
             held_inputs=int(index in self.reading),
         )  # fmt: skip
 
     def _together(self, end: int) -> Iterator[Segment]:
-        """Segments of several operators that end there."""
+        """Yield the segments of several operators with an end."""
         for replay in self.replays(end):
             yield from self._rowwise(replay)
 
     def _replays(self, end: int) -> tuple[Replay, ...]:
-        """The longest segments of several operators that end there, by rows per call and by how the last one runs."""
+        """Return the longest segments with an end, by rows per call and by how the last operator runs."""
         found: list[Replay] = []
         for last, accumulation in self.last_ways(end - 1):
             begin = max(_first(self.graph, (*self.rows[: end - 1], last)), self._asked_once(end))
@@ -123,8 +126,10 @@ class Segments:
         return tuple(found)
 
     def _asked_once(self, end: int) -> int:
-        """First operator of the longest segment with that end that asks for no input twice: one strip of an input, then
-        the next one."""
+        """Return the start of the longest segment with an end that requests no input twice.
+
+        Otherwise a segment would read a strip of the input and then the next strip.
+        """
         asked: set[int] = set()
         for index in sorted((index for index in self.reading if index < end), reverse=True):
             if not asked.isdisjoint(self.graph.nodes[index].reads):
@@ -133,7 +138,7 @@ class Segments:
         return 0
 
     def last_ways(self, index: int) -> list[tuple[RowOperator, RowAccumulation | None]]:
-        """Ways an operator may run as the last one of a segment: by its own rows, or by those of what it reads."""
+        """Return how an operator may run as the last of a segment: by its own rows, or by the rows of its operand."""
         operator, accumulation = self.rows[index], self.accumulations[index]
         ways = [(operator, None)] if operator else []
         makers = [self.made[value] for value in self.graph.nodes[index].reads if value in self.made]
@@ -146,7 +151,10 @@ class Segments:
     def replay(
         self, begin: int, last: RowOperator, end: int, rows_per_call: int, accumulation: RowAccumulation | None
     ) -> Replay:
-        """A segment as it runs. last, accumulation: a way that `last_ways` has for its last operator."""
+        """Return a segment as it runs.
+
+        last, accumulation: a result of `last_ways` for its last operator.
+        """
         operators = [self.joined(begin, index, rows_per_call) for index in range(begin, end - 1)]
         operators.append(self._joining(begin, end - 1, last, rows_per_call))
         sequence = RowSequence(in_step(operators))
@@ -161,7 +169,7 @@ class Segments:
         )  # fmt: skip
 
     def _joined(self, begin: int, index: int, rows_per_call: int) -> RowOperator:
-        """An operator of a segment that begins there, with its producers in it."""
+        """Return an operator of a segment that starts at `begin`, with its producers in the segment."""
         operator = self.rows[index]
         assert operator is not None, "all operators of a segment have rows"
         return self._joining(begin, index, operator, rows_per_call)
@@ -175,7 +183,7 @@ class Segments:
         return replace(operator, readers=readers, rows_per_call=rows_per_call)
 
     def outlives(self, index: int, end: int) -> bool:
-        """True if an operator's result is needed behind a segment."""
+        """Return True if an operator's result is needed after a segment."""
         value = self.graph.nodes[index].writes[0]
         return self.last[value] >= end or value in self.graph.outputs
 
@@ -187,7 +195,7 @@ class Segments:
         return RowRings(sequence, possible_guests(sequence, row_bytes, apart))
 
     def _rowwise(self, replay: Replay) -> list[Segment]:
-        """The segments of a replay's end, shortest first."""
+        """Return the segments with a replay's end, shortest first."""
         graph, operators = self.graph, replay.sequence.operators
         rows_made, ring_rows, lying = replay.sequence.rows_made(), replay.rings.rows(), replay.rings.lying()
         own = [0] * len(operators)
@@ -224,7 +232,7 @@ class Segments:
         return found
 
     def _held(self, begin: int) -> int:
-        """Bytes of the values made before an operator that it or a later one reads."""
+        """Return the bytes of values that are written ahead of an operator and read by it or later."""
         return sum(
             aligned(self.graph.sizes[value])
             for value, last in self.last.items()
@@ -232,9 +240,9 @@ class Segments:
         )
 
     def shared(self, replay: Replay, result: int) -> list[int]:
-        """Overlap of the segment's output with an external input that is last read in it.
+        """Return the overlap of the segment's output with an external input that is last read in it.
 
-        result: bytes of it. By begin of the segment, counted from the replay's.
+        result: bytes of the output. The overlaps are indexed by the segment's start, relative to the replay's start.
         """
         best = [0] * len(replay.sequence.operators)
         for _, (first, last), num_bytes in self.sharing(replay, result):
@@ -243,8 +251,8 @@ class Segments:
         return best
 
     def sharing(self, replay: Replay, result: int) -> list[tuple[int, tuple[int, int], int]]:
-        """Operands of which bytes are shared so: value, [first, last) of the begins of such segments, bytes."""
-        if replay.accumulation is not None:  # its sums may lie in the output from the first call on
+        """Return the operands whose bytes can be shared: value, [first, last) of the starts of such segments, bytes."""
+        if replay.accumulation is not None:  # its accumulators may lie in the output from the first call on
             return []
         dying = self.dying(replay)
         distances = dying.distances(replay.written * (result // replay.sequence.operators[-1].num_rows))
@@ -257,12 +265,12 @@ class Segments:
 
 
 def overhead_of(num_calls: int, num_operators: int) -> int:
-    """Instructions of a sequence that are not in kernels."""
+    """Return the instructions of a sequence outside kernels."""
     return num_calls * (_CALL_COST + _ASK_COST * num_operators)
 
 
 def _needed_from(operators: Sequence[RowOperator | None]) -> dict[tuple[int, int], tuple[int, np.ndarray]]:
-    """By operator and position in what it reads, what `DyingOperands` asks for."""
+    """Return what `DyingOperands` needs, by operator and position among its operands."""
     return {
         (index, position): (reader.input_rows, np.array(reader.needed_from))
         for index, operator in enumerate(operators)
@@ -272,8 +280,8 @@ def _needed_from(operators: Sequence[RowOperator | None]) -> dict[tuple[int, int
 
 
 def _first(graph: Graph, rows: Sequence[RowOperator | None]) -> int:
-    """Begin of the longest segment up to the last of these nodes whose operators can all run row by row."""
-    wanted: dict[int, set[int]] = {}  # rows that those behind an operator take its result for
+    """Return the start of the longest segment up to the last node whose operators can all run row by row."""
+    wanted: dict[int, set[int]] = {}  # the numbers of rows that later operators expect of each value
     for index in range(len(rows) - 1, -1, -1):
         operator, node = rows[index], graph.nodes[index]
         if operator is None or len(node.writes) != 1 or len(operator.readers) != len(node.reads):
@@ -287,10 +295,12 @@ def _first(graph: Graph, rows: Sequence[RowOperator | None]) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dying:
-    """Values that segments with one end read from before them, and nobody behind them.
+    """Values that segments with one end read from ahead of them, and that nothing reads after them.
 
-    values: these. begins: for each, [first, last) of these segments' begins. sizes, row_bytes: int64[values]. needed:
-    int64[values, calls of the segments' last operator], the first row that is still read when such a call begins.
+    values: the value numbers.
+    begins: for each value, [first, last) of the starts of these segments.
+    sizes, row_bytes: int64[values].
+    needed: int64[values, calls of the last operator], the first row that is still read when such a call starts.
     """
 
     values: tuple[int, ...]
@@ -300,7 +310,10 @@ class Dying:
     needed: np.ndarray
 
     def distances(self, written: np.ndarray) -> np.ndarray:
-        """Bytes by which a result has to lie before each value; written: bytes of it, by call, when that one ends."""
+        """Return the bytes by which a result has to lie ahead of each value.
+
+        written: bytes of the result that are written when each call ends.
+        """
         ahead = written - self.needed * self.row_bytes[:, None]
         return np.maximum(0, ahead.max(axis=1, initial=0))
 
@@ -309,9 +322,10 @@ class Dying:
 class DyingOperands:
     """The operands of a graph by their readers.
 
-    made, last: of a value, the node that makes it, -1 for an input, and the last one that reads it. readers: of a
-    value, (node, position in what it reads) of those that do, in order. needed_from: of a node and such a position,
-    rows there are, and by rows that the node has made the first one that it still reads.
+    made, last: of each value, the node that writes it (-1 for an input), and the last node that reads it.
+    readers: of each value, its readers in order, as (node, position among the operands).
+    needed_from: for a node and such a position, the number of rows of the operand, and, by the rows that the node has
+    computed, the first row that it still reads.
     """
 
     graph: Graph
@@ -321,9 +335,10 @@ class DyingOperands:
     needed_from: Mapping[tuple[int, int], tuple[int, np.ndarray]]
 
     def of(self, begin: int, end: int, made: np.ndarray) -> Dying:
-        """Those of segments that begin at `begin` or later.
+        """Return the dying operands of segments that start at `begin` or later.
 
-        made: int[calls of the last operator, operators], rows that each operator has made when such a call begins.
+        made: int[calls of the last operator, operators], the rows that each operator has computed when such a call
+        starts.
         """
         found = [
             (value, *one)
@@ -342,7 +357,7 @@ class DyingOperands:
     def _of_value(
         self, value: int, readers: Sequence[tuple[int, int]], begin: int, made: np.ndarray
     ) -> Iterator[tuple[tuple[int, int], int, int, np.ndarray]]:
-        """Begins, size, bytes of a row and what is needed of it, by the first of its readers in the segment."""
+        """Yield starts, size, bytes of a row and needed rows of a value, by its first reader in the segment."""
         size, earliest = self.graph.sizes[value], max(begin, self.made.get(value, -1) + 1)
         needed, heights = None, set[int]()
         for at in range(len(readers) - 1, -1, -1):
@@ -360,10 +375,12 @@ class DyingOperands:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Replay:
-    """The longest segment with one end. begin: of it, in the order.
+    """The longest segment with one end.
 
-    made: int[calls of the last operator, operators], rows that each one has made when such a call begins; written:
-    rows of the last one when it ends. accumulation: of the last one, where it adds up the rows of what it reads.
+    begin: its start in the order.
+    made: int[calls of the last operator, operators], the rows that each operator has computed when such a call starts.
+    written: the rows of the last operator when such a call ends.
+    accumulation: of the last operator, where it adds up the rows of its operand.
     """
 
     begin: int
