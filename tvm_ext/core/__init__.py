@@ -1,1 +1,1 @@
-"""The ground floor that all three packages stand on: errors, platforms, options, toolchains."""
+"""The base layer of all three packages: errors, platforms, options, toolchains."""

@@ -9,9 +9,9 @@ STATE_ALIGNMENT_BYTES = 4
 
 
 MOST_ALIGNMENT_BYTES = 1024
-"""Largest alignment that a platform may ask for its memories: of cache lines, and of what a DMA wants."""
+"""Largest alignment that a platform may request for a memory, for cache lines or for a DMA."""
 
 
 def aligned(num_bytes: int, to: int = ALIGNMENT_BYTES) -> int:
-    """Bytes that so many occupy in an arena: the next multiple of the alignment."""
+    """Return the bytes that a tensor occupies in an arena: the next multiple of the alignment."""
     return -(-num_bytes // to) * to

@@ -15,20 +15,23 @@ from tvm_ext.core.options import OPTIONS, BuildOptions
 
 
 def path_of(value: object, name: str, refusal: type[TvmExtError] = BadOptions) -> Path:
-    """A path that was given as a text or as an os.PathLike. Raises `refusal`."""
+    """Return the path that a string or an os.PathLike names. Raises `refusal` for other types."""
     if not isinstance(value, str | os.PathLike):
         raise refusal(f"{name} is {_told(value)}; a path is needed, str or os.PathLike.")
     return Path(cast("str | os.PathLike[str]", value))
 
 
 def check_mapping(value: object, name: str, example: str) -> None:
-    """Raises BadOptions for what is neither a mapping nor None. example: of one, for the error."""
+    """Raise BadOptions for a value that is neither a mapping nor None.
+
+    example: a valid value, for the message.
+    """
     if value is not None and not isinstance(value, Mapping):
         raise BadOptions(f"{name} is {_told(value)}; a dict is needed, such as {example}.")
 
 
 def check_kind(value: object, name: str, kind: type, example: str) -> None:
-    """Raises BadOptions for what is neither of a kind nor None; a bool is no number."""
+    """Raise BadOptions for a value that is neither of a type nor None. A bool does not count as a number."""
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         raise BadOptions(f"{name} is {_told(value)}; {example} is needed.")
 
@@ -41,9 +44,10 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def takes_options(function: Function) -> Function:
-    """Decorator: give a function that ends in `**choices` the signature that the table of options makes of it.
+    """Give a function that ends in `**choices` the signature that the table of options defines, as a decorator.
 
-    Editors, notebooks and `help` read it. The function itself is returned, and hands its keywords to `chosen_options`.
+    Editors, notebooks and `help` read the signature. The decorator returns the function itself, which passes its
+    keywords to `chosen_options`.
     """
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -58,10 +62,10 @@ def takes_options(function: Function) -> Function:
 def chosen_options(
     options: BuildOptions | None, choices: Mapping[str, object], *, function: Callable[..., object]
 ) -> BuildOptions:
-    """The options that keywords change, beginning with `options` or the defaults.
+    """Return the options with the changes of keywords, starting from `options` or the defaults.
 
-    function: that took the keywords; an unknown one may also be meant for an argument of its own. Raises UnknownOption,
-    which is a TypeError, too, and BadOptions.
+    function: the function that took the keywords. A misspelled keyword may also stand for one of its own arguments.
+    Raises UnknownOption, which is also a TypeError, and BadOptions.
     """
     if not isinstance(options, BuildOptions | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")

@@ -1,4 +1,7 @@
-"""BUNDLE.toml: the models of a package, their options, and which may run at once; read, checked, trusted in nothing."""
+"""Read BUNDLE.toml, which lists the models of a package, their options, and which may run at once.
+
+The file is untrusted: every key and value is checked.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ _FILE_TYPES: Mapping[str, Any] = {
 
 
 def options_in_files(name: str, entries: Iterable[OptionEntry]) -> Any:
-    """A class of options in a file, as strict as the file itself. name: of the class."""
+    """Return a class for options in a file, as strict as the file itself.
+
+    name: of the class.
+    """
     fields: list[tuple[str, Any, Any]] = []
     for entry in entries:
         declared: Any = Literal[entry.words] if entry.words else _FILE_TYPES[entry.kind.wanted]
@@ -69,15 +75,17 @@ if TYPE_CHECKING:
     BundledOptions = BuildOptions
 else:
     BundledOptions = options_in_files("BundledOptions", [one for one in OPTIONS.values() if one.option.in_files])
-    """Options of one model, as `BuildOptions` has them; its name and what is verified are the bundle's to say."""
+    """Options of a single model, as in `BuildOptions`. The bundle decides about its name and its verification."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ModelTable:
-    """A model in a file. name: C prefix. file: of the model.
+    """A model in a file.
 
-    shapes, bind, states: as `load` takes them. initial, calibration, verify_inputs: files of arrays, as the command
-    line takes them.
+    name: C prefix.
+    file: of the model.
+    shapes, bind, states: as `load` takes them.
+    initial, calibration, verify_inputs: files of arrays, as the command line takes them.
     """
 
     name: Name
@@ -97,7 +105,7 @@ class BundledModel(ModelTable):
     options: BundledOptions = BundledOptions()
 
     def build_options(self, verify: tuple[Any, ...] | None) -> BuildOptions:
-        """The options of its build. Raises BadOptions."""
+        """Return the options of the model's build. Raises BadOptions."""
         values = {key: getattr(self.options, key) for key in BundledOptions.__dataclass_fields__}
         return BuildOptions(name=self.name, verify=verify, **values)
 
@@ -131,11 +139,15 @@ class VariantLimits:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class BundledVariants:
-    """Models for one task. name: C prefix of their choice. order: the models, the best first.
+    """Models for the same task.
 
-    switch: whether a change keeps their common state, or resets the state of the new one. hysteresis: fraction by which
-    cycles and bytes have to exceed the needs of a better variant than that in use; battery_margin_percent,
-    temperature_margin_c: the same of these. limits: by model.
+    name: C prefix of the choice between them.
+    order: the models, the best first.
+    switch: whether a change keeps the common state, or resets the state of the new model.
+    hysteresis: the fraction by which cycles and bytes have to exceed the needs of a better variant before it is chosen
+    again.
+    battery_margin_percent, temperature_margin_c: the same margins for these limits.
+    limits: by model.
     """
 
     name: Name
@@ -149,11 +161,14 @@ class BundledVariants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class BundleFile:
-    """The models of a package, in the order in which they are named.
+    """The models of a package, in the order of the file.
 
-    name: C prefix of what they have in common. at_once: groups of models of which one may begin while another has not
-    ended; all others never do, and their arenas share bytes. links: outputs that are handed on. variants: models of
-    which one at a time does a task. folder: that files are looked for in.
+    name: C prefix of everything that they share.
+    at_once: groups of models of which one may start before another has ended. All other models never overlap, so their
+    arenas share bytes.
+    links: outputs that are passed on.
+    variants: models of which only one at a time does a task.
+    folder: where files are searched.
     """
 
     name: Name
@@ -168,7 +183,7 @@ class BundleFile:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a TOML file; files that it names by a relative path lie below its folder. Raises BadBundle."""
+        """Read a TOML file. Relative paths in the file start at its folder. Raises BadBundle."""
         path = Path(path)
         found = checked(cls, read_table(path, "bundle", BadBundle), path, _TABLES, "bundle", BadBundle)
         if problem := found.contradiction():
@@ -255,7 +270,7 @@ class BundleFile:
         return None
 
     def path_of(self, model: BundledModel, key: str) -> Path | None:
-        """Path of a file that a model names under `key`, None where it names none. Raises BadBundle."""
+        """Return the path of a file that a model names under `key`, or None. Raises BadBundle."""
         name = cast("str | None", getattr(model, key))
         return None if name is None else path_below(self.folder, name, f"models.{model.name}.{key}", BadBundle)
 
@@ -270,7 +285,7 @@ _TABLES: Mapping[str, type] = {
 
 
 class _InFolder(Protocol):
-    """A file's table, with the folder that its relative paths start in."""
+    """A file's table, with the folder at which its relative paths start."""
 
     @property
     def folder(self) -> str: ...
@@ -287,9 +302,11 @@ def checked(
     word: str,
     refusal: type[TvmExtError],
 ) -> _File:
-    """What a file's table says, as the class that has its keys.
+    """Return a file's table as an instance of the class that has its keys.
 
-    tables: classes of those below it, by key. word: for what the file describes. Raises `refusal`.
+    tables: classes of the tables below it, by key.
+    word: for what the file describes.
+    Raises `refusal`.
     """
     if "folder" in table:
         raise refusal(f"{path}: folder: unknown key; files are looked for in the folder of the {word}'s file.")
@@ -305,9 +322,10 @@ def checked(
 
 
 def path_below(folder: str, name: str, where: str, refusal: type[TvmExtError]) -> Path:
-    """Path of a file that a table names, below the table's folder or whole. where: its key.
+    """Return the path of a file that a table names, below the table's folder or absolute.
 
-    Raises `refusal` for a relative path that leads out of the folder, and for one that is not plain.
+    where: its key.
+    Raises `refusal` for a relative path that leaves the folder, and for a path that is not plain.
     """
     path, start, where = Path(name), Path(folder), f"{where} = {name!r}"
     if ".." in path.parts or "\0" in name or name.startswith("~"):
@@ -324,7 +342,11 @@ def path_below(folder: str, name: str, where: str, refusal: type[TvmExtError]) -
 
 
 def _allowed(kind: type, tables: Mapping[str, type], location: Location) -> list[str]:
-    """Keys of the table that a location is in. kind: of the whole file; tables: classes of those below, by key."""
+    """Return the keys of the table that contains a location.
+
+    kind: of the whole file.
+    tables: classes of the tables below, by key.
+    """
     place = [str(part) for part in location if not isinstance(part, int)][:-1]
     table = next((tables[part] for part in reversed(place) if part in tables), kind)
     return [name for name in cast("Any", table).__dataclass_fields__ if name != "folder"]

@@ -1,4 +1,4 @@
-"""Inputs that firmware hands over in another form than the model's own: numbers from one form to the other."""
+"""Inputs that firmware provides in another form than the model's own, and the conversion of numbers between both."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 
 _TIE = 2.0**-10
-"""Part of a step by which halves are lifted, so that rounding errors of float32 leave them on one side."""
+"""Fraction of a step by which halves are raised.
+
+Rounding errors of float32 then leave all halves on the same side.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedInput:
-    """An input in another form than the model's, which is of type `dtype`, with scale and zero point where quantized.
+    """An input in another form than the model's, which has type `dtype`, and scale and zero point where quantized.
 
-    moved: an image whose channels the model has first. pixels: uint8 in place of `dtype`. mean, std: of pixels; where
-    both are None, those of a quantized input are its integers, from 0 on, those of a float input its numbers.
+    moved: whether it is an image whose channels come first in the model.
+    pixels: whether it is uint8 instead of `dtype`.
+    mean, std: of pixels. Where both are None, pixels are the integers of a quantized input, counted from 0, or the
+    numbers of a float input.
     """
 
     dtype: str
@@ -37,31 +42,34 @@ class ChangedInput:
 
     @property
     def factor(self) -> np.float32:
-        """One by the standard deviation of pixels."""
+        """The reciprocal of the standard deviation of pixels."""
         return np.float32(1.0 / (1.0 if self.std is None else self.std))
 
     @property
     def lifted(self) -> int:
-        """Of pixels that are the integers of a quantized input: by how much they are higher than these."""
+        """The difference between pixels and the integers of a quantized input that they stand for."""
         return 128 if self.dtype == "int8" else 0
 
     @property
     def steps(self) -> tuple[np.float32, np.float32]:
-        """a, b: a pixel p becomes floor(a * p + b) steps of a quantized input; halves go up, each as the others do."""
+        """a and b, such that a pixel p becomes floor(a * p + b) steps of a quantized input.
+
+        All halves are rounded up.
+        """
         assert self.scale is not None, "the input is quantized"
         a = 1.0 / ((1.0 if self.std is None else self.std) * self.scale)
         return np.float32(a), np.float32(0.5 + _TIE - (self.mean or 0.0) * a)
 
     @property
     def description(self) -> str:
-        """What the model takes, as the header says it: `(value - 127.5) / 127.5`; empty where it is the value."""
+        """The value that the model takes, as in the header: `(value - 127.5) / 127.5`; empty for the value itself."""
         if not self.is_scaled:
             return ""
         value = f"(value - {self.mean:g})" if self.mean else "value"
         return value if self.std in (None, 1.0) else f"{value} / {self.std:g}"
 
     def to_file(self, array: np.ndarray) -> np.ndarray:
-        """The input that the model's file takes, of one that firmware hands over."""
+        """Convert an input from the form of the firmware to the form of the model's file."""
         if self.pixels and self.zero_point is None:
             array = (array.astype(np.float32) - self.offset) * self.factor
         elif self.pixels and self.is_scaled:
@@ -73,7 +81,7 @@ class ChangedInput:
         return np.ascontiguousarray(array.transpose(0, 3, 1, 2)) if self.moved else array
 
     def of_real(self, array: np.ndarray) -> np.ndarray:
-        """The pixels, or the image with channels last, whose real numbers are nearest to these of the model."""
+        """Return the pixels, or the NHWC image, whose real numbers are nearest to the given numbers of the model."""
         array = np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if self.moved else array
         if not self.pixels:
             return array

@@ -1,4 +1,4 @@
-"""Searches written in C, compiled when they are first asked for, and called through ctypes."""
+"""Searches written in C, which are compiled at their first use and called through ctypes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_ext.core.toolchain import compile_objects, shared_library
 
 
 def compiled_search(sources: Sequence[Path]) -> ctypes.CDLL | None:
-    """The library of some C files; None where no compiler is at hand."""
+    """Return a library of some C files, or None where no compiler is available."""
     toolchain = Toolchain(speed_flags=("-O3",))
     with TemporaryDirectory() as name:
         try:
@@ -24,7 +24,7 @@ def compiled_search(sources: Sequence[Path]) -> ctypes.CDLL | None:
 
 
 def starts(groups: Sequence[Sequence[int] | dict[int, int]]) -> list[int]:
-    """Where each group begins when all stand one behind the other, and where the last one ends."""
+    """Return where each group starts when all groups are concatenated, and where the last group ends."""
     begins = [0]
     for group in groups:
         begins.append(begins[-1] + len(group))

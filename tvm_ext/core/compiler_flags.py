@@ -1,12 +1,12 @@
-"""Flags of compilers that a platform file may hold, and words for those that it may not.
+"""Flags of compilers that a platform file may contain, and reasons for refusing all others.
 
-A platform file may come from anyone, and building for it must run nothing of its author's: so flags are accepted by
-what they do, never by the lack of a known danger. Flags that load code into the compiler, that name programs or files
-of options, that hand arguments on unchecked, that write files or lead out of the project are refused, and so are those
-that change results.
+A platform file may come from anyone, and building for it must never run code of its author. So flags are accepted by
+what they do, never because no danger is known. Refused are flags that load code into the compiler, that name programs
+or option files, that pass unchecked arguments on, that write files or leave the project, and flags that change
+results.
 
-Flags that name folders of the project go to the build files of packages alone. What is compiled here is also run here,
-in QEMU, and headers of the project are code of the platform's author.
+Flags that name folders of the project are used only in the build files of packages. Code that is compiled here also
+runs here, in QEMU, and headers of the project are code of the platform's author.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALLOWED = {
     "specs of the compiler's own": r"--?specs=[a-z0-9][a-z0-9_+-]*\.specs",
     "folders inside the project": r"(-isystem |--sysroot=)[A-Za-z0-9_.+/-]+",
 }
-"""Kinds of flags, and the form of each."""
+"""Kinds of allowed flags, and the pattern of each."""
 
 _ALLOWED_TEXT = (
     "allowed are -m..., --target=..., -O0 to -Oz, -g, -f... that generate code, -W..., -DNAME=VALUE, -specs=NAME.specs "
@@ -63,11 +63,11 @@ _REFUSED: tuple[tuple[str, str], ...] = (
      "begin with a capital letter, or values with a digit"),
     (r"-W(no-)?error", "decides which warnings end a build; it is a matter of the tests of a package"),
 )  # fmt: skip
-"""Beginnings of flags that are refused, and the reason."""
+"""Patterns of the starts of refused flags, and the reasons."""
 
 
 def flag_problem(flag: str) -> str | None:
-    """The reason why a flag is refused and the flags that are allowed; None for one that is."""
+    """Return why a flag is refused, followed by the allowed flags, or None for an allowed flag."""
     folder, specs = _FOLDER_FLAG.match(flag), _SPECS_FLAG.match(flag)
     if folder:
         reason = _folder_problem(folder[2])
@@ -87,7 +87,7 @@ def flag_problem(flag: str) -> str | None:
 
 
 def checked_flag(flag: str) -> str:
-    """The flag itself, for pydantic. Raises PydanticCustomError for one that is refused."""
+    """Return the flag itself, for pydantic. Raises PydanticCustomError for a refused flag."""
     problem = flag_problem(flag)
     if problem:
         raise PydanticCustomError("flag", "{problem}", {"problem": problem})
@@ -95,13 +95,13 @@ def checked_flag(flag: str) -> str:
 
 
 def folder_of(flag: str) -> str | None:
-    """Folder inside the project that a flag names; None without."""
+    """Return the folder inside the project that a flag names, or None."""
     found = _FOLDER_FLAG.match(flag)
     return found[2] if found else None
 
 
 def specs_of(flag: str) -> str | None:
-    """Name of the specs that a flag asks for; None without."""
+    """Return the name of the specs that a flag requests, or None."""
     found = _SPECS_FLAG.match(flag)
     return found[1] if found else None
 
@@ -115,7 +115,7 @@ def _folder_problem(text: str) -> str | None:
 
 
 def _is_exact(flag: str) -> bool:
-    """True for a flag that is allowed although its beginning is that of refused ones."""
-    if re.fullmatch(r"-D__[A-Z][A-Z0-9_]*(=[0-9][A-Za-z0-9_]*)?", flag):  # as vendors' headers know them: __FPU_PRESENT
+    """Return True for a flag that is allowed although refused flags start alike."""
+    if re.fullmatch(r"-D__[A-Z][A-Z0-9_]*(=[0-9][A-Za-z0-9_]*)?", flag):  # such as __FPU_PRESENT
         return True
     return flag in ("-ffp-contract=off", "-fno-lto") or re.fullmatch(r"-fuse-ld=(bfd|gold|lld|mold)", flag) is not None

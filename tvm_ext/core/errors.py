@@ -1,4 +1,4 @@
-"""Every error a user can meet. Each message says what, where, the limit, and the way out."""
+"""Every error that a user can meet. Each message says what, where, the limit, and the way out."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from tvm_ext.core.printable import printable_lines
 
 
 class TvmExtError(Exception):
-    """Base of all errors raised on purpose; the command line prints them without a traceback.
+    """Base of all errors that are raised on purpose. The command line prints them without a traceback.
 
-    Messages name files and tensors, which are an author's own: as text they hold no character that controls a terminal.
+    Messages contain names of files and tensors, which an untrusted author may choose. As text they contain no character
+    that controls a terminal.
     """
 
     way_out: ClassVar[str] = ""
-    """What a user does about it, as Markdown; links lead to pages in `docs/`."""
+    """What a user can do about the error, as Markdown with links to pages in `docs/`."""
 
     def __str__(self) -> str:
         return printable_lines(super().__str__())
 
 
 class BadPlatform(TvmExtError):
-    """A platform description that cannot be used: unknown name, broken file, impossible value."""
+    """A platform description that cannot be used, for an unknown name, a broken file or an impossible value."""
 
     way_out = (
         "Mend the key that is named: [keys of a platform](reference/platform_keys.md), [your own "
@@ -40,25 +41,28 @@ class BadOptions(TvmExtError):
 
 
 class UnknownOption(BadOptions, TypeError):
-    """A keyword that is no option of a build; names the one that was meant. Also a TypeError, as Python raises it."""
+    """A keyword that is not an option of a build. The message suggests the nearest option.
+
+    It is also a TypeError, as Python raises.
+    """
 
     way_out = "Write the option that the message names: [commands and options](reference/commands.md)."
 
 
 class BadBundle(TvmExtError):
-    """A bundle's file that cannot be used: unknown key, impossible value, names or paths that cannot be."""
+    """A bundle file that cannot be used, for an unknown key, an impossible value, or impossible names or paths."""
 
     way_out = "Mend the key that is named: [bundles](bundles.md)."
 
 
 class BadModel(TvmExtError):
-    """A model file that cannot be read: missing, not of its format, truncated, unsafe."""
+    """A model file that cannot be read, because it is missing, truncated, unsafe or in another format."""
 
     way_out = "Write the file again by the tool that made it; the message says where reading stopped."
 
 
 class UnsupportedModel(TvmExtError):
-    """A well-formed model that holds something no stage can compile; names every such operator."""
+    """A well-formed model with operators that no stage can compile. The message names all of them."""
 
     way_out = (
         "Export the model another way, or write the operator in C: [my model is refused](howto/refused.md), "
@@ -67,7 +71,7 @@ class UnsupportedModel(TvmExtError):
 
 
 class BadInput(TvmExtError):
-    """Arrays handed to a run that do not match the model's inputs."""
+    """Arrays for a run that do not match the model's inputs."""
 
     way_out = "Arrays under the model's own names, in the shape and type that the message gives."
 
@@ -75,8 +79,8 @@ class BadInput(TvmExtError):
 class DoesNotFit(TvmExtError):
     """The plan needs more bytes of a memory than the platform has.
 
-    nearest_bytes: the nearest budget of the default memory that can be met; None where that is not what is too small.
-    least_bytes: method that was tried -> the fewest bytes it came to there.
+    nearest_bytes: the nearest budget of the default memory that can be met; None where another memory is too small.
+    least_bytes: the fewest bytes that each tried method reached there.
     """
 
     way_out = (
@@ -93,39 +97,39 @@ class DoesNotFit(TvmExtError):
 
 
 class PlanRejected(TvmExtError):
-    """The independent validator found a memory plan wrong. A defect of the compiler, never of the model."""
+    """The independent validator rejected a memory plan. This is a defect of the compiler, never of the model."""
 
     way_out = "A defect of the compiler: report it with the model. Nothing wrong was written."
 
 
 class ExtensionFailed(TvmExtError):
-    """Code of another distribution, which an entry point brings, failed or gave what cannot be used."""
+    """Code of another distribution, which an entry point provides, failed or returned an unusable result."""
 
     way_out = "Mend or uninstall the distribution that is named: [extensions](inside.md#extensions)."
 
 
 class DefectNotice(UserWarning):
-    """A defect of the compiler that it works around; says what to report."""
+    """A defect of the compiler that it works around. The text says what to report."""
 
 
 class SystemNotice(UserWarning):
-    """What this system has no means for, and what that means for its user."""
+    """Something that this system does not support, and what that means for the user."""
 
 
 class MissingTool(TvmExtError):
-    """A program outside Python is needed and not there: a C compiler, QEMU."""
+    """A program outside Python that is needed and not installed: a C compiler, QEMU."""
 
     way_out = "Install the program that is named; `make boards` does so on Debian and Ubuntu."
 
 
 class OutOfMemory(TvmExtError):
-    """Memory ran out: below a limit of the process, such as `ulimit -v` sets, or on the whole machine."""
+    """Memory ran out, under a limit of the process such as `ulimit -v`, or on the whole machine."""
 
     way_out = "Raise the limit that is named, or end other programs."
 
 
 class BuildFailed(TvmExtError):
-    """A C compiler or linker refused generated code; carries its output."""
+    """A C compiler or linker refused generated code. The message contains its output."""
 
     way_out = (
         "The compiler's own words follow: a flag or a section that it does not know, or memory that is too "
@@ -140,31 +144,31 @@ class RunFailed(TvmExtError):
 
 
 class NotReady(RunFailed):
-    """A run of a model over a window of time that is not full yet: it needs more runs behind a reset."""
+    """A run of a model over a window of time that is not full yet. It needs more runs after a reset."""
 
     way_out = "Hand in more frames: [a window becomes a stream](state.md#a-window-becomes-a-stream)."
 
 
 class ChildFailed(RunFailed):
-    """A function in a process of its own did not come back: a crash, a limit of time or memory, a foreign exception."""
+    """A function in a separate process failed: by a crash, a limit of time or memory, or an unexpected exception."""
 
     way_out = "Raise the limit that is named, or report the crash with the model."
 
 
 class ChildExpired(ChildFailed):
-    """A function in a process of its own took longer than it may: it would again."""
+    """A function in a separate process exceeded its time limit. A second attempt would do the same."""
 
     way_out = "`TVM_EXT_PATIENCE=10` gives ten times as much time."
 
 
 class ChildLost(ChildFailed):
-    """A process with a function in it is gone: by a signal, or by leaving; another one may come back."""
+    """A separate process with a function ended by a signal or by exiting. A new process may succeed."""
 
     way_out = "Run it again; if it is lost again, report it with the model."
 
 
 class WorkerRefused(TvmExtError):
-    """A worker of a service computes with other code or libraries than this process; its results are not taken."""
+    """A worker of a service has other code or libraries than this process, so its results are not used."""
 
     way_out = "Install the same tvm_ext and libraries where the named worker runs, and start it again."
 
@@ -176,7 +180,6 @@ class VerificationFailed(TvmExtError):
 
 
 class BadPackage(TvmExtError):
-    """A folder that is not a package of ours, a new one that does not read back, an output folder that cannot be
-    written."""
+    """A folder that is no package of ours, a package that does not read back, or an unwritable output folder."""
 
     way_out = "Compile the model again, or name another folder: nothing is written over what is not ours."

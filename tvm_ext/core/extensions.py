@@ -1,4 +1,4 @@
-"""Code of other distributions that entry points bring. Only installed distributions have them: no path, no file."""
+"""Code of other distributions, found through entry points. Only installed distributions have entry points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ PLANNERS = "tvm_ext.planners"
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """What an entry point brings. name: its own. distribution: with its version, as reports and errors tell it."""
+    """The object that an entry point provides.
+
+    name: of the entry point.
+    distribution: with its version, for reports and errors.
+    """
 
     name: str
     distribution: str
@@ -30,19 +34,22 @@ class Extension:
 
 
 def extensions(group: str) -> tuple[Extension, ...]:
-    """What the installed distributions bring under a group, by name. Raises ExtensionFailed where one is not there."""
+    """Return the extensions of installed distributions in a group, by name.
+
+    Raises ExtensionFailed where an extension cannot be loaded.
+    """
     return _found(group, tuple(sys.path))
 
 
 @cache
 def _found(group: str, path: tuple[str, ...]) -> tuple[Extension, ...]:
-    """The same, for what is found on a path."""
+    """Return the extensions found on a path. The path is an argument so that the cache depends on it."""
     found: list[Extension] = []
     for point in sorted(entry_points(group=group), key=lambda one: (one.name, one.value)):
         said = f"{point.dist.name} {point.dist.version}" if point.dist else "a distribution not named"
         try:
             value = point.load()
-        except Exception as error:  # whatever the other distribution's module raises
+        except Exception as error:  # the module of the other distribution may raise anything
             raise ExtensionFailed(
                 f"{group}: {point.name} = {point.value} of {said} cannot be loaded: {type(error).__name__}: {error}. "
                 "Mend or uninstall it."

@@ -1,4 +1,4 @@
-"""Forms of inputs that are asked for: channels last, pixels of 8 bits. What they do to an input: changed_inputs.py."""
+"""Requested forms of inputs: channels last, pixels of 8 bits. See changed_inputs.py for what they do to an input."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _WANTED = "nhwc, uint8, mean=NUMBER and std=NUMBER, with commas between them"
 
 @dataclass(frozen=True, kw_only=True)
 class InputForm:
-    """A form that is asked for.
+    """A requested form of an input.
 
-    nhwc: an image with its channels last. uint8: elements of 0 to 255, which stand for (value - mean) / std; None where
-    nothing is said.
+    nhwc: an image with its channels last.
+    uint8: elements from 0 to 255, which stand for (value - mean) / std.
+    mean, std: None where not given.
     """
 
     nhwc: bool = False
@@ -25,7 +26,7 @@ class InputForm:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The form of `nhwc,uint8,mean=127.5,std=127.5`. Raises ValueError."""
+        """Return the form for a text such as `nhwc,uint8,mean=127.5,std=127.5`. Raises ValueError."""
         found: dict[str, bool | float] = {}
         for word in text.split(","):
             key, equals, number = word.partition("=")
@@ -48,5 +49,5 @@ class InputForm:
 
     @property
     def is_scaled(self) -> bool:
-        """True where mean or standard deviation are given."""
+        """True where a mean or a standard deviation is given."""
         return self.mean is not None or self.std is not None

@@ -1,4 +1,4 @@
-"""Limits: sizes beyond which a model is refused from its shapes, before memory or time is spent on it."""
+"""Sizes beyond which a model is refused by its shapes, before any memory or time is spent on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Upper limits for a model. A few bytes of a file can ask for any size; no microcontroller has room for these.
+    """Upper limits for a model. A few bytes of a file can request any size, which no microcontroller could hold.
 
     tensor_bytes: of one tensor, input, weight or result.
     weights_bytes: of all weights that a file holds, wherever they lie.
@@ -44,7 +44,7 @@ class Limits:
                 raise BadOptions(f"limit {name} = {value!r}: a whole number from 1 to {_LARGEST} is needed.")
 
     def changed(self, texts: Iterable[str]) -> Limits:
-        """These limits with some set anew: `["tensor_bytes=1GiB", "nodes=20000"]`. Raises BadOptions."""
+        """Return the limits with some changed: `["tensor_bytes=1GiB", "nodes=20000"]`. Raises BadOptions."""
         names = [field.name for field in fields(self)]
         values: dict[str, int] = {}
         for text in texts:
@@ -66,14 +66,14 @@ class Limits:
 
     @classmethod
     def from_json(cls, text: str) -> Limits:
-        """Limits that `to_json` wrote; those left out have their defaults. Raises BadOptions."""
+        """Return the limits that `to_json` wrote, with defaults for missing limits. Raises BadOptions."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
             raise BadOptions(f"limits {text[:80]!r} are not what Limits.to_json writes.") from None
 
     def excess(self, name: str, value: int) -> str | None:
-        """Reason why a value is too large, and the way out; None where it is not."""
+        """Return why a value is too large, and the way out, or None where it is not."""
         limit = int(getattr(self, name))
         if value <= limit:
             return None
@@ -81,26 +81,26 @@ class Limits:
         return f"{_number(value)}{unit} is more than the limit {name} = {limit}{unit}; {way_out(name)}"
 
     def excess_of_tensor(self, shape: Sequence[int], element_bytes: int) -> str | None:
-        """Reason why a tensor is too large, by its rank or its bytes; None where it is not."""
+        """Return why a tensor is too large, by its rank or its bytes, or None where it is not."""
         by_rank = self.excess("rank", len(shape))
         if by_rank:
             return f"a rank of {by_rank}"
-        # An axis of no elements counts as one: what is computed with the others must not overflow either.
+        # An axis without elements counts as one element, because products over the other axes must not overflow either.
         by_bytes = self.excess("tensor_bytes", math.prod(max(extent, 1) for extent in shape) * element_bytes)
         return by_bytes and f"{text_of(shape)} of {element_bytes} B an element: {by_bytes}"
 
 
 def way_out(name: str) -> str:
-    """Advice on raising a limit, as a clause."""
+    """Return advice on raising a limit, as a clause."""
     return f"raise it with --limit {name}=..., in Python Limits({name}=...)"
 
 
 def text_of(shape: Sequence[int]) -> str:
-    """`[1, 3, 96, 96]`; of more than eight axes, the first eight."""
+    """Return a shape as text, such as `[1, 3, 96, 96]`; only its first eight axes are shown."""
     shown = [str(extent) for extent in shape[:8]] + (["..."] if len(shape) > 8 else [])
     return f"[{', '.join(shown)}]"
 
 
 def _number(value: int) -> str:
-    """A number in full below 2^64, else the power of two that it passes."""
+    """Return a number in full below 2^64, or else the power of two that it exceeds."""
     return str(value) if value < 1 << 64 else f"over 2^{value.bit_length() - 1}"

@@ -1,7 +1,7 @@
-"""Memory that runs out, told from defects: under a limit of the process (`ulimit -v`), or on the whole machine.
+"""Tell exhausted memory from defects, under a limit of the process (`ulimit -v`) or on the whole machine.
 
-Libraries say it in many ways: MemoryError, errno ENOMEM of a call, `std::bad_alloc` out of C++, a library that cannot
-be mapped and is missing afterwards. Code that catches any exception calls `check_memory` first.
+Libraries report it in many forms: MemoryError, errno ENOMEM of a call, `std::bad_alloc` from C++, or a library that
+cannot be mapped and is missing afterwards. Code that catches any exception calls `check_memory` first.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _SAID = re.compile(
     r"failed to map segment|[Mm]emory allocation (?:still )?failed|can't start new thread|Killed signal terminated"
 )
 _NEAR_BYTES = 512 << 20
-"""The least that must be free below a limit for TVM's, PyTorch's or onnxruntime's libraries to be mapped."""
+"""Least free address space below a limit that TVM's, PyTorch's or onnxruntime's libraries need to be mapped."""
 
 
 def check_memory(error: BaseException) -> None:
-    """Raise OutOfMemory where an exception, or one that led to it, says that memory ran out."""
+    """Raise OutOfMemory where an exception, or one of its causes, reports that memory ran out."""
     if said := _said_by(error):
         raise OutOfMemory(message(said)) from None
 
 
 def memory_message(error: BaseException) -> str | None:
-    """Message for an exception that nobody expected, where lack of memory explains it; None where it does not.
+    """Return a message for an unexpected exception where lack of memory explains it, or None.
 
-    Under a limit that leaves no room for another library any exception may follow: a function is missing because
-    the library that has it could not be mapped.
+    Under a limit that leaves no room for another library any exception may follow: a function may be missing because
+    its library could not be mapped.
     """
     said = _said_by(error)
     if said is None and is_near_limit():
@@ -39,12 +39,15 @@ def memory_message(error: BaseException) -> str | None:
 
 
 def says_memory(text: str) -> bool:
-    """True for text of a tool or a library that says memory ran out."""
+    """Return True for the output of a tool or library that reports exhausted memory."""
     return bool(_SAID.search(text))
 
 
 def message(said: str) -> str:
-    """What ran out, the limit, and the way out. said: the words of the library that met it."""
+    """Return what ran out, the limit, and the way out.
+
+    said: the words of the library that failed.
+    """
     limit, used = limit_addresses(), most_used_bytes()
     if limit is None:
         return f"the machine's memory ran out ({said}). End other programs, or work on a smaller model."
@@ -55,18 +58,18 @@ def message(said: str) -> str:
 
 
 def is_near_limit() -> bool:
-    """True where the process has a limit of addresses, and less is left than a library needs."""
+    """Return True where the process has a limit of addresses, and less is left than a library needs."""
     limit = limit_addresses()
     return limit is not None and limit - most_used_bytes() < _NEAR_BYTES
 
 
 def is_limited() -> bool:
-    """True where the process has a limit of addresses."""
+    """Return True where the process has a limit of addresses."""
     return limit_addresses() is not None
 
 
 def _said_by(error: BaseException | None) -> str | None:
-    """Words that say memory ran out, of an exception or of those that led to it."""
+    """Return the words of an exception, or of one of its causes, that report exhausted memory, or None."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

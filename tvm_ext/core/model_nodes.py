@@ -12,9 +12,11 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class ModelNode:
-    """One operator. name: as errors and comments call it; inputs, outputs: names of tensors, those read inside too.
+    """An operator.
 
-    on_integers: whether the file has it compute quantized integers from quantized integers.
+    name: used in errors and comments.
+    inputs, outputs: names of tensors, including tensors that nested graphs read.
+    on_integers: whether the operator computes quantized integers from quantized integers in the file.
     """
 
     name: str
@@ -42,7 +44,10 @@ def nodes_from_json(text: str) -> tuple[ModelNode, ...]:
 
 
 def reachable(nodes: Sequence[ModelNode], tensors: Iterable[str], *, forward: bool) -> set[str]:
-    """Tensors that depend on some, or that they depend on, themselves included; nodes are in order of execution."""
+    """Return the tensors that depend on some tensors, or that these depend on, including themselves.
+
+    The nodes are in order of execution.
+    """
     found = set(tensors)
     for node in nodes if forward else reversed(nodes):
         read, written = (node.inputs, node.outputs) if forward else (node.outputs, node.inputs)
@@ -53,10 +58,13 @@ def reachable(nodes: Sequence[ModelNode], tensors: Iterable[str], *, forward: bo
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelState:
-    """One state. name: the model's own name. initial: its value before the first run and after a reset.
+    """A state.
 
-    output: where the file has the state as an input, of that name, and an output: the output's name; else empty.
-    layout: axes of the model's state in the order in which `initial` has them; empty where both are the same.
+    name: the model's own name.
+    initial: its value at the first run and after a reset.
+    output: the name of the output that holds the next value, where the file has the state as input and output; else
+    empty.
+    layout: axes of the model's state in the order of `initial`; empty where both are the same.
     """
 
     name: str
@@ -93,10 +101,10 @@ def states_from_json(text: str) -> tuple[ModelState, ...]:
 
 
 def next_name(state: str) -> str:
-    """Name of the result of `main` that a run leaves in a state."""
+    """Return the name of the result of `main` that holds the next value of a state."""
     return f"{state}.next"
 
 
 def with_next_names(outputs: Sequence[str], states: Sequence[ModelState]) -> list[str]:
-    """Names of all results of `main`, the model's outputs first."""
+    """Return the names of all results of `main`, the model's outputs first."""
     return [*outputs, *(next_name(state.name) for state in states)]

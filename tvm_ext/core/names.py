@@ -1,4 +1,4 @@
-"""Names that passes and code generation both know, and names of a model made legal C identifiers."""
+"""Names that both passes and code generation use, and conversion of a model's names to legal C identifiers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RANGE_QUANTIZE = "tvm_ext.range_quantize"
 """The Relax operator that rounds a tensor to 8 bits of its own range."""
 
 MOST_CHARACTERS = 40
-"""Length of the identifiers that are made of a model's names."""
+"""Length of identifiers that are derived from a model's names."""
 
 _KEYWORDS = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -34,30 +34,30 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("c
 
 
 def strip_ending(columns: tuple[int, int]) -> str:
-    """Suffix in the names of a column strip of an image and of the functions that compute it."""
+    """Return the suffix of the names of a column strip of an image, and of the functions that compute it."""
     return f"columns_{columns[0]}_{columns[1]}"
 
 
 def is_c_keyword(word: str) -> bool:
-    """True for a keyword of C or C++, or a word that compilers define."""
+    """Return True for a keyword of C or C++, or a word that compilers define."""
     return word in _KEYWORDS
 
 
 def hides_header(model: str) -> bool:
-    """True where `<model>.h`, where the compiler looks first, would be read in place of C's header or ours."""
+    """Return True where the compiler would read `<model>.h` in place of a header of C or of ours."""
     return model in _C_HEADERS or model.startswith("tvm_ext")
 
 
 def is_device(model: str) -> bool:
-    """True where Windows takes `<model>.c` for a device, with any suffix, so that no such file can be made there."""
+    """Return True where Windows treats `<model>.c` as a device, so that no such file can be created."""
     return model in _DEVICES
 
 
 def identifier(text: str, *, fallback: str = "x") -> str:
-    """A legal, lower-case C identifier close to `text`; at most 40 characters, never a keyword of C or C++.
+    """Return a legal, lower-case C identifier close to `text`: at most 40 characters, never a keyword of C or C++.
 
-    A longer name loses its beginning: ends tell layers of one network apart (`.../block_3/conv`). Where it is a list,
-    as TensorFlow Lite joins the names of fused operators by `;`, it is shortened to the first of them.
+    A longer name loses its start, because the ends tell the layers of a network apart (`.../block_3/conv`). TensorFlow
+    Lite joins the names of fused operators by `;`, and such a list is shortened to its first name.
     """
     word = _legal(text)
     word = _legal(text.split(";")[0]) if len(word) > MOST_CHARACTERS else word
@@ -71,7 +71,7 @@ def _legal(text: str) -> str:
 
 
 def _ending(word: str, begin: str = "") -> str:
-    """The end of a word of more characters than names have, behind `begin`, with whole parts where they are short."""
+    """Return the end of a long word, after `begin`, without a partial first part where the parts are short."""
     if len(word) <= MOST_CHARACTERS:
         return word
     kept = word[len(word) - MOST_CHARACTERS + (len(begin) + 1 if begin else 0) :]
@@ -81,15 +81,15 @@ def _ending(word: str, begin: str = "") -> str:
 
 
 def shared_prefix(names: Collection[str]) -> str:
-    """The path that all names with a path begin with, up to and with its last `/` or `.`; empty where there is none.
+    """Return the path that all names with a path start with, up to its last `/` or `.`, or an empty string.
 
-    It says nothing about a layer, so names are shown without it. Names without a path have nothing to be cut. No name
-    that is cut equals another, and each begins with a letter.
+    The path says nothing about a layer, so names are shown without it. Names without a path are not shortened.
+    Shortened names stay unique, and each starts with a letter.
     """
     paths = {name for name in names if re.search(r"[/.]", name.strip("/."))}
     if len(paths) < 2:
         return ""
-    first, last = min(paths), max(paths)  # all others begin as these two do
+    first, last = min(paths), max(paths)  # all other names start like these two
     common = next((end for end, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     prefix = first[: max(first.rfind("/", 0, common), first.rfind(".", 0, common)) + 1]
     cut = {name.removeprefix(prefix) for name in paths}

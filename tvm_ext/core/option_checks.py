@@ -1,6 +1,6 @@
 """Checks of build options: sizes, names, and options that exclude each other.
 
-Each raises BadOptions.
+Each function raises BadOptions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _MOST_DECIBELS = 1000
 def check_keywords(
     choices: Iterable[str], options: Mapping[str, OptionEntry], taker: str, *, beside: Iterable[str] = ()
 ) -> None:
-    """Refuses keywords that are no options, with the nearest one. beside: arguments that `taker` has of its own."""
+    """Refuse keywords that are not options, and suggest the nearest option.
+
+    beside: arguments of `taker` itself.
+    """
     known = [*options]
     renamed = renamed_options(options)
     for name in choices:
@@ -35,7 +38,7 @@ def check_keywords(
 
 
 def check_bytes(ram: int | Mapping[str, int] | None, flash: int | None, pin: Mapping[str, int] | None) -> None:
-    """Refuses limits that are none, and offsets that no arena has."""
+    """Refuse impossible limits and impossible offsets in an arena."""
     for where, num_bytes in (ram if isinstance(ram, Mapping) else {"": ram}).items():
         if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
             said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
@@ -51,7 +54,7 @@ def check_bytes(ram: int | Mapping[str, int] | None, flash: int | None, pin: Map
 
 
 def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, relocatable_image: bool) -> None:
-    """Refuses forms of inputs, outputs and instances that do not go together."""
+    """Refuse combinations of forms of inputs, outputs and instances that exclude each other."""
     if reread and io != "stream":
         raise BadOptions(
             f"reread = True: with io = {io!r} no rows of inputs are asked for. Choose io = 'stream', or leave "
@@ -66,7 +69,7 @@ def check_forms(*, io: str, reread: bool, is_pinned: bool, context: str, relocat
 
 
 def check_placed(place_port: Mapping[str, str] | None, *, io: str, context: str) -> None:
-    """Refuses memories of inputs and outputs that the application holds."""
+    """Refuse memories for inputs and outputs that the application holds."""
     if place_port and io != "arena":
         raise BadOptions(
             f"place_port: with io = {io!r} inputs and outputs lie where the application has them. Choose io = 'arena', "
@@ -80,13 +83,13 @@ def check_placed(place_port: Mapping[str, str] | None, *, io: str, context: str)
 
 
 def check_new_frames(new_frames: Mapping[str, int] | None, time_axis: Mapping[str, int] | None) -> None:
-    """Refuses more than one window over time, and the axis of another input."""
+    """Refuse more than one window over time, and a time axis for another input."""
     if len(new_frames or {}) > 1 or set(time_axis or {}) - set(new_frames or {}):
         raise BadOptions("new_frames: one input over time, and time_axis of that input alone, can be given.")
 
 
 def check_renames(rename: Mapping[str, str] | None) -> None:
-    """Refuses names that generated C does not have as they are, and two inputs or outputs of one name."""
+    """Refuse names that cannot be used in C unchanged, and the same name for two inputs or outputs."""
     given: dict[str, str] = {}
     for old, new in (rename or {}).items():
         if (legal := identifier(new)) != new:
@@ -100,7 +103,7 @@ def check_renames(rename: Mapping[str, str] | None) -> None:
 
 
 def check_inputs(forms: Mapping[str, str] | None) -> None:
-    """Refuses forms of inputs that there are not."""
+    """Refuse unknown forms of inputs."""
     for name, text in (forms or {}).items():
         try:
             InputForm.parse(text)
@@ -109,7 +112,7 @@ def check_inputs(forms: Mapping[str, str] | None) -> None:
 
 
 def check_labels(labels: Sequence[str], *, image: bool) -> None:
-    """Refuses labels that a table in C cannot have, and those of a model that is loaded."""
+    """Refuse labels that a table in C cannot hold, and labels for a relocatable image."""
     for number, label in enumerate(labels, start=1):
         if not label or len(label) > _MOST_LABEL_CHARACTERS or not label.isprintable():
             raise BadOptions(
@@ -121,7 +124,7 @@ def check_labels(labels: Sequence[str], *, image: bool) -> None:
 
 
 def check_decibels(min_snr_db: float) -> None:
-    """Refuses ratios that no output has."""
+    """Refuse impossible signal-to-noise ratios."""
     if not abs(min_snr_db) <= _MOST_DECIBELS:
         raise BadOptions(
             f"min_snr_db = {shown(min_snr_db)}: a finite number of decibels is needed, of at most {_MOST_DECIBELS}."
@@ -129,7 +132,7 @@ def check_decibels(min_snr_db: float) -> None:
 
 
 def check_targets(verify: tuple[str, ...] | None) -> None:
-    """Refuses places to verify that there are not."""
+    """Refuse unknown targets of verification."""
     for target in verify or ():
         if target not in ("host", "qemu"):
             raise BadOptions(f"verify = {target!r}: allowed are host, qemu, or nothing at all.")
@@ -149,7 +152,7 @@ def check_name(name: str | None) -> None:
 
 
 def quantization_problem(*, quantize: str, io_type: str, activations: str, weights: str) -> str | None:
-    """Why these four cannot be combined, as users read it; None where they can."""
+    """Return why these four options cannot be combined, in words for the user, or None where they can."""
     if quantize == "none" and io_type != "int8":
         return "io_type = 'float32': it says what quantization leaves; it needs quantize = 'int8' or 'auto'."
     if quantize == "none" and activations != "int8":

@@ -1,8 +1,8 @@
-"""The table of a build's options: how users write each of them, as an annotation of its field.
+"""The table of a build's options, which describes each option in an annotation of its field.
 
-`BuildOptions` has one field for each option. The annotations give the checks of values from Python, the keys of
+`BuildOptions` has a field for each option. The annotations define the checks of values from Python, the keys of
 BUNDLE.toml and SWEEP.toml (`bundle_file.py`), the parameters of `tvm-ext compile` with their groups in `--help`
-(`command_line/option_parameters.py`), and the page of commands. report.json and the names of cached results hold all
+(`command_line/option_parameters.py`), and the page of commands. report.json and the names of cached results contain all
 fields.
 """
 
@@ -31,7 +31,11 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of value. wanted: what an error asks for. is_good: whether a value from Python is one."""
+    """A kind of value.
+
+    wanted: what an error asks for.
+    is_good: whether a value from Python is of the kind.
+    """
 
     wanted: str
     is_good: Callable[[object], bool]
@@ -59,13 +63,15 @@ AXES = Kind(wanted="{input: axis}", is_good=maps_names_to_integers)
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """The entry of an option.
+    """The description of an option.
 
-    help: a sentence for `--help`; empty where the command line has no such option. group: its heading there.
-    kind: of its values; None for one of several words, which the field's type lists, and for True or False.
-    flag: where it is not the field's name. metavar: stands for the value in `--help`.
-    in_files: whether BUNDLE.toml and SWEEP.toml have it as a key of a model's options.
-    formerly: name that it had before, which errors answer by the present one.
+    help: a sentence for `--help`; empty where the command line has no such option.
+    group: its heading there.
+    kind: of its values; None for an option whose words the field's type lists, and for True or False.
+    flag: where it differs from the field's name.
+    metavar: stands for the value in `--help`.
+    in_files: whether it is a key of a model's options in BUNDLE.toml and SWEEP.toml.
+    formerly: a former name, for which errors suggest the present name.
     """
 
     help: str = ""
@@ -79,7 +85,10 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionEntry:
-    """An option with the name, the default and the words of its field. words: allowed ones, empty for other kinds."""
+    """An option with the name, the default and the words of its field.
+
+    words: the allowed words, empty for other kinds.
+    """
 
     name: str
     option: Option
@@ -95,18 +104,18 @@ class OptionEntry:
 
 
 def flag_of(name: str) -> str:
-    """An option's name as the command line spells it."""
+    """Return an option's name as the command line spells it."""
     return f"--{name.replace('_', '-')}"
 
 
 def renamed_options(entries: Mapping[str, OptionEntry]) -> dict[str, str]:
-    """Names that options had before -> their present names."""
+    """Return the present names of options by their former names."""
     return {entry.option.formerly: name for name, entry in entries.items() if entry.option.formerly}
 
 
 @cache
 def entries_of(options: type) -> Mapping[str, OptionEntry]:
-    """The table that the fields of a class of options make. Raises TypeError for a field without an entry."""
+    """Return the table that the fields of a class of options define. Raises TypeError for a field without an entry."""
     hints = get_type_hints(options, include_extras=True)
     return {field.name: _entry(field.name, hints[field.name], field.default) for field in fields(options)}
 

@@ -1,4 +1,4 @@
-"""Types of values that callers from Python pass as options, and how errors show such values."""
+"""Types of values that Python callers pass as options, and the form in which errors show such values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm_ext.core.sizes import read_size
 
 
 def maps_names_to_integers(values: object) -> bool:
-    """True of a mapping from strings to integers; a bool is none."""
+    """Return True for a mapping from strings to integers. A bool is not an integer here."""
     if not isinstance(values, Mapping):
         return False
     items = cast("Mapping[object, object]", values).items()
@@ -18,7 +18,7 @@ def maps_names_to_integers(values: object) -> bool:
 
 
 def maps_names_to_names(values: object) -> bool:
-    """True of a mapping from strings to strings."""
+    """Return True for a mapping from strings to strings."""
     if not isinstance(values, Mapping):
         return False
     items = cast("Mapping[object, object]", values).items()
@@ -26,19 +26,19 @@ def maps_names_to_names(values: object) -> bool:
 
 
 def are_names(values: object) -> bool:
-    """True of a tuple or list of strings."""
+    """Return True for a tuple or list of strings."""
     if not isinstance(values, tuple | list):
         return False
     return all(isinstance(value, str) for value in cast("Sequence[object]", values))
 
 
 def is_number(value: object) -> bool:
-    """True of an integer or a float; a bool is none."""
+    """Return True for an integer or a float. A bool is not a number here."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: Python refuses to write thousands of digits."""
+    """Return a value as an error shows it. Very large integers are not converted, because Python refuses to."""
     if isinstance(value, int) and abs(value) >= 10**40:
         return "a number of more than 40 digits"
     text = repr(value)
@@ -46,7 +46,7 @@ def shown(value: object) -> str:
 
 
 def with_sizes(key: str, value: object) -> object:
-    """The value of an option, with texts of sizes as bytes, also those of each memory. Raises BadOptions."""
+    """Return the value of an option with sizes as bytes instead of texts, also per memory. Raises BadOptions."""
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value).items()
         return {name: with_sizes(f"{key} of {name}", size) for name, size in items}
@@ -57,15 +57,15 @@ def with_sizes(key: str, value: object) -> object:
 
 
 def is_size(value: object) -> bool:
-    """True of an integer; a bool is none."""
+    """Return True for an integer. A bool is not an integer here."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_truth(value: object) -> bool:
-    """True of what equals True or False."""
+    """Return True for values that equal True or False."""
     return value in (True, False)
 
 
 def is_text(value: object) -> bool:
-    """True of a string."""
+    """Return True for a string."""
     return isinstance(value, str)

@@ -1,4 +1,4 @@
-"""BuildOptions: one frozen value behind `build()`, `relax_pipeline()` and the command line."""
+"""BuildOptions, the frozen value behind `build()`, `relax_pipeline()` and the command line."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from tvm_ext.core.platform import Platform, Processor
 
 VARIABLES_BYTES = 4096
-"""Bytes kept free, beside the stack, in the memory where a board's firmware has its variables."""
+"""Bytes that stay free, besides the stack, in the memory with the variables of a board's firmware."""
 
 Optimize = Literal["balanced", "speed", "size"]
 CompileFor = Literal["speed", "size"]
-"""What compilers and kernels are chosen for."""
+"""What compilers and kernels are optimized for."""
 Io = Literal["arena", "caller", "stream"]
 Context = Literal["static", "caller"]
 Target = Literal["host", "qemu"]
@@ -354,7 +354,7 @@ class BuildOptions:
     ] = False
 
     def __new__(cls, *_: object, **choices: object) -> Self:
-        """Refuse unknown keywords before `__init__` does, whose TypeError names no other option."""
+        """Refuse unknown keywords ahead of `__init__`, whose TypeError would not suggest an option."""
         check_keywords(choices, entries_of(cls), cls.__name__)
         return super().__new__(cls)
 
@@ -404,7 +404,7 @@ class BuildOptions:
         return cast("int | None", self.flash)
 
     def to_json(self) -> str:
-        """All choices as one JSON text; equal options give equal text."""
+        """Return all choices as a JSON text. Equal options give equal text."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
@@ -419,9 +419,9 @@ class BuildOptions:
             raise BadOptions(f"options {text[:80]!r} are not what BuildOptions.to_json writes.") from None
 
     def limit_bytes(self, platform: Platform) -> int:
-        """Bytes that tensors may take in the platform's default memory.
+        """Return the bytes that tensors may take in the platform's default memory.
 
-        Raises BadOptions for an unknown memory, and where an instance would lie in several memories.
+        Raises BadOptions for an unknown memory, and where an instance would be spread over several memories.
         """
         memory = platform.memory(platform.activations)
         ram = self.ram_bytes
@@ -446,7 +446,7 @@ class BuildOptions:
         return min(memory.usable_bytes, asked.get(memory.name, memory.usable_bytes))
 
     def _check_places(self, platform: Platform) -> None:
-        """Raises BadOptions for ports in a memory that is not there, holds no tensors, or that a core in use misses."""
+        """Raise BadOptions for ports in a memory that does not exist, holds no tensors, or is not reached by a core."""
         known = [other.name for other in platform.memories if other.kind == "ram"]
         for name, memory in (self.place_port or {}).items():
             if memory not in known:
@@ -462,9 +462,10 @@ class BuildOptions:
                 )
 
     def processors_of(self, platform: Platform) -> tuple[Processor, ...]:
-        """Processors that may be used, the first one of the platform before others.
+        """Return the processors that may be used, the platform's first processor ahead of others.
 
-        Raises BadOptions for an unknown one, and where the objective asks for power that the platform does not say.
+        Raises BadOptions for an unknown processor, and where the objective needs a power that the platform does not
+        state.
         """
         known = [processor.name for processor in platform.processors]
         for name in self.processors or ():
@@ -482,13 +483,13 @@ class BuildOptions:
 
     @property
     def compile_for(self) -> CompileFor:
-        """What compilers and kernels are chosen for; `balanced` is speed with a limit on weights that grow."""
+        """What compilers and kernels are optimized for. `balanced` is speed with a limit on pre-transformed weights."""
         return "size" if self.optimize == "size" else "speed"
 
     def cores_of(self, platform: Platform) -> tuple[Processor, ...]:
-        """Cores that may be used at once: they reach tensors, states and weights, and wake each other.
+        """Return the cores that may be used at once: they reach tensors, states and weights, and can wake each other.
 
-        The platform's first one is among them. Raises BadOptions as `processors_of` does.
+        The platform's first core is among them. Raises BadOptions like `processors_of`.
         """
         found: list[Processor] = []
         needed = (platform.activations, platform.states, platform.weights)
@@ -501,9 +502,10 @@ class BuildOptions:
         return tuple(found)
 
     def offloads_of(self, platform: Platform) -> tuple[Processor, ...]:
-        """Accelerators that may be used: they reach tensors, states and weights, or a ram that all gets to.
+        """Return the accelerators that may be used: they reach tensors, states and weights, or a RAM that a core or DMA
+        reaches.
 
-        A pipeline has none: its stages are cores. Raises BadOptions.
+        A pipeline has none, because its stages are cores. Raises BadOptions.
         """
 
         def is_reached(one: Processor) -> bool:
@@ -519,19 +521,22 @@ class BuildOptions:
         return found
 
     def tvm_processors_of(self, platform: Platform) -> tuple[Processor, ...]:
-        """Those that may be used inside `tvm.compile`, beside the first one. Raises BadOptions as `processors_of`."""
+        """Return the processors of TVM that may be used inside `tvm.compile`.
+
+        Raises BadOptions like `processors_of`.
+        """
         return tuple(processor for processor in self.processors_of(platform) if processor.kind == "tvm")
 
     def limits_bytes(self, platform: Platform) -> dict[str, int]:
-        """Bytes that tensors may take in each memory that a core in use reaches, the default one first.
+        """Return the bytes that tensors may take in each memory that a core in use reaches, the default memory first.
 
-        What the platform reserves for the application is left out, and where a board keeps the stacks of its
-        processors, at least those are. Raises BadOptions for an unknown memory.
+        Bytes that the platform reserves for the application are excluded, and where a board has the stacks of its
+        processors in a memory, at least these. Raises BadOptions for an unknown memory.
         """
         asked: Mapping[str, int] = self.ram_bytes if isinstance(self.ram_bytes, Mapping) else {}
         limits = {platform.activations: self.limit_bytes(platform)}
         cores = self.cores_of(platform)
-        are_far = any(map(platform.near_memory, self.offloads_of(platform)))  # what is moved, is moved for them alone
+        are_far = any(map(platform.near_memory, self.offloads_of(platform)))  # moves serve accelerators alone
         for memory in platform.memories:
             if are_far and memory.name != platform.activations:
                 continue

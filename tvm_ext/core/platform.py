@@ -1,8 +1,8 @@
-"""A platform: processors, memories, the links and signals between them, read from TOML and checked.
+"""A platform: processors, memories, and the links and signals between them, read from TOML and checked.
 
-One platform a file: cores as QEMU has them in `tvm_ext/platforms/`, chips and boards in `tvm_ext/boards/`, or anywhere
-of the user's. Units stand in the key names (`_bytes`, `_hz`, `_cycles`); counts are plain integers, `65536` or
-`0x10000`, and bytes texts with a unit, too: `"64KiB"`, never `"64KB"` or `"64K"`.
+Each file describes a platform. `tvm_ext/platforms/` has cores as QEMU provides them, `tvm_ext/boards/` has chips and
+boards, and users keep their own files anywhere. Key names contain units (`_bytes`, `_hz`, `_cycles`). Counts are plain
+integers, `65536` or `0x10000`. Bytes may also be texts with a unit, `"64KiB"`, but never `"64KB"` or `"64K"`.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Platform(PlatformTables):
-    """One board or machine. `Platform.load("cortex_m4")` for a shipped one, a path for your own."""
+    """A board or machine. `Platform.load("cortex_m4")` loads a shipped platform, a path loads your own."""
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Self:
-        """Read a shipped platform by name or alias, or a TOML file by path. Raises BadPlatform.
+        """Load a shipped platform by name or alias, or a TOML file by path. Raises BadPlatform.
 
-        Of names, neither case nor `-` and `_` matter: `"nucleo-h743zi"`, `"STM32H743ZI"`, `"pico"`.
+        Case, `-` and `_` are ignored in names: `"nucleo-h743zi"`, `"STM32H743ZI"`, `"pico"`.
         """
         return cls._read(platform_path(str(name_or_path)))
 
@@ -92,12 +92,12 @@ class Platform(PlatformTables):
 
     @staticmethod
     def shipped() -> list[str]:
-        """Names of the cores that come with tvm_ext as QEMU has them, and of this machine, sorted."""
+        """Return the names of the shipped cores, as QEMU provides them, and of this machine, sorted."""
         return core_names()
 
     @staticmethod
     def boards() -> list[str]:
-        """Names of the chips and boards that come with tvm_ext, sorted; aliases are found as well."""
+        """Return the names of the shipped chips and boards, sorted. `load` also finds aliases."""
         return board_names()
 
     @classmethod
@@ -109,7 +109,7 @@ class Platform(PlatformTables):
             raise BadPlatform(f"platform: is not JSON: {shortened(error)}.") from None
 
     def to_json(self) -> str:
-        """The whole description as one JSON text; equal platforms give equal text."""
+        """Return the whole description as a JSON text. Equal platforms give equal text."""
         return TypeAdapter(Platform).dump_json(self).decode()
 
     @classmethod
@@ -117,14 +117,14 @@ class Platform(PlatformTables):
         table = read_table(path, "platform", BadPlatform)
         try:
             return cls._check(table, str(path))
-        except ValueError as error:  # of json: an integer too long to be written
+        except ValueError as error:  # an integer is too long for json to write
             raise BadPlatform(f"{path}: is not TOML that can be read: {shortened(error)}.") from None
 
     @classmethod
     def _check(cls, table: dict[str, object], where: str) -> Self:
         try:
             platform = TypeAdapter(cls).validate_json(json.dumps(table))
-        except TypeError:  # of json: TOML has four types more
+        except TypeError:  # TOML has four types that json lacks
             raise BadPlatform(f"{where}: holds a date or a time; no key of a platform is one.") from None
         except ValidationError as error:
             raise BadPlatform(f"{where}: {explained(error, _allowed)}") from None
@@ -134,32 +134,32 @@ class Platform(PlatformTables):
         return platform
 
     def memory(self, name: str) -> Memory:
-        """The memory of that name. Raises KeyError."""
+        """Return the memory of that name. Raises KeyError."""
         return self._memories[name]
 
     @cached_property
     def on_machine(self) -> Self:
-        """The platform with its memories where its QEMU machine has them, and as many bytes of them as that has.
+        """The platform with its memories at the addresses, and of the sizes, of its QEMU machine.
 
-        It is the platform itself where the machine is the board's own.
+        It is the platform itself where the machine models the board exactly.
         """
         if self.board is None or not self.board.memories:
             return self
         return replace(self, memories=memories_of_machine(self, self.board))
 
     def link_between(self, source: str, target: str) -> Link | None:
-        """The way for bytes from one end to the other, as the platform lists it; a DMA's before others."""
+        """Return the link from one end to the other, a DMA's link ahead of others, or None."""
         return self._links.get((source, target))
 
     def reached_by(self, processor: str, memory: str) -> Link | None:
-        """The link by which a processor reads and writes a memory; None where it does not reach it."""
+        """Return the link by which a processor accesses a memory, or None where it does not reach the memory."""
         return self.link_between(processor, memory) or self.link_between(memory, processor)
 
     def near_memory(self, processor: Processor) -> str | None:
-        """The ram to which tensors go for an accelerator that does not reach the default memory, or weights for one.
+        """Return the RAM for the tensors of an accelerator that does not reach the default memory.
 
-        Empty where it reaches the default memory, or is no accelerator; None where nothing gets to it: the first
-        processor reaches no ram of the accelerator's, and no DMA leads there and back.
+        Empty where it reaches the default memory, or is not an accelerator. None where nothing connects the two: the
+        first processor reaches none of the accelerator's RAM, and no DMA leads there and back.
         """
         if processor.kind != "offload" or self.reached_by(processor.name, self.activations):
             return ""
@@ -171,34 +171,34 @@ class Platform(PlatformTables):
         return None
 
     def signal_between(self, source: str, target: str) -> Signal | None:
-        """The way by which one core wakes another, as the platform lists it; None without."""
+        """Return the signal by which one core wakes another, or None."""
         return next((one for one in self.signals if (one.source, one.target) == (source, target)), None)
 
     @property
     def states(self) -> str:
-        """The memory for what models keep from one run to the next: the first one that is retained, if there is any."""
+        """The memory for states: the first retained memory, or the default memory without one."""
         return next((memory.name for memory in self.memories if memory.retained), self.activations)
 
     @property
     def processor(self) -> Processor:
-        """The processor that runs what nothing else claims: the first one."""
+        """The first processor, which runs everything that no other processor runs."""
         return self.processors[0]
 
     def flags_of(self, processor: Processor) -> tuple[str, ...]:
-        """Flags by which the C of a processor is compiled, but for speed or size."""
+        """Return the compiler flags for the C code of a processor, without those for speed or size."""
         return (*self.toolchain.flags, *processor.flags)
 
     def core_of(self, processor: Processor) -> str:
-        """Name of the core that a processor's C is compiled for: of -mcpu; without it, the processor's isa."""
+        """Return the core for which a processor's C code is compiled, from -mcpu, or else the processor's isa."""
         named = [flag.removeprefix("-mcpu=") for flag in self.flags_of(processor) if flag.startswith("-mcpu=")]
         return named[-1].partition("+")[0] if named else processor.isa
 
     def toolchain_of(self, processor: Processor) -> Toolchain:
-        """The compiler of a processor's C, with its flags."""
+        """Return the toolchain for a processor's C code, with its flags."""
         return replace(self.toolchain, flags=self.flags_of(processor))
 
     def processor_named(self, name: str) -> Processor:
-        """The processor of that name; the first one for an empty name. Raises KeyError."""
+        """Return the processor of that name, or the first processor for an empty name. Raises KeyError."""
         return self._processors[name]
 
     @cached_property
@@ -216,7 +216,7 @@ class Platform(PlatformTables):
 
 
 def _allowed(location: Location) -> list[str]:
-    """Keys of the table that a location is in."""
+    """Return the keys of the table that contains a location."""
     tables = {
         "processors": Processor, "memories": Memory, "links": Link, "signals": Signal, "toolchain": Toolchain,
         "board": Board,

@@ -32,11 +32,11 @@ _REGISTERS = {
     "mailbox": ("set_address", "status_address", "clear_address"),
     "interrupt": ("set_address", "clear_address", "interrupt"),
 }
-"""Keys that a signal of each kind needs; it has no other ones of them."""
+"""Registers that a signal of each kind needs. It may have no others."""
 
 
 def memories_of_machine(tables: PlatformTables, board: Board) -> tuple[Memory, ...]:
-    """The platform's memories as the QEMU machine of its board has them."""
+    """Return the platform's memories as the QEMU machine of its board has them."""
 
     def moved(memory: Memory) -> Memory:
         there = board.memories.get(memory.name)
@@ -50,7 +50,7 @@ def memories_of_machine(tables: PlatformTables, board: Board) -> tuple[Memory, .
 
 
 def contradiction(tables: PlatformTables) -> str | None:
-    """The first contradiction, with the key that has it; None without."""
+    """Return the first contradiction, with its key, or None."""
     checks = (
         _name_problem, _processor_problem, _toolchain_problem, _link_problem, _signal_problem, _section_problem,
         _memory_problem,
@@ -60,7 +60,7 @@ def contradiction(tables: PlatformTables) -> str | None:
 
 
 def _name_problem(tables: PlatformTables) -> str | None:
-    """Names used twice, or taken by what a model keeps."""
+    """Check for names that are used twice, or that are reserved for states."""
     names = [part.name for part in (*tables.processors, *tables.memories)]
     for taken in (STATE_MEMORY, LINKED_MEMORY):
         if taken in names:
@@ -72,7 +72,7 @@ def _name_problem(tables: PlatformTables) -> str | None:
 
 
 def _processor_problem(tables: PlatformTables) -> str | None:
-    """An accelerator without its driver, or with what only cores have."""
+    """Check for accelerators without an interface, or with keys that only cores have."""
     if tables.processors[0].kind != "core":
         return (
             f"processors.{tables.processors[0].name}: the first processor runs the model's own code; list a core first."
@@ -92,7 +92,7 @@ def _processor_problem(tables: PlatformTables) -> str | None:
 
 
 def _tvm_problem(processor: Processor) -> str | None:
-    """Code of TVM's without its generator, or with what only our C has."""
+    """Check TVM processors for a missing code generator, and for keys that only our C has."""
     if processor.kind != "tvm":
         return '.tvm: is code that TVM makes; say kind = "tvm", or leave it out.' if processor.tvm else None
     if processor.tvm is None or bool(processor.tvm.target) == bool(processor.tvm.codegen):
@@ -107,7 +107,7 @@ def _tvm_problem(processor: Processor) -> str | None:
 
 
 def _driver_problem(processors: Iterable[Processor]) -> str | None:
-    """Names of drivers' functions that C does not allow, or that two functions have; floats beside integers."""
+    """Check for names of interface functions that C forbids or that two functions share, and for mixed types."""
     taken: dict[str, tuple[str, str]] = {}
     for processor in processors:
         assert processor.offload
@@ -130,7 +130,7 @@ def _driver_problem(processors: Iterable[Processor]) -> str | None:
 
 
 def _toolchain_problem(tables: PlatformTables) -> str | None:
-    """A compiler without its target, or headers of a project in code that this machine would run."""
+    """Check for a compiler without its target, and for project headers in code that this machine would run."""
     toolchain = tables.toolchain
     lists = [("toolchain.flags", toolchain.flags), ("toolchain.speed_flags", toolchain.speed_flags)]
     lists += [("toolchain.size_flags", toolchain.size_flags)]
@@ -153,7 +153,7 @@ def _toolchain_problem(tables: PlatformTables) -> str | None:
 
 
 def _link_problem(tables: PlatformTables) -> str | None:
-    """Ends of links that are nothing, and memories that nobody reaches."""
+    """Check for links with unknown ends, and for memories that no processor reaches."""
     names = [part.name for part in (*tables.processors, *tables.memories)]
     for index, link in enumerate(tables.links):
         for key, end in (("source", link.source), ("target", link.target)):
@@ -168,7 +168,7 @@ def _link_problem(tables: PlatformTables) -> str | None:
 
 
 def _signal_problem(tables: PlatformTables) -> str | None:
-    """Signals between others than two cores, twice between the same, or without their registers."""
+    """Check for signals that do not join two cores, that are repeated, or that lack registers."""
     cores = [processor.name for processor in tables.processors if processor.kind == "core"]
     pairs: set[tuple[str, str]] = set()
     for index, signal in enumerate(tables.signals):
@@ -187,7 +187,7 @@ def _signal_problem(tables: PlatformTables) -> str | None:
 
 
 def _register_problem(signal: Signal) -> str | None:
-    """A register that its kind has not, or that is missing or no word."""
+    """Check for registers that are missing, that the kind does not have, or that are not word addresses."""
     for key in ("set_address", "status_address", "clear_address", "interrupt"):
         value: int | None = getattr(signal, key)
         needed = key in _REGISTERS[signal.kind]
@@ -202,7 +202,7 @@ def _register_problem(signal: Signal) -> str | None:
 
 
 def _section_problem(tables: PlatformTables) -> str | None:
-    """A section that tools or start-up code use, or two memories in one section."""
+    """Check for sections that tools or start-up code use, and for two memories in the same section."""
     for memory in tables.memories:
         if memory.section:
             reason = section_problem(memory.section, memory.kind, holds_weights=memory.name == tables.weights)
@@ -214,7 +214,7 @@ def _section_problem(tables: PlatformTables) -> str | None:
 
 
 def _memory_problem(tables: PlatformTables) -> str | None:
-    """Uses of undefined memories or of memories of the wrong kind, and memories that cannot be written."""
+    """Check for undefined memories, memories of the wrong kind, and memories that cannot be written."""
     memories = {memory.name: memory for memory in tables.memories}
     uses = [("activations", tables.activations, "ram"), ("weights", tables.weights, None)]
     if tables.board:
@@ -245,7 +245,7 @@ def _memory_problem(tables: PlatformTables) -> str | None:
 
 
 def _alignment_problem(memory: Memory) -> str | None:
-    """An alignment that no address has, or that tensors here could not do with."""
+    """Check for an alignment that is not possible, or too small for tensors."""
     least, most, value = ALIGNMENT_BYTES, MOST_ALIGNMENT_BYTES, memory.alignment_bytes
     if not least <= value <= most or value & (value - 1):
         return f"a power of two from {least}, which kernels need, to {most}; the bytes of a cache's line, such as 32."
@@ -257,7 +257,7 @@ def _alignment_problem(memory: Memory) -> str | None:
 
 
 def _reach_problem(tables: PlatformTables) -> str | None:
-    """Memories that the first processor needs and does not reach."""
+    """Check for memories that the first processor needs and does not reach."""
     first = tables.processors[0].name
     ends = [(link.source, link.target) for link in tables.links]
     reached = {end for pair in ends if first in pair for end in pair}
@@ -273,7 +273,7 @@ def _reach_problem(tables: PlatformTables) -> str | None:
 
 
 def _board_problem(tables: PlatformTables, board: Board) -> str | None:
-    """Addresses that a 32-bit processor does not have, or two parts share; stacks that do not fit."""
+    """Check for addresses beyond 32 bits, for overlaps, and for stacks that do not fit."""
     placed: list[tuple[int, int, str]] = []
     if unknown := [name for name in board.memories if name not in {memory.name for memory in tables.memories}]:
         known = ", ".join(memory.name for memory in tables.memories)
@@ -315,7 +315,7 @@ _CONSTANT = re.compile(r"\.(rodata|srodata|lrodata|const)", re.IGNORECASE)
 
 
 def section_problem(section: str, kind: Literal["ram", "rom"], *, holds_weights: bool) -> str | None:
-    """Reason why arrays of a memory can't go to a section; None where they can."""
+    """Return why the arrays of a memory cannot go to a section, or None where they can."""
     for reason, names in _RESERVED.items():
         if re.match(rf"\.({names})", section, re.IGNORECASE):
             return f"{reason}; name one of your linker script's own, such as .dtcm or .bss.dtcm, .qspi or .rodata.qspi"
@@ -329,12 +329,12 @@ def section_problem(section: str, kind: Literal["ram", "rom"], *, holds_weights:
 
 
 def shared_sections(sections: Sequence[str]) -> tuple[str, str] | None:
-    """Two sections that linker scripts can't keep apart: equal ones, or `.fast` and `.fast.inner`; None without."""
+    """Return two sections that linker scripts cannot separate: equal ones, or `.fast` and `.fast.inner`; or None."""
     ordered = sorted(sections)
     pairs = ((a, b) for index, a in enumerate(ordered) for b in ordered[index + 1 :])
     return next(((a, b) for a, b in pairs if a == b or b.startswith(f"{a}.")), None)
 
 
 def zeroed_by_name(section: str) -> bool:
-    """True where compilers know by the name alone that the section has no bytes in the image."""
+    """Return True where compilers know from the name alone that the section has no bytes in the image."""
     return section.startswith(".bss.")

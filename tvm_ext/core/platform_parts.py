@@ -1,6 +1,6 @@
-"""Parts of a platform as its file has them: processors, memories, links, signals, the compiler, the board.
+"""Parts of a platform file: processors, memories, links, signals, the compiler and the board.
 
-Every key is checked by itself here; `platform_checks.py` looks for values that contradict each other.
+This file checks each key by itself. `platform_checks.py` checks for values that contradict each other.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tvm_ext.core.compiler_flags import checked_flag
 from tvm_ext.core.sizes import read_size
 
 STATE_MEMORY = "state"
-"""Name, in programs and plans, of the struct that holds what a model keeps between runs: no memory has it."""
+"""Name, in programs and plans, of the struct that holds states between runs. No memory has this name."""
 
 LINKED_MEMORY = "linked"
-"""Name, there, of the struct that holds inputs which other models of a bundle write to; no memory has it either."""
+"""Name of the struct that holds inputs which other models of a bundle write. No memory has this name."""
 
 NO_SIMD = "none"
 """`simd` of a processor on which plain C runs."""
@@ -48,13 +48,15 @@ OffloadRounding = Literal["tflite", "onnx"]
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class OffloadOperator:
-    """An operator that a driver takes: its kind and element types, the largest result, its cost in cycles.
+    """An operator that an accelerator interface takes: its kind and element types, the largest result, its cost in
+    cycles.
 
-    `start` is the driver's function that begins it. `most_shape` bounds the result's axes, as stored (NHWC, or rows of
-    vectors); a result of other rank is not taken. `most_kernel` bounds rows and columns of a window, where it has one.
-    `roundings`: of integer results of sums, twice as TensorFlow Lite does or once as ONNX does; a call says which one.
-    `types`: of all tensors of a layer; floats are taken by functions of their own. `cycles_per_mac`: of products; of a
-    pool for each element that it takes, of a sum of two tensors for each element of the result.
+    `start` is the interface function that starts it. `most_shape` bounds the axes of the result, as stored (NHWC, or
+    rows of vectors). Results of another rank are not taken. `most_kernel` bounds the rows and columns of a window, if
+    there is one. `roundings` applies to integer results of accumulators: twice as in TensorFlow Lite, or once as in
+    ONNX; each call says which. `types` applies to all tensors of a layer; functions for floats are separate.
+    `cycles_per_mac` counts products; for a pool it counts each element that it reads, for a sum of two tensors each
+    element of the result.
     """
 
     kind: OffloadKind
@@ -69,13 +71,13 @@ class OffloadOperator:
 
     @property
     def takes_floats(self) -> bool:
-        """True where its layers are of floats, not of integers."""
+        """True where its layers compute floats instead of integers."""
         return "float32" in self.types
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Offload:
-    """The user's driver of an accelerator: its header, the function that waits for the end, the operators it takes."""
+    """The user's accelerator interface: its header, the function that waits for the end, and the operators it takes."""
 
     header: HeaderName
     wait: Identifier
@@ -89,7 +91,7 @@ OperatorKind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class OperatorRate:
-    """Rates at which code that TVM makes runs operators of one kind."""
+    """Rates at which code that TVM generates runs operators of a kind."""
 
     operator: OperatorKind
     macs_per_second: PerSecond
@@ -98,11 +100,11 @@ class OperatorRate:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class TvmBackend:
-    """Code that TVM makes, inside of `tvm.compile`: by the generator of a `target`, or of the BYOC back end `codegen`.
+    """Code that TVM generates inside `tvm.compile`, for a `target` or with the BYOC back end `codegen`.
 
-    `operators`: kinds that it takes, as composites are called in the module (`nn_conv2d`, quantized `qnn_conv2d`); all
-    that it can where there are none. An operator takes as long as its multiply-accumulates or its bytes do, whichever
-    is longer, and a call of TVM's virtual machine beside; `rates` are those of single kinds.
+    `operators` lists the kinds that it takes, as composites are named in the module (`nn_conv2d`, quantized
+    `qnn_conv2d`); an empty list means every possible kind. An operator takes as long as its multiply-accumulates or its
+    bytes, whichever is longer, plus a call of TVM's virtual machine. `rates` has the rates of single kinds.
     """
 
     target: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{0,100}$")] = ""
@@ -116,15 +118,15 @@ class TvmBackend:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Processor:
-    """Something that runs kernels.
+    """A processor that runs kernels.
 
-    `isa`: the architecture, by which a board finds its start-up code. `simd`: the target whose kernels it runs,
-    `none` for plain C; the targets there are, are folders of `codegen_c/targets/` and installed packages.
-    `fpu`: `none`, `single`, `double`; whether float arithmetic is done in hardware. `kind`: a `core` runs C; an
-    `offload` is an accelerator behind the driver that `offload` describes; `tvm` is whatever runs the code that TVM
-    makes as `tvm` describes, for `tvm.compile` alone. `flags` follow those of the toolchain for
-    the C of this processor. `watts`: its power while it computes; 0 where it is not known. `core`: its name in lists,
-    such as `cortex-m85`, where flags compile for another one.
+    `isa` is the architecture, by which a board selects its start-up code. `simd` is the target whose kernels it runs,
+    `none` for plain C; targets are the folders of `codegen_c/targets/` and installed packages. `fpu` is `none`,
+    `single` or `double`, for float arithmetic in hardware. `kind`: a `core` runs C; an `offload` is an accelerator with
+    the interface that `offload` describes; `tvm` runs the code that TVM generates as `tvm` describes, only in
+    `tvm.compile`. `flags` follow the flags of the toolchain for the C code of this processor. `watts` is its power
+    while it computes, 0 where unknown. `core` is its name in lists, such as `cortex-m85`, where flags compile for
+    another core.
     """
 
     name: Name
@@ -142,16 +144,16 @@ class Processor:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Memory:
-    """A memory a processor reaches: `ram` holds tensors, `rom` holds code and weights.
+    """A memory that a processor reaches: `ram` holds tensors, `rom` holds code and weights.
 
-    `section` is the linker section generated arrays go to, on the board; None leaves the choice to the linker
-    (`.bss` for ram, `.rodata` for rom), and a build for the host has none. `address` is where a board has it, None
-    where the system decides. `retained`: whether it keeps what it holds while the processor sleeps deeply; states of
-    models go there. `alignment_bytes`: a power of two; an arena in it begins at a multiple of that, and each tensor of
-    the arena, so that no two of them share a line of a cache, nor one with the firmware's own. `reserved_bytes` of the
-    capacity stay with the application, for its stack, heap, variables and code: no model is given them.
-    `linker_region` is the region of your linker script that has it, by default the name in capitals: `sections.ld` of a
-    package puts `section` there, but where `linker_has_section` says that the vendor's script does so already.
+    `section` is the linker section of generated arrays on the board. None leaves the choice to the linker (`.bss` for
+    ram, `.rodata` for rom), and builds for the host have none. `address` is the address on a board, None where the
+    system decides. `retained` says whether the memory keeps its content while the processor sleeps deeply; states of
+    models go there. `alignment_bytes` is a power of two; an arena and each of its tensors start at a multiple of it, so
+    that no two tensors share a cache line, and none shares a line with data of the firmware. `reserved_bytes` of the
+    capacity stay with the application, for its stack, heap, variables and code. `linker_region` is the memory's region
+    in your linker script, by default its name in capitals: `sections.ld` of a package puts `section` there, except
+    where `linker_has_section` says that the vendor's script already does so.
     """
 
     name: Name
@@ -170,13 +172,16 @@ class Memory:
 
     @property
     def usable_bytes(self) -> int:
-        """Bytes that a model may take: the capacity without what is reserved for the application."""
+        """Bytes that a model may take: the capacity without the bytes reserved for the application."""
         return self.capacity_bytes - self.reserved_bytes
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Link:
-    """A way for bytes: between a processor and a memory, or between two memories (`dma` says by itself)."""
+    """A path for bytes between a processor and a memory, or between two memories.
+
+    Between two memories, `dma` says whether a DMA copies by itself.
+    """
 
     source: Name
     target: Name
@@ -187,11 +192,12 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Signal:
-    """The way one core wakes another: `event` (SEV and WFE, with words in shared memory), `mailbox`, `interrupt`.
+    """The signal by which one core wakes another: `event` (SEV and WFE, with words in shared memory), `mailbox`,
+    `interrupt`.
 
-    The source writes 1 to `set_address`; the target reads a mailbox at `status_address`, not 0 once it was set, and
-    writes 1 to `clear_address` to take it. `interrupt` is the number at the target. `latency_cycles` of the source's
-    clock pass until the target sees it.
+    The source writes 1 to `set_address`. The target reads a mailbox at `status_address`, which is nonzero after it was
+    set, and writes 1 to `clear_address` to clear it. `interrupt` is the number at the target. The target sees the
+    signal after `latency_cycles` of the source's clock.
     """
 
     source: Name
@@ -206,11 +212,11 @@ class Signal:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Toolchain:
-    """Compiler of C for the platform: the prefix of its tools' names, then flags for target and speed or size.
+    """Compiler of C for the platform: the prefix of its tools' names, and flags for target and speed or size.
 
-    `compiler` is the compiler's name: `clang`, `clang-19`; or behind the prefix `gcc`, `gcc-13`. Left out it is
-    `<prefix>gcc`, on the host whatever `CC` says. clang for another processor than this one needs `--target=`, and the
-    prefix of the GCC that links and brings the C library. `flags` are those that `compiler_flags.py` lets pass.
+    `compiler` is the compiler's name: `clang`, `clang-19`, or after the prefix `gcc`, `gcc-13`. By default it is
+    `<prefix>gcc`, and on the host the value of `CC`. clang for another processor needs `--target=`, and the prefix of
+    the GCC that links and provides the C library. `flags` have to pass `compiler_flags.py`.
     """
 
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=100)] = ""
@@ -226,25 +232,25 @@ class Toolchain:
 
     @property
     def crosses_with_clang(self) -> bool:
-        """True where clang compiles, and the GCC of the prefix brings the C library and links."""
+        """True where clang compiles, and the GCC of the prefix links and provides the C library."""
         return self.uses_clang and self.prefix != ""
 
     @property
     def compiler_name(self) -> str:
-        """Name of the compiler, where one is said."""
+        """Name of the compiler, where the file states one."""
         return self.compiler if self.uses_clang else f"{self.prefix}{self.compiler or 'gcc'}"
 
 
 HOST_TOOLCHAIN = Toolchain(flags=("-march=native",))
-"""Compiler of C for the machine at hand."""
+"""Compiler of C for this machine."""
 
 QUICK_TOOLCHAIN = Toolchain(flags=HOST_TOOLCHAIN.flags, speed_flags=("-O1",))
-"""The same for what runs a few times: it takes half as long to compile, and no bit depends on it."""
+"""The same compiler for code that runs only a few times. It compiles in half the time, and no bit depends on it."""
 
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class MachineMemory:
-    """Where a QEMU machine has a memory of the platform, and how much of it, where that is less than the chip has."""
+    """Address of a platform's memory in a QEMU machine, and its size there, where smaller than in the chip."""
 
     address: Count
     capacity_bytes: Size | None = None

@@ -1,4 +1,5 @@
-"""Decisions that one package writes into the module and another reads: one dataclass each, the only place of its names.
+"""Decisions that one package writes into the module and another reads, each as a dataclass.
 
-To add one, write a dataclass here: its fields name their attributes by `attribute`. No other file says these names.
+To add a decision, write a dataclass here. Its fields name their attributes by `attribute`, and no other file contains
+these names.
 """

@@ -26,7 +26,7 @@ def _axes(values: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeKind(Decision):
-    """Kind of a composite, `nn_conv2d`; empty for other functions. TVM knows composites by these names."""
+    """Kind of a composite, such as `nn_conv2d`; empty for other functions. TVM recognizes composites by these names."""
 
     kind: str = attribute("Composite", "", read=_kind, write=lambda kind: f"{_PREFIX}{kind}")
     is_primitive: bool = attribute("Primitive", False, read=bool)
@@ -41,28 +41,28 @@ class SourceNodes(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class StorageLayout(Decision):
-    """Axes of the model's tensor in the order in which a composite's result keeps them; empty where it is the same."""
+    """Axes of the model's tensor in the order in which a composite stores its result; empty for the model's order."""
 
     axes: tuple[int, ...] = attribute("layout", (), read=_axes, write=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTensor(Decision):
-    """The model's own name of the tensor that a composite's result holds; empty where it is the variable's name."""
+    """The model's own name of the tensor that a composite's result holds; empty where the variable has that name."""
 
     name: str = attribute("tensor", "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrimFuncs(Decision):
-    """Functions that `call_tir` of a composite names, so that it is whole without its module: GlobalVar -> PrimFunc."""
+    """Functions that `call_tir` of a composite names, so that the composite is complete without its module."""
 
     functions: Mapping[Any, Any] | None = attribute("prim_funcs", None, read=dict, write=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizedRounding(Decision):
-    """The meaning of quantized arithmetic: one rounding of an exact result (`onnx`), or TensorFlow Lite's own."""
+    """Rounding of quantized arithmetic: a single rounding of the exact result (`onnx`), or TensorFlow Lite's own."""
 
     meaning: str = attribute("rounding", "onnx")
 
@@ -71,8 +71,9 @@ class QuantizedRounding(Decision):
 class OwnRange(Decision):
     """Arithmetic of a call of `tvm_ext.range_quantize`.
 
-    meaning: `onnx`, `tflite_asymmetric` or `tflite_symmetric`. axes: the first ones of its operand, each index of which
-    has a range of its own; without any the whole tensor has one.
+    meaning: `onnx`, `tflite_asymmetric` or `tflite_symmetric`.
+    axes: the number of leading axes of its operand for which each index has its own range; 0 gives the whole tensor a
+    single range.
     """
 
     meaning: str = attribute("range_meaning", "")
@@ -81,9 +82,9 @@ class OwnRange(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class RangePart(Decision):
-    """Part of ONNX's DynamicQuantizeLinear that a PrimFunc computes; empty for all others.
+    """Part of ONNX's DynamicQuantizeLinear that a PrimFunc computes; empty for all other PrimFuncs.
 
-    `high` and `low` of a tensor, `scale` of these, `zero_point` of the low end and the scale.
+    The parts are `high` and `low` of a tensor, `scale` of both, and `zero_point` of the low end and the scale.
     """
 
     part: str = attribute("range_part", "")
@@ -115,16 +116,16 @@ class KeptWeights(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredWeights(Decision):
-    """Bits in which the weights of a quantized composite are stored; its constants stay int8."""
+    """Number of bits in which the weights of a quantized composite are stored. Its constants stay int8."""
 
     bits: int = attribute("weight_bits", 8, read=int)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Region(Decision):
-    """A function that a code generator compiles whole: the generator, and the symbol of its C function.
+    """A function that a code generator compiles as a whole, with the generator and the symbol of its C function.
 
-    parameters: the model's own names of the tensors that come in; empty where they are the parameters' names.
+    parameters: the model's own names of the input tensors; empty where the parameters have these names.
     """
 
     codegen: str = attribute("Codegen", "")
@@ -133,14 +134,14 @@ class Region(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class Symbol(Decision):
-    """Name under which TVM's runtime finds a function; empty for a private one."""
+    """Name by which TVM's runtime finds a function; empty for a private function."""
 
     name: str = attribute("global_symbol", "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputCount(Decision):
-    """Parameters of a model's function that are inputs; TVM's importers put weights behind them. None: all."""
+    """Number of parameters of a model's function that are inputs; None for all. TVM's importers append weights."""
 
     count: int | None = attribute("num_input", None, read=int)
 
@@ -151,10 +152,11 @@ def _as_is(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomUse(Decision):
-    """A call of a custom operator: its name, the call as the file has it, and the C for it.
+    """A call of a custom operator: its name, the call as written in the file, and the C code for it.
 
-    call, code: as `codegen_c/custom/contract.py` writes them. states: names of what it keeps. num_tables: of the call's
-    arguments, the last ones are tables that the C reads, and those before them the states.
+    call, code: as `codegen_c/custom/contract.py` writes them.
+    states: names of the states that it keeps.
+    num_tables: the number of last arguments that are tables for the C code. The arguments ahead of them are the states.
     """
 
     operator: str = attribute("custom_operator", "")
@@ -175,10 +177,11 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RowSplit(Decision):
-    """Composites of one `sequence`, neighbours, run row by row in series; one without a sequence runs whole.
+    """Neighbouring composites of one `sequence` run row by row in series. A composite without a sequence runs whole.
 
-    rows_per_call: rows of its result that are computed at a time. input_rows: rows that the last of a sequence adds up
-    as they come, 0 where it computes by rows of its result.
+    rows_per_call: rows of the result that are computed at a time.
+    input_rows: rows that the last composite of a sequence adds up as they arrive; 0 where it computes by rows of its
+    result.
     """
 
     sequence: str = attribute("sequence", "")
@@ -188,16 +191,16 @@ class RowSplit(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnStrip(Decision):
-    """Columns [begin, end) of an image, which are all that a composite computes; None for one that computes all."""
+    """Columns [begin, end) of an image, where a composite computes only these; None for all columns."""
 
     columns: Columns | None = attribute("columns", None, read=_columns, write=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamDirection(Decision):
-    """A composite through which an input comes in (`read`) or an output goes out (`write`), rows of it at a time.
+    """Marks a composite through which an input arrives (`read`) or an output leaves (`write`), by rows.
 
-    rereads: rows of the input may be asked for more than once.
+    rereads: whether rows of the input may be requested more than once.
     """
 
     direction: str = attribute("stream", "")
@@ -206,14 +209,14 @@ class StreamDirection(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class PortsOutside(Decision):
-    """Inputs and outputs of main lie with the application: they take no bytes here, and nothing is written over one."""
+    """Whether main's inputs and outputs lie in memory of the application, take no bytes, and are never overwritten."""
 
     is_set: bool = attribute("ports_outside", False, read=bool)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedPorts(Decision):
-    """Memory of each input and output of main, in order; empty for the platform's default one."""
+    """Memory of each input and output of main, in order; empty for the platform's default memory."""
 
     inputs: tuple[str, ...] = json_attribute("placed_inputs", (), read=_texts)
     outputs: tuple[str, ...] = json_attribute("placed_outputs", (), read=_texts)
@@ -223,7 +226,7 @@ class PlacedPorts(Decision):
 class OperatorMemories(Decision):
     """Memories of a composite's result, weights and scratch; empty for the platform's default memory.
 
-    weights_ahead: operators before it, behind which the copy of its weights to `weights_memory` starts.
+    weights_ahead: number of operators ahead of this one at which the copy of its weights to `weights_memory` starts.
     """
 
     memory: str = attribute("memory", "")
@@ -236,8 +239,8 @@ class OperatorMemories(Decision):
 class MoveTarget(Decision):
     """The memory that a call of `tvm_ext.move` copies its operand to.
 
-    within: operators behind which it is waited for at the latest; None: only where its result is first read.
-    processor: the core that copies, where no DMA does; empty for the platform's first one.
+    within: number of operators after which the copy is awaited at the latest; None waits only at the first reader.
+    processor: the core that copies where no DMA does; empty for the platform's first processor.
     """
 
     memory: str = attribute("memory", "")
@@ -247,13 +250,13 @@ class MoveTarget(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorProcessor(Decision):
-    """The platform's processor that runs a composite, by its name; empty for the platform's first one."""
+    """Name of the platform's processor that runs a composite; empty for the platform's first processor."""
 
     processor: str = attribute("processor", "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorPlacement(Decision):
-    """Outcome of placing the operators of `main` on processors, as report.json has it; None where that was not done."""
+    """Outcome of placing the operators of `main` on processors, as in report.json; None without placement."""
 
     report: Mapping[str, Any] | None = json_attribute("processor_placement", None, read=_as_is)

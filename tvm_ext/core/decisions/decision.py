@@ -1,4 +1,4 @@
-"""A decision as attributes of a function, call or module of Relax: written by one package, read by others."""
+"""A decision as attributes of a Relax function, call or module, written by one package and read by others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 
 class Holder(Protocol):
-    """Functions and modules of Relax, as far as decisions need them; tvm itself is not known here."""
+    """Functions and modules of Relax, as far as decisions need them. This file does not import tvm."""
 
     @property
     def attrs(self) -> Any: ...
@@ -18,7 +18,7 @@ class Holder(Protocol):
 
 
 class Reading(Protocol):
-    """Anything that has attributes: calls too."""
+    """Anything with attributes, including calls."""
 
     @property
     def attrs(self) -> Any: ...
@@ -34,12 +34,19 @@ def attribute(
     read: Callable[[Any], Any] = str,
     write: Callable[[Any], Any] = lambda value: value,
 ) -> Any:
-    """A field of a decision. read, write: between the field's value and the attribute's; not written at its default."""
+    """Declare a field of a decision.
+
+    read, write: convert between the value of the attribute and the value of the field. A field at its default is not
+    written.
+    """
     return field(default=default, metadata={"attribute": name, "read": read, "write": write})
 
 
 def json_attribute(name: str, default: Any, *, read: Callable[[Any], Any]) -> Any:
-    """A field kept as JSON text. read: the field's value of the parsed one."""
+    """Declare a field that is stored as JSON text.
+
+    read: converts the parsed text to the field's value.
+    """
     return attribute(
         name,
         default,
@@ -50,22 +57,22 @@ def json_attribute(name: str, default: Any, *, read: Callable[[Any], Any]) -> An
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """Fields are attributes. Every decision has a value for a function without them: its defaults."""
+    """A dataclass whose fields are attributes. A function without these attributes has the default values."""
 
     @classmethod
     def read(cls, holder: Reading | None) -> Self:
-        """The decision as a function, call or module carries it; the defaults where it does not."""
+        """Return the decision that a function, call or module carries, with defaults for missing attributes."""
         return cls.of(holder.attrs if holder is not None else None)
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any] | None) -> Self:
-        """The decision in attributes alone; the defaults where they do not hold it."""
+        """Return the decision in a set of attributes, with defaults for missing attributes."""
         held: Any = attributes if attributes is not None else {}
         found = {own.name: own.metadata for own in fields(cls) if own.metadata["attribute"] in held}
         return cls(**{name: says["read"](held[says["attribute"]]) for name, says in found.items()})
 
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the fields that are not at their default."""
+        """Return the attributes of the fields that are not at their default."""
         values = {own: getattr(self, own.name) for own in fields(self)}
         return {
             own.metadata["attribute"]: own.metadata["write"](value)
@@ -74,7 +81,7 @@ class Decision:
         }
 
     def write(self, holder: Written) -> Written:
-        """The function or module with this decision in place of the one it carried."""
+        """Return the function or module with this decision in place of its previous one."""
         wanted = self.attributes()
         for name in self.names():
             if holder.attrs is not None and name in holder.attrs and name not in wanted:
@@ -83,12 +90,12 @@ class Decision:
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of the attributes."""
+        """Return the names of the attributes."""
         return [own.metadata["attribute"] for own in fields(cls)]
 
 
 def carried_over(after: Written, before: Written) -> Written:
-    """A function or module with the decisions of the one that it was made of, where it does not say them itself."""
+    """Return a rewritten function or module with the decisions of its original, where it has no decision of its own."""
     own: Mapping[str, Any] = after.attrs or {}
     known: Mapping[str, Any] = before.attrs or {}
     missing = {key: value for key, value in known.items() if key not in own}

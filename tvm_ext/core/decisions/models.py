@@ -46,8 +46,11 @@ def _as_is(value: Any) -> Any:
 class ModelOrigin(Decision):
     """The file that a model was read from, and its operators.
 
-    path: empty for a module. source_format: `onnx`, `tflite`, `torch`, `relax`. name: a C prefix. rounding: the meaning
-    of quantized arithmetic, as `QuantizedRounding` has it. nodes: the model's operators, in order.
+    path: empty for a module.
+    source_format: `onnx`, `tflite`, `torch` or `relax`.
+    name: a C prefix.
+    rounding: of quantized arithmetic, as in `QuantizedRounding`.
+    nodes: the model's operators, in order.
     """
 
     path: str = attribute("tvm_ext.source_path", "")
@@ -61,7 +64,7 @@ class ModelOrigin(Decision):
 
     @property
     def is_known(self) -> bool:
-        """True for a module that was loaded before."""
+        """True for a module that was loaded earlier."""
         return all((self.source_format, self.sha256, self.name))
 
 
@@ -75,7 +78,7 @@ class PortNames(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedOutputs(Decision):
-    """Outputs that the file lists more than once: name of the further one -> the file's own name."""
+    """Outputs that the file lists more than once: the file's own name by the name of each repetition."""
 
     repeated: Mapping[str, str] | None = json_attribute("tvm_ext.repeated_outputs", None, read=_as_is)
 
@@ -84,7 +87,7 @@ class RepeatedOutputs(Decision):
 class PortScales(Decision):
     """Scale and zero point of quantized inputs and outputs, by the model's own names.
 
-    The reader of a format writes what the file itself declares, the pass `NotePortScales` adds what operators imply.
+    The reader of a format writes what the file declares, and the pass `NotePortScales` adds what operators imply.
     """
 
     inputs: Mapping[str, tuple[float, int]] | None = json_attribute("tvm_ext.input_scales", None, read=_scales)
@@ -93,7 +96,7 @@ class PortScales(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class PortLayouts(Decision):
-    """Letters of the axes of inputs and outputs that are images or sequences, as NHWC, by the model's own names."""
+    """Letters of the axes of inputs and outputs that are images or sequences, such as NHWC, by the model's names."""
 
     inputs: Mapping[str, str] | None = json_attribute("tvm_ext.input_layouts", None, read=_as_is)
     outputs: Mapping[str, str] | None = json_attribute("tvm_ext.output_layouts", None, read=_as_is)
@@ -107,7 +110,7 @@ def _changed(values: Any) -> dict[str, ChangedInput]:
 class ChangedPorts(Decision):
     """Inputs in another form than the file's, and outputs that are the index of the file's largest element.
 
-    By the model's own names; the file's runtimes take and give the file's form.
+    Both are listed by the model's own names. The runtimes of the file use the file's form.
     """
 
     inputs: Mapping[str, ChangedInput] | None = attribute(
@@ -121,7 +124,7 @@ class ChangedPorts(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadLimits(Decision):
-    """Sizes beyond which a model is refused, as it was loaded with."""
+    """The sizes beyond which a model is refused, as used when it was loaded."""
 
     limits: Limits = attribute(
         "tvm_ext.limits", Limits(), read=lambda text: Limits.from_json(str(text)), write=Limits.to_json
@@ -130,14 +133,14 @@ class LoadLimits(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class InputDemands(Decision):
-    """Least and largest value of inputs of which operators of the file demand a range."""
+    """The range that operators of the file demand of inputs, as least and largest value."""
 
     ranges: Mapping[str, tuple[float, float]] | None = json_attribute("tvm_ext.input_demands", None, read=_ranges)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundInputs(Decision):
-    """Inputs of the file that were given their values for good, which other runtimes of it have to be given, too."""
+    """Inputs of the file whose values are fixed. Other runtimes of the file have to be given the same values."""
 
     values: Mapping[str, np.ndarray] | None = attribute(
         "tvm_ext.bound_inputs",
@@ -149,21 +152,21 @@ class BoundInputs(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class FilledRows(Decision):
-    """Rows of tensors of the file, by name, that end with rows of -1; other runtimes leave these out."""
+    """Number of rows of tensors of the file, by name, that end in rows of -1. Other runtimes leave these rows out."""
 
     rows: Mapping[str, int] | None = json_attribute("tvm_ext.filled_rows", None, read=_as_is)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizationMeasured(Decision):
-    """Measurements of quantizing the model here, as report.json has them; None for a model that was not."""
+    """Measurements of the quantization, as in report.json; None for a model that was not quantized here."""
 
     report: Mapping[str, Any] | None = json_attribute("tvm_ext.quantization", None, read=_as_is)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptStates(Decision):
-    """Values that runs keep: the last parameters of `main`, and in the same order its last results."""
+    """The states that runs keep: the last parameters of `main`, and in the same order its last results."""
 
     states: tuple[ModelState, ...] = attribute(
         "tvm_ext.states", (), read=lambda text: states_from_json(str(text)), write=states_to_json
@@ -179,16 +182,16 @@ class LinkedInputs(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class WarmUp(Decision):
-    """Runs behind a reset whose outputs are no answers yet: a window of time is not full before."""
+    """Number of runs after a reset whose outputs are not valid yet, because the window of time is not full."""
 
     runs: int = attribute("tvm_ext.warm_up_runs", 0, read=int)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HopCost(Decision):
-    """Multiply-accumulates of a run that takes what is new of a window, and of one that takes the window whole.
+    """Multiply-accumulates of a run that takes only new frames, and of a run that takes the whole window.
 
-    remarks: sentences on what such a run computes though the window only moved on.
+    remarks: sentences on what a run computes again although the window only moved on.
     """
 
     macs: int = attribute("tvm_ext.hop_macs", 0, read=int)
@@ -198,7 +201,10 @@ class HopCost(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulePeak(Decision):
-    """Live bytes at the peak of the order. proved: no order has fewer; None where that is not known."""
+    """Live bytes at the peak of the order.
+
+    proved: whether no order has fewer; None where that is not known.
+    """
 
     peak_bytes: int | None = attribute("schedule_peak_bytes", None, read=int)
     proved: bool | None = attribute("schedule_proved", None, read=bool)
@@ -206,7 +212,10 @@ class SchedulePeak(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitCost(Decision):
-    """Live bytes at the peak of a model split by rows, and modelled instructions that calls and asking for rows add."""
+    """Live bytes at the peak of a model split by rows, and the modelled instructions that splitting adds.
+
+    The instructions are those of calls and of deciding which rows are next.
+    """
 
     peak_bytes: int | None = attribute("split_peak_bytes", None, read=int)
     instructions: int | None = attribute("split_instructions", None, read=int)
@@ -214,9 +223,9 @@ class SplitCost(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed(Decision):
-    """Operators that run again, and the modelled instructions of that; None where none were looked for.
+    """The number of operators that are recomputed, and the modelled instructions for that; None without recomputation.
 
-    at_least: instructions that no repeats go below within the budget in that order; None where no bound is known.
+    at_least: no recomputation within the budget in that order takes fewer instructions; None without a bound.
     """
 
     operators: int | None = attribute("rematerialized_operators", None, read=int)
@@ -226,16 +235,16 @@ class Recomputed(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorsInStrips(Decision):
-    """Operators that run for some columns at a time."""
+    """Number of operators that run for some columns at a time."""
 
     count: int = attribute("patched_operators", 0, read=int)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedTime(Decision):
-    """Predicted cycles of one run, and those with everything in the default memory.
+    """Predicted cycles of a run, and with everything in the default memory.
 
-    to_fit: no gain was looked for, the default memory alone seemed too small.
+    to_fit: whether the default memory alone was too small, so that no gain in time was required.
     """
 
     cycles: int | None = attribute("predicted_cycles", None, read=int)
@@ -245,6 +254,9 @@ class PredictedTime(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionInParts(Decision):
-    """Parts of attention that run one after the other, of as many heads each; 1 where all heads run together."""
+    """Number of parts of attention that run one after another; 1 where all heads run together.
+
+    All parts have the same number of heads.
+    """
 
     parts: int = attribute("attention_parts", 1, read=int)

@@ -1,1 +1,1 @@
-"""Files read with limits, outputs replaced whole."""
+"""Read files within limits, and replace outputs as a whole."""

@@ -1,4 +1,4 @@
-"""Arrays from and to .npz files. What is read is not trusted: numbers only, sizes checked before they are read."""
+"""Read and write arrays in .npz files. Files are untrusted: only numbers are read, and sizes are checked first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_ext.core.memory_exhausted import check_memory
 Array = np.ndarray[Any, Any]
 
 MOST_BYTES = 1 << 30
-"""Limit for all arrays of one file together."""
+"""Largest size of all arrays of a file together."""
 
 _MOST_ARRAYS = 10_000
 _ADVICE = "Write one with numpy.savez, arrays of numbers only: pickled objects are not read."
@@ -26,9 +26,9 @@ _REASON_CHARACTERS = 300
 
 
 def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, Array]:
-    """Arrays of an .npz file by name: all, or those wanted that are there.
+    """Return the arrays of an .npz file by name: all of them, or those of `wanted` that exist.
 
-    Raises BadInput for a file that is none, is damaged, or holds in their place what are no numbers.
+    Raises BadInput for a file of another kind, for a damaged file, and for arrays that are not numbers.
     """
     try:
         check_file(path)
@@ -40,7 +40,7 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
                 return {name: _read(path, archive, info) for name, info in members.items()}
     except BadInput:
         raise
-    except Exception as error:  # zipfile and numpy's parser of headers raise what they like on damaged files
+    except Exception as error:  # zipfile and numpy's header parser raise any exception on damaged files
         check_memory(error)
         text = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = " ".join(text.split())[:_REASON_CHARACTERS]
@@ -48,16 +48,16 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
 
 
 def array_names(path: Path) -> list[str]:
-    """Names of the arrays of an .npz file that `read_arrays` reads."""
+    """Return the names of the arrays of an .npz file that `read_arrays` accepts."""
     with zipfile.ZipFile(path) as archive:
         return [info.filename.removesuffix(".npy") for info in archive.infolist()]
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """An .npz file, whole or not at all. Raises OSError."""
+    """Write an .npz file completely, or not at all. Raises OSError."""
     with staged(path.absolute().parent, path.name) as staging:
         new = staging / "new"
-        # Not numpy.savez: it takes arrays as keywords, and an output may be called "file".
+        # numpy.savez takes arrays as keywords, so it fails for an output named "file".
         with zipfile.ZipFile(new, "w") as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -66,7 +66,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def holds_arrays(path: Path) -> bool:
-    """True for a file that `write_arrays` could have written."""
+    """Return True for a file that `write_arrays` could have written."""
     try:
         check_file(path)
         with zipfile.ZipFile(path) as archive:

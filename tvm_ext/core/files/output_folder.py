@@ -1,4 +1,4 @@
-"""Output folders: replaced as a whole or not at all, and only where `manifest.json` shows that all files are ours."""
+"""Replace output folders as a whole or not at all, and only where `manifest.json` proves all files to be ours."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _STORAGE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.E
 
 @contextmanager
 def replaced_folder(folder: Path) -> Generator[Path]:
-    """A new folder to fill, which takes `folder`'s place when the block ends well, and vanishes when it does not.
+    """Yield a new folder to fill, which replaces `folder` when the block succeeds, and is removed when it fails.
 
-    Raises BadPackage if the place can't be written, or is taken by something that is not ours as a whole.
+    Raises BadPackage if the folder cannot be written, or contains anything that is not ours.
     """
     check_output(folder)
     try:
@@ -43,7 +43,10 @@ def replaced_folder(folder: Path) -> Generator[Path]:
 
 
 def check_output(folder: Path) -> None:
-    """Raises BadPackage where an output folder cannot be written, or holds what is not ours. Leaves no trace."""
+    """Raise BadPackage where an output folder cannot be written, or contains foreign files.
+
+    The check leaves no trace.
+    """
     try:
         name = os.fsencode(folder)
         if not folder.name or folder.name == ".." or b"\0" in name or b"\n" in name:
@@ -66,7 +69,7 @@ def check_output(folder: Path) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raises BadPackage naming the entries that would be lost."""
+    """Raise BadPackage with the names of the entries that would be lost."""
     if not os.path.lexists(folder):
         return
     if folder.is_symlink() or not folder.is_dir():
@@ -83,7 +86,10 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _obstacles(folder: Path) -> list[str]:
-    """`in_the_way` of a folder that another build may replace meanwhile: looked at again until it stays the same."""
+    """Return `in_the_way` of a folder that another build may replace meanwhile.
+
+    The check is repeated until the folder stays the same.
+    """
     for _ in range(_MOST_LOOKS):
         before = _identity(folder)
         with suppress(FileNotFoundError):
@@ -120,7 +126,7 @@ def _home() -> Path | None:
 
 
 def _put_in_place(new: Path, folder: Path, old: Path) -> None:
-    """Exchange first, then look at the old folder, which may have changed meanwhile; exchange back if it is foreign."""
+    """Exchange first and check the old folder afterwards, because it may change meanwhile; undo if it is foreign."""
     if not exchange(new, folder, old):
         return
     obstacles = in_the_way(old) if old.is_dir() and not old.is_symlink() else ["something that is no folder"]
@@ -130,7 +136,7 @@ def _put_in_place(new: Path, folder: Path, old: Path) -> None:
 
 
 def _is_near(error: OSError, folder: Path) -> bool:
-    """True for an error about the output folder or its neighbours."""
+    """Return True for an error about the output folder or its neighbours."""
     return isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder.parent)
 
 
@@ -142,20 +148,21 @@ MANIFEST = "manifest.json"
 _SCHEMA_VERSION = 1
 _MOST_BYTES = 1 << 20
 _PRODUCTS = (".a", ".elf")
-"""Endings of files that the package's own Makefile makes anew."""
+"""Suffixes of files that the package's own Makefile rebuilds."""
 
 
 def write_manifest(folder: Path) -> None:
-    """List all files below `folder`, which is complete but for this."""
+    """List all files below `folder`, which is complete except for the manifest."""
     files = {name: _sha256(folder / name) for name, _ in sorted(_entries(folder)) if name != MANIFEST}
     text = json.dumps({"schema_version": _SCHEMA_VERSION, "files": files}, indent=2)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
 def in_the_way(folder: Path) -> list[str]:
-    """Entries of a folder that are not as its manifest lists them, sorted, each with the reason; none: replaceable.
+    """Return the entries of a folder that differ from its manifest, sorted, with reasons; empty if replaceable.
 
-    Without a manifest these are all. Files that the package's Makefile builds from listed ones are no obstacle.
+    Without a manifest these are all entries. Files that the package's Makefile builds from listed files are no
+    obstacle.
     """
     listed = _read(folder)
     if listed is None:
@@ -182,9 +189,9 @@ def in_the_way(folder: Path) -> list[str]:
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, int]]:
-    """Relative names and modes of files, of links, which are not followed, and of folders that hold nothing.
+    """Yield relative names and modes of files, of links, which are not followed, and of empty folders.
 
-    A folder that holds something is told by that; one of another file system is told itself.
+    A folder with entries is represented by these. A folder of another file system is listed itself.
     """
     device = folder.lstat().st_dev
     for where, folders, files in os.walk(folder, onerror=_refuse):
@@ -201,7 +208,7 @@ def _refuse(error: OSError) -> None:
 
 
 def _read(folder: Path) -> dict[str, str] | None:
-    """The listed files; None where there is no manifest that can be read."""
+    """Return the listed files, or None where there is no readable manifest."""
     path = folder / MANIFEST
     try:
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""Read files that are not trusted: plain files only, within limits, or mapped where they may be large."""
+"""Read untrusted files: only regular files, within limits, or mapped where they may be large."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tvm_ext.core.processes.system import PLAIN_FILE_FLAGS
 
 
 def check_file(path: Path, *, most_bytes: int | None = None) -> None:
-    """Raises OSError with a reason for what is no plain file that can be read, or is too large."""
+    """Raise OSError with a reason for anything that is not a readable regular file, or is too large."""
     os.close(_opened(path, most_bytes))
 
 
 def read_file(path: Path, *, most_bytes: int) -> bytes:
-    """The whole file. Raises OSError with a reason, as `check_file` does."""
+    """Return the whole file. Raises OSError with a reason, like `check_file`."""
     with os.fdopen(_opened(path, most_bytes), "rb") as file:
         return file.read(most_bytes + 1)
 
 
 def address_of(path: Path) -> str | None:
-    """The address on a network that a path was made of, such as `https://host/model.onnx`; None for a file's path.
+    """Return the network address that a path was made from, such as `https://host/model.onnx`, or None.
 
-    A path has lost one of the address's two slashes.
+    Path drops one of the address's two slashes, which this function restores.
     """
     found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", str(path), re.DOTALL)
     return f"{found[1]}://{found[2]}" if found else None
@@ -53,10 +53,11 @@ def _opened(path: Path, most_bytes: int | None) -> int:
 
 
 def mapped_file(path: Path, *, kind: str, most_bytes: int | None = None, way_out: str = "") -> memoryview:
-    """All of a file, read-only, mapped as long as the view lives.
+    """Return a read-only mapping of a file, which lives as long as the view.
 
-    kind: how the format's files are called in errors, `an ONNX file`. most_bytes: what the format can have at most.
-    Raises BadModel for what is no file, cannot be read, is empty, or larger than that.
+    kind: the name of the format's files in errors, such as `an ONNX file`.
+    most_bytes: the largest size that the format allows.
+    Raises BadModel for a missing, unreadable, empty or larger file.
     """
     if path.is_dir():
         raise BadModel(f"{path}: is a directory; give the path of {kind}.")

@@ -1,7 +1,7 @@
-"""Temporary folders: work in progress until it is complete, and folders that live as long as a value.
+"""Temporary folders for unfinished work, and folders that live as long as a value.
 
-A staging folder holds `lock`, which names what it is for, and is locked for as long as its maker lives: the system
-lets go of the lock however that ends.
+A staging folder contains `lock`, which names its purpose, and which stays locked as long as its creator lives. The
+system releases the lock however the process ends.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _RENAME_EXCHANGE = 2
 
 @contextmanager
 def staged(parent: Path, purpose: str = "") -> Generator[Path]:
-    """A new, locked folder in `parent`, gone when the block ends; stale ones beside it go first.
+    """Yield a new, locked folder in `parent`, which is removed at the end of the block. Stale folders are removed
+    first.
 
-    purpose: name of the file or folder in `parent` that takes its place. Raises OSError.
-
-    `parent` is held open all the while: so a supervisor knows where to look, at any moment between two steps.
+    purpose: name of the file or folder in `parent` that the new content replaces.
+    `parent` stays open meanwhile, so that a supervisor can find it at any moment. Raises OSError.
     """
     remove_stale(parent)
     with _held_open(parent):
@@ -46,12 +46,12 @@ def staged(parent: Path, purpose: str = "") -> Generator[Path]:
             _remove(folder)
             os.close(locked)
             if folder.exists():
-                _remove(folder)  # Windows removes no file that is open
+                _remove(folder)  # Windows does not remove open files
 
 
 @contextmanager
 def _held_open(parent: Path) -> Generator[None]:
-    """The folder, open where the system opens folders."""
+    """Keep the folder open, on systems that can open folders."""
     if not hasattr(os, "O_DIRECTORY"):
         yield
         return
@@ -63,11 +63,11 @@ def _held_open(parent: Path) -> Generator[None]:
 
 
 def remove_stale(parent: Path) -> None:
-    """Remove staging folders of makers that are gone; what they had only set aside is put back."""
+    """Remove staging folders whose creators have ended, and restore what they had only set aside."""
     try:
         found = [Path(entry.path) for entry in os.scandir(parent) if entry.name.startswith(PREFIX)]
     except OSError:
-        return  # who cannot look cannot have left anything
+        return  # a folder that we cannot list cannot contain our leftovers
     for folder in found:
         with suppress(OSError):
             status = folder.lstat()
@@ -76,12 +76,12 @@ def remove_stale(parent: Path) -> None:
 
 
 def exchange(new: Path, place: Path, aside: Path) -> bool:
-    """Put `new` at `place`, in one step where the system can; True if something was there, now at `aside`.
+    """Move `new` to `place`, atomically where the system can. Return True if `place` existed and is now at `aside`.
 
-    new and aside lie in one staging folder. Raises OSError; then everything is as it was.
+    `new` and `aside` lie in the same staging folder. Raises OSError, and then nothing has changed.
     """
     try:
-        os.rename(new, place)  # takes an empty folder's place, too
+        os.rename(new, place)  # also replaces an empty folder
         return False
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR, errno.ENOTDIR):
@@ -99,7 +99,7 @@ def exchange(new: Path, place: Path, aside: Path) -> bool:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Exchange both in one step; False where the system or the file system cannot do that."""
+    """Exchange both atomically, or return False where the system or the file system cannot."""
     try:
         function = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, TypeError, OSError):
@@ -108,7 +108,7 @@ def _exchanged(one: Path, other: Path) -> bool:
 
 
 def _locked_folder(parent: Path, purpose: str) -> tuple[Path, int]:
-    """A folder that nobody else takes for a stale one: another process may look between any two of these steps."""
+    """Create a folder that no other process considers stale, even if it looks between two of these steps."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         try:
@@ -136,11 +136,11 @@ def _remove_if_stale(folder: Path) -> None:
     try:
         locked = os.open(folder / LOCK, os.O_RDONLY | NO_LINK | PLAIN_FILE_FLAGS)
     except FileNotFoundError:
-        folder.rmdir()  # its maker was ended before it wrote anything; a folder that holds something stays
+        folder.rmdir()  # its creator ended before it wrote anything; a folder with entries stays
         return
     try:
         if not lock(locked):
-            return  # nothing here says whether its maker lives
+            return  # without locks nothing tells whether its creator lives
         text = os.fsdecode(os.read(locked, 4096))
         if not text.startswith(_HEADING) and (text or os.listdir(folder) != [LOCK]):
             return
@@ -154,7 +154,7 @@ def _remove_if_stale(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """The lock goes last, so that what is left of an interrupted removal can still be told."""
+    """Remove a staging folder. The lock goes last, so that the rest of an interrupted removal can be recognized."""
     for entry in list(os.scandir(folder)) if folder.is_dir() else []:
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
@@ -171,7 +171,7 @@ Made = TypeVar("Made")
 
 
 def made_in_temporary_folder(make: Callable[[Path], Made]) -> Made:
-    """What `make` makes at a path in a new temporary folder, which is removed when nothing refers to it any more.
+    """Return what `make` creates at a path in a new temporary folder, which lives as long as the result.
 
     The folder is removed at the end of the process at the latest, and at once where `make` raises.
     """

@@ -1,4 +1,4 @@
-"""Tables that users write in TOML files: read within limits, and words for what is wrong with their keys."""
+"""Tables that users write in TOML files: read them within limits, and explain what is wrong with their keys."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ _MOST_BYTES = 1 << 20
 _MOST_CHARACTERS = 200
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}""")
 _TYPE = re.compile(r"(function-|constrained-|dict\[)")
-"""A part of pydantic's location that is no key, but the alternative of a type that a value was taken for."""
+"""Part of pydantic's location that is not a key, but an alternative of a union type."""
 
 Location = tuple[int | str, ...]
 """Keys and indices that lead to a value."""
 
 
 def read_table(path: Path, kind: str, refusal: type[TvmExtError]) -> dict[str, object]:
-    """The table of a TOML file. kind: what it describes, such as a platform. Raises `refusal`."""
+    """Return the table of a TOML file.
+
+    kind: what it describes, such as a platform.
+    Raises `refusal`.
+    """
     try:
         text = read_file(path, most_bytes=_MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
@@ -42,16 +46,17 @@ def read_table(path: Path, kind: str, refusal: type[TvmExtError]) -> dict[str, o
 
 
 def shortened(error: Exception) -> str:
-    """An error's text, no longer than a line or two."""
+    """Return an error's text, cut to a line or two."""
     return " ".join(str(error).split())[:_MOST_CHARACTERS]
 
 
 def explained(
     error: ValidationError, allowed: Callable[[Location], Iterable[str]], renamed: Mapping[str, str] | None = None
 ) -> str:
-    """The first problem found, as key, value, and what is allowed.
+    """Explain the first problem found: the key, its value, and what is allowed.
 
-    allowed: keys of the table at a location. renamed: keys of before, and their present names.
+    allowed: keys of the table at a location.
+    renamed: present names of keys by their former names.
     """
     problems = error.errors(include_url=False)
     unknown = [one for one in problems if one["type"] in ("unexpected_keyword_argument", "extra_forbidden")]

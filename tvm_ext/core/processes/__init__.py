@@ -1,1 +1,1 @@
-"""Programs and functions in processes of their own, with limits."""
+"""Run programs and functions in separate processes, with limits."""

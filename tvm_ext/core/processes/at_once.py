@@ -1,4 +1,4 @@
-"""Work that waits for other programs: at once in threads, or one after the other."""
+"""Run work that waits for other programs, at once in threads or one after another."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TURNS = ContextVar[Semaphore | None]("_TURNS", default=None)
 
 @contextmanager
 def at_once(jobs: int | None) -> Generator[Executor]:
-    """So many at once, None: as many as there are processors; programs that take turns in them, too.
+    """Yield an executor for so many calls at once; None for as many as there are processors.
 
-    One at a time is done when it is handed over, where an interrupt ends it too. What has not begun is cancelled where
-    an error ends this.
+    Programs take turns in the same number. With a single job, each call runs when it is submitted, so that an interrupt
+    ends it too. Where an error ends the block, calls that have not started are cancelled.
     """
     jobs = jobs or os.cpu_count() or 1
     before = _TURNS.set(Semaphore(jobs))
@@ -34,19 +34,19 @@ def at_once(jobs: int | None) -> Generator[Executor]:
 
 
 def turns() -> AbstractContextManager[object]:
-    """Turns of this thread's work: a program runs inside. Elsewhere they may be taken by all at once."""
+    """Return a context in which a program of this thread takes its turn. Outside `at_once` there is no limit."""
     return _TURNS.get() or nullcontext()
 
 
 class _Threads(ThreadPoolExecutor):
-    """Threads that go on in the context of who hands something over."""
+    """Threads that continue in the context of the submitter."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         return super().submit(copy_context().run, fn, *args, **kwargs)
 
 
 class _Here(Executor):
-    """Calls what is submitted; its errors are raised at once."""
+    """Runs calls when they are submitted. Errors are raised at once."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future = Future[T]()

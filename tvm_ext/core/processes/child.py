@@ -1,7 +1,7 @@
-"""Run functions in a Python process of their own, with limits: what crashes or hangs there is an error here.
+"""Run functions in a separate Python process with limits, where a crash or a hang becomes an error here.
 
-For what cannot be trusted to come back: generated C loaded as a library, other runtimes over a model nobody vouched
-for. The functions are public ones of a module; the process stays, with the module's state, until it is closed.
+This is for code that may never return: generated C loaded as a library, and other runtimes on untrusted models. The
+functions are public functions of a module. The process lives, with the module's state, until it is closed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ _GRACE_S = 1.0
 class ChildLimits:
     """Limits of a child process.
 
-    seconds: wall time of each call, start-up included in the first. memory_bytes: its address space, libraries
-    included. file_bytes: the largest file it may write. open_files: how many it may hold open.
+    seconds: wall time of each call; the first call includes the start-up.
+    memory_bytes: its address space, including libraries.
+    file_bytes: the largest file that it may write.
+    open_files: the number of files that it may hold open.
     """
 
     seconds: float = 300.0
@@ -46,12 +48,12 @@ class ChildLimits:
 
 
 class Child:
-    """A process that runs public functions of one module. A context manager; or call `close`.
+    """A process that runs public functions of a module. Use it as a context manager, or call `close`.
 
-    Frames go through its standard input and output; what libraries print there goes to the error's text instead.
-    It starts no other process, opens no socket and writes no file but temporary ones in a folder of its own and
-    `writes`, files that exist or folders, as far as the machine has the means (`confine.py`). trusted: the process
-    compiles and runs programs, as this one may.
+    Messages pass through its standard input and output. Text that libraries print there goes into the error's text
+    instead. The process starts no other process, opens no socket, and writes only temporary files in a folder of its
+    own and to `writes`, which are existing files or folders, as far as the machine supports it (`confine.py`).
+    trusted: whether the process may compile and run programs, as this process may.
     """
 
     def __init__(
@@ -79,10 +81,11 @@ class Child:
         )  # fmt: skip
 
     def call(self, function: str, *values: Value, ask: Callable[..., Value] | None = None) -> Value:
-        """The function's result. `ask` answers what the function asks through a keyword parameter of that name.
+        """Return the function's result. `ask` answers requests of the function through a keyword parameter of that
+        name.
 
-        Raises what the function raised where that is an error of ours, else ChildFailed with the reason: another
-        exception, the memory limit. After its ChildLost (by a signal) and ChildExpired (by time) the process is gone.
+        Raises the function's error where it is one of ours, else ChildFailed with the reason: another exception, or the
+        memory limit. After ChildLost (by a signal) or ChildExpired (by time) the process has ended.
         """
         stdin = self._process.stdin
         assert stdin is not None, "the process was started with pipes"
@@ -109,10 +112,10 @@ class Child:
         return self._process.pid
 
     def close(self) -> None:
-        """End the process and everything it started."""
+        """End the process and everything that it started."""
         self.kill()
         for stream in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):  # what was not yet sent is not wanted any more
+            with suppress(OSError):  # unsent data is no longer needed
                 if stream:
                     stream.close()
         self._process.wait()
@@ -141,11 +144,11 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """End the process at once, from any thread; a call that waits for it raises ChildLost."""
+        """End the process at once, from any thread. A call that waits for it raises ChildLost."""
         end_group(self._process)
 
     def _raised(self, function: str, answer: dict[str, Any]) -> TvmExtError:
-        """The error of ours by its name; ChildFailed for any other."""
+        """Return our error of that name, or ChildFailed for any other error."""
         kind: object = getattr(errors, answer["class"], None)
         if isinstance(kind, type) and issubclass(kind, TvmExtError):
             return kind(answer["message"])
@@ -154,7 +157,7 @@ class Child:
         return ChildFailed(f"{self._module}.{function} raised {raised}{where}")
 
     def _reason(self, expired: threading.Event) -> str:
-        """Reason why no answer came, with the last lines the process printed."""
+        """Return why no answer came, with the last lines that the process printed."""
         if expired.is_set():
             why = f"did not end within {self._limits.seconds:g} s"
         else:
@@ -167,7 +170,7 @@ class Child:
         return "\n".join([f"{why}.", *lines])
 
     def _exit_status(self) -> int:
-        """Status of a process that closed its end of the pipe; one that does so without ending is ended."""
+        """Return the status of a process that closed its end of the pipe. If it is still alive, it is ended."""
         end = time.monotonic() + _GRACE_S
         while (status := self._process.poll()) is None and time.monotonic() < end:
             time.sleep(0.01)

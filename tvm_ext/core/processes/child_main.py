@@ -1,4 +1,4 @@
-"""The process behind `Child`: sets its own limits, imports one module, and runs that module's functions as asked."""
+"""The process behind `Child`, which limits itself, imports a module, and runs its functions on request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tvm_ext.core.processes.wire import Value, read_value, write_value
 
 
 def main() -> None:
-    """Arguments: the module, bytes of memory, bytes of a file, number of open files, the parent's process id."""
+    """Read the arguments: module, bytes of memory, bytes of a file, number of open files, the parent's process id."""
     module_name, *numbers = sys.argv[1:]
     memory_bytes, file_bytes, open_files, parent = map(int, numbers)
     source, sink = _private_pipes()
     die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent, which is told too, ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives the same signal, and ends this process
     limit_self({"AS": memory_bytes, "FSIZE": file_bytes, "NOFILE": open_files, "CORE": 0})
     module = None
     while True:
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """The pipes to the parent, out of reach of what prints: standard output becomes standard error."""
+    """Return the pipes to the parent, unreachable for prints: standard output becomes standard error."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

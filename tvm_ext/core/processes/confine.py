@@ -1,14 +1,14 @@
-"""Take rights away from this process before it runs what is not trusted: new processes, networks, files.
+"""Drop rights of this process before it runs untrusted code: starting processes, networks, files.
 
-Two mechanisms of Linux, neither of which needs a privilege, and neither of which a process can undo; on other systems
-nothing is taken away:
+Two mechanisms of Linux serve this. Neither needs a privilege, and a process can undo neither. Other systems keep all
+rights.
 
-- seccomp refuses system calls by number. A thread may be started, a process may not; no socket is opened, no other
+- seccomp refuses system calls by number. A thread may start, a process may not; no socket opens, and no other
   process is traced, read or signalled.
-- Landlock refuses accesses to files by path: all files that are written, and where it is asked for all that are read.
+- Landlock refuses accesses to files by path: all files that are written, and on request all that are read.
 
-This file is also a script: `confine.py RIGHTS COMMAND...` gives up rights and becomes the command. It is started by
-path, by Python alone, so that the rights are gone before any library has made a thread.
+This file is also a script: `confine.py RIGHTS COMMAND...` drops rights and becomes the command. Python starts it by
+path, without any library, so that the rights are gone before a library has created a thread.
 """
 
 from __future__ import annotations
@@ -58,18 +58,19 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of La
 _PATH_BENEATH = 1
 _WRITE_FILE, _READ_FILE, _READ_FOLDER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _CHANGES = sum(1 << bit for bit in range(4, 13))
-"""Rights of a folder: to remove and to make files and folders of all kinds."""
+"""Rights of a folder: to remove and to create files and folders of all kinds."""
 _RENAMES_ACROSS = 1 << 13
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rights:
-    """Rights that are left.
+    """The rights that remain.
 
-    writes: files, which have to exist, and folders with all beneath them. reads: the same, of files that are read;
-    None where all may be. executes: whether the process may become another program; it may never start one.
-    file_bytes: the largest file that it may write, 0 where this is not limited here. demands_filter: whether to fail
-    where this machine has no filter of system calls; else the process goes on without.
+    writes: existing files, and folders with everything below them, that may be written.
+    reads: the same for reading; None for all.
+    executes: whether the process may become another program; it may never start one.
+    file_bytes: the largest file that it may write, 0 for no limit.
+    demands_filter: whether to fail where this machine has no filter of system calls, instead of going on without it.
     """
 
     writes: tuple[str, ...] = ()
@@ -80,22 +81,22 @@ class Rights:
 
 
 def confined_command(rights: Rights, command: Sequence[str]) -> list[str]:
-    """A command that gives up all other rights, and becomes the program of `command` in the same process."""
+    """Return a command that drops all other rights, and becomes the program of `command` in the same process."""
     if not _is_linux():
         return [*command]
     return [sys.executable, "-I", "-S", __file__, json.dumps(asdict(rights)), *command]
 
 
 def confined_module(rights: Rights, module: str, arguments: Sequence[str]) -> list[str]:
-    """A command that gives up all other rights, and runs a module of Python as `python -P -m` does."""
+    """Return a command that drops all other rights, and runs a Python module like `python -P -m`."""
     if not _is_linux():
         return [sys.executable, "-P", "-m", module, *arguments]
     return [sys.executable, "-P", __file__, json.dumps(asdict(rights)), "-m", module, *arguments]
 
 
 def confine(rights: Rights) -> None:
-    """Give up all other rights, in this thread and in those that it starts from now on. Raises OSError."""
-    import resource  # of Linux, as all that follows
+    """Drop all other rights, in this thread and in threads that it starts from now on. Raises OSError."""
+    import resource  # only Linux has the following
 
     libc = ctypes.CDLL(None, use_errno=True)
     if rights.file_bytes:
@@ -109,18 +110,18 @@ def confine(rights: Rights) -> None:
 
 
 def _is_linux() -> bool:
-    from tvm_ext.core.processes.system import IS_LINUX  # which the script, by itself, cannot import
+    from tvm_ext.core.processes.system import IS_LINUX  # a script cannot import this package by itself
 
     return IS_LINUX
 
 
 def has_filter() -> bool:
-    """True where this machine has a filter of system calls."""
+    """Return True where this machine has a filter of system calls."""
     return platform.machine() in _MACHINES and os.path.exists("/proc/sys/kernel/seccomp/actions_avail")
 
 
 def has_landlock() -> bool:
-    """True where this machine has Landlock."""
+    """Return True where this machine has Landlock."""
     return _is_linux() and _landlock_version(ctypes.CDLL(None, use_errno=True)) > 0
 
 
@@ -129,7 +130,7 @@ def _landlock_version(libc: ctypes.CDLL) -> int:
 
 
 def _restrict_files(libc: ctypes.CDLL, rights: Rights) -> None:
-    """Landlock, where the kernel has it."""
+    """Restrict files by Landlock, where the kernel has it."""
     version = _landlock_version(libc)
     if version < 1:
         return
@@ -152,7 +153,7 @@ def _restrict_files(libc: ctypes.CDLL, rights: Rights) -> None:
 
 
 def _allow_beneath(libc: ctypes.CDLL, ruleset: int, path: str, of_file: int, of_folder: int) -> None:
-    """One rule; none for what is not there."""
+    """Add a rule for a path, if the path exists."""
     with suppress(FileNotFoundError, NotADirectoryError):
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         allowed = of_folder if os.path.isdir(path) else of_file
@@ -163,7 +164,7 @@ def _allow_beneath(libc: ctypes.CDLL, ruleset: int, path: str, of_file: int, of_
 
 
 def _filter_calls(libc: ctypes.CDLL, rights: Rights) -> None:
-    """The filter of system calls, where this machine has one."""
+    """Install the filter of system calls, where this machine has one."""
     if not has_filter():
         if rights.demands_filter:
             raise OSError(_ENOSYS, "this machine has no filter of system calls")
@@ -176,7 +177,7 @@ def _filter_calls(libc: ctypes.CDLL, rights: Rights) -> None:
 
 
 def _filter_code(executes: bool) -> bytes:
-    """The filter: for each refused call a comparison, which skips the refusal that follows it."""
+    """Return the code of the filter: for each refused call a comparison that skips the following refusal."""
     column, architecture = _MACHINES[platform.machine()]
 
     def step(operation: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
@@ -186,22 +187,27 @@ def _filter_code(executes: bool) -> bytes:
     numbers = [number for pair in refused.values() if (number := pair[column]) is not None]
     code = step(_LOAD, _ARCHITECTURE_AT) + step(_JUMP_EQUAL, architecture, 1) + step(_RETURN, _END)
     code += step(_LOAD, _NUMBER_AT)
-    if platform.machine() == "x86_64":  # the same calls have other numbers there
+    if platform.machine() == "x86_64":  # the same calls have other numbers in this ABI
         code += step(_JUMP_ABOVE, _X32, 0, 1) + step(_RETURN, _REFUSE | _ENOSYS)
     for number in numbers:
         code += step(_JUMP_EQUAL, number, 0, 1) + step(_RETURN, _REFUSE | _EPERM)
-    # What a filter cannot read is said not to be there; the C library then calls clone, whose flags it can.
+    # The filter cannot read the arguments of clone3, so it reports the call as missing. The C library then calls clone,
+    # whose flags the filter can read.
     code += step(_JUMP_EQUAL, _CLONE3[column], 0, 1) + step(_RETURN, _REFUSE | _ENOSYS)
     code += step(_JUMP_EQUAL, _CLONE[column], 0, 4) + step(_LOAD, _ARGUMENT_AT)
     code += step(_JUMP_BITS, _CLONE_THREAD, 1) + step(_RETURN, _REFUSE | _EPERM) + step(_RETURN, _ALLOW)
-    for call, own in ((_KILL_PROCESS, os.getpid()), (_KILL_THREAD, os.getpid()), (_LIMIT, 0)):  # of no other process
+    for call, own in (
+        (_KILL_PROCESS, os.getpid()),
+        (_KILL_THREAD, os.getpid()),
+        (_LIMIT, 0),
+    ):  # only for this process
         code += step(_JUMP_EQUAL, call[column], 0, 4) + step(_LOAD, _ARGUMENT_AT)
         code += step(_JUMP_EQUAL, own, 1) + step(_RETURN, _REFUSE | _EPERM) + step(_RETURN, _ALLOW)
     return code + step(_RETURN, _ALLOW)
 
 
 def _main() -> None:
-    """Arguments: rights as JSON, then a command, or `-m`, a module, and the module's arguments."""
+    """Read the arguments: rights as JSON, then a command, or `-m`, a module, and the module's arguments."""
     given, *command = sys.argv[1:]
     try:
         confine(Rights(**json.loads(given)))

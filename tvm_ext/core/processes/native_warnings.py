@@ -1,8 +1,8 @@
-"""Warnings that TVM's C++ prints on standard error, kept from the user: they name lines of TVM's own source.
+"""Hide warnings that TVM's C++ code prints on standard error, which name lines of TVM's own source.
 
-C++ writes to descriptor 2 itself, past Python's filters and streams. While it may, the descriptor leads into a filter
-process, which passes on every line but those in the form of TVM's log. A process of its own, so that what is said in
-the moment of a crash still arrives. Python's own stream keeps the terminal: spinners and colours are as before.
+C++ writes to descriptor 2 directly, past Python's filters and streams. Meanwhile the descriptor leads into a filter
+process, which passes on every line except lines in the form of TVM's log. It is a separate process, so that the last
+words of a crash still arrive. Python's own stream keeps the terminal, so that spinners and colours work as usual.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ STDERR = 2
 _LOG_LINE = r"^\[[0-9][0-9]:[0-9][0-9]:[0-9][0-9]\] [^ ]*\.(cc|cpp|h|hpp):[0-9]+: Warning: "
 """Start of a warning in TVM's log: time, source file, line."""
 _END_S = 2.0
-"""Seconds that the filter has to pass on the last lines; a child that was left running may hold it open."""
+"""Seconds that the filter has to pass on the last lines. A child that is still running may hold its input open."""
 
 
 class _Holders:
-    """Number of contexts that are open, in all threads: the first one redirects, the last one restores."""
+    """Number of open contexts in all threads. The first context redirects, and the last one restores."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -37,10 +37,10 @@ _HOLDERS = _Holders()
 
 @contextmanager
 def native_warnings_dropped() -> Generator[None]:
-    """Drop TVM's warnings from standard error until the end, by whatever thread and child process.
+    """Drop TVM's warnings from standard error until the end, from all threads and child processes.
 
-    Errors, and all that is not in the form of such a warning, arrive. Where there is no `grep`, no standard error, or
-    no process can be started, nothing is dropped.
+    Errors, and all lines in another form, arrive. Where there is no `grep`, no standard error, or no process can be
+    started, nothing is dropped.
     """
     with _HOLDERS.lock:
         _HOLDERS.count += 1
@@ -57,7 +57,7 @@ def native_warnings_dropped() -> Generator[None]:
 
 
 class _Redirection:
-    """Descriptor 2 led into a filter; `terminal` is where it led before."""
+    """Descriptor 2 led into a filter. `terminal` is its former target."""
 
     def __init__(self, terminal: int, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""Run a program to its end, with a limit on time and on what it prints: it and all it started are gone afterwards."""
+"""Run a program to its end, with limits on time and output. Afterwards it and everything it started have ended."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ PATIENCE = "TVM_EXT_PATIENCE"
 
 _MOST_PRINTED_BYTES = 16 << 20
 _GRACE_S = 0.5
-"""Seconds for which a pipe may stay open that a program which has ended left to another."""
+"""Seconds that a pipe may stay open after its program has ended, where the program passed it to another."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A program that is gone. problem: why it was ended before its time, as a clause; None where it left by itself."""
+    """A program that has ended.
+
+    problem: why it was ended early, as a clause; None where it exited by itself.
+    """
 
     status: int
     stdout: str
@@ -35,7 +38,7 @@ class Finished:
 
     @property
     def left(self) -> str:
-        """The way it ended, as the end of a sentence."""
+        """The outcome as the end of a sentence."""
         if self.problem:
             return self.problem
         if self.status < 0 and (name := signal_name(-self.status)):
@@ -44,7 +47,10 @@ class Finished:
 
 
 def allowed_seconds(seconds: float) -> float:
-    """A time limit as the user's patience stretches it. Raises BadOptions where that is no positive number."""
+    """Return a time limit, stretched by the user's factor.
+
+    Raises BadOptions where the factor is not a positive number.
+    """
     text = os.environ.get(PATIENCE, "1")
     try:
         factor = float(text)
@@ -60,8 +66,8 @@ def run_program(
 ) -> Finished:
     """Run a program in `folder`, in a session of its own, without input.
 
-    Whatever it started in that session ends with it: by its own end, the limit, or an exception here. Raises OSError
-    or ValueError where it cannot be started.
+    Everything that it started in that session ends with it: at its own end, at the limit, or at an exception here.
+    Raises OSError or ValueError where it cannot be started.
     """
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -78,7 +84,7 @@ def run_program(
 
 
 def _collect(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[bytes, bytes], str | None]:
-    """Standard output and error up to the program's end, and why it has to be ended now, if it has."""
+    """Return standard output and error until the program's end, and why it has to be ended now, if so."""
     streams = _stream(process.stdout), _stream(process.stderr)
     chunks: dict[int, list[bytes]] = {stream.fileno(): [] for stream in streams}
     printed, end = 0, time.monotonic() + seconds
@@ -110,7 +116,7 @@ def _collect(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[by
 
 
 def _awaited(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[bytes, bytes], str | None]:
-    """The same where pipes cannot be selected, as on Windows: what is printed is counted at the end only."""
+    """Return the same where pipes cannot be selected, as on Windows, where output is counted only at the end."""
     try:
         return process.communicate(timeout=seconds), None
     except subprocess.TimeoutExpired:

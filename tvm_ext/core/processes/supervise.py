@@ -1,6 +1,6 @@
-"""Run the command line in a child process, so that a crash or an interrupt is reported; its standard streams.
+"""Run the command line in a child process, to report crashes and interrupts, and own its standard streams.
 
-However the work ends, or is ended, nothing it started is left running, and no temporary file is left lying.
+However the work ends, nothing that it started keeps running, and no temporary file remains.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tvm_ext.core.processes.system import ENDING, IS_LINUX
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS")
-"""Ends of C++ that gets no memory: std::bad_alloc that nobody catches, a null pointer."""
+"""Signals by which C++ ends without memory: an uncaught std::bad_alloc, a null pointer."""
 _CLEAR_LINE_SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
 
 
 def supervised(work: Callable[[], None]) -> None:
-    """Run `work` and exit as it does, or with 128 + n where signal n asks for the end.
+    """Run `work` and exit with its status, or with 128 + n where signal n requests the end.
 
-    A crash of the work is exit status 1 with one line on standard error, and with --json one value on standard output.
+    A crash of the work gives exit status 1 with a line on standard error, and with --json a value on standard output.
     """
     if (refusal := open_streams()) is not None:
         _say(refusal)
@@ -52,7 +52,7 @@ def supervised(work: Callable[[], None]) -> None:
 
 
 def _unsupervised(work: Callable[[], None]) -> int:
-    """Exit status of the work in this process, where the system has no means to watch another one."""
+    """Return the exit status of the work in this process, on systems that cannot supervise another process."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
@@ -63,9 +63,9 @@ def _unsupervised(work: Callable[[], None]) -> int:
 
 
 def _run_below(work: Callable[[], None], temporary: Path, ending: Collection[signal.Signals]) -> int:
-    """Exit status of the work in a process of its own, with its temporary files in `temporary`."""
+    """Return the exit status of the work in a separate process, with its temporary files in `temporary`."""
     supervisor = os.getpid()
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what the work leaves behind becomes a child of this process
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # processes that the work leaves running become children of this process
     child = os.fork()
     if child:
         return _watch(child, ending)
@@ -90,7 +90,7 @@ def _status_of(work: Callable[[], None]) -> int:
     except OutputLost as error:
         lost, status = error, 1
     except KeyboardInterrupt:
-        raise  # of a process that nobody watches; others ignore the signal
+        raise  # only a process without supervisor receives the signal
     except BaseException as error:
         exhausted = memory_message(error)
         if exhausted is None:
@@ -101,7 +101,7 @@ def _status_of(work: Callable[[], None]) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        pass  # who read it has seen enough
+        pass  # the reader of the output has seen enough
     except OutputLost as error:
         lost = error
     if lost is not None:
@@ -111,7 +111,7 @@ def _status_of(work: Callable[[], None]) -> int:
 
 
 def _watch(child: int, ending: Collection[signal.Signals]) -> int:
-    """Exit status for a child that ends, or for a signal that asks this process to end."""
+    """Return the exit status for a child that ends, or for a signal that requests the end of this process."""
     while True:
         number = signal.sigwait({*ending, signal.SIGCHLD})
         if number != signal.SIGCHLD:
@@ -153,7 +153,7 @@ def _fail(kind: str, reason: str) -> None:
 
 
 def _interrupt(child: int) -> None:
-    """End the work at once, and remove what it had not finished."""
+    """End the work at once, and remove its unfinished files."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(child, signal.SIGSTOP)
         os.waitpid(child, os.WUNTRACED)
@@ -164,7 +164,7 @@ def _interrupt(child: int) -> None:
 
 
 def _open_folders(pid: int) -> set[Path]:
-    """Folders that a process holds open: those in which it has staging folders among them."""
+    """Return the folders that a process holds open, among them the parents of its staging folders."""
     found: set[Path] = set()
     with suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -176,7 +176,7 @@ def _open_folders(pid: int) -> set[Path]:
 
 
 def _end_children() -> None:
-    """Kill until there are none: the children of a killed one become this process's own."""
+    """Kill children until none are left, because the children of a killed process become children of this process."""
     with suppress(ChildProcessError):
         while True:
             for pid in _children():
@@ -210,17 +210,17 @@ _NEEDED = "results are written there; give it a file, or /dev/null"
 
 
 class OutputLost(Exception):
-    """Standard output cannot be written; the text says why."""
+    """Standard output cannot be written. The text says why."""
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output whose failures are told apart from those of other files."""
+    """Standard output whose failures can be told from failures of other files."""
 
     def write(self, s: str, /) -> int:
         try:
             return super().write(s)
         except BrokenPipeError:
-            raise  # who read it has seen enough
+            raise  # the reader has seen enough
         except OSError as error:
             raise OutputLost(error.strerror or str(error)) from None
 
@@ -234,9 +234,12 @@ class _Output(io.TextIOWrapper):
 
 
 def open_streams() -> str | None:
-    """Open on /dev/null what the caller closed. Returns why nothing can be done without standard output, else None."""
+    """Open on /dev/null what the caller closed.
+
+    Return why nothing can be done without standard output, or None.
+    """
     closed = [number for number in (0, 1, 2) if _is_closed(number)]
-    for number in closed:  # the lowest free number is the one that is opened
+    for number in closed:  # the system opens the lowest free number
         opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
         assert opened == number, "descriptors are opened from below"
         os.set_inheritable(opened, True)
@@ -251,7 +254,7 @@ def open_streams() -> str | None:
 
 
 def own_output() -> None:
-    """Put a stream in place of standard output that raises OutputLost where it cannot be written."""
+    """Replace standard output by a stream that raises OutputLost where it cannot be written."""
     raw = io.BufferedWriter(io.FileIO(1, "wb", closefd=False))
     sys.stdout.flush()
     is_terminal = sys.stdout.isatty()

@@ -1,8 +1,8 @@
-"""What this system has for processes and files, asked for in one place.
+"""The features of this system for processes and files, queried in a single place.
 
-Linux has all of it. macOS has no rights to give up and no signal at a parent's end; Windows has no signals, locks,
-process groups and limits either. There plain child processes run, with the rights of the user, and end with the
-process that closes them.
+Linux has all of them. macOS has no rights to drop and no signal at a parent's end. Windows also lacks signals, locks,
+process groups and limits. There, plain child processes run with the rights of the user, and end with the process that
+closes them.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ except ImportError:
     _resource = _fcntl = None
 
 IS_LINUX = sys.platform == "linux" and hasattr(os, "fork") and hasattr(signal, "pthread_sigmask")
-"""Whether a process can be supervised: by signals that wait, as reaper of what the work leaves behind."""
+"""Whether a process can be supervised, by blocked signals and as reaper of orphaned processes."""
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )  # fmt: skip
-"""Signals that ask a process to end."""
+"""Signals that request the end of a process."""
 PLAIN_FILE_FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-"""Flags with which what may be no plain file is opened: a pipe would wait for its writer."""
+"""Flags to open files that may not be regular files: opening a pipe would otherwise wait for its writer."""
 NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 _PR_SET_PDEATHSIG = 1
 
 
 @cache
 def warn_of_rights() -> None:
-    """Say once that programs run with all rights of the user, where nothing here takes them away."""
+    """Warn once that programs run with all rights of the user, where nothing restricts them."""
     warnings.warn(
         f"{sys.platform} has no filter of system calls that this compiler knows: compilers, emulators and other "
         "runtimes run with your own rights and without limits. Compile models that you trust.",
@@ -55,7 +55,7 @@ def warn_of_rights() -> None:
 
 
 def limit_addresses() -> int | None:
-    """Bytes of addresses that this process may use; None where nothing limits them."""
+    """Return the address space that this process may use, or None without a limit."""
     if _resource is None:
         return None
     limits = [_resource.getrlimit(which)[0] for which in (_resource.RLIMIT_AS, _resource.RLIMIT_DATA)]
@@ -63,7 +63,7 @@ def limit_addresses() -> int | None:
 
 
 def most_used_bytes() -> int:
-    """The most bytes of addresses that this process has used; of memory where the system does not tell; or 0."""
+    """Return the most address space that this process has used, or memory, or 0 where the system does not tell."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmPeak:"):
@@ -72,7 +72,7 @@ def most_used_bytes() -> int:
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and, where the system tells, of those that it waited for."""
+    """Return the processor time of this process and, where the system tells, of its finished children."""
     if _resource is None:
         return time.process_time()
     own, others = (_resource.getrusage(who) for who in (_resource.RUSAGE_SELF, _resource.RUSAGE_CHILDREN))
@@ -95,7 +95,7 @@ def limit_self(limits: Mapping[str, int]) -> None:
 
 
 def limit_processor_time(pid: int, seconds: float) -> None:
-    """End a program in time even where nobody is left to watch it."""
+    """Make the system end a program in time, even if its supervisor has ended."""
     limit = math.ceil(seconds * (os.cpu_count() or 1)) + 1
     if hasattr(_resource, "prlimit"):
         assert _resource is not None, "it has the function"
@@ -104,7 +104,7 @@ def limit_processor_time(pid: int, seconds: float) -> None:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that was started in a session of its own, with all that it started there."""
+    """End a process that was started in a session of its own, with everything it started in that session."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -113,7 +113,7 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def die_with(parent: int) -> None:
-    """End this process when its parent ends, however that does, where the system has a signal for it."""
+    """End this process when its parent ends in any manner, where the system has a signal for that."""
     if IS_LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if hasattr(os, "fork") and os.getppid() != parent:
@@ -121,14 +121,14 @@ def die_with(parent: int) -> None:
 
 
 def signal_name(number: int) -> str | None:
-    """Name of a signal of this system; None where it has none of that number."""
+    """Return the name of a signal, or None where this system has none of that number."""
     return signal.Signals(number).name if number in set(signal.Signals) else None
 
 
 def lock(file: int) -> bool:
-    """Lock an open file for as long as this process lives; False where the system has no such lock.
+    """Lock an open file for the life of this process, or return False where the system has no such lock.
 
-    Raises BlockingIOError where another process holds it.
+    Raises BlockingIOError where another process holds the lock.
     """
     if _fcntl is None:
         return False
@@ -137,5 +137,5 @@ def lock(file: int) -> bool:
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Whether a file or folder is this user's."""
+    """Return whether a file or folder belongs to this user."""
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()

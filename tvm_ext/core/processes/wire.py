@@ -1,7 +1,8 @@
-"""Values as bytes between two processes of ours: JSON for the tree, raw bytes for what is large. Never pickle.
+"""Encode values as bytes between our processes: JSON for the tree, raw bytes for large data, never pickle.
 
-A value is None, a bool, an int, a float, text, bytes, a numpy array of numbers, a list or tuple (arrives as a list),
-or a dict with text keys. A message is a frame: the length of each part in 8 bytes, little-endian, then the parts.
+A value is None, a bool, an int, a float, text, bytes, a numpy array of numbers, a list or tuple (which arrives as a
+list), or a dict with text keys. A message is a frame: the length of each part in 8 bytes, little-endian, then the
+parts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 
 def write_value(stream: IO[bytes], value: Value) -> None:
-    """Write one value and flush. Raises TypeError for what is no value, and OSError when nobody reads."""
+    """Write a value and flush. Raises TypeError for other types, and OSError when there is no reader."""
     parts: list[bytes] = []
     tree = json.dumps(_flatten(value, parts)).encode()
     for number in (len(parts), len(tree), *map(len, parts)):
@@ -32,7 +33,11 @@ def write_value(stream: IO[bytes], value: Value) -> None:
 
 
 def read_value(read: Callable[[int], bytes]) -> Value:
-    """The next value; `read(n)` gives exactly n bytes or raises EOFError. Raises ValueError for a broken frame."""
+    """Return the next value.
+
+    read: returns exactly n bytes for `read(n)`, or raises EOFError.
+    Raises ValueError for a broken frame.
+    """
     count, tree_bytes = (int.from_bytes(read(_LENGTH), "little") for _ in range(2))
     lengths = [int.from_bytes(read(_LENGTH), "little") for _ in range(count)]
     tree = json.loads(read(tree_bytes))
@@ -40,7 +45,7 @@ def read_value(read: Callable[[int], bytes]) -> Value:
 
 
 def _flatten(value: Value, parts: list[bytes]) -> object:
-    """The value as JSON; arrays and bytes move to `parts`, a one-item table `{kind: ...}` stays in their place."""
+    """Return the value as JSON. Arrays and bytes move to `parts`, and a table `{kind: ...}` takes their place."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
