@@ -155,6 +155,10 @@ class StatementPrinter:
             if not isinstance(value, tirx.Add):
                 helper = running_helper(str(value.ty.dtype), is_max=isinstance(value, tirx.Max))
                 return f"{target} = {self.printer.helped(helper, value.a, value.b)[0]};"
+            if str(value.ty.dtype) == "float32" and isinstance(value.b, tirx.Mul):  # as kernels of floats add products
+                a, b = self.printer.text(value.b.a), self.printer.text(value.b.b)
+                self.printer.headers.add("tvm_ext_kernels.h")
+                return f"{target} = TVM_EXT_FMA({a}, {b}, {target});"
             if wide and not self.printer.wraps(value):
                 return f"{target} += {self.printer.text(value.b)};"
         return f"{target} = {self.printer.text(value)};"

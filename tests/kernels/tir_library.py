@@ -14,6 +14,7 @@ from codegen_c.emit.functions import definition
 from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.plain_c import PlainC
 from tests.kernels.tir_cases import Case
+from tests.support.runtime_headers import INCLUDE_FLAGS
 
 FLAGS = [
     "-std=c11",
@@ -27,7 +28,7 @@ FLAGS = [
     "-Werror",
     "-fno-strict-aliasing",
 ]
-PRELUDE = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#define TVM_EXT_STEP static\n\n"
+PRELUDE = '#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include "tvm_ext_kernels.h"\n\n'
 
 
 def lowered(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC:
@@ -46,7 +47,7 @@ def entry(name: str, plain: PlainC) -> str:
 
 
 def compile_c(compiler: str, arguments: list[str]) -> None:
-    done = subprocess.run([compiler, *FLAGS, *arguments], capture_output=True, text=True)
+    done = subprocess.run([compiler, *FLAGS, *INCLUDE_FLAGS, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
 
 
