@@ -1,7 +1,7 @@
-"""Text and values on their way to terminals, tables, pages and files: nothing in them controls what shows them.
+"""Make text and values safe for terminals, tables, pages and files.
 
-Names of tensors, files and operators are an author's own. An escape sequence among them would act on the terminal, a
-bidirectional control would show another name than the one that is meant, and NaN is no JSON.
+An untrusted author chooses the names of tensors, files and operators. An escape sequence in a name would control the
+terminal, a bidirectional control would show another name, and NaN is not JSON.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import cast
 
 _CONTROLS = (
-    r"\x00-\x1f\x7f-\x9f"  # of terminals: escape sequences begin with them
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # of the direction of text
-    r"\u2028\u2029"  # ends of lines that are no line feeds
-    r"\u200b\u2060\ufeff\U000e0000-\U000e007f"  # letters that nobody sees
-    r"\ud800-\udfff\ufffe\uffff"  # no characters at all
+    r"\x00-\x1f\x7f-\x9f"  # controls of terminals, which start escape sequences
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # controls of the direction of text
+    r"\u2028\u2029"  # line ends other than line feeds
+    r"\u200b\u2060\ufeff\U000e0000-\U000e007f"  # invisible characters
+    r"\ud800-\udfff\ufffe\uffff"  # code points that are no characters
 )
 _HIDDEN = re.compile(f"[{_CONTROLS}]")
 _HIDDEN_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
@@ -30,22 +30,25 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """`printable`, of a text that may have several lines: an error with the output of a compiler, a table."""
+    """Apply `printable` to a text of several lines, such as an error with a compiler's output, or a table."""
     return _HIDDEN_IN_LINES.sub(_escape, text)
 
 
 def markdown(text: str) -> str:
-    """`printable`, with what Markdown and HTML would take for marks as plain characters."""
+    """Apply `printable`, and escape what Markdown and HTML would interpret."""
     return _MARKDOWN.sub(r"\\\g<0>", printable(text))
 
 
 def markdown_code(text: str) -> str:
-    """`printable` between backticks, as code: backticks of the text become apostrophes, bars no ends of cells."""
+    """Apply `printable` and add backticks, as code.
+
+    Backticks in the text become apostrophes, and bars become slashes.
+    """
     return f"`{printable(text).replace('`', chr(39)).replace('|', '/')}`"
 
 
 def json_text(value: object, indent: int | None = 2) -> str:
-    """JSON that every parser reads: a number that JSON does not have, NaN or an infinity, is null."""
+    """Return JSON that every parser reads. NaN and infinities, which JSON lacks, become null."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""tvm_ext.toml: the model, the platform and the options of a project, which `tvm-ext compile` reads in its folder."""
+"""Read tvm_ext.toml, which gives the model, platform and options of a project, for `tvm-ext compile` in its folder."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ else:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ProjectFile:
-    """What is compiled, for which platform, where to and how.
+    """The model, the platform, the output folder and the options of a project.
 
-    platform: a shipped one's name, or a .toml file in the project's folder. output: folder of the package, there.
+    platform: name of a shipped platform, or a .toml file in the project's folder.
+    output: folder of the package, relative to the project's folder.
     """
 
     platform: FileName
@@ -50,29 +51,33 @@ class ProjectFile:
         return found
 
     def build_options(self) -> BuildOptions:
-        """The options of the build. Raises BadOptions."""
+        """Return the options of the build. Raises BadOptions."""
         values = {key: getattr(self.options, key) for key in ProjectOptions.__dataclass_fields__}
         return BuildOptions(name=self.model.name, **values)
 
     @property
     def platform_name(self) -> str:
-        """The platform as `Platform.load` takes it."""
+        """The platform in the form that `Platform.load` takes."""
         is_file = self.platform.endswith(".toml")
         return str(path_below(self.folder, self.platform, "platform", BadOptions)) if is_file else self.platform
 
     @property
     def output_folder(self) -> Path:
-        """Where the package goes."""
+        """The folder of the package."""
         return path_below(self.folder, self.output, "output", BadOptions)
 
     def path_of(self, key: str) -> Path | None:
-        """Path of a file that the model names under `key`, None where it names none. Raises BadOptions."""
+        """Return the path of a file that the model names under `key`, or None. Raises BadOptions."""
         name = cast("str | None", getattr(self.model, key))
         return None if name is None else path_below(self.folder, name, f"model.{key}", BadOptions)
 
 
 def beginning(platform: str, name: str, file: str) -> str:
-    """Text of a new project's file. platform, file: names of files in its folder; name: as `project_name` gives it."""
+    """Return the text of a new project's file.
+
+    platform, file: names of files in its folder.
+    name: a result of `project_name`.
+    """
     return f"""# `tvm-ext compile` reads this in its folder; docs/command_line.md has all keys.
 platform = {json.dumps(platform)}
 output = "package"
@@ -89,7 +94,7 @@ file = {json.dumps(file)}
 
 
 def project_name(file: Path) -> str:
-    """A model's C prefix, as a project's file may have it."""
+    """Return a model's C prefix in the form that a project's file allows."""
     name = re.sub(r"[^a-z0-9_]+", "_", file.stem.lower()).strip("_")
     name = name if name[:1].isalpha() else f"model_{name}"
     return name[:32].strip("_")

@@ -1,4 +1,7 @@
-"""Tables of HTML that notebooks show in place of a value: names in them are text only, no script, no style sheet."""
+"""Tables of HTML that notebooks show in place of a value.
+
+Names in them are only text, without scripts or style sheets.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,23 @@ from tvm_ext.core.printable import printable
 
 _MOST_LETTERS = 28
 _BAR = "#6f9bf0"
-"""Between the light and the dark blue of the report's page: notebooks have either."""
+"""A blue between those of the report page's light and dark styles, because notebooks may have either."""
 _LEFT, _RIGHT = 'style="text-align:left"', 'style="text-align:right"'
 
 
 def escape(text: str) -> str:
-    """The text for HTML: no markup, and nothing that would show it in another order."""
+    """Escape text for HTML, including characters that would change the order of display."""
     return html_escape(printable(text))
 
 
 def facts_html(title: str, facts: Iterable[tuple[str, str]]) -> str:
-    """A title, and one row for each fact: what it is, and its value."""
+    """Return a title, and a row for each fact with its name and value."""
     rows = "".join(f"<tr><th {_LEFT}>{escape(name)}</th><td {_LEFT}>{escape(value)}</td></tr>" for name, value in facts)
     return f"<table><caption {_LEFT}><b>{escape(title)}</b></caption><tbody>{rows}</tbody></table>"
 
 
 def rows_html(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, most: int = 20) -> str:
-    """A title and a table of at most so many rows; it says how many there are beside. None is shown as a dash."""
+    """Return a title and a table of at most `most` rows, with the number of rows left out. None is shown as a dash."""
     every = list(rows)
     head = "".join(f"<th {_LEFT}>{escape(heading)}</th>" for heading in headings)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in every[:most])
@@ -37,7 +40,7 @@ def rows_html(title: str, headings: Sequence[str], rows: Iterable[Sequence[objec
 
 
 def bars_html(title: str, bars: Iterable[tuple[str, float, str]], *, most: int = 40) -> str:
-    """A title and horizontal bars, each of a name, a value of 0 or more, and its text; as long as the values are."""
+    """Return a title and horizontal bars with a name, a length and a text each."""
     every = list(bars)
     shown, longest = every[:most], max((value for _, value, _ in every), default=0) or 1
     lengths = [300 * value / longest for _, value, _ in shown]

@@ -10,9 +10,9 @@ from itertools import accumulate
 
 @dataclass(frozen=True, kw_only=True)
 class RowAccess:
-    """Output row r reads input rows [begins[r], ends[r]) of `input_rows`; none, only padding, where both are equal.
+    """Output row r reads input rows [begins[r], ends[r]) of `input_rows`, or only padding where both are equal.
 
-    Any rows may be read in any order: a crop begins late, a resize repeats rows or leaves some out.
+    Any rows may be read in any order: a crop starts late, and a resize repeats or skips rows.
     """
 
     input_rows: int
@@ -24,19 +24,22 @@ class RowAccess:
 
     @classmethod
     def same(cls, rows: int) -> RowAccess:
-        """Row r reads row r."""
+        """Return an access in which row r reads row r."""
         return cls(input_rows=rows, begins=range(rows), ends=range(1, rows + 1))
 
     @classmethod
     def whole(cls, output_rows: int) -> RowAccess:
-        """Every row reads the whole input, as one row."""
+        """Return an access in which every row reads the whole input, as a single row."""
         return cls(input_rows=1, begins=(0,) * output_rows, ends=(1,) * output_rows)
 
     @classmethod
     def sliding(
         cls, input_rows: int, output_rows: int, *, taps: int, stride: int = 1, dilation: int = 1, padding: int = 0
     ) -> RowAccess:
-        """A window of so many taps, whose first row lies at r * stride - padding; clipped to the input."""
+        """Return the access of a window of `taps` rows that starts at row r * stride - padding.
+
+        Rows outside the input are clipped.
+        """
         firsts = range(-padding, output_rows * stride - padding, stride)
         clipped = [(max(0, first), min(input_rows, first + (taps - 1) * dilation + 1)) for first in firsts]
         ranges = [(begin, end) if begin < end else (0, 0) for begin, end in clipped]
@@ -49,26 +52,29 @@ class RowAccess:
         return len(self.begins)
 
     def read(self, begin: int, end: int) -> tuple[int, int]:
-        """Half-open range around all input rows that output rows [begin, end) read; (0, 0) where they read none."""
+        """Return the half-open range of input rows that output rows [begin, end) read, or (0, 0) if they read none."""
         pairs = zip(self.begins[begin:end], self.ends[begin:end], strict=True)
         ranges = [(low, high) for low, high in pairs if low < high]
         return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else (0, 0)
 
     @cached_property
     def needed_from(self) -> tuple[int, ...]:
-        """Per output row, the first input row that it or a later one reads; one more element, all rows, for none."""
+        """The first input row that each output row or a later one reads.
+
+        One more element, the number of all rows, follows the last row.
+        """
         pairs = zip(reversed(self.begins), reversed(self.ends), strict=True)
         firsts = (begin if begin < end else self.input_rows for begin, end in pairs)
         return tuple(accumulate(firsts, min, initial=self.input_rows))[::-1]
 
     @cached_property
     def needed_to(self) -> tuple[int, ...]:
-        """Per output row, the end of the input rows that it and those before it read."""
+        """The end of the input rows that each output row and all earlier rows read."""
         return tuple(accumulate((e if b < e else 0 for b, e in zip(self.begins, self.ends, strict=True)), max))
 
     @cached_property
     def lag(self) -> int:
-        """Rows by which the output has to lie behind the input so that no row is written over one still to be read.
+        """Rows by which the output has to lie ahead of the input, so that no row is overwritten before it is read.
 
         Output row r lies where row r - lag of the input lay.
         """
@@ -80,7 +86,7 @@ Columns = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnReader:
-    """Output column w reads `extent` input columns from w * stride - left on; what lies outside them is padding."""
+    """Output column w reads `extent` input columns from w * stride - left on. Columns outside the input are padding."""
 
     input_columns: int
     stride: int = 1
@@ -88,13 +94,13 @@ class ColumnReader:
     extent: int = 1
 
     def read(self, columns: Columns) -> Columns:
-        """Input columns that some output columns read, clipped to the input; (0, 0) where they read padding only."""
+        """Return the input columns that some output columns read, clipped to the input, or (0, 0) for only padding."""
         begin, end = self._reach(columns)
         low, high = max(0, begin), min(self.input_columns, end)
         return (low, high) if low < high else (0, 0)
 
     def padding(self, columns: Columns) -> tuple[int, int]:
-        """Columns of padding to the left and to the right that some output columns read."""
+        """Return the columns of padding at the left and right that some output columns read."""
         begin, end = self._reach(columns)
         return max(0, -begin), max(0, end - self.input_columns)
 
@@ -105,9 +111,11 @@ class ColumnReader:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOperator:
-    """num_columns: of its output. readers: of each input, None for one that it is handed whole for any columns.
+    """How the columns of an operator depend on its inputs.
 
-    writes_apart: whether it can write some columns where an image of more columns has them.
+    num_columns: of its output.
+    readers: of each input, None for an input that is passed whole for any columns.
+    writes_apart: whether it can write some columns directly into a wider image.
     """
 
     num_columns: int

@@ -1,13 +1,13 @@
 """Sequences of operators that run row by row: the order of their calls, as loops, and their ring buffers.
 
-Each operator computes its output rows in ascending order, some rows a call. The last operator asks for its next rows;
-an operator whose rows are asked for asks its producers for what it reads, and the first of all that were asked, in the
-operators' order, runs. So every row is computed as late as it can be, and exactly once. A result that only operators
-of the sequence read needs no more rows than lie between the first row still to be read and the last one made: it is
-kept in a ring, row h in slot h modulo the ring's rows.
+Each operator computes its output rows in ascending order, some rows per call. The last operator requests its next rows.
+A requested operator requests what it reads from its producers, and of all requested operators the first in the
+operators' order runs. So every row is computed as late as possible, and exactly once. A result that only operators of
+the sequence read needs no more rows than lie between the first row still to be read and the last row computed. It is
+kept in a ring, with row h in slot h modulo the ring's rows.
 
-Rows are equal parts of a tensor in the order of its bytes: rows of an image, vectors of a matrix, and of one vector
-runs of its channels.
+Rows are equal parts of a tensor in the order of its bytes: rows of an image, vectors of a matrix, or ranges of the
+channels of a single vector.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tvm_ext.core.row_access import RowAccess
 
 @dataclass(frozen=True, kw_only=True)
 class RowReader:
-    """Rows of one input that an operator reads, by output row.
+    """The rows of an input that an operator reads, by output row.
 
-    producer: the operator of the sequence that makes the input; None for a tensor that is there from the start.
-    lag: rows by which the output may lie behind the input in one ring; None where it may not lie there.
+    producer: the operator of the sequence that computes the input; None for a tensor that exists from the start.
+    lag: rows by which the output may lie behind the input in a shared ring; None where it may not lie there.
     """
 
     access: RowAccess
@@ -50,9 +50,12 @@ class RowReader:
 
 @dataclass(frozen=True, kw_only=True)
 class RowOperator:
-    """num_rows: of its output. readers: of each input. rows_per_call: computed together, fewer in the last call.
+    """An operator that computes rows.
 
-    first_rows: of the first call; 0 stands for as many as of the others.
+    num_rows: of its output.
+    readers: of each input.
+    rows_per_call: rows that are computed together; the last call may compute fewer.
+    first_rows: rows of the first call; 0 for as many as in the others.
     """
 
     num_rows: int
@@ -61,28 +64,32 @@ class RowOperator:
     first_rows: int = 0
 
     def ends(self) -> list[int]:
-        """End of the rows that each call computes."""
+        """Return the end of the rows that each call computes."""
         first = min(self.first_rows or self.rows_per_call, self.num_rows)
         return [*range(first, self.num_rows, self.rows_per_call), self.num_rows]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowAccumulation:
-    """An operator whose calls each add some rows of its only input to sums; the last one writes its output.
+    """An operator whose calls each add some rows of its only input to accumulators. The last call writes its output.
 
-    row_counts: numbers of equal rows to cut the input into. sums_bytes: kept between the calls, beside the output.
+    row_counts: the numbers of equal rows into which the input may be cut.
+    sums_bytes: bytes of the accumulators between the calls, besides the output.
     """
 
     row_counts: tuple[int, ...]
     sums_bytes: int
 
     def operator(self, num_rows: int) -> RowOperator:
-        """The accumulation with the rows of its input: row r is there when the input's row r has been added."""
+        """Return the accumulation as an operator with the rows of its input.
+
+        Row r exists when row r of the input is added.
+        """
         return RowOperator(num_rows=num_rows, readers=(RowReader(access=RowAccess.same(num_rows)),))
 
 
 class RowCall(NamedTuple):
-    """Rows [begin, end) of one operator."""
+    """Rows [begin, end) of an operator."""
 
     operator: int
     begin: int
@@ -91,18 +98,18 @@ class RowCall(NamedTuple):
 
 @dataclass(frozen=True)
 class RowSequence:
-    """Operators in an order in which each stands behind its producers."""
+    """Operators in an order in which each follows its producers."""
 
     operators: tuple[RowOperator, ...]
 
     @cached_property
     def calls(self) -> tuple[RowCall, ...]:
-        """Every call, in the order they run."""
+        """Every call, in the order of execution."""
         return tuple(_Asking(self).calls())
 
     @cached_property
     def consumers(self) -> tuple[tuple[tuple[int, RowReader], ...], ...]:
-        """Per operator, the operators that read its output, and the rows they read."""
+        """For each operator, the operators that read its output, and the rows that they read."""
         found: list[list[tuple[int, RowReader]]] = [[] for _ in self.operators]
         for index, operator in enumerate(self.operators):
             for reader in operator.readers:
@@ -111,14 +118,14 @@ class RowSequence:
         return tuple(tuple(readers) for readers in found)
 
     def rows_made(self) -> tuple[int, ...]:
-        """Per operator, rows computed when the last operator has all of its own; nobody asks for the rest."""
+        """For each operator, the rows computed when the last operator has all its rows. The rest is never requested."""
         made = [0] * len(self.operators)
         for call in self.calls:
             made[call.operator] = call.end
         return tuple(made)
 
     def ring_rows(self) -> tuple[int, ...]:
-        """Per operator, the most rows of its output between the first that the sequence still reads and the last made.
+        """For each operator, the most rows between the first row still to be read and the last row computed.
 
         0 for an output that no operator of the sequence reads.
         """
@@ -132,7 +139,7 @@ class RowSequence:
         return tuple(most)
 
     def before_last(self) -> list[tuple[int, ...]]:
-        """Per call of the last operator, the rows that each operator has made when it begins."""
+        """Return for each call of the last operator the rows that each operator has computed when the call starts."""
         made, sink = [0] * len(self.operators), len(self.operators) - 1
         found: list[tuple[int, ...]] = []
         for call in self.calls:
@@ -143,10 +150,10 @@ class RowSequence:
 
 
 class _Asking:
-    """Who waits to run, by a heap; a call changes it only by its operator and that one's producers.
+    """The operators that wait to run, as a heap. A call changes the state of only its operator and its producers.
 
-    ends: of each operator's calls. producers, consumers: others, and the rows of theirs, or of it, that each of the
-    calls needs.
+    ends: of each operator's calls.
+    producers, consumers: the other operators, and the rows that each call needs.
     """
 
     def __init__(self, sequence: RowSequence) -> None:
@@ -163,12 +170,12 @@ class _Asking:
                     self.consumers[reader.producer].append((index, needs))
         self.made = [0] * len(sequence.operators)
         self.done = [0] * len(sequence.operators)
-        """Calls of each operator."""
+        """Number of calls of each operator so far."""
         self.waiting = [self.sink]
         self.is_waiting = [False] * self.sink + [True]
 
     def calls(self) -> Iterator[RowCall]:
-        """Every call, in the order they run."""
+        """Yield every call, in the order of execution."""
         made, done, waiting, is_waiting = self.made, self.done, self.waiting, self.is_waiting
         self._ask_producers(self.sink)
         while waiting:
@@ -183,7 +190,7 @@ class _Asking:
                 is_waiting[heappop(waiting)] = False
 
     def _ask_producers(self, index: int) -> None:
-        """Add the producers of rows that a waiting operator needs for its next call, and their own producers."""
+        """Request rows from the producers that a waiting operator needs for its next call, and from their producers."""
         made, is_waiting = self.made, self.is_waiting
         asking = [index]
         while asking:
@@ -196,7 +203,7 @@ class _Asking:
                     asking.append(producer)
 
     def _is_asked(self, index: int) -> bool:
-        """True where a waiting operator needs more rows of this one for its next call."""
+        """Return True where a waiting operator needs more rows of this operator for its next call."""
         for consumer, needs in self.consumers[index]:
             if self.is_waiting[consumer] and self.made[index] < needs[self.done[consumer]]:
                 return True
@@ -204,9 +211,9 @@ class _Asking:
 
 
 def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
-    """The operators, each with as many rows in its first call as leave whole calls to what is asked of it then.
+    """Return the operators with first calls such that later requests are whole calls.
 
-    So no operator runs ahead of those that read it by rows that a call happens to compute as well.
+    Otherwise an operator could run ahead of its readers by rows that a call computes in addition.
     """
     found, asked = list(operators), [0] * len(operators)
     for index in reversed(range(len(found))):
@@ -222,14 +229,17 @@ def in_step(operators: Sequence[RowOperator]) -> tuple[RowOperator, ...]:
 
 
 LOOP_LINES = 2
-"""Lines that a loop takes beside its body."""
+"""Lines that a loop takes besides its body."""
 MOST_TURNS_TRIED = 8
-"""Most places in a repetition at which a turn is tried to begin."""
+"""Most positions in a repetition at which an iteration may be chosen to start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowLoop:
-    """`body`, `count` times; its calls stand as in the first turn. advances: rows that a turn computes, by operator."""
+    """`body`, repeated `count` times. Its calls are those of the first iteration.
+
+    advances: rows that an iteration computes, by operator.
+    """
 
     count: int
     body: tuple[RowCall | RowLoop, ...]
@@ -241,7 +251,7 @@ Schedule = tuple[RowCall | RowLoop, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeat:
-    """A part of a word, several times."""
+    """A part of a word, repeated several times."""
 
     count: int
     body: _Word
@@ -253,13 +263,13 @@ _Word = tuple["_Letter | _Repeat", ...]
 
 
 def with_loops(calls: Sequence[RowCall]) -> Schedule:
-    """The calls in their order, with loops for what repeats."""
+    """Return the calls in their order, with loops for repetitions."""
     letters = tuple((call.operator, call.end - call.begin) for call in calls)
     return _placed(_folder()(letters), {})
 
 
 def merged(calls: Sequence[RowCall], operators: Collection[int]) -> list[RowCall]:
-    """The calls, neighbouring ones of one of these operators as one."""
+    """Return the calls, where neighbouring calls of one of these operators are merged."""
     found: list[RowCall] = []
     for call in calls:
         if found and call.operator in operators and found[-1].operator == call.operator:
@@ -269,7 +279,7 @@ def merged(calls: Sequence[RowCall], operators: Collection[int]) -> list[RowCall
 
 
 def in_turn(schedule: Schedule) -> list[RowCall]:
-    """Every call, in the order they run."""
+    """Return every call, in the order of execution."""
     return [call for entry in schedule for call in _unrolled(entry)]
 
 
@@ -287,7 +297,7 @@ def _unrolled(entry: RowCall | RowLoop) -> list[RowCall]:
 
 
 def _folder() -> Callable[[tuple[_Letter, ...]], _Word]:
-    """A function from letters to the shortest word found for them."""
+    """Return a function from letters to the shortest word found for them."""
 
     @cache
     def fold(letters: tuple[_Letter, ...]) -> _Word:
@@ -308,7 +318,10 @@ def _folder() -> Callable[[tuple[_Letter, ...]], _Word]:
 
 
 def _longest_repetition(letters: tuple[_Letter, ...]) -> tuple[int, int, int] | None:
-    """(begin, period, letters by which its first turn may begin later) of the repetition that saves most."""
+    """Return the repetition that saves most lines, or None.
+
+    It consists of its start, its period, and the letters by which its start may be delayed.
+    """
     numbers = {letter: number for number, letter in enumerate(dict.fromkeys(letters))}
     word = np.array([numbers[letter] for letter in letters], np.int64)
     best, saved = None, 0
@@ -326,7 +339,7 @@ def _longest_repetition(letters: tuple[_Letter, ...]) -> tuple[int, int, int] | 
 
 
 def _repeats(letters: tuple[_Letter, ...], begin: int, period: int) -> int:
-    """Number of times that the turn at `begin` repeats without a gap."""
+    """Return the number of times that the iteration at `begin` repeats without a gap."""
     turn, count = letters[begin : begin + period], 1
     while letters[begin + count * period : begin + (count + 1) * period] == turn:
         count += 1
@@ -338,7 +351,7 @@ def _lines(word: _Word) -> int:
 
 
 def _placed(word: _Word, made: dict[int, int]) -> Schedule:
-    """The word with its rows, each operator's behind those `made` before; `made` comes to count these as well."""
+    """Return the word with its rows, each operator continuing after the rows in `made`, which is updated."""
     found: list[RowCall | RowLoop] = []
     for entry in word:
         if isinstance(entry, _Repeat):
@@ -358,7 +371,7 @@ def _placed(word: _Word, made: dict[int, int]) -> Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Guest:
-    """An operator's output that may lie in the ring of its producer `host`, `lag` rows behind its place there."""
+    """An operator's output that may lie in the ring of its producer `host`, `lag` rows behind its rows there."""
 
     host: int
     lag: int
@@ -366,7 +379,11 @@ class Guest:
 
 @dataclass(frozen=True)
 class RowRings:
-    """guests: by operator, those that may share a ring; each host has one, and its output no other reader."""
+    """Rings of a sequence.
+
+    guests: the outputs that may share a ring, by operator. Each host has a single guest, and its output no other
+    reader.
+    """
 
     sequence: RowSequence
     guests: Mapping[int, Guest]
@@ -376,7 +393,7 @@ class RowRings:
         return {guest.host: index for index, guest in self.guests.items()}
 
     def _chain(self, host: int) -> list[tuple[int, int]]:
-        """(operator, its lag behind the host) of a host and all that might share its ring."""
+        """Return (operator, its lag from the host) of a host and of everything that might share its ring."""
         found = [(host, 0)]
         while (guest := self._guest_of.get(found[-1][0])) is not None:
             found.append((guest, found[-1][1] + self.guests[guest].lag))
@@ -384,7 +401,10 @@ class RowRings:
 
     @cached_property
     def _rows(self) -> tuple[tuple[int, ...], ...]:
-        """Per operator, rows of a ring for itself, for itself and a guest, and so on; 0 where nobody reads it."""
+        """For each operator, the rows of a ring for itself, for itself and a guest, and so on.
+
+        0 for an output without reader.
+        """
         consumers = self.sequence.consumers
         needs = [[(index, reader.needed_from) for index, reader in readers] for readers in consumers]
         chains = [
@@ -403,7 +423,7 @@ class RowRings:
 
     @cached_property
     def _depths(self) -> tuple[int, ...]:
-        """Number of guests in each operator's ring, were it a host: all that need no more rows together than apart."""
+        """The number of guests in each operator's ring, as a host: as many as need no more rows together than apart."""
         depths = [0] * len(self._rows)
         for host in reversed(range(len(depths))):
             guest = self._guest_of.get(host)
@@ -415,15 +435,18 @@ class RowRings:
         return tuple(depths)
 
     def rows(self) -> tuple[int, ...]:
-        """Per operator, rows of its ring and of all that lie in it, were it not in another one itself."""
+        """Return for each operator the rows of its ring with its guests.
+
+        An operator whose output lies in another ring is counted as if it did not.
+        """
         return tuple(rows[depth] for rows, depth in zip(self._rows, self._depths, strict=True))
 
     def shared(self) -> dict[int, Guest]:
-        """The guests that lie in their hosts' rings."""
+        """Return the guests that lie in their hosts' rings."""
         return {index: guest for index, guest in self.guests.items() if self._depths[guest.host]}
 
     def lying(self) -> tuple[tuple[int, ...], ...]:
-        """Per operator, those whose outputs lie in its ring themselves, not in a guest's."""
+        """Return for each operator the operators whose outputs lie directly in its ring, not in a guest's."""
         found: list[tuple[int, ...]] = [()] * len(self._rows)
         for index, guest in self.shared().items():
             found[guest.host] = (*found[guest.host], index)
@@ -431,9 +454,10 @@ class RowRings:
 
 
 def possible_guests(sequence: RowSequence, row_bytes: Sequence[int], apart: Sequence[bool]) -> dict[int, Guest]:
-    """Guests by operator: outputs of the host's number and size of rows, where nobody else reads the host's.
+    """Return possible guests by operator: outputs with the host's number and size of rows, as the host's only reader.
 
-    row_bytes: of each operator's output. apart: whether an output has a place of its own, as it outlives the sequence.
+    row_bytes: of each operator's output.
+    apart: whether an output has an offset of its own, because it outlives the sequence.
     """
     found: dict[int, Guest] = {}
     for index, operator in enumerate(sequence.operators):

@@ -1,6 +1,7 @@
-"""Platforms that come with tvm_ext: cores as QEMU has them, chips and boards; where their files are, what names find.
+"""The platforms that tvm_ext ships, which are cores as in QEMU, chips and boards: their files, and the names that find
+them.
 
-Lists read the files as they stand, and do not wait for what checks them.
+Lists read the files directly, without the slow checks.
 """
 
 from __future__ import annotations
@@ -23,44 +24,50 @@ _SIZES = ("capacity_bytes", "reserved_bytes")
 
 
 def core_names() -> list[str]:
-    """Names of the cores, and of this machine, sorted."""
+    """Return the names of the cores, and of this machine, sorted."""
     return sorted(path.stem for path in _CORES.glob("*.toml"))
 
 
 def board_names() -> list[str]:
-    """Names of the chips and boards, sorted."""
+    """Return the names of the chips and boards, sorted."""
     return sorted(path.stem for path in _BOARDS.glob("*.toml"))
 
 
 def shipped_names() -> list[str]:
-    """Names of all of them, cores first."""
+    """Return all names, cores first."""
     return [*core_names(), *board_names()]
 
 
 def choices() -> str:
-    """What a platform may be, as messages list it."""
+    """Return what a platform may be, as messages list it."""
     cores, boards = ", ".join(core_names()), len(board_names())
     return f"{cores}; one of {boards} boards, which tvm-ext platforms lists; or a .toml file of your own"
 
 
 def core_tables() -> list[dict[str, Any]]:
-    """Tables of the cores' files, sorted by name; tests load each with all checks. Raises BadPlatform."""
+    """Return the tables of the cores' files, sorted by name. Raises BadPlatform.
+
+    Tests load each file with all checks.
+    """
     return [read_platform_table(_CORES / f"{name}.toml") for name in core_names()]
 
 
 def board_tables() -> list[dict[str, Any]]:
-    """Tables of the files of chips and boards, sorted by name; tests load each with all checks. Raises BadPlatform."""
+    """Return the tables of the files of chips and boards, sorted by name. Raises BadPlatform.
+
+    Tests load each file with all checks.
+    """
     return [read_platform_table(_BOARDS / f"{name}.toml") for name in board_names()]
 
 
 def platform_path(name_or_path: str) -> Path:
-    """The file that a name, an alias or a path says. Raises BadPlatform."""
+    """Return the file that a name, an alias or a path denotes. Raises BadPlatform."""
     is_path = name_or_path.endswith(".toml") or "/" in name_or_path
     return Path(name_or_path) if is_path else shipped_path(name_or_path)
 
 
 def shipped_path(name: str) -> Path:
-    """The file that a name or an alias finds. Raises BadPlatform, which lists names that are near."""
+    """Return the file that a name or an alias denotes. Raises BadPlatform with similar names."""
     exact = {path.stem: path for path in (*_CORES.glob("*.toml"), *_BOARDS.glob("*.toml"))}
     if name in exact:
         return exact[name]
@@ -73,9 +80,9 @@ def shipped_path(name: str) -> Path:
 
 
 def names_of_files(names: Iterable[str], aliases: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Plain form of each name and alias -> the platform's name. Raises BadPlatform where two platforms share one.
+    """Return platform names by the plain form of each name and alias. Raises BadPlatform where two platforms share one.
 
-    aliases: name of a platform -> its aliases.
+    aliases: of each platform, by its name.
     """
     found = {plain(name): name for name in names}
     for name, others in aliases.items():
@@ -89,12 +96,12 @@ def names_of_files(names: Iterable[str], aliases: Mapping[str, Iterable[str]]) -
 
 
 def plain(name: str) -> str:
-    """A name without what does not tell names apart: case, `-` and `_`."""
+    """Return a name without differences that do not count: case, `-` and `_`."""
     return re.sub(r"[-_]", "", name.lower())
 
 
 def _near(name: str, found: Mapping[str, str]) -> list[str]:
-    """Names of platforms whose names or aliases are near: a part of them, or spelt alike."""
+    """Return the names of platforms with similar names or aliases: parts of the name, or similar spellings."""
     parts = [known for known in found if len(name) > 1 and known.endswith(name)]
     parts += [known for known in found if len(name) > 3 and (known.startswith(name) or name.startswith(known))]
     spelt = get_close_matches(name, found, _MOST_NEAR)
@@ -102,7 +109,7 @@ def _near(name: str, found: Mapping[str, str]) -> list[str]:
 
 
 def read_platform_table(path: Path) -> dict[str, Any]:
-    """The table of a file, sizes as numbers. Raises BadPlatform for what is not TOML; other checks are not made."""
+    """Return the table of a file, with sizes as numbers. Raises BadPlatform for a file that is not TOML."""
     table = cast("dict[str, Any]", read_table(path, "platform", BadPlatform))
     for memory in table["memories"]:
         memory.update({key: read_size(memory[key]) for key in _SIZES if key in memory})

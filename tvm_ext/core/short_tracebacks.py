@@ -1,6 +1,6 @@
-"""Tracebacks of our own errors as callers of Python see them: the function they called, and the line that raised.
+"""Shorten the tracebacks of our own errors to the function that the caller called, and the line that raised.
 
-What lies between are passes, TVM and helpers, which say nothing that the message does not.
+The frames between belong to passes, TVM and helpers, and tell nothing that the message does not.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def full_tracebacks() -> Generator[None]:
 
 
 def short_tracebacks(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorator of a public function: an error of ours that leaves it keeps the frame that raised it alone.
+    """Decorate a public function so that our errors keep only the frame that raised them.
 
-    A cause that was named stays, what was merely being handled does not. A rejected plan is a defect and keeps all.
+    An explicit cause stays, an error that was merely being handled does not. A rejected plan is a defect and keeps all
+    frames.
     """
 
     @wraps(function)

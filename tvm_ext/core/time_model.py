@@ -14,9 +14,9 @@ from tvm_ext.core.row_sequence import RowAccumulation, RowOperator
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Accesses to a memory. bursts: those that do not go on where the last one ended.
+    """Accesses to a memory, as totals, or as averages per byte or instruction.
 
-    Counted, or on the average of a byte or an instruction.
+    bursts: accesses that do not continue where the last access ended.
     """
 
     transactions: float
@@ -24,16 +24,16 @@ class Traffic:
     num_bytes: float
 
     def times(self, count: float) -> Traffic:
-        """So many times the traffic."""
+        """Return the traffic multiplied by a count."""
         return Traffic(
             transactions=self.transactions * count, bursts=self.bursts * count, num_bytes=self.num_bytes * count
         )
 
 
 WORDS = Traffic(transactions=0.25, bursts=0.0, num_bytes=1.0)
-"""A byte where all are moved as words, one behind the other."""
+"""Traffic of a byte where all bytes are accessed as consecutive words."""
 DOUBLE_WORDS = Traffic(transactions=0.125, bursts=0.0, num_bytes=1.0)
-"""The same of 8 bytes at once."""
+"""Traffic of a byte where 8 bytes are accessed at once."""
 NONE = Traffic(transactions=0.0, bursts=0.0, num_bytes=0.0)
 
 
@@ -41,8 +41,8 @@ NONE = Traffic(transactions=0.0, bursts=0.0, num_bytes=0.0)
 class KernelTime:
     """Time of a kernel on a core.
 
-    cycles: for each modelled instruction, those of its loads and stores among them, were all memories as fast as the
-    core. input, output, constants, scratch: traffic for each byte that the kernel is modelled to read or write there.
+    cycles: for each modelled instruction, including loads and stores, if all memories were as fast as the core.
+    input, output, constants, scratch: traffic for each byte that the kernel is modelled to read or write there.
     stack, code: traffic of its own data in the memories of stack and code, for each modelled instruction.
     """
 
@@ -56,19 +56,20 @@ class KernelTime:
 
     @classmethod
     def of(cls, access: Traffic, *, cycles: float = 1.0) -> Self:
-        """A kernel that moves all of its operands' bytes alike."""
+        """Return the time of a kernel that accesses the bytes of all its operands alike."""
         return cls(cycles=cycles, input=access, output=access, constants=access, scratch=access)
 
 
 UNIFORM = KernelTime()
-"""A modelled instruction a cycle, and words; what is not measured is taken to have it."""
+"""The default for kernels without measurements: an instruction per cycle, and accesses by words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreTimes:
-    """Times of kernels on cores, as a target's folder has them for each core.
+    """Times of kernels on cores, from a target's folder for each core.
 
-    cpus: names of the core. cycles: for each executed instruction, of kernels without an entry.
+    cpus: names of the core.
+    cycles: for each executed instruction, of kernels without an entry.
     """
 
     cpus: tuple[str, ...]
@@ -78,17 +79,20 @@ class CoreTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """Memory one composite needs beside its inputs and outputs, and its cost when it runs whole.
+    """Memory that a composite needs besides its inputs and outputs, and its cost when it runs whole.
 
-    instructions: modelled; ranks what could run, is never reported as a measurement.
-    rows: how its rows depend on those of its parameters, None where it only runs whole.
-    columns: the same of columns, None where it cannot be cut into strips of them. bands: the same of rows, where it is
-    to compute some rows alone.
-    accumulation: how it takes in its only parameter row by row, None where it needs all of it at once.
-    shared_bytes: parameter -> bytes that the output shares with it where the parameter is read for the last time.
-    kernel: the one that computes it; computes_floats: with an FPU, or slowly without.
-    read_bytes: parameter -> bytes read of it in one run, modelled; weights_read_bytes the same of its `weights_bytes`,
-    scratch_access_bytes of its scratch, written ones added. weight_bits: in which its weights are stored.
+    instructions: modelled; they rank candidates, and are never reported as a measurement.
+    rows: how its rows depend on its parameters' rows, None where it only runs whole.
+    columns: the same for columns, None where it cannot be cut into column strips.
+    bands: the same for rows, where it is to compute some rows alone.
+    accumulation: how it adds up its only parameter row by row, None where it needs the whole parameter at once.
+    shared_bytes: by parameter, the bytes that the output shares with it where it is read for the last time.
+    kernel: that computes it.
+    computes_floats: with an FPU, or slowly without.
+    read_bytes: by parameter, the modelled bytes read in a run.
+    weights_read_bytes: the same for its `weights_bytes`.
+    scratch_access_bytes: bytes read and written of its scratch.
+    weight_bits: in which its weights are stored.
     """
 
     instructions: int
@@ -109,7 +113,7 @@ class Footprint:
 
 @dataclass(frozen=True, kw_only=True)
 class CallCost:
-    """Needs and costs of one composite that runs so many rows per call.
+    """Needs and costs of a composite that runs with a number of rows per call.
 
     added_instructions: in all, beyond those of its whole run, by the kernel's own estimate of both.
     """
@@ -124,10 +128,10 @@ COPY_INSTRUCTIONS_A_BYTE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Next step of a run: `run` for so many cycles, `start` a transfer of so many, `wait` until transfer `number` and
-    all before it are done.
+    """An event of a run: `run` for some cycles, `start` a transfer of some cycles, or `wait` for transfers.
 
-    unit: what works beside the processor: an accelerator's name, or empty for the DMA.
+    number: of the transfer. A wait lasts until this transfer and all earlier ones are done.
+    unit: the unit that works beside the processor: an accelerator's name, or empty for the DMA.
     """
 
     kind: Literal["run", "start", "wait"]
@@ -140,7 +144,9 @@ class Event:
 class TimeModel:
     """Predicted cycles on one of a platform's processors.
 
-    processor: its name; empty for the first one. kernels: times of its kernels; other: of kernels without an entry.
+    processor: its name; empty for the first processor.
+    kernels: times of its kernels.
+    other: time of kernels without an entry.
     """
 
     platform: Platform
@@ -149,11 +155,11 @@ class TimeModel:
     other: KernelTime = UNIFORM
 
     def kernel(self, name: str) -> KernelTime:
-        """Time of a kernel."""
+        """Return the time of a kernel."""
         return self.kernels.get(name, self.other)
 
     def compute_cycles(self, kernel: str, instructions: float) -> float:
-        """Cycles of a kernel's instructions, and of what it keeps on the stack, were its operands in registers."""
+        """Return the cycles of a kernel's instructions and of its stack, as if its operands were in registers."""
         found, board = self.kernel(kernel), self.platform.board
         cycles = instructions * found.cycles
         if board:
@@ -163,20 +169,21 @@ class TimeModel:
         return cycles
 
     def read_cycles(self, memory: str, num_bytes: float, access: Traffic = WORDS) -> float:
-        """Cycles that a memory adds where so many bytes of an operand are read.
+        """Return the cycles that a memory adds when bytes of an operand are read.
 
-        access: traffic of one of them. Raises KeyError where the processor does not reach the memory.
+        access: traffic per byte.
+        Raises KeyError where the processor does not reach the memory.
         """
         return self.wait_cycles(memory, _traffic(num_bytes, access))
 
     def write_cycles(self, memory: str, num_bytes: float, access: Traffic = WORDS) -> float:
-        """The same where they are written; memory must be ram."""
+        """Return the cycles that a memory adds when bytes are written. The memory must be a RAM."""
         return self.wait_cycles(memory, _traffic(num_bytes, access), is_store=True)
 
     def wait_cycles(self, memory: str, traffic: Traffic, *, is_store: bool = False) -> float:
-        """Cycles that a memory adds to those of the instructions: each transaction has one cycle in theirs.
+        """Return the cycles that a memory adds to the instructions, which include a cycle for each transaction.
 
-        A burst begins with the memory's latency; bytes then come, or go, at its rate. Nothing is cached. Raises
+        A burst starts with the memory's latency, and then bytes follow at its rate. Caches are not modelled. Raises
         KeyError where the processor does not reach the memory.
         """
         link, held = self._access(memory)
@@ -185,12 +192,12 @@ class TimeModel:
         return beyond + traffic.bursts * self._latency(link, held)
 
     def has_dma(self, source: str, target: str) -> bool:
-        """True where a transfer goes on while the processor computes."""
+        """Return True where a transfer continues while the processor computes."""
         link = self.platform.link_between(source, target)
         return link is not None and link.dma
 
     def transfer_cycles(self, source: str, target: str, num_bytes: int) -> float:
-        """Cycles from start to end of a transfer, nothing else in the way."""
+        """Return the cycles from the start to the end of a transfer that nothing delays."""
         link = self.platform.link_between(source, target)
         if link is None:
             copying = self.read_cycles(source, num_bytes) + self.write_cycles(target, num_bytes)
@@ -200,7 +207,7 @@ class TimeModel:
         return num_bytes / rate + link.latency_cycles
 
     def reaches(self, memory: str) -> bool:
-        """True where the processor reads and writes the memory."""
+        """Return True where the processor reads and writes the memory."""
         return memory in self._reached
 
     def _access(self, memory: str) -> tuple[Link, Memory]:
@@ -220,13 +227,13 @@ class TimeModel:
 
 
 def _traffic(num_bytes: float, access: Traffic) -> Traffic:
-    """Traffic of an operand's bytes: one burst at the least."""
+    """Return the traffic of an operand's bytes, with at least one burst."""
     found = access.times(num_bytes)
     return replace(found, bursts=max(found.bursts, 1.0)) if num_bytes else found
 
 
 def finish_cycles(events: Iterable[Event]) -> float:
-    """Cycle at which the last event is over: one processor, and units beside it that each work in order."""
+    """Return the cycle at which the last event ends, for a processor and units that each work in order."""
     now = 0.0
     free: dict[str, float] = {}
     ends: dict[tuple[str, int], float] = {}

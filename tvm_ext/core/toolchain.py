@@ -55,7 +55,7 @@ _UNTOLD = ("armv8.1-m.main",)
 
 @dataclass(frozen=True, kw_only=True)
 class SectionSizes:
-    """Bytes an object file takes: instructions, constants, initialised variables, zeroed variables."""
+    """Bytes of an object file: instructions, constants, initialized variables, zeroed variables."""
 
     text: int = 0
     rodata: int = 0
@@ -96,7 +96,7 @@ def _compile(out_dir: Path, head: Sequence[str], turn: AbstractContextManager[ob
 
 
 def static_library(objects: Sequence[Path], library: Path, toolchain: Toolchain) -> Path:
-    """Archive of objects without times, owners or paths; an existing file is replaced."""
+    """Create an archive of objects without times, owners or paths. An existing file is replaced."""
     library.unlink(missing_ok=True)
     archiver = find_program(f"{toolchain.prefix}ar")
     run_tool([archiver, "rcsD", str(library.resolve()), *_absolute(objects)], library.parent, reads=objects)
@@ -104,7 +104,7 @@ def static_library(objects: Sequence[Path], library: Path, toolchain: Toolchain)
 
 
 def shared_library(objects: Sequence[Path], library: Path, toolchain: Toolchain, *, flags: Sequence[str] = ()) -> Path:
-    """Shared library of objects that were compiled with -fPIC, for ctypes on the host."""
+    """Create a shared library of objects that were compiled with -fPIC, for ctypes on the host."""
     linker = link_command(toolchain)
     output = str(library.resolve())
     command = [*linker, *flags, "-shared", "-o", output, *_absolute(objects), "-lm"]
@@ -122,7 +122,7 @@ def host_program(objects: Sequence[Path], program: Path, toolchain: Toolchain, *
 def link_elf(
     objects: Sequence[Path], elf: Path, toolchain: Toolchain, *, script: Path, flags: Sequence[str] = ()
 ) -> Path:
-    """Link firmware by a linker script; what is not reached from the vector table is dropped.
+    """Link firmware by a linker script, dropping what the vector table does not reach.
 
     Raises BuildFailed, and DoesNotFit where memories are too small.
     """
@@ -144,10 +144,10 @@ def link_elf(
 
 
 def disassembly(elf: Path, toolchain: Toolchain, *, machine: str = "") -> str:
-    """Instructions of an ELF as objdump prints them, without their bytes. Raises MissingTool, BuildFailed.
+    """Return the instructions of an ELF file as objdump prints them, without bytes. Raises MissingTool, BuildFailed.
 
-    machine: name of the architecture. It is told to objdump where an ELF does not tell: else vector instructions look
-    like a coprocessor's. Of others objdump does not know all names.
+    machine: name of the architecture. objdump needs it where the ELF file does not tell, because vector instructions
+    would otherwise look like a coprocessor's. objdump does not know the names of all other architectures.
     """
     chosen = ["-m", machine] if machine in _UNTOLD else []
     command = [find_program(f"{toolchain.prefix}objdump"), "-d", "--no-show-raw-insn", *chosen, str(elf.resolve())]
@@ -155,7 +155,10 @@ def disassembly(elf: Path, toolchain: Toolchain, *, machine: str = "") -> str:
 
 
 def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, SectionSizes]:
-    """Sizes per object file (by file name), sorted into kinds by section flags, so own section names count too."""
+    """Return the sizes of each object file by its name.
+
+    Sections are classified by their flags, which also covers a platform's own section names.
+    """
     if not objects:
         return {}
     folder = objects[0].parent
@@ -175,7 +178,7 @@ def section_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, Se
 
 
 def section_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[int, int]]:
-    """Addresses [begin, end) that an ELF's sections take, where they run and where they are loaded."""
+    """Return the addresses [begin, end) of an ELF file's sections, where they run and where they are loaded."""
     command = [find_program(f"{toolchain.prefix}objdump"), "-h", "-w", str(elf.resolve())]
     found: list[tuple[int, int]] = []
     for line in run_tool(command, elf.parent, reads=[elf]).splitlines():
@@ -187,7 +190,7 @@ def section_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[int, int]]:
 
 
 def raw_binary(elf: Path, target: Path, toolchain: Toolchain, *, section: str) -> Path:
-    """A file of the bytes of an ELF's section."""
+    """Write the bytes of an ELF file's section to a file."""
     copier = find_program(f"{toolchain.prefix}objcopy")
     wanted = ["-O", "binary", "-j", section, str(elf.resolve()), str(target.resolve())]
     run_tool([copier, *wanted], elf.parent, reads=[elf])
@@ -195,7 +198,7 @@ def raw_binary(elf: Path, target: Path, toolchain: Toolchain, *, section: str) -
 
 
 def undefined_symbols(objects: Sequence[Path], toolchain: Toolchain) -> set[str]:
-    """Names that objects use and none of them defines."""
+    """Return the names that objects use and none of them defines."""
     program = find_program(f"{toolchain.prefix}nm")
     wanted = run_tool([program, "-u", *_absolute(objects)], objects[0].parent, reads=objects)
     defined = run_tool([program, "--defined-only", *_absolute(objects)], objects[0].parent, reads=objects)
@@ -204,14 +207,14 @@ def undefined_symbols(objects: Sequence[Path], toolchain: Toolchain) -> set[str]
 
 
 def function_ranges(elf: Path, toolchain: Toolchain) -> list[tuple[str, int, int]]:
-    """Name and addresses [begin, end) of each function of an ELF, also of those that only one file knows."""
+    """Return name and addresses [begin, end) of each function of an ELF file, including static functions."""
     text = run_tool([find_program(f"{toolchain.prefix}nm"), "-S", str(elf.resolve())], elf.parent, reads=[elf])
     found = re.findall(r"^([0-9a-f]+) ([0-9a-f]+) [tTwW] (\S+)$", text, re.MULTILINE)
     return [(name, begin, begin + int(size, 16)) for at, size, name in found for begin in (int(at, 16) & ~1,)]
 
 
 def symbol_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int]:
-    """Bytes of each function and variable that objects define for others, by name."""
+    """Return the bytes of each function and variable that objects export, by name."""
     if not objects:
         return {}
     command = [find_program(f"{toolchain.prefix}nm"), "-S", "--defined-only", "--extern-only", *_absolute(objects)]
@@ -220,7 +223,7 @@ def symbol_sizes(objects: Sequence[Path], toolchain: Toolchain) -> dict[str, int
 
 
 def section_kind(section_flags: str) -> str | None:
-    """Size that a section counts towards; None for a section that is not in the target's memory."""
+    """Return the size that a section counts toward, or None for a section outside the target's memory."""
     flags = set(re.split(r",\s*", section_flags.strip()))
     if "ALLOC" not in flags:
         return None
@@ -235,28 +238,28 @@ def _absolute(paths: Iterable[Path]) -> list[str]:
     return [str(path.resolve()) for path in paths]
 
 
-# Multiplications are fused with additions where the code says so, and nowhere else: clang would, and change bits.
+# Only code that asks for it fuses multiplications with additions. clang would fuse others too, and change bits.
 LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
-"""Warnings that build files of packages ask for. They stay warnings there: other compilers know other ones."""
+"""Warnings that build files of packages enable. They stay warnings, because other compilers have other warnings."""
 
 STRICT_FLAGS = (*WARNING_FLAGS, "-Werror")
 """Warnings as errors, for the tests of this project and for a package's target `strict`."""
 
 _STRICT = "TVM_EXT_STRICT_WARNINGS"
-"""Environment variable by which the tests ask for `STRICT_FLAGS` in every compilation; `1` asks."""
+"""Environment variable with which the tests enable `STRICT_FLAGS` in every compilation, by the value `1`."""
 
 SYSROOT = "TVM_EXT_SYSROOT"
-"""Environment variable: the folder of headers and libraries of a cross compiler that has none of its own."""
+"""Environment variable for the folder of headers and libraries of a cross compiler without its own."""
 
 _LINKED = ("-mcpu=", "-march=", "-mthumb", "-marm", "-mabi=", "-mfloat-abi=", "-mfpu=", "-mcmodel=", "-mcmse")
-"""Beginnings of flags for clang that say which library GCC links, too."""
+"""Prefixes of clang flags that also decide which library GCC links."""
 
 
 def find_compiler(toolchain: Toolchain) -> list[str]:
-    """The C compiler as the head of an argument list: by its name, else `<prefix>gcc`, or for the host $CC, gcc, clang.
+    """Return the C compiler as the start of an argument list.
 
-    Raises MissingTool.
+    It is the named compiler, else `<prefix>gcc`, or on the host $CC, gcc or clang. Raises MissingTool.
     """
     if toolchain.prefix or toolchain.compiler:
         return [find_program(toolchain.compiler_name)]
@@ -271,20 +274,22 @@ def find_compiler(toolchain: Toolchain) -> list[str]:
 
 
 def compile_flags(toolchain: Toolchain, optimize: CompileFor) -> list[str]:
-    """Flags every source of a package is compiled with, warnings and folders of headers left out."""
+    """Return the flags for every source of a package, without warnings and header folders."""
     chosen = toolchain.speed_flags if optimize == "speed" else toolchain.size_flags
     return [*LANGUAGE_FLAGS, *toolchain.flags, *chosen]
 
 
 def warning_flags() -> tuple[str, ...]:
-    """Flags about warnings for C that is compiled here: none is reported, so that no result depends on the compiler's
-    version, also where $CC asks for errors. The tests of this project take warnings for errors instead.
+    """Return flags that silence all warnings of C that is compiled here.
+
+    So no result depends on the compiler's version, even where $CC asks for errors. The tests of this project treat
+    warnings as errors instead.
     """
     return STRICT_FLAGS if os.environ.get(_STRICT) == "1" else ("-w",)
 
 
 def compile_command(toolchain: Toolchain, optimize: CompileFor) -> list[str]:
-    """The compiler and its flags, to which sources are added. Raises MissingTool, BuildFailed, BadOptions."""
+    """Return the compiler and its flags, to which sources are appended. Raises MissingTool, BuildFailed, BadOptions."""
     chosen = compile_flags(toolchain, optimize)
     compiler = find_compiler(toolchain)
     if not toolchain.crosses_with_clang:
@@ -295,7 +300,7 @@ def compile_command(toolchain: Toolchain, optimize: CompileFor) -> list[str]:
 
 
 def link_command(toolchain: Toolchain) -> list[str]:
-    """The compiler that links, and its flags, to which objects are added. Raises as `compile_command` does."""
+    """Return the linking compiler and its flags, to which objects are appended. Raises like `compile_command`."""
     if not toolchain.crosses_with_clang:
         compiler = find_compiler(toolchain)
         _check_specs(compiler, toolchain)
@@ -306,12 +311,12 @@ def link_command(toolchain: Toolchain) -> list[str]:
 
 
 def _arguments(flags: Sequence[str], toolchain: Toolchain) -> list[str]:
-    """Flags without those that name folders beside the platform's file; the user's own sysroot, where there is one."""
+    """Return flags without project folders, and with the user's own sysroot, if any."""
     return [*(flag for flag in flags if folder_of(flag) is None), *_sysroot(toolchain)]
 
 
 def _sysroot(toolchain: Toolchain) -> list[str]:
-    """The flag for the folder that the user's environment names. Raises BadOptions for what is no folder."""
+    """Return the flag for the folder in the user's environment. Raises BadOptions for anything but a folder."""
     folder = os.environ.get(SYSROOT, "")
     if not folder or not toolchain.prefix:
         return []
@@ -323,7 +328,7 @@ def _sysroot(toolchain: Toolchain) -> list[str]:
 
 
 def linked_flags(toolchain: Toolchain) -> list[str]:
-    """Flags for clang that the GCC which links takes, too, as the platform's file has them."""
+    """Return the flags of clang in the platform file that the linking GCC also takes."""
     return [one for one in toolchain.flags if one.startswith((*_LINKED, "--sysroot=")) or specs_of(one)]
 
 
@@ -332,7 +337,7 @@ def _of_gcc(toolchain: Toolchain) -> list[str]:
 
 
 def _library_headers(toolchain: Toolchain) -> Path:
-    """Folder of the C library's headers that the toolchain's GCC takes. Raises MissingTool, BuildFailed."""
+    """Return the folder of the C library's headers of the toolchain's GCC. Raises MissingTool, BuildFailed."""
     compiler = find_program(f"{toolchain.prefix}gcc")
     probe = [compiler, *_of_gcc(toolchain), "-E", "-Wp,-v", "-x", "c", os.devnull]
     _check_specs([compiler], toolchain)
@@ -348,7 +353,10 @@ def _library_headers(toolchain: Toolchain) -> Path:
 
 
 def _check_specs(compiler: list[str], toolchain: Toolchain) -> None:
-    """Raises BuildFailed where specs are not the compiler's own: else it would read a file of that name elsewhere."""
+    """Raise BuildFailed for specs that are not the compiler's own.
+
+    The compiler would otherwise read a file of that name elsewhere.
+    """
     for name in filter(None, map(specs_of, toolchain.flags)):
         given = linked_flags(toolchain) if toolchain.uses_clang else toolchain.flags
         others = [flag for flag in given if not specs_of(flag)]
@@ -362,7 +370,7 @@ def _check_specs(compiler: list[str], toolchain: Toolchain) -> None:
 
 
 _LEAST_SECONDS = 120.0
-_SECONDS_PER_MIB = 60.0  # of what a tool reads: some twenty times what GCC takes for generated sources
+_SECONDS_PER_MIB = 60.0  # per MiB that a tool reads: about twenty times what GCC takes for generated sources
 _ERROR_LINES = 12
 _LINE_CHARACTERS = 1000
 _PACKAGES = {
@@ -376,16 +384,17 @@ _PACKAGES = {
 
 
 def installed(name: str) -> str | None:
-    """Path of a program on PATH; None where it is not there.
+    """Return the path of a program on PATH, or None.
 
-    Relative entries of PATH are left out: platforms name tools, too, and a file of the working folder is none.
+    Relative entries of PATH are ignored: platforms name tools too, and a file of the working folder must not become
+    one.
     """
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     return shutil.which(name, path=os.pathsep.join(folders))
 
 
 def find_program(name: str) -> str:
-    """Path of a program as `installed` finds it. Raises MissingTool with the Debian package that holds it."""
+    """Return the path of a program like `installed`. Raises MissingTool with its Debian package."""
     path = installed(name)
     if path:
         return path
@@ -395,21 +404,21 @@ def find_program(name: str) -> str:
 
 
 def install_hint(name: str) -> str:
-    """The command that installs a program on Debian and Ubuntu; empty for unknown ones."""
+    """Return the command that installs a program on Debian and Ubuntu, or an empty string."""
     known = re.sub(r"(ar|size|objdump|objcopy|nm)$", "gcc", name)
     package = name if re.fullmatch(r"clang-[0-9]+", name) else _PACKAGES.get(known)
     return f"apt install {package.replace(' and ', ' ')}" if package else ""
 
 
 def made_by(target: Path, tool: str) -> Path:
-    """The file that a tool said it made. Raises BuildFailed where it did not."""
+    """Return a tool's output file. Raises BuildFailed where the tool succeeded without writing it."""
     if not target.is_file():
         raise BuildFailed(f"{Path(tool).name} made no {target.name}, and did not say why. Is it what PATH and CC mean?")
     return target
 
 
 def run_tool(command: Sequence[str], folder: Path, *, reads: Iterable[Path], and_stderr: bool = False) -> str:
-    """Standard output of a tool, and what it says beside if that is asked for.
+    """Return the standard output of a tool, and on request its standard error.
 
     Raises BuildFailed with the first lines of its complaints.
     """
@@ -432,7 +441,7 @@ def run_tool(command: Sequence[str], folder: Path, *, reads: Iterable[Path], and
 
 
 Place = tuple[str, str]
-"""An object file's name, and a section of it."""
+"""An object file's name, and one of its sections."""
 _SECTION = re.compile(r"\s*\d+\s+(\S+)\s+([0-9a-f]+)\s+[0-9a-f]+\s+[0-9a-f]+\s+[0-9a-f]+\s+\S+\s+(.*)")
 _SYMBOL = re.compile(r"[0-9a-f]+ (.{7}) (\S+)\t[0-9a-f]+ +(?:\.hidden )?(\S+)$")
 _RELOCATION = re.compile(r"[0-9a-f]+ +\S+ +(\S+?)(?:[+-]0x[0-9a-f]+)?$")
@@ -440,14 +449,14 @@ _RELOCATION = re.compile(r"[0-9a-f]+ +\S+ +(\S+?)(?:[+-]0x[0-9a-f]+)?$")
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectCode:
-    """Bytes of each section that an image holds, those that each refers to, and where functions are, by name."""
+    """Bytes of each section in an image, the sections that each refers to, and the sections of functions, by name."""
 
     num_bytes: Mapping[Place, int]
     references: Mapping[Place, frozenset[Place]]
     functions: Mapping[str, Place]
 
     def reached(self, function: str) -> frozenset[Place]:
-        """Sections of a function and of all that it refers to, directly or through others; none where it is unknown."""
+        """Return the sections of a function and of everything that it refers to, directly or not; none if unknown."""
         pending = [self.functions[function]] if function in self.functions else []
         seen: set[Place] = set()
         while pending:
@@ -459,7 +468,7 @@ class ObjectCode:
 
 
 def object_code(objects: Sequence[Path], toolchain: Toolchain) -> ObjectCode:
-    """Read objects, whose file names differ. Raises MissingTool, BuildFailed."""
+    """Read objects with different file names. Raises MissingTool, BuildFailed."""
     program = find_program(f"{toolchain.prefix}objdump")
     command = [program, "-h", "-t", "-r", "-w", *(str(path.resolve()) for path in objects)]
     text = run_tool(command, objects[0].parent, reads=objects)

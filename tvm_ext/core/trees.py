@@ -1,7 +1,7 @@
-"""Sums of regression trees as arrays: a trained guide, evaluated without the library that trained it.
+"""Sums of regression trees as arrays, which evaluate a learned cost model without the library that trained it.
 
 A node is an index into all arrays. An inner node sends a row left where the row's value of `features` is at most
-`thresholds`; a leaf has feature -1 and adds its `values`. A prediction is `base` and one leaf of each tree.
+`thresholds`. A leaf has feature -1 and adds its `values`. A prediction is `base` plus one leaf of each tree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ _FIELDS = ("features", "thresholds", "left", "right", "values", "roots")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trees:
-    """features: int16[nodes]; thresholds, values: float32[nodes]; left, right: int16[nodes]; roots: int16[trees]."""
+    """Arrays of trees.
+
+    features: int16[nodes].
+    thresholds, values: float32[nodes].
+    left, right: int16[nodes].
+    roots: int16[trees].
+    """
 
     features: Array
     thresholds: Array
@@ -28,7 +34,7 @@ class Trees:
     base: float
 
     def predict(self, rows: Array) -> Array:
-        """float32[n, features] -> float64[n]."""
+        """Predict float64[n] for float32[n, features]."""
         rows = np.asarray(rows, np.float32)
         nodes = np.tile(self.roots.astype(np.int64), (len(rows), 1))
         index = np.arange(len(rows))[:, None]
@@ -41,11 +47,11 @@ class Trees:
             nodes = np.where(inner, np.where(goes_left, self.left[nodes], self.right[nodes]), nodes)
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """The arrays under names of their own, to be stored beside others."""
+        """Return the arrays under names of their own, for storage beside others."""
         stored: dict[str, Array] = {f"{name}.{field}": getattr(self, field) for field in _FIELDS}
         return stored | {f"{name}.base": np.array(self.base)}
 
     @staticmethod
     def of(arrays: Mapping[str, Array], name: str) -> Trees:
-        """Trees from the arrays that `arrays` made of them."""
+        """Return the trees from the result of `arrays`."""
         return Trees(**{f: arrays[f"{name}.{f}"] for f in _FIELDS}, base=float(arrays[f"{name}.base"]))

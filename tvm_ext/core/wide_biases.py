@@ -1,7 +1,7 @@
-"""A bias of 64 bits as the sum of two of 32, for which Relax has a dequantize: multiples of 2^31, and the rest.
+"""A 64-bit bias as the sum of two 32-bit parts, because Relax dequantizes only these: multiples of 2^31, and the rest.
 
-A frontend adds both to the sums of a layer, each with its scale; whoever reads the layer joins them. Two parts say
-that the sums have 64 bits, too.
+A frontend adds both parts to the accumulators of a layer, each with its scale, and the reader of the layer joins them.
+Two parts also imply that the accumulators have 64 bits.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ LARGEST = (1 << 62) - 1
 
 
 def split_bias(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(int32 multiples of 2^31, the rest as int32) of int64 numbers of at most LARGEST."""
+    """Return int32 multiples of 2^31, and the rest as int32, of int64 numbers up to LARGEST."""
     high = bias >> _LOW_BITS
     return high.astype(np.int32), (bias - (high << _LOW_BITS)).astype(np.int32)
 
 
 def joined_bias(high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """The int64 numbers that two parts are of."""
+    """Return the int64 numbers that two parts stand for."""
     return (high.astype(np.int64) << _LOW_BITS) + low

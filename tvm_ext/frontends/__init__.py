@@ -1,1 +1,1 @@
-"""Readers of model formats, one per module or package: a file's content in, one static Relax function out."""
+"""Readers of model formats, each a module or package that turns a file's content into a static Relax function."""

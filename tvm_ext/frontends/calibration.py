@@ -1,6 +1,6 @@
-"""Calibration data and example inputs as users give them, checked before anything is computed.
+"""Check calibration data and example inputs of users before anything is computed.
 
-Whatever is wrong with it is said before anything is computed. Files are untrusted: pickled arrays are refused.
+Files are untrusted: pickled arrays are refused.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ LABELS, RESETS = "labels", "resets"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """Samples by the model's input names, of exactly its shapes and types, in order.
+    """Samples by the model's input names, in exactly its shapes and types, in order.
 
-    labels: one integer per sample, or None. resets: samples before which states are reset.
+    labels: an integer per sample, or None.
+    resets: samples ahead of which states are reset.
     """
 
     samples: Sequence[Mapping[str, Array]]
@@ -45,11 +46,11 @@ class Calibration:
 def read_calibration(source: Source, inputs: Specs) -> Calibration:
     """Check calibration data against a model's inputs.
 
-    source: path of an .npz file or a dict, with one array a name: the input's shape behind an axis of samples (where
-    the input's first extent is 1, that axis may also take its place); or an iterable of dicts, one per sample, with
-    arrays of the input's shape. `labels` holds one integer per sample: the index of the largest element of the model's
-    first output. Samples of a model with states are steps in order, over which states are carried; `resets` holds one
-    integer per sample, not 0 where a new sequence begins. Names that are no input's are ignored.
+    source: path of an .npz file, or a dict, with an array for each name: the input's shape after an axis of samples
+    (where the input's first extent is 1, that axis may also take its position); or an iterable of dicts, one per
+    sample, with arrays of the input's shape. `labels` holds an integer per sample: the index of the largest element of
+    the model's first output. Samples of a model with states are consecutive steps, over which states are carried;
+    `resets` holds an integer per sample, nonzero where a new sequence starts. Other names are ignored.
 
     Raises BadInput for an unreadable file, a missing input, another shape or type, NaN or infinity, no samples, and
     labels or resets that are not one integer per sample.
@@ -77,7 +78,7 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
 
 
 def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str, Array]:
-    """Samples one by one, brought together under their names."""
+    """Stack single samples under their names."""
     listed = list(samples) if isinstance(samples, Iterable) else []
     if not isinstance(samples, Iterable) or not all(isinstance(sample, Mapping) for sample in listed):
         raise BadInput("calibration data: is no path, no dict of arrays, and no iterable of dicts; give one of these.")
@@ -102,7 +103,7 @@ def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str,
 
 
 def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[int, ...], dtype: str) -> Array:
-    """The samples of one input, dtype[N, *shape]."""
+    """Return the samples of an input, dtype[N, *shape]."""
     if name not in arrays:
         raise _no_array(where, name, arrays)
     array = _array(where, name, arrays[name])
@@ -123,7 +124,10 @@ def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[in
 
 
 def _no_array(where: str, name: str, there: Iterable[str]) -> BadInput:
-    """The error of an input that there is no array for. there: names of those that there are."""
+    """Return the error for an input without an array.
+
+    there: names of the existing arrays.
+    """
     names = sorted(map(str, there))
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return BadInput(
@@ -155,7 +159,7 @@ Examples = Sequence[object] | object
 
 
 def opened_model(source: ModelSource, example_inputs: Examples | None) -> tvm.IRModule:
-    """The model, loaded unless it is a module that `load` made. Raises as `load` does."""
+    """Return the model, loaded unless it is already a result of `load`. Raises like `load`."""
     if isinstance(source, tvm.IRModule) and example_inputs is None:
         return source
     return load(source, example_inputs=example_inputs)
@@ -164,7 +168,7 @@ def opened_model(source: ModelSource, example_inputs: Examples | None) -> tvm.IR
 def calibration_by_examples(
     mod: tvm.IRModule, options: BuildOptions, calibration: Source | None, example_inputs: Examples | None
 ) -> Source | None:
-    """Calibration data; where a model is quantized and nothing else is given, the example inputs and a ModelNotice."""
+    """Return calibration data, or example inputs with a ModelNotice where a model is quantized without other data."""
     if calibration is not None or options.quantize == "none" or example_inputs is None:
         return calibration
     warnings.warn(

@@ -1,6 +1,6 @@
 """Custom operators in a model file, and their reference functions for TVM's runtime.
 
-The file gives a name, tensors and options. All functions that run here are those of the `CustomOperator`.
+The file provides only a name, tensors and options. All functions that run here belong to the `CustomOperator`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ HOW_TO_BRING = (
 def custom_expr(
     operator: CustomOperator, call: CustomCall, present: Sequence[relax.Expr], states: Sequence[relax.Expr]
 ) -> relax.Expr:
-    """A call that gives its outputs, then what the operator's states become.
+    """Return a call that computes the operator's outputs, followed by the next values of its states.
 
-    present: the call's inputs that are not left out. Raises Refused.
+    present: the call's inputs that are not left out.
+    Raises Refused.
     """
     kept = states_of(operator, call)
     if [state.initial.shape for state in kept] != [static_shape(state) for state in states]:
@@ -58,12 +59,12 @@ def custom_expr(
 
 
 def outputs_of(operator: CustomOperator, call: CustomCall) -> list[CustomTensor]:
-    """Results of a call, as the operator says. Raises Refused."""
+    """Return the results of a call, as the operator declares them. Raises Refused."""
     return list(asked(operator, "outputs", partial(operator.outputs, call)))
 
 
 def states_of(operator: CustomOperator, call: CustomCall) -> list[CustomState]:
-    """Values that a call keeps. Raises Refused."""
+    """Return the states of a call. Raises Refused."""
     states = list(asked(operator, "states", partial(operator.states, call)))
     wrong = next((state for state in states if str(state.initial.dtype) not in TYPES_OF_C), None)
     if wrong is not None:
@@ -72,10 +73,10 @@ def states_of(operator: CustomOperator, call: CustomCall) -> list[CustomState]:
 
 
 def asked(operator: CustomOperator, what: str, function: Callable[[], Returned]) -> Returned:
-    """Result of a function of the user's; its exceptions are refusals that name it."""
+    """Call a function of the user. Its exceptions become refusals that name it."""
     try:
         return function()
-    except Exception as error:  # user code raises whatever it likes
+    except Exception as error:  # user code may raise anything
         check_memory(error)
         raise Refused(f"{what} of its CustomOperator {operator.name!r} fails: {summary(error)}") from error
 
@@ -85,19 +86,19 @@ def listed(tensors: Sequence[CustomTensor]) -> str:
 
 
 def _symbol_of(use: CustomUse) -> str:
-    """Name under which TVM's runtime finds the reference of one use: the operator, and what it is called with."""
+    """Return the name of a use's reference for TVM's runtime, from the operator and the arguments of its call."""
     return f"tvm_ext.operator.{use.operator}.{hashlib.sha256(use.call.encode()).hexdigest()[:8]}"
 
 
 Array = np.ndarray
 Running = Callable[[str, str, list[Array]], list[Array]]
-"""Results of a reference, from the operator's name, its call as text, and arrays of its inputs and states."""
+"""Computes a reference's results from the operator's name, its call as text, and arrays of its inputs and states."""
 
 
 def register_references(mod: tvm.IRModule, run: Running) -> None:
-    """Makes the references of the custom operators of `main` known to TVM's runtime in this process, by their symbols.
+    """Register the references of `main`'s custom operators with TVM's runtime in this process, by their symbols.
 
-    A symbol belongs to one operator and one call; what was registered before for it is replaced.
+    A symbol belongs to a single operator and call. An earlier registration is replaced.
     """
     for binding in bindings(mod["main"]):
         use = custom_use(binding.value)
@@ -107,7 +108,7 @@ def register_references(mod: tvm.IRModule, run: Running) -> None:
 
 
 def _reference(use: CustomUse, run: Running, *tensors: tvm.runtime.Tensor) -> None:
-    """Operands and tables that the C reads, then results, which are written."""
+    """Run a reference. Its tensors are operands and tables that the C code reads, followed by the results to write."""
     split = len(tensors) - len(json.loads(use.call)["outputs"]) - len(use.states)
     operands = [tensor.numpy() for tensor in tensors[: split - use.num_tables]]
     for target, array in zip(tensors[split:], run(use.operator, use.call, operands), strict=True):

@@ -1,7 +1,7 @@
-"""Models handed over in memory as files, so that they are screened, read and run by reference runtimes as any file is.
+"""Store models from memory as files, so that they are screened, read and run by reference runtimes like other files.
 
-What a format's library writes of an object is what it would have written to disk. Files lie in a folder of this
-process, named by what they hold, until it ends: a reference runtime reads them again when the package is verified.
+The library of a format writes the same bytes that it would write to disk. The files lie in a folder of this process,
+named by their content, until the process ends, because a reference runtime reads them again for verification.
 """
 
 from __future__ import annotations
@@ -34,17 +34,21 @@ TAKEN = (
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFile:
-    """A model of memory as a file. said: the source, as errors and the module's own record name it."""
+    """A model from memory as a file.
+
+    said: the source, as errors and the module's own record name it.
+    """
 
     path: Path
     said: str
 
 
 def file_in_memory(source: object, example_inputs: Sequence[object] | object | None) -> ModelFile:
-    """A file that holds the model. example_inputs: of a torch.nn.Module, arrays or tensors in order, or a single one.
+    """Return a file that holds the model.
 
-    Raises BadModel for objects that are no model, and for what cannot be exported or written; BadOptions for example
-    inputs where none are needed, or none where they are.
+    example_inputs: for a torch.nn.Module, arrays or tensors in order, or a single one.
+    Raises BadModel for objects that are no model and for models that cannot be exported or written, and BadOptions
+    where example inputs are missing or not needed.
     """
     onnx, torch = sys.modules.get("onnx"), sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):
@@ -65,7 +69,7 @@ def file_in_memory(source: object, example_inputs: Sequence[object] | object | N
 
 
 def kept_file(sha256: str) -> Path | None:
-    """The file of a model that was handed over in memory, while this process runs."""
+    """Return the file of a model that was passed in memory, while this process runs."""
     folder = Path(_FOLDER.name) / sha256
     return next(iter(sorted(folder.glob("model.*"))), None) if sha256.isalnum() else None
 
@@ -82,14 +86,17 @@ def _file(data: bytes, suffix: str, said: str) -> ModelFile:
 
 
 def _suffix(data: bytes) -> str:
-    """Format of a file's bytes: flatbuffers and zip archives have marks, and protobuf, which ONNX is, has none."""
+    """Return the format of a file's bytes.
+
+    Flatbuffers and zip archives have marks; protobuf, which ONNX uses, has none.
+    """
     if not data:
         raise BadModel("the bytes given are empty (0 B); give those of an .onnx, .tflite or .pt2 file.")
     if data[4:8] == b"TFL3":
         return ".tflite"
     if data[:4] == b"PK\x03\x04":
         return ".pt2"
-    if data[0] >> 3 in range(1, 26) and data[0] & 7 in (0, 2):  # a first field of ModelProto
+    if data[0] >> 3 in range(1, 26) and data[0] & 7 in (0, 2):  # a plausible first field of ModelProto
         return ".onnx"
     raise BadModel(
         f"the {len(data)} bytes given begin with {data[:8].hex(' ')}: that is neither ONNX, nor TensorFlow Lite (TFL3 "
@@ -110,7 +117,7 @@ def _archive(torch: Any, program: Any) -> bytes:
     try:
         with quiet():
             torch.export.save(program, buffer)
-    except Exception as error:  # torch raises what it likes of operators that it cannot write
+    except Exception as error:  # torch may raise anything for operators that it cannot write
         check_memory(error)
         raise BadModel(f"the ExportedProgram given cannot be saved by torch.export.save: {_line(error)}") from None
     return buffer.getvalue()
@@ -132,7 +139,7 @@ def _exported(torch: Any, module: Any, example_inputs: Sequence[object] | object
     try:
         with quiet():
             return torch.export.export(module, given)
-    except Exception as error:  # whatever the module's own code raises
+    except Exception as error:  # the module's own code may raise anything
         check_memory(error)
         shapes = ", ".join(f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in given)
         raise BadModel(f"{name} cannot be exported by torch.export on ({shapes}): {_line(error)}") from None

@@ -1,4 +1,4 @@
-"""Load a model: a file or a Relax module becomes one static Relax function with its weights and names."""
+"""Load a model: turn a file or a Relax module into a static Relax function with its weights and names."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ __all__ = ["Limits", "ModelNotice", "load"]
 Shapes = Mapping[str, Sequence[int]]
 
 Reader = Callable[..., Loaded]
-"""Path, shapes and limits to a model; that of .onnx files takes values of inputs, too."""
+"""Loads a path with shapes and limits. The reader of .onnx files also takes values of inputs."""
 
 _READERS = {
     ".onnx": ("onnx", "tvm_ext.frontends.onnx.load_onnx", "load_onnx"),
     ".tflite": ("tflite", "tvm_ext.frontends.tflite.load_tflite", "load_tflite"),
     ".pt2": ("torch", "tvm_ext.frontends.pytorch.load_torch", "load_torch"),
 }
-"""Suffix -> format, and where its reader is: imported when used, as each brings its format's libraries."""
+"""Format and reader by suffix. A reader is imported at its first use, because it imports its format's libraries."""
 
 
 ModelSource = object
-"""A model as `load` takes it: a path, its file's bytes, or an object of ONNX, PyTorch or TVM."""
+"""A model as `load` takes it: a path, the bytes of a file, or an object of ONNX, PyTorch or TVM."""
 
 
 @short_tracebacks
@@ -69,27 +69,27 @@ def load(
     initial: Initial | None = None,
     bind: Mapping[str, ArrayLike] | None = None,
 ) -> tvm.IRModule:
-    """A module whose `main` is one pure dataflow block: weights constants, every shape static.
+    """Return a module whose `main` is a pure dataflow block with constant weights and static shapes.
 
-    source: path of an .onnx, .tflite or .pt2 file, or bytes of one, known by what they hold; an onnx.ModelProto, a
-    torch.export.ExportedProgram, a torch.nn.Module; or a Relax module with a function `main`. Objects are written as
-    their library writes files, and these are read as any file is.
-    example_inputs: of a torch.nn.Module, which is exported on them: arrays or tensors, one per argument of `forward`; a
-    single one may stand by itself.
-    shapes: shapes of inputs by name, for those with symbolic dimensions; the rest become 1, with a ModelNotice.
-    limits: sizes beyond which a model is refused; None means the defaults, or those a module was loaded with before.
-    states: input -> output that the next run finds in that input; they become states, and are no inputs and outputs any
-    more. None takes those of a file whose names and shapes leave no doubt, with a ModelNotice; an empty mapping, none.
-    initial: values that these states begin with, by input; zeros where nothing is said.
-    bind: values of inputs of an .onnx file that only select: they become constants, branches that they choose between
-    one, and they are no inputs any more. One number fills an input.
+    source: path of an .onnx, .tflite or .pt2 file, or its bytes, whose format follows from their content; an
+    onnx.ModelProto, a torch.export.ExportedProgram, a torch.nn.Module; or a Relax module with a function `main`. The
+    library of an object writes it as a file, which is then read like other files.
+    example_inputs: for a torch.nn.Module, which is exported with them: arrays or tensors, one per argument of
+    `forward`, or a single one.
+    shapes: shapes of inputs by name, for symbolic dimensions; all others become 1, with a ModelNotice.
+    limits: sizes beyond which a model is refused; None means the defaults, or the limits of an earlier load.
+    states: input -> output that the next run reads in that input. Both become a state, and are no longer input and
+    output. None takes the pairs of a file whose names and shapes leave no doubt, with a ModelNotice; {} takes none.
+    initial: initial values of these states, by input; zeros by default.
+    bind: values of inputs of an .onnx file that only select. They become constants, only the selected branches remain,
+    and they are no longer inputs. A single number fills an input.
 
-    Variables have the names of the model's tensors; the span of each call names the model's node. The module carries a
-    `ModelOrigin`, `PortNames`, `LoadLimits`, `InputDemands` and `KeptStates` (`tvm_ext.core.decisions.models`). A
-    module that `load` made before keeps all but the names of inputs, and those of outputs while there are as many.
+    Variables have the names of the model's tensors, and the span of each call names the model's node. The module has
+    a `ModelOrigin`, `PortNames`, `LoadLimits`, `InputDemands` and `KeptStates` (`tvm_ext.core.decisions.models`). A
+    module from an earlier `load` keeps everything but the names of inputs, and of outputs unless their number is equal.
 
-    Raises BadModel for what cannot be read, UnsupportedModel for what cannot be compiled, BadOptions for `shapes`
-    and `bind` that do not fit the model.
+    Raises BadModel for a model that cannot be read, UnsupportedModel for a model that cannot be compiled, BadOptions
+    for `shapes` and `bind` that do not fit the model.
     """
     check_mapping(shapes, "shapes", '{"input": (1, 3, 96, 96)}')
     check_mapping(states, "states", '{"h": "hn"}, an input and its output')
@@ -151,7 +151,7 @@ def _reader(path: Path) -> tuple[str, Reader]:
 
 
 def _nodes(mod: tvm.IRModule) -> list[ModelNode]:
-    """The calls of a module as a model's operators; those of one node of the model are one."""
+    """Return the calls of a module as a model's operators. Calls of the same node are merged."""
     found: dict[str, ModelNode] = {}
     for binding in bindings(mod["main"]):
         name, span = op_name(binding.value), binding.value.span
@@ -175,7 +175,7 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
             nodes=tuple(loaded.nodes or _nodes(mod)),
         )  # fmt: skip
     known = PortNames.read(mod).outputs
-    # One value may be several outputs: its variable has one name only.
+    # A value that is several outputs has only one variable, and so only one name.
     output_names = known if len(known) == len(loaded.output_names) else loaded.output_names
     named = PortNames(inputs=loaded.input_names, outputs=output_names).write(origin.write(mod))
     named = BoundInputs(values=dict(loaded.bound)).write(named) if loaded.bound else named
@@ -187,7 +187,7 @@ def _with_attributes(loaded: Loaded, limits: Limits, *, path: str, source_format
 
 
 _MAX_LENGTH = 48
-# C's words, and C++'s, whose compilers read the public header too.
+# Keywords of C, and of C++, because its compilers also read the public header.
 _RESERVED = (
     "alignas alignof asm auto bool break case char const constexpr continue default do double else enum extern false "
     "float for goto if inline int long main nullptr register restrict return short signed sizeof static "
@@ -198,8 +198,11 @@ _RESERVED = (
 
 
 def model_name(stem: str) -> str:
-    """`MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`: [a-z][a-z0-9_]*, at most 48 characters, no word or header of C, no
-    device of Windows (`con`)."""
+    """Return a C prefix for a name: `MobileNet-V2 (1.0)` -> `mobilenet_v2_1_0`.
+
+    The result matches [a-z][a-z0-9_]*, has at most 48 characters, and is no word or header of C and no device of
+    Windows (`con`).
+    """
     plain = unicodedata.normalize("NFKD", stem.casefold()).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:_MAX_LENGTH].strip("_")
     if not name:

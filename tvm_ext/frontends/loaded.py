@@ -1,4 +1,4 @@
-"""Result of every reader of a format."""
+"""The result of every reader of a format."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tvm_ext.core.model_nodes import ModelNode, ModelState
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
-    """A module whose `main` is one pure, static dataflow block, and the model's names of what it takes and returns.
+    """A module whose `main` is a pure, static dataflow block, with the model's names of its inputs and outputs.
 
-    sha256: of everything the model was read from. rounding: what the format means by quantized arithmetic, one
+    sha256: of everything the model was read from. rounding: the format's semantics of quantized arithmetic, a single
     rounding of an exact result (`onnx`), or TensorFlow Lite's own (`tflite`).
-    input_demands: least and largest value of inputs of which operators of the file demand a range.
-    nodes: operators of the file, in order; empty where the module's own calls are all there is.
-    bound: inputs of the file that were given their values for good, and are no inputs any more.
-    states: what runs leave to the next one: the last parameters of `main` and, in the same order, its last results,
-    which stand in no list of names.
-    repeated: outputs that the file lists more than once: name of the further one -> the file's own name.
+    input_demands: the range that operators of the file demand of inputs, as least and largest value.
+    nodes: operators of the file, in order; empty where the module's own calls are the only operators.
+    bound: inputs of the file whose values are fixed, and which are no longer inputs.
+    states: states that runs keep: the last parameters of `main` and, in the same order, its last results, which are not
+    listed among the names.
+    repeated: outputs that the file lists more than once: the file's own name by the name of each repetition.
     scales: of quantized inputs and outputs, where the file declares them beside the operators.
-    filled: rows of tensors, by name, that end with rows of -1, where the file's model has as many as data select.
+    filled: rows of tensors that end with rows of -1, by name, where data decide how many rows the file's model returns.
     """
 
     mod: tvm.IRModule
@@ -44,7 +44,7 @@ class Loaded:
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names in order; one that came before gets `.1`, `.2` at its end, whichever is no name yet."""
+    """Return the names in order. A repeated name gets `.1`, `.2` appended, whichever is free."""
     found: list[str] = []
     for name in names:
         index, candidate = 0, name
@@ -56,7 +56,7 @@ def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_distinct_outputs(loaded: Loaded) -> Loaded:
-    """The model with a name of its own for each output: a file is free to list one more than once."""
+    """Return the model with a distinct name for each output, because a file may list an output more than once."""
     names = distinct_names(loaded.output_names)
     repeated = {name: own for name, own in zip(names, loaded.output_names, strict=True) if name != own}
     if not repeated:

@@ -1,4 +1,4 @@
-"""Pairs of an input and an output that are one state: a run leaves in the output what the next finds in the input.
+"""Pair an input and an output that form a state: the next run reads in the input what a run writes to the output.
 
 Pairs are given by name, or found where names and shapes leave no doubt: `h` and `hn`, `state_in` and `state_out`,
 `past_key` and `present_key`.
@@ -25,18 +25,19 @@ Initial = Mapping[str, np.ndarray]
 
 _FOLLOWING = {"prev": ("next", "new"), "previous": ("next", "new"), "past": ("present",), "old": ("new",),
               "cur": ("next",), "current": ("next",)}  # fmt: skip
-"""Words that tell a value of the run before from that of this run."""
+"""Words that tell a value of the previous run from the value of this run."""
 _PORTS = {"in": ("out",), "input": ("output",), "0": ("n", "1"), "initial": ("final",)}
 _ENDINGS = ("n", "N", "_n", "_N", "_out", "_next", "_new", "_1", ".1", "out", "Out", "Next")
 _STATE_WORDS = frozenset("h c hn cn hidden cell state states context cache buf buffer mem memory".split())
-"""Words that say of a name that it is a state; only of these `in` and `out` belong together."""
+"""Words that mark a name as a state. Only with these do `in` and `out` belong together."""
 
 
 def with_states(loaded: Loaded, pairs: Pairs | None, initial: Initial | None = None) -> Loaded:
-    """The model with these inputs and outputs turned into states.
+    """Return the model with these inputs and outputs turned into states.
 
-    pairs: input -> output; None finds them by name, with a ModelNotice, an empty mapping finds none. initial: values
-    that states begin with, by input, zeros where nothing is said. Raises BadOptions, BadInput.
+    pairs: output by input. None finds them by name, with a ModelNotice; an empty mapping finds none.
+    initial: initial values of states by input, zeros by default.
+    Raises BadOptions, BadInput.
     """
     chosen = _found(loaded) if pairs is None else pairs
     if pairs is None and chosen:
@@ -89,7 +90,7 @@ def _results(loaded: Loaded) -> dict[str, relax.Expr]:
 
 
 def _check(loaded: Loaded, pairs: Pairs, initial: Initial) -> None:
-    """Raises BadOptions for what is no input or output, or where the two are not of one type; BadInput for values."""
+    """Raise BadOptions for unknown inputs or outputs and for pairs of different types, BadInput for bad values."""
     params = dict(zip(_all_inputs(loaded), loaded.mod["main"].params, strict=True))
     results = _results(loaded)
     for source, target in pairs.items():
@@ -117,7 +118,7 @@ def _check(loaded: Loaded, pairs: Pairs, initial: Initial) -> None:
 
 
 def _found(loaded: Loaded) -> dict[str, str]:
-    """Pairs of one shape and type whose names say that they are the same value, and no other two do."""
+    """Return pairs of equal shape and type whose names mean the same value, and unambiguously so."""
     main = loaded.mod["main"]
     inputs = dict(zip(loaded.input_names, main.params, strict=False))
     results = dict(zip(loaded.output_names, outputs(main), strict=False))
@@ -139,7 +140,7 @@ def _found(loaded: Loaded) -> dict[str, str]:
 
 
 def _next_names(name: str) -> Iterator[str]:
-    """Names that the value would have as an output."""
+    """Yield the names that the value would have as an output."""
     words = re.split(r"([_./:-])", name)
     is_state = not _STATE_WORDS.isdisjoint(word.lower().rstrip("0123456789") for word in words)
     is_state = is_state or re.search(r"state|cache|hidden", name, re.IGNORECASE) is not None

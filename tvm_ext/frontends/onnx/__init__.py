@@ -1,1 +1,1 @@
-"""ONNX, opset 7 and up: file -> checked ModelProto -> Relax function with the model's own names."""
+"""Read ONNX, opset 7 and up: from a file to a checked ModelProto to a Relax function with the model's own names."""

@@ -1,4 +1,4 @@
-"""Check an ONNX graph: types and shapes by ONNX's inference, and attributes and inputs that it leaves out."""
+"""Check an ONNX graph: types and shapes by ONNX's inference, and the attributes and inputs that inference ignores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODES_OF = {
 _WINDOWS = frozenset("Conv ConvTranspose QLinearConv ConvInteger MaxPool AveragePool LpPool".split())
 _WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
 _RECURRENT = {"RNN": 1, "GRU": 3, "LSTM": 4}
-# Inputs that are scales, and the zero points beside them.
+# Input indices of scales, and of the zero points beside them.
 _SCALES = {
     "QuantizeLinear": ((1, 2),),
     "DequantizeLinear": ((1, 2),),
@@ -37,7 +37,7 @@ _INDEXED = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1
 
 @dataclass(frozen=True, kw_only=True)
 class _Node:
-    """A node with what is known of its inputs: shapes (None: not known) and constants."""
+    """A node with the known shapes (None: unknown) and constants of its inputs."""
 
     kind: str
     attributes: Mapping[str, Any]
@@ -52,7 +52,7 @@ class _Node:
 
 
 def check_nodes(path: Path, model: onnx.ModelProto, types: Types) -> None:
-    """Raises BadModel that names the first node whose attributes, scales, axes or indices are impossible."""
+    """Raise BadModel that names the first node with impossible attributes, scales, axes or indices."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     known = {name: _shape(kind) for name, kind in types.items()}
     known |= {value.name: _shape(types.get(value.name, value.type.tensor_type)) for value in model.graph.input}
@@ -74,8 +74,12 @@ def check_nodes(path: Path, model: onnx.ModelProto, types: Types) -> None:
 
 
 def _check_texts(path: Path, node: onnx.NodeProto, index: int) -> None:
-    """Names are text, and attributes have values of their own: only in a function may they refer to its attributes."""
-    names: list[object] = [node.name, node.op_type, node.domain, *node.input, *node.output]  # bytes where not UTF-8
+    """Check that names are text, and that attributes have values.
+
+    Only functions may refer to attributes of a caller.
+    """
+    # ONNX returns names that are not UTF-8 as bytes.
+    names: list[object] = [node.name, node.op_type, node.domain, *node.input, *node.output]
     odd = next((name for name in names if isinstance(name, bytes)), None)
     if odd is not None:
         raise BadModel(f"{path}: node {index}: a name of it is no UTF-8 text: {odd[:20]!r}.")
@@ -148,10 +152,10 @@ def _axis(node: _Node) -> str | None:
         return None
     rank, beyond = len(shape), 1 if node.kind in ("Flatten", "OneHot", "Unsqueeze") else 0
     if node.kind in ("QuantizeLinear", "DequantizeLinear") and node.shape(1) in ((), (1,), None):
-        return None  # one scale has no axis
+        return None  # a single scale has no axis
     low, high = -rank - (node.kind == "OneHot"), rank + beyond
     if node.kind in ("Softmax", "LogSoftmax", "Hardmax", "Flatten"):
-        high = rank + 1  # older versions flatten before an axis, which may be behind the last
+        high = rank + 1  # older versions flatten ahead of an axis, which may be one after the last
     if rank and not low <= axis < high:
         return f"axis {axis} lies outside [{low}, {high}) of {list(shape)}"
     return None
@@ -265,23 +269,23 @@ _CHECKS: tuple[Callable[[_Node], str | None], ...] = (
 
 
 Types = dict[str, onnx.TypeProto.Tensor]
-# Domains of which ONNX knows the operators; only a model of these alone can be judged.
+# Domains whose operators ONNX knows. Only a model of these domains alone can be judged.
 _STANDARD = frozenset(["", "ai.onnx"])
-# Operators for which ONNX infers wrong types or shapes, or refuses what is right.
+# Operators for which ONNX infers wrong types or shapes, or refuses valid models.
 _INFERRED_WRONG = frozenset(["STFT", "Loop", "Scan", "If", "SequenceMap", "MeanVarianceNormalization"])
 
-# With its data propagation, ONNX's inference writes out each element of a vector, known or not.
+# With data propagation, ONNX's inference materializes every element of a vector, known or not.
 _LONGEST_VECTOR = 1 << 16
 
 
 def inferred_types(
     path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], *, longest_vector: int | None = None
 ) -> Types:
-    """Types of the tensors that can be inferred, by name, for inputs of the given shapes. Raises BadModel.
+    """Return the types of tensors that can be inferred for inputs of the given shapes, by name. Raises BadModel.
 
-    Shapes written into the file for other tensors may be stale, and are not read; their types are. longest_vector:
-    elements of the longest tensor of rank 1; where it is known and not too long, shapes that are computed are followed
-    too.
+    Shapes that the file states for other tensors may be stale and are ignored; their types are used.
+    longest_vector: elements of the longest tensor of rank 1. Where it is known and not too long, computed shapes are
+    followed too.
     """
     data_prop = longest_vector is not None and longest_vector <= _LONGEST_VECTOR
     static = onnx.ModelProto()
@@ -307,7 +311,7 @@ def inferred_types(
 
 
 def _is_standard(model: onnx.ModelProto) -> bool:
-    """True for a model of standard operators alone, all of which ONNX infers rightly."""
+    """Return True for a model of standard operators alone, all of which ONNX infers correctly."""
     known = all(node.domain in _STANDARD and node.op_type not in _INFERRED_WRONG for node in model.graph.node)
     return known and not model.functions
 
@@ -322,7 +326,7 @@ _DOMAINS = {"": "", "ai.onnx": ""}
 
 
 def check_types(path: Path, model: onnx.ModelProto, types: Types) -> None:
-    """Raises BadModel that names the first node with a tensor of a type that its operator does not take."""
+    """Raise BadModel that names the first node with a tensor of a type that its operator does not take."""
     known = {name: kind.elem_type for name, kind in types.items()}
     known |= {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     known |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
@@ -337,7 +341,7 @@ def _mistyped(node: onnx.NodeProto, known: ElementTypes, version: int) -> str | 
     try:
         schema = onnx.defs.get_schema(node.op_type, version)
     except onnx.defs.SchemaError:
-        return None  # unknown operators are named elsewhere
+        return None  # unknown operators are reported elsewhere
     bound: dict[str, tuple[str, str]] = {}
     for name, formal in _tensors(node, schema):
         word = _type_string(known.get(name, 0))
@@ -352,7 +356,7 @@ def _mistyped(node: onnx.NodeProto, known: ElementTypes, version: int) -> str | 
 
 
 def _tensors(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> Iterator[tuple[str, Formal]]:
-    """Names of a node's tensors and what the operator calls them; the last of those repeats where it may."""
+    """Yield a node's tensors and the operator's parameters for them. The last parameter repeats where it may."""
     for names, formals in ((node.input, schema.inputs), (node.output, schema.outputs)):
         for index, name in enumerate(names):
             if name and formals and (index < len(formals) or _repeats(formals[-1])):
@@ -364,7 +368,7 @@ def _repeats(formal: Formal) -> bool:
 
 
 def _type_string(element_type: int) -> str | None:
-    """`tensor(float)` for onnx.TensorProto.FLOAT; None where the type is not known."""
+    """Return `tensor(float)` for onnx.TensorProto.FLOAT, or None for an unknown type."""
     if element_type == onnx.TensorProto.UNDEFINED:
         return None
     return f"tensor({onnx.TensorProto.DataType.Name(element_type).lower()})"
@@ -373,11 +377,11 @@ def _type_string(element_type: int) -> str | None:
 Key = tuple[str, str]
 
 MOST = 1 << 62
-"""Ceiling of counts; a function that calls itself has as many."""
+"""Ceiling of counts. A recursive function reaches it."""
 
 
 class NodeCounter:
-    """Counts for one model. Nodes inside branches and loops are counted when these are taken.
+    """Counts the nodes of a model. Nodes inside branches and loops are counted when these are imported.
 
     functions: the model's own, by domain and name.
     """
@@ -387,11 +391,14 @@ class NodeCounter:
         self._known: dict[Key, int] = {}
 
     def count(self, nodes: Iterable[onnx.NodeProto]) -> int:
-        """A call of a function counts as the nodes it holds, and itself."""
+        """Count nodes. A call of a function counts as its nodes plus itself."""
         return min(MOST, sum(1 + self._held_by((node.domain, node.op_type)) for node in nodes))
 
     def _held_by(self, key: Key) -> int:
-        """Nodes of a function, those that it calls first; no recursion, for chains of functions may be long."""
+        """Return the nodes of a function, after those of its callees.
+
+        The loop avoids recursion, because chains may be long.
+        """
         pending, open_calls = [key], set[Key]()
         while pending:
             current = pending[-1]

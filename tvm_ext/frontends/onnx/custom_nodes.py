@@ -1,6 +1,6 @@
-"""Nodes of an ONNX file that neither a converter nor the file defines, for which the user brought an operator.
+"""Nodes of an ONNX file that neither a converter nor the file defines, and for which the user provides an operator.
 
-Its name is the node's domain and type, `my.domain.Envelope`; options are the node's attributes.
+The operator's name is the node's domain and type, `my.domain.Envelope`, and its options are the node's attributes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_ext.frontends.onnx.fold_node import all_constant
 from tvm_ext.frontends.onnx.refusals import operator_of
 from tvm_ext.frontends.refusals import Refused
 
-# Builds calls under a label, and hands back the variables that stand for their results.
+# Builds calls under a label, and returns the variables of their results.
 Emit = Callable[[Callable[[relax.BlockBuilder], relax.Expr], str], list[relax.Expr]]
 
 _KINDS = onnx.AttributeProto
@@ -31,7 +31,7 @@ _OPTIONS = frozenset([_KINDS.INT, _KINDS.FLOAT, _KINDS.STRING, _KINDS.INTS, _KIN
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptByNode:
-    """A state of a node: its parameter of `main`, and the value that a run leaves in it."""
+    """A state of a node: its parameter of `main`, and its next value."""
 
     state: ModelState
     param: relax.Var
@@ -39,12 +39,15 @@ class KeptByNode:
 
 
 def is_brought(node: onnx.NodeProto) -> bool:
-    """True where somebody brought an operator for the node."""
+    """Return True where the user provides an operator for the node."""
     return custom_operator(operator_of(node)) is not None
 
 
 class CustomNodes:
-    """Translates such nodes, and collects what they keep. taken: names that no state can have."""
+    """Translates such nodes, and collects their states.
+
+    taken: names that no state can have.
+    """
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.kept: list[KeptByNode] = []
@@ -53,7 +56,11 @@ class CustomNodes:
     def results(
         self, node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], label: str, emit: Emit, *, is_repeated: bool
     ) -> list[relax.Expr]:
-        """The node's results. is_repeated: it may run more or less than once in a run. Raises Refused."""
+        """Return the node's results.
+
+        is_repeated: whether it may run more or less than once in a run.
+        Raises Refused.
+        """
         operator = custom_operator(operator_of(node))
         assert operator is not None, "somebody brought it"
         call = _call(operator, node, inputs)
@@ -72,7 +79,7 @@ class CustomNodes:
         return values[:count]
 
     def _free(self, name: str) -> str:
-        """The name, or name.1, name.2 ... where it is taken; from then on it is."""
+        """Return the name, or name.1, name.2 ... where it is taken, and reserve it."""
         candidate, number = name, 0
         while candidate in self._taken:
             number += 1
@@ -82,7 +89,7 @@ class CustomNodes:
 
 
 def _call(operator: CustomOperator, node: onnx.NodeProto, inputs: Sequence[relax.Expr | None]) -> CustomCall:
-    """The node as a call that the operator takes. Raises Refused."""
+    """Return the node as a call of the operator. Raises Refused."""
     if all_constant(inputs) or not any(value is not None for value in inputs):
         raise Refused("all its inputs are constants")
     given = zip(node.input, inputs, strict=True)

@@ -1,4 +1,4 @@
-"""Element types of ONNX in TVM: narrow floats and integers of less than a byte included."""
+"""Element types of ONNX in TVM, including narrow floats and integers of less than a byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_ext.frontends.onnx.refusals import operator_of
 from tvm_ext.frontends.refusals import RefusedNode
 
 NARROW_FLOATS = frozenset(("float16", "bfloat16"))
-# Operators that move elements, or look at shapes alone: nothing is computed, and nothing is rounded.
+# Operators that move elements, or only use shapes, so that they compute and round nothing.
 _MOVES = frozenset(
     "Identity Reshape Flatten Squeeze Unsqueeze Transpose Concat Split Slice Gather Expand Shape Size "
     "DepthToSpace SpaceToDepth Tile".split()
@@ -25,14 +25,14 @@ _MOVES = frozenset(
 
 
 def computes_narrow(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None]) -> bool:
-    """True for a node that computes with floats of 16 bits."""
+    """Return True for a node that computes with 16-bit floats."""
     if node.op_type in _MOVES and node.domain in ("", "ai.onnx"):
         return False
     return any(_dtype(value) in NARROW_FLOATS for value in inputs)
 
 
 def widened(value: relax.Expr | None) -> relax.Expr | None:
-    """The value as float32 where it has 16 bits; a constant stays one."""
+    """Return a 16-bit value as float32. A constant stays a constant."""
     if _dtype(value) not in NARROW_FLOATS:
         return value
     array = array_of(value)
@@ -40,9 +40,9 @@ def widened(value: relax.Expr | None) -> relax.Expr | None:
 
 
 def narrow_results(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None]) -> list[str]:
-    """Type of each output that the standard gives one type with an input of 16 bits; empty for the others.
+    """Return the type of each output that the standard ties to a 16-bit input, or an empty list.
 
-    Operators that are not of the standard give what they are given.
+    Operators outside the standard return the type of their inputs.
     """
     narrow = [dtype if (dtype := _dtype(value)) in NARROW_FLOATS else "" for value in inputs]
     try:
@@ -58,7 +58,7 @@ def narrow_results(node: onnx.NodeProto, inputs: Sequence[relax.Expr | None]) ->
 
 
 def narrowed(value: relax.Expr, dtype: str) -> relax.Expr:
-    """A result of float32 in the type that it has in the model; others as they are."""
+    """Return a float32 result in the type that it has in the model. Other results are unchanged."""
     if not dtype or _dtype(value) != "float32":
         return value
     array = array_of(value)
@@ -72,16 +72,16 @@ def _dtype(value: relax.Expr | None) -> str:
     return str(value.ty.dtype) if isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType) else ""
 
 
-# Strings, complex numbers and floats of a byte are not here: C11 has none of them.
+# Strings, complex numbers and 8-bit floats are missing here, because C11 has none of them.
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 SUPPORTED_DTYPES = frozenset({"bool", "float32", "float64"} | _INTEGERS | NARROW_FLOATS)
 
-# ONNX takes every transform for a two-sided one.
+# ONNX treats every transform as two-sided.
 _INFERRED_WRONG = frozenset(["STFT"])
 
 
 def dtype_of(data_type: int) -> str | None:
-    """`float32` for TensorProto.FLOAT, `int8` for INT4 (a byte each); None for types that cannot be compiled."""
+    """Return `float32` for TensorProto.FLOAT, `int8` for INT4 (a byte each), or None for unsupported types."""
     if data_type in SUB_BYTES:
         return SUB_BYTES[data_type].dtype
     if data_type not in onnx.TensorProto.DataType.values() or data_type == onnx.TensorProto.UNDEFINED:
@@ -91,25 +91,25 @@ def dtype_of(data_type: int) -> str | None:
 
 
 def type_name(data_type: int) -> str:
-    """`STRING`, `FLOAT8E5M2`: the name in the ONNX standard, or the number where it has none."""
+    """Return the name in the ONNX standard, such as `STRING` or `FLOAT8E5M2`, or the number without a name."""
     known = dict(zip(onnx.TensorProto.DataType.values(), onnx.TensorProto.DataType.keys(), strict=True))
     return known.get(data_type, str(data_type))
 
 
 def not_supported(data_type: int) -> str:
-    """Reason why a tensor of such elements is refused."""
+    """Return why a tensor of such elements is refused."""
     return unsupported_type(type_name(data_type))
 
 
 def unsupported_type(name: str) -> str:
-    """Reason why an operator with such elements is refused."""
+    """Return why an operator with such elements is refused."""
     return f"its element type {name} is not supported; integers, bool, and floats of 64, 32 and 16 bits are"
 
 
 def contradictions(model: onnx.ModelProto, inferred: Types, tensors: Mapping[str, relax.Expr]) -> list[RefusedNode]:
-    """Nodes whose imported results differ in type or shape from what ONNX infers for the model.
+    """Return nodes whose imported results differ in type or shape from ONNX's inference.
 
-    A wrong shape is a converter's error that nothing else would notice before the numbers are wrong.
+    A wrong shape is an error of a converter, which would otherwise show only as wrong numbers.
     """
     read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
     problems = []
@@ -144,7 +144,11 @@ def _text(expected: onnx.TypeProto.Tensor) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SubByte:
-    """dtype: of the byte. low, high: least and largest value."""
+    """An integer type of less than a byte.
+
+    dtype: of the byte.
+    low, high: least and largest value.
+    """
 
     dtype: str
     low: int
@@ -157,20 +161,22 @@ SUB_BYTES: Mapping[int, SubByte] = {
     TensorProto.INT2: SubByte(dtype="int8", low=-2, high=1),
     TensorProto.UINT2: SubByte(dtype="uint8", low=0, high=3),
 }
-"""By element type of ONNX."""
+"""Types of less than a byte, by element type of ONNX."""
 _MAKING = frozenset(("QuantizeLinear", "Cast", "CastLike"))
 
 
 def in_bytes(array: np.ndarray) -> np.ndarray:
-    """The array with integers of less than a byte in bytes; others as they are."""
+    """Return the array with integers of less than a byte in bytes. Other arrays are unchanged."""
     kind = {"int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8"}.get(array.dtype.name)
     return array if kind is None else array.astype(kind)
 
 
 def spelled_out(node: onnx.NodeProto, element_types: Mapping[str, int], label: str) -> Iterator[onnx.NodeProto]:
-    """The node, or others where it makes integers of less than a byte: QuantizeLinear clips them, Cast wraps them.
+    """Yield the node, or replacements where it creates integers of less than a byte.
 
-    element_types: of the model's tensors. label: name of the node.
+    QuantizeLinear clips such integers, and Cast wraps them.
+    element_types: of the model's tensors.
+    label: name of the node.
     """
     kind = SUB_BYTES.get(element_types.get(node.output[0], 0)) if node.op_type in _MAKING else None
     if kind is None or node.domain not in ("", "ai.onnx"):
@@ -199,10 +205,10 @@ def spelled_out(node: onnx.NodeProto, element_types: Mapping[str, int], label: s
 
 
 def made_unseen(model: onnx.ModelProto, element_types: Mapping[str, int]) -> onnx.NodeProto | None:
-    """Node that may make integers of less than a byte where no type says so.
+    """Return a node that may create integers of less than a byte without a type that says so, or None.
 
-    It stands in a function, branch or loop, or behind operators that are not of the standard. element_types: of the
-    model's tensors.
+    It stands in a function, branch or loop, or after operators outside the standard.
+    element_types: of the model's tensors.
     """
     if not any(tensor in SUB_BYTES for tensor in _types_in(model)):
         return None

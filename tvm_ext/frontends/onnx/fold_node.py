@@ -1,4 +1,4 @@
-"""Nodes all of whose inputs are known: computed at import by onnxruntime, or by ONNX's reference where it cannot."""
+"""Compute nodes with only known inputs at import, by onnxruntime, or by ONNX's reference where onnxruntime cannot."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tvm_ext.frontends.onnx.refusals import draws
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.size_limits import ImportSizes
 
-# Sizes, axes and shapes are given to ONNX's shape inference as numbers; what has more elements is none of these.
+# Sizes, axes and shapes are passed to ONNX's shape inference as numbers. Larger tensors are none of these.
 _MAX_PARAMETERS = 64
-# Where the shape of a result depends on numbers, not more than these are looked at.
+# Most numbers that are considered where the shape of a result depends on numbers.
 _MAX_ELEMENTS = 1 << 20
 _MAX_IR_VERSION = 11
 
@@ -27,9 +27,10 @@ _MAX_IR_VERSION = 11
 def fold_node(
     node: onnx.NodeProto, inputs: Sequence[relax.Expr | None], opset: int, sizes: ImportSizes
 ) -> list[relax.Expr] | None:
-    """The node's results as constants; None where an input is not known, or it cannot be computed alone, or draws.
+    """Return the node's results as constants, or None.
 
-    Raises Refused for results that are too large.
+    None where an input is unknown, the node cannot be computed alone, or it is random. Raises Refused for results that
+    are too large.
     """
     arrays = [None if value is None else array_of(value) for value in inputs]
     if draws(node) or not all_constant(inputs) or any(_is_graph(a) for a in node.attribute):
@@ -41,7 +42,7 @@ def fold_node(
     for compute in (_by_onnxruntime, _by_reference):
         try:
             results = compute(model, given)
-        except Exception:  # both raise what they like about an operator they do not know
+        except Exception:  # both may raise anything for an operator that they do not know
             continue
         folded = _constants(node, results)
         return folded and [value and sizes.computed(value) for value in folded]
@@ -49,13 +50,13 @@ def fold_node(
 
 
 def known_if_empty(value: relax.Expr) -> relax.Expr:
-    """A tensor without elements holds nothing that could vary: it is a constant."""
+    """Return a tensor without elements as a constant, because nothing in it can vary."""
     shape = static_shape(value)
     return constant(np.empty(shape, str(value.ty.dtype))) if 0 in shape else value
 
 
 def all_constant(inputs: Sequence[object]) -> bool:
-    """True if there are inputs, and the numbers of all of them are known."""
+    """Return True if there are inputs, and the numbers of all of them are known."""
     given = [value for value in inputs if value is not None]
     return bool(given) and all(isinstance(value, tvm.ir.GenericConst) for value in given)
 
@@ -67,11 +68,11 @@ def _is_graph(attribute: onnx.AttributeProto) -> bool:
 def _model(
     node: onnx.NodeProto, given: dict[str, np.ndarray], opset: int, sizes: ImportSizes
 ) -> onnx.ModelProto | None:
-    """The node alone, its inputs as inputs; None where its results are of unknown type. Raises Refused by size."""
+    """Return a model of the node alone, or None where its results have unknown types. Raises Refused for its size."""
     kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
     inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in given.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    # Inference knows the numbers of initializers only, and of those only that are no inputs as well.
+    # Inference uses the numbers of initializers only, and only of initializers that are not also inputs.
     parameters = {name: array for name, array in given.items() if array.size <= _MAX_PARAMETERS}
     unknown = [value for value in inputs if value.name not in parameters]
     numbers = [numpy_helper.from_array(array, name) for name, array in parameters.items()]
@@ -97,7 +98,7 @@ def _model(
 
 
 def _too_large(result: onnx.TypeProto.Tensor, given: dict[str, np.ndarray], sizes: ImportSizes) -> str | None:
-    """Reason why a result is not computed: its size, or that of the operands where these decide its size."""
+    """Return why a result is not computed: its size, or the size of the operands that decide its size."""
     dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in result.shape.dim]
     if not result.HasField("shape") or None in dims:
         largest = max(array.size for array in given.values())
@@ -109,7 +110,7 @@ def _too_large(result: onnx.TypeProto.Tensor, given: dict[str, np.ndarray], size
 
 
 def _by_onnxruntime(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[np.ndarray]:
-    import onnxruntime  # which most models need for nothing
+    import onnxruntime  # most models do not need this import
 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -120,13 +121,13 @@ def _by_onnxruntime(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> lis
 
 
 def _by_reference(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[np.ndarray]:
-    from onnx.reference import ReferenceEvaluator  # all operators of ONNX
+    from onnx.reference import ReferenceEvaluator  # has all operators of ONNX
 
     return ReferenceEvaluator(model).run(None, given)
 
 
 def _constants(node: onnx.NodeProto, results: Sequence[object]) -> list[relax.Expr] | None:
-    """Constants in the places of the node's outputs; None for types that are not supported."""
+    """Return the node's outputs as constants, or None for types that are not supported."""
     arrays = [np.asarray(result) for result in results]
     if any(str(array.dtype) not in SUPPORTED_DTYPES for array in arrays):
         return None

@@ -1,8 +1,8 @@
-"""Import an ONNX graph as one Relax function that keeps the model's names.
+"""Import an ONNX graph as a Relax function that keeps the model's names.
 
-TVM's converters translate one node at a time, each in a dataflow block of its own, so that what a node became is
-known: its calls carry the node's name as span, its results the names of the model's tensors. What a node computes
-from constants is folded at once, so that later nodes see their shapes, axes and sizes as numbers.
+TVM's converters translate a node at a time, each in its own dataflow block, so that the calls of each node are known.
+The calls carry the node's name as span, and its results have the names of the model's tensors. Results of constants are
+folded at once, so that later nodes see their shapes, axes and sizes as numbers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tvm_ext.frontends.shapes import ModelNotice
 from tvm_ext.frontends.size_limits import ImportSizes
 from tvm_ext.frontends.statements import Statements, name_variables
 
-# Functions of a model may call each other; the standard's nest four deep.
+# Functions of a model may call each other. The standard's functions nest four deep.
 _MAX_DEPTH = 16
 
 Opsets = Mapping[str, int]
@@ -68,17 +68,19 @@ Scope = dict[str, "relax.Expr | _Unknown | None"]
 def import_graph(
     path: Path, model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], sizes: ImportSizes
 ) -> tuple[tvm.IRModule, tuple[ModelState, ...]]:
-    """A module with one function `main`, inputs of the given shapes, weights bound as constants; states, which are its
-    last parameters and results.
+    """Return a module with a function `main`, inputs of the given shapes and constant weights, and the states.
 
-    Raises UnsupportedModel that lists every node that cannot be translated, or is too large, BadModel for broken
-    weights.
+    States are the last parameters and results of `main`. Raises UnsupportedModel that lists every node that cannot be
+    translated or is too large, and BadModel for broken weights.
     """
     return _Importer(path, model, sizes).run(shapes)
 
 
 class _Importer:
-    """Import of one graph. repeats: times that the current nodes are translated in the end, all loops included."""
+    """Import of a graph.
+
+    repeats: the number of times that the current nodes are translated, over all loops.
+    """
 
     def __init__(self, path: Path, model: onnx.ModelProto, sizes: ImportSizes) -> None:
         self._path = path
@@ -117,7 +119,7 @@ class _Importer:
                 for part in spelled_out(node, kinds, label):
                     self._convert(part, scope, label, opsets, 0)
         found = {name: value for name, value in scope.items() if isinstance(value, relax.Expr)}
-        if not self._refused:  # inference of what is too large would take the time that was saved
+        if not self._refused:  # inference of an oversized model would take the time that was saved
             longest = max(self._sizes.longest_vector, *(shape[0] for shape in shapes.values() if len(shape) == 1), 0)
             types = inferred_types(self._path, self._model, shapes, longest_vector=longest)
             self._refused += contradictions(self._model, types, found)
@@ -139,7 +141,7 @@ class _Importer:
         self._refused.append(RefusedNode(operator=operator, node=node, reason=reason))
 
     def _convert(self, node: onnx.NodeProto, scope: Scope, label: str, opsets: Opsets, depth: int) -> None:
-        """Translate `node` and add its results to `scope`; what cannot be is a problem and an unknown result."""
+        """Translate `node` and add its results to `scope`. A failure is recorded, with unknown results."""
         results: Sequence[relax.Expr | _Unknown | None] = [_UNKNOWN] * len(node.output)
         self._num_translated += 1
         self._refuse_nodes(self._sizes.limits.excess("nodes", self._num_translated))
@@ -159,16 +161,16 @@ class _Importer:
             raise
         except Refused as error:
             self._refuse(operator_of(node), label, f"{error}{self._hint(node, scope, str(error))}")
-        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+        except Exception as error:  # converters may raise anything, from KeyError to InternalError
             check_memory(error)
             reason = untranslated(node, inputs)
             self._refuse(operator_of(node), label, f"{reason}{self._hint(node, scope, reason)}")
-        if self._sizes.is_full:  # every constant from here on would be made before it is refused
+        if self._sizes.is_full:  # otherwise every further constant would be computed before it is refused
             raise unsupported(self._path, self._refused, way_out=WAY_OUT)
         scope.update({name: value for name, value in zip(node.output, results, strict=False) if name})
 
     def _hint(self, node: onnx.NodeProto, scope: Scope, reason: str) -> str:
-        """Way out for a node that needs numbers that only inputs which select keep from being known."""
+        """Return the way out for a node whose needed numbers are unknown only because of inputs that select."""
         if "depend" not in reason and "not known" not in reason:
             return ""
         open_names = [name for name in node.input if not isinstance(scope.get(name), tvm.ir.GenericConst | None)]
@@ -195,7 +197,7 @@ class _Importer:
             return self._custom.results(node, inputs, label, self._nodes.emit, is_repeated=again)
         if converter is None:
             return self._by_definition(node, inputs, label, opsets, depth)
-        # A dequantized weight stays one: kernels compute with its integers.
+        # A dequantized weight is not folded, because kernels compute with its integers.
         may_fold = all_constant(inputs) and node.op_type != "DequantizeLinear"
         try:
             results = self._nodes.translate(converter.get_converter(opset), node, inputs, label)
@@ -210,7 +212,7 @@ class _Importer:
     def _by_definition(
         self, node: onnx.NodeProto, inputs: list[relax.Expr | None], label: str, opsets: Opsets, depth: int
     ) -> Sequence[relax.Expr | _Unknown | None]:
-        """The node by the operators that the standard defines it by, or its numbers where they are known."""
+        """Translate the node by the operators that the standard defines it by, or fold it."""
         opset = opsets.get(domain_of(node.domain), 1)
         folded = fold_node(node, inputs, opset, self._sizes) if all_constant(inputs) else None
         if folded is not None:
@@ -233,7 +235,11 @@ class _Importer:
         prefix: str = "",
         outer: Opsets | None = None,
     ) -> list[relax.Expr | _Unknown | None]:
-        """The nodes of a function in its place. prefix: of their labels; outer: operator sets a body may leave out."""
+        """Translate the nodes of a function in place.
+
+        prefix: of their labels.
+        outer: operator sets that a body may leave out.
+        """
         if not prefix:  # a function of the model is counted where it is called
             self._expect_nodes(function.node)
         given = inputs + [None] * (len(function.input) - len(inputs))
@@ -254,7 +260,7 @@ class _Importer:
         opsets: Opsets,
         depth: int,
     ) -> Sequence[relax.Expr]:
-        """The branch that an If takes, the passes of a Loop or Scan one after the other."""
+        """Translate the branch of an If, or the unrolled iterations of a Loop or Scan."""
 
         outside, was_guarded, was_repeated = self._repeats, self._is_guarded, self._is_repeated
         self._is_repeated = was_repeated or node.op_type != "If"
@@ -264,7 +270,7 @@ class _Importer:
             nonlocal passes
             before, self._is_guarded = len(self._refused), was_guarded or guarded
             self._repeats = outside * (1 if passes is None else passes)
-            passes = None if passes is None else 0  # the first pass has been counted for all of them
+            passes = None if passes is None else 0  # the first iteration was counted for all of them
             self._expect_nodes(graph.node)
             inner = dict(scope) | dict(zip([value.name for value in graph.input], values, strict=True))
             self._add_initializers(graph, inner)
@@ -277,7 +283,7 @@ class _Importer:
             if not guarded:
                 raise Refused("its body cannot be compiled")
             first = self._refused[before]
-            del self._refused[before:]  # it need not be run at all
+            del self._refused[before:]  # the body need not run at all
             raise Refused(f"{first.operator}: {first.reason}")
 
         unroll = CONTROL_FLOW[node.op_type]
@@ -292,7 +298,7 @@ class _Importer:
             self._repeats, self._is_guarded, self._is_repeated = outside, was_guarded, was_repeated
 
     def _expect_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Count nodes before they are translated, as often as they are going to be. Raises UnsupportedModel."""
+        """Count nodes before they are translated, as often as they will be. Raises UnsupportedModel."""
         self._refuse_nodes(self._sizes.refuses_nodes(self._repeats * self._counter.count(nodes)))
 
     def _refuse_nodes(self, reason: str | None) -> None:
@@ -305,7 +311,7 @@ def _results_in(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def parameter(path: Path, value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> relax.Var:
-    """An input under its own name. Raises UnsupportedModel for an element type that cannot be compiled."""
+    """Return an input under its own name. Raises UnsupportedModel for an element type that cannot be compiled."""
     dtype = dtype_of(value.type.tensor_type.elem_type)
     if dtype is None:
         reason = not_supported(value.type.tensor_type.elem_type)
@@ -314,7 +320,7 @@ def parameter(path: Path, value: onnx.ValueInfoProto, shape: tuple[int, ...]) ->
 
 
 def initializers(path: Path, graph: onnx.GraphProto) -> Iterator[tuple[str, relax.Expr | RefusedNode]]:
-    """Name of each initializer, and the constant that it is, or why there is none. Raises BadModel."""
+    """Yield the name of each initializer with its constant, or with the reason why there is none. Raises BadModel."""
     for tensor in graph.initializer:
         if dtype_of(tensor.data_type) is None:
             reason = not_supported(tensor.data_type)
@@ -332,7 +338,10 @@ def initializers(path: Path, graph: onnx.GraphProto) -> Iterator[tuple[str, rela
 def finished_module(
     params: Sequence[relax.Var], statements: Statements, tensors: Mapping[str, relax.Expr], outputs: Sequence[str]
 ) -> tvm.IRModule:
-    """One function `main` under the model's own names, without what no output needs; loops that it calls beside it."""
+    """Return a module with `main` under the model's names, and the loops that it calls.
+
+    Statements that no output needs are dropped.
+    """
     sequence, renamed = name_variables(statements.list, tensors, outputs)
     results = [substitute(tensors[name], renamed) for name in outputs]
     attrs = dict_attrs(Symbol(name="main"), InputCount(count=len(params)))

@@ -20,7 +20,10 @@ from tvm_ext.frontends.refusals import Refused
 
 
 class KnownOperators:
-    """Operators of one model, as far as they are known. functions: its own, by domain and name."""
+    """The known operators of a model.
+
+    functions: its own, by domain and name.
+    """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.functions = {(function.domain, function.name): function for function in model.functions}
@@ -28,7 +31,10 @@ class KnownOperators:
         self._selections = unread_selections(model)
 
     def converter(self, node: onnx.NodeProto, inputs: Sequence[object]) -> type[OnnxOpConverter] | None:
-        """None for selections that are computed with -1 behind them, too: an operator brought here does it."""
+        """Return the converter of a node.
+
+        None for selections that are padded with -1, which an operator of our own computes.
+        """
         if not self._selections.isdisjoint(node.output) and not all_constant(inputs):
             return None
         return self._converters.get((domain_of(node.domain), node.op_type))
@@ -37,7 +43,7 @@ class KnownOperators:
         return self.functions.get((node.domain, node.op_type))
 
     def check(self, node: onnx.NodeProto, inputs: Sequence[object], opset: int) -> None:
-        """Judge what needs no values, so that nodes after a failing one are judged too. Raises Refused."""
+        """Check what needs no values, so that nodes after a failing node are checked too. Raises Refused."""
         reason = refusal(node)
         if reason:
             raise Refused(reason)
@@ -56,7 +62,7 @@ def domain_of(name: str) -> str:
 
 
 def standard_body(node: onnx.NodeProto, opset: int, inputs: Sequence[relax.Expr | None]) -> onnx.FunctionProto | None:
-    """The body the standard gives for `node` with inputs of these types, None when it gives none."""
+    """Return the body that the standard defines for `node` with inputs of these types, or None."""
     schema = _schema(node, opset)
     if schema is None:
         return None
@@ -72,13 +78,13 @@ def standard_body(node: onnx.NodeProto, opset: int, inputs: Sequence[relax.Expr 
 
 
 def has_standard_body(node: onnx.NodeProto, opset: int) -> bool:
-    """True where the standard defines `node` by other operators, for some types of inputs at least."""
+    """Return True where the standard defines `node` by other operators, at least for some types of inputs."""
     schema = _schema(node, opset)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def bind_attributes(node: onnx.NodeProto, values: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """A node of a function's body with references to the function's attributes replaced by their values."""
+    """Return a node of a function's body with references to the function's attributes replaced by their values."""
     bound = onnx.NodeProto()
     bound.CopyFrom(node)
     del bound.attribute[:]
@@ -96,7 +102,7 @@ def bind_attributes(node: onnx.NodeProto, values: Mapping[str, onnx.AttributePro
 
 
 def attribute_values(function: onnx.FunctionProto, node: onnx.NodeProto, opset: int) -> dict[str, onnx.AttributeProto]:
-    """The function's attributes as the calling node sets them, the defaults where it does not."""
+    """Return the function's attributes as the calling node sets them, or their defaults."""
     schema = _schema(node, opset)
     defaults = {} if schema is None else {a.name: a.default_value for a in schema.attributes.values()}
     defaults = {name: value for name, value in defaults.items() if value.type != onnx.AttributeProto.UNDEFINED}
@@ -115,7 +121,7 @@ def _schema(node: onnx.NodeProto, opset: int) -> onnx.defs.OpSchema | None:
 
 
 def _version(versions: Sequence[int], opset: int) -> int:
-    """The newest body that the model's operator set knows, or the oldest there is."""
+    """Return the newest body that the model's operator set knows, or the oldest body."""
     return max((version for version in versions if version <= opset), default=min(versions))
 
 

@@ -1,4 +1,4 @@
-"""An ONNX file as a static Relax module: the three steps of it."""
+"""Load an ONNX file as a static Relax module, in three steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tvm_ext.frontends.size_limits import ImportSizes, check_inputs
 def load_onnx(
     path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits, bind: Bindings | None = None
 ) -> Loaded:
-    """Read, bind inputs, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
+    """Read the file, bind inputs, fix shapes and import. Raises BadModel, BadOptions, UnsupportedModel."""
     file = read_onnx(path, limits)
     bound = bind_inputs(file.model, bind or {})
     graph = file.model.graph
@@ -58,7 +58,7 @@ def load_onnx(
 
 
 def _node(node: onnx.NodeProto, index: int) -> ModelNode:
-    """A node under the name that its calls carry."""
+    """Return a node under the name that its calls carry."""
     return ModelNode(
         name=node.name or f"{node.op_type}_{index}",
         operator=node.op_type,
@@ -68,7 +68,7 @@ def _node(node: onnx.NodeProto, index: int) -> ModelNode:
 
 
 def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """Names that a node reads; bodies of control flow see what stands outside of them."""
+    """Yield the names that a node reads, including names that bodies of control flow read from outside."""
     yield from node.input
     for attribute in node.attribute:
         for inner in attribute.g.node:
@@ -76,7 +76,7 @@ def _read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:
-    """The graph's inputs; an initializer that is listed among them too is a constant, not an input."""
+    """Return the graph's inputs. An initializer that is also listed there is a constant, not an input."""
     constants = {tensor.name for tensor in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
     return [
         DeclaredInput(name=value.name, dims=_dims(value.type.tensor_type))
@@ -86,7 +86,7 @@ def _inputs(graph: onnx.GraphProto) -> list[DeclaredInput]:
 
 
 def _element_bytes(graph: onnx.GraphProto) -> dict[str, int]:
-    """Element size of each input whose type can be compiled."""
+    """Return the element size of each input whose type can be compiled."""
     types = {value.name: dtype_of(value.type.tensor_type.elem_type) for value in graph.input}
     return {name: np.dtype(dtype).itemsize for name, dtype in types.items() if dtype is not None}
 

@@ -1,4 +1,4 @@
-"""Inputs of an ONNX model: those that only select a branch, bound values, and what operators require of them."""
+"""Inputs of an ONNX model: inputs that only select a branch, bound values, and the ranges that operators demand."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FIRST_IR_WITHOUT_INITIALIZERS_AS_INPUTS = 4
 
 
 def bind_inputs(model: onnx.ModelProto, values: Bindings) -> dict[str, np.ndarray]:
-    """Turn inputs of the model into initializers, in place; one number fills an input of any static shape.
+    """Turn inputs of the model into initializers, in place. A single number fills an input of any static shape.
 
-    Returns what each one is now. Raises BadOptions for what is no input, and for values that its type or shape lacks.
+    Return the values. Raises BadOptions for names that are no input, and for values outside its type or shape.
     """
     graph = model.graph
     constants = {tensor.name for tensor in graph.initializer}
@@ -38,7 +38,7 @@ def bind_inputs(model: onnx.ModelProto, values: Bindings) -> dict[str, np.ndarra
 
 
 def _array(inputs: Mapping[str, onnx.ValueInfoProto], name: str, value: ArrayLike) -> np.ndarray:
-    """The value in the type and shape of the input."""
+    """Return the value in the type and shape of the input."""
     if name not in inputs:
         near = get_close_matches(name, inputs, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -77,9 +77,10 @@ _SELECTING = frozenset((onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.Ten
 
 
 def selecting_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], tensors: Sequence[str]) -> list[str]:
-    """Inputs of the model that these tensors are computed from, where they are all that varies; none where others do.
+    """Return the inputs from which these tensors are computed, if nothing else in them varies.
 
-    shapes: of the model's inputs. tensors: names, in the graph or inside branches and loops.
+    shapes: of the model's inputs.
+    tensors: names, in the graph or inside branches and loops.
     """
     made = {name: node for graph in graphs_of(model) for node in graph.node for name in node.output}
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
@@ -92,7 +93,7 @@ def selecting_inputs(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]
 
 
 def bind_hint(names: Sequence[str]) -> str:
-    """Clause for a reason: what to do about inputs that only select; empty without any."""
+    """Return a clause on what to do about inputs that only select, or an empty string."""
     if not names:
         return ""
     options = " ".join(f"--bind {name}=VALUE" for name in names)
@@ -104,7 +105,7 @@ def bind_hint(names: Sequence[str]) -> str:
 
 
 def _reached(tensor: str, made: Mapping[str, onnx.NodeProto]) -> set[str]:
-    """All tensors that one is computed from, itself too."""
+    """Return all tensors from which a tensor is computed, including itself."""
     seen, pending = {tensor}, [tensor]
     while pending:
         node = made.get(pending.pop())
@@ -119,13 +120,16 @@ Range = tuple[float, float]
 Shape = Sequence[int]
 _Demand = Callable[[Mapping[str, Any], list[Shape | None]], Range | None]
 
-# Results that hold the elements of their first input, whatever else they do.
+# Operators whose results are elements of their first input.
 _PASSING = frozenset("Identity Cast Reshape Squeeze Unsqueeze Flatten Transpose Slice Expand Split Gather".split())
 _POSITIVE: Range = (0.01, 0.1)
 
 
 def input_demands(model: onnx.ModelProto, shapes: Mapping[str, Shape]) -> dict[str, Range]:
-    """Range of each input that an operator demands one of; shapes: of the inputs, as they were fixed."""
+    """Return the range of each input for which an operator demands one.
+
+    shapes: of the inputs, as they were fixed.
+    """
     known: dict[str, Shape] = dict(shapes)
     kinds = {value.name: SUB_BYTES.get(value.type.tensor_type.elem_type) for value in model.graph.input}
     known |= {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
@@ -156,7 +160,7 @@ def _always(low: float, high: float) -> _Demand:
 
 
 def _along(default: int, attribute: str = "axis", source: int = 0, first: int = 0, more: int = -1) -> _Demand:
-    """Range from `first` to the extent of an axis, plus `more`."""
+    """Return the range from `first` to the extent of an axis, plus `more`."""
 
     def demand(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range | None:
         shape = given[source] if source < len(given) else None
@@ -172,7 +176,7 @@ def _extent(axis: int, source: int = 0, first: int = 0, more: int = -1) -> _Dema
 
 
 def _tuples(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range | None:
-    """Indices of GatherND and ScatterND, all within the shortest axis that they go along."""
+    """Return the range of indices of GatherND and ScatterND, within the shortest axis that they index."""
     data, indices = given[:2]
     begin = int(attributes.get("batch_dims", 0))
     if not data or not indices:
@@ -181,7 +185,7 @@ def _tuples(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range |
 
 
 def _cache_places(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range | None:
-    """Range of indices at which an update of TensorScatter fits."""
+    """Return the range of indices at which an update of TensorScatter fits."""
     cache, update = given[:2]
     if not cache or not update:
         return None
@@ -190,7 +194,10 @@ def _cache_places(attributes: Mapping[str, Any], given: list[Shape | None]) -> R
 
 
 def _lengths(attributes: Mapping[str, Any], given: list[Shape | None]) -> Range | None:
-    """Keys of Attention that are no padding: as many as queries, or a causal mask would leave some of these nothing."""
+    """Return the range of Attention's valid keys.
+
+    It is at least the number of queries, because a causal mask would otherwise leave a query without keys.
+    """
     queries, keys = given[:2]
     return (min(queries[-2], keys[-2]), keys[-2]) if queries and keys else None
 

@@ -1,4 +1,4 @@
-"""Read an ONNX file that is not trusted: screened as protobuf, bounded, then checked by ONNX."""
+"""Read an untrusted ONNX file: screen it as protobuf within limits, then let ONNX check it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tvm_ext.core.errors import BadModel, UnsupportedModel
 from tvm_ext.core.files.read_file import mapped_file
 from tvm_ext.core.limits import Limits
 
-# Limit of protobuf; larger models keep their weights in external files.
+# Limit of protobuf. Larger models keep their weights in external files.
 _MAX_FILE_BYTES = (1 << 31) - 1
 _OLDEST_OPSET = 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OnnxFile:
-    """A model with its weights inside, their bytes, and the sha256 of everything it was read from."""
+    """A model including its weights, their bytes, and the sha256 of everything it was read from."""
 
     model: onnx.ModelProto
     sha256: str
@@ -49,7 +49,7 @@ def read_onnx(path: Path, limits: Limits) -> OnnxFile:
 
 
 def opset_of(model: onnx.ModelProto, domain: str = "") -> int:
-    """Version of the operator set the model is written in; 0 when it imports none of that domain."""
+    """Return the version of the model's operator set, or 0 when it imports none of that domain."""
     names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
     return max((entry.version for entry in model.opset_import if entry.domain in names), default=0)
 
@@ -72,7 +72,7 @@ def _check(path: Path, model: onnx.ModelProto) -> None:
             f"{path}: is written in ONNX opset {opset}; {_OLDEST_OPSET} and up can be read. "
             "Convert it with onnx.version_converter."
         )
-    # The checker wants shapes of all inputs and outputs; outputs are inferred here, and inputs asked for by name.
+    # The checker demands shapes of all inputs and outputs. Outputs are inferred here, and inputs are requested by name.
     shapeless = [value for value in [*model.graph.input, *model.graph.output] if _lacks_shape(value)]
     for value in shapeless:
         value.type.tensor_type.shape.SetInParent()
@@ -95,7 +95,7 @@ def _first_lines(text: str) -> str:
 
 
 _VARINT, _BYTES = 0, 2
-# Bytes of a number, by wire type; a group has none, and what lies in it is walked like all else.
+# Bytes of a number, by wire type. A group has none, because its content is walked like other fields.
 _NUM_BYTES = {1: 8, 3: 0, 4: 0, 5: 4}
 _TENSOR = onnx.TensorProto.DESCRIPTOR.full_name
 _TEXT_OF_TENSORS = ("name", "doc_string", "string_data")
@@ -105,9 +105,9 @@ _LONGEST_VARINT_BITS = 70
 
 
 def screen_file(path: Path, data: bytes | memoryview, limits: Limits) -> None:
-    """Raises UnsupportedModel for a file of too many fields, too much text or weights, BadModel for damage.
+    """Raise UnsupportedModel for a file with too many fields, too much text or weights, BadModel for damage.
 
-    Takes a microsecond for each field, up to the limit of fields, and touches no weights.
+    It takes a microsecond for each field, up to the limit of fields, and reads no weights.
     """
     try:
         reason = _excess(data, limits)
@@ -118,7 +118,7 @@ def screen_file(path: Path, data: bytes | memoryview, limits: Limits) -> None:
 
 
 def _excess(data: bytes | memoryview, limits: Limits) -> str | None:
-    """Reason why a limit is passed, None where none is. Raises IndexError, KeyError or ValueError for damage."""
+    """Return why a limit is exceeded, or None. Raises IndexError, KeyError or ValueError for damage."""
     num_fields = text_bytes = payload_bytes = position = 0
     end, known = len(data), _fields_of_model()
     outer: list[tuple[int, Fields]] = []
@@ -156,7 +156,7 @@ def _excess(data: bytes | memoryview, limits: Limits) -> str | None:
 
 
 def _varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """Return a number, and the position after it."""
     byte = data[position]
     position += 1
     if byte < 128:
@@ -178,7 +178,10 @@ def _fields_of_model() -> Fields:
 
 
 def _fields(message: Descriptor, known: dict[str, Fields]) -> Fields:
-    """Messages within messages, again and again: each kind has one table. False for the numbers of a tensor."""
+    """Return the table of a message's fields.
+
+    Each kind of message has a single table; False marks numbers of a tensor.
+    """
     if message.full_name in known:
         return known[message.full_name]
     table: Fields = known.setdefault(message.full_name, {})
@@ -196,7 +199,7 @@ _MOST_AXES = 64
 
 
 def screen_attributes(path: Path, model: onnx.ModelProto) -> None:
-    """Raises BadModel for such a value, UnsupportedModel for an equation that a function's caller brings."""
+    """Raise BadModel for an impossible value, UnsupportedModel for an equation that a function's caller provides."""
     for node in nodes_of(model):
         for attribute in node.attribute:
             where = f"{path}: node {node.name or node.op_type} ({node.op_type}): {attribute.name}"
@@ -226,9 +229,9 @@ class Digest(Protocol):
 
 
 def load_external(path: Path, model: onnx.ModelProto, digest: Digest) -> None:
-    """Move external data into the model, and what was read into the digest: files by name, bytes in order.
+    """Load external data into the model, and hash it: files by name, bytes in order.
 
-    Files are mapped: what no tensor names is not read. Raises BadModel.
+    Files are mapped, so bytes that no tensor names are not read. Raises BadModel.
     """
     files: dict[str, memoryview] = {}
     used: dict[str, list[Range]] = {}
@@ -265,7 +268,7 @@ def _opened(path: Path, location: str, where: str) -> memoryview:
 
 
 def _range(size: int, entries: dict[str, str], wanted: int, where: str) -> Range:
-    """The tensor's bytes in a file of `size` bytes."""
+    """Return the tensor's bytes in a file of `size` bytes."""
     try:
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(wanted)))
     except ValueError:
@@ -279,7 +282,7 @@ def _range(size: int, entries: dict[str, str], wanted: int, where: str) -> Range
 
 
 def _merged(ranges: Iterable[Range]) -> Sequence[Range]:
-    """The same bytes, each once, in order."""
+    """Return the same bytes, each once, in order."""
     merged: list[Range] = []
     for begin, end in sorted(ranges):
         if merged and begin <= merged[-1][1]:
@@ -293,9 +296,9 @@ _FOUR_BIT = (onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLO
 
 
 def check_tensors(path: Path, model: onnx.ModelProto, limits: Limits) -> int:
-    """Bytes of all tensors of a file together; each of them, and their sum, within the limits.
+    """Return the bytes of all tensors of a file, each of which, and their sum, has to be within the limits.
 
-    Raises UnsupportedModel, and BadModel for dimensions that are negative or of tensors of unknown types.
+    Raises UnsupportedModel, and BadModel for negative dimensions and for unknown types.
     """
     total = 0
     for tensor in tensors_of(model):
@@ -303,7 +306,7 @@ def check_tensors(path: Path, model: onnx.ModelProto, limits: Limits) -> int:
         if min(tensor.dims, default=0) < 0:
             raise BadModel(f"{where} has a negative dimension.")
         if tensor.data_type == onnx.TensorProto.STRING or not _is_known(tensor):
-            continue  # text is counted in the file, and what is unknown is refused by the checker
+            continue  # text is counted in the file, and the checker refuses unknown types
         reason = limits.excess_of_tensor(tensor.dims, -(-_num_bits(tensor) // 8))
         if reason:
             raise UnsupportedModel(f"{where} is too large: {reason}.")
@@ -315,7 +318,7 @@ def check_tensors(path: Path, model: onnx.ModelProto, limits: Limits) -> int:
 
 
 def num_bytes(tensor: onnx.TensorProto, where: str) -> int:
-    """Bytes of a tensor's elements. Raises BadModel where dimensions or element type give none."""
+    """Return the bytes of a tensor's elements. Raises BadModel where dimensions or element type are invalid."""
     if not _is_known(tensor):
         raise BadModel(f"{where}: element type {tensor.data_type} is unknown.")
     if tensor.data_type == onnx.TensorProto.STRING or min(tensor.dims, default=0) < 0:
@@ -324,7 +327,7 @@ def num_bytes(tensor: onnx.TensorProto, where: str) -> int:
 
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of a model: initializers, attributes of nodes, those of subgraphs and functions."""
+    """Yield every tensor of a model: initializers and attributes of nodes, also in subgraphs and functions."""
     for graph in graphs_of(model):
         yield from graph.initializer
         for sparse in graph.sparse_initializer:
@@ -342,14 +345,14 @@ def _is_known(tensor: onnx.TensorProto) -> bool:
 
 
 def _num_bits(tensor: onnx.TensorProto) -> int:
-    """Bits of an element."""
+    """Return the bits of an element."""
     if tensor.data_type in _FOUR_BIT:
         return 4
     return onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize * 8
 
 
 def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """The model's graph, and all that nodes hold, each behind the one it lies in."""
+    """Yield the model's graph and all graphs inside nodes, each after the graph that contains it."""
     yield model.graph
     yield from _held_by(model.graph.node)
     for function in model.functions:
@@ -357,7 +360,7 @@ def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
 
 
 def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Nodes of all graphs and functions."""
+    """Yield the nodes of all graphs and functions."""
     for graph in graphs_of(model):
         yield from graph.node
     for function in model.functions:

@@ -14,17 +14,17 @@ _STRINGS = ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit",
 
 
 def draws(node: onnx.NodeProto) -> bool:
-    """True for a node whose result may be random: what one draw gave is never taken for what it computes."""
+    """Return True for a node with random results, whose value for one draw must never be taken as its result."""
     return node.op_type in _RANDOM or "Random" in node.op_type or "Dropout" in node.op_type
 
 
 def operator_of(node: onnx.NodeProto) -> str:
-    """`ai.onnx.Conv`, `com.microsoft.Gelu`."""
+    """Return an operator's full name, such as `ai.onnx.Conv` or `com.microsoft.Gelu`."""
     return f"{node.domain or 'ai.onnx'}.{node.op_type}"
 
 
 def not_defined(node: onnx.NodeProto) -> str:
-    """Reason to refuse a node that nothing here knows."""
+    """Return why an unknown node is refused."""
     return (
         "there is neither a converter for it nor a definition by other operators; bring it as "
         f"{HOW_TO_BRING}, named {operator_of(node)!r}"
@@ -32,7 +32,7 @@ def not_defined(node: onnx.NodeProto) -> str:
 
 
 def refusal(node: onnx.NodeProto) -> str | None:
-    """Reason to refuse a node from its name and attributes alone; None without."""
+    """Return why a node is refused by its name and attributes alone, or None."""
     if "training" in node.domain:
         return "it belongs to training; export the model for inference"
     if node.domain not in ("", "ai.onnx"):

@@ -1,6 +1,7 @@
-"""Rows of which data say how many there are: NonMaxSuppression's, in as many rows as it can give, -1 behind the last.
+"""NonMaxSuppression, whose number of rows depends on data, as its largest number of rows with -1 after the last.
 
-Whoever reads them finds -1 where the file's model has no row. So they go to outputs of the model, and through casts.
+A reader sees -1 where the file's model has no row. So the rows may only become outputs of the model, also through
+casts.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _KEEPING_MINUS_ONE = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProt
 
 
 def unread_selections(model: onnx.ModelProto) -> frozenset[str]:
-    """Results of NonMaxSuppression that nothing reads but casts to types that have -1.
+    """Return the results of NonMaxSuppression that only casts to types with -1 read.
 
-    None of a model that has the operator in a branch, a loop or a function, too: names there are others.
+    A model with the operator in a branch, a loop or a function has none, because names differ there.
     """
     selecting = [node for node in nodes_of(model) if operator_of(node) == NAME]
     if len(selecting) != sum(operator_of(node) == NAME for node in model.graph.node):
@@ -55,8 +56,9 @@ def _casts(node: onnx.NodeProto) -> bool:
 
 
 def filled_rows(mod: tvm.IRModule, outputs: Sequence[str]) -> dict[str, int]:
-    """Rows of tensors of which those behind the selected ones are -1, by name; a ModelNotice names those of outputs.
+    """Return the number of rows of tensors whose rows after the selected rows are -1, by name.
 
+    A ModelNotice names the outputs among them.
     outputs: names of the results of `main`, in order.
     """
     found: dict[relax.Expr, int] = {}

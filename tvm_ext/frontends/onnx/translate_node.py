@@ -1,4 +1,4 @@
-"""One ONNX node through its converter: the calls it becomes, constants folded, shapes static."""
+"""Translate an ONNX node by its converter into calls, with constants folded and shapes static."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _SHAPERS = frozenset(f"relax.{name}" for name in ("astype", "broadcast_to", "res
 
 
 class NodeTranslator:
-    """Collects statements, node after node. tensor: first output of the node that the next statements belong to."""
+    """Collects statements, node after node.
+
+    tensor: first output of the node to which the next statements belong.
+    """
 
     def __init__(self, sizes: ImportSizes) -> None:
         self.statements = Statements(sizes, replaced=_replaced)
@@ -42,7 +45,10 @@ class NodeTranslator:
         inputs: Sequence[relax.Expr | None],
         label: str,
     ) -> list[relax.Expr]:
-        """The node's results: variables of new statements, or constants. Raises Refused, and what converters raise."""
+        """Return the node's results: variables of new statements, or constants.
+
+        Raises Refused, and anything that converters raise.
+        """
         attributes: dict[str, object] = {attribute.name: _attribute(attribute) for attribute in node.attribute}
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output), "outputs": list(node.output)}
         is_narrow = computes_narrow(node, inputs)
@@ -64,12 +70,12 @@ class NodeTranslator:
         return value if not isinstance(value, relax.Call) else self.emit(lambda bb: bb.normalize(value), label)[0]
 
     def emit(self, build: Callable[[relax.BlockBuilder], relax.Expr], label: str) -> list[relax.Expr]:
-        """The results of `build`, its fields if it is a tuple: variables of new statements, or constants."""
+        """Return the results of `build`, or its fields for a tuple: variables of new statements, or constants."""
         return [_tensor(value) for value in self.statements.collect(build, operator=label, tensor=self.tensor)]
 
 
 def untranslated(node: onnx.NodeProto, inputs: Sequence[object]) -> str:
-    """Reason why a node is refused that no converter takes: with what it was tried."""
+    """Return why a node is refused that no converter takes, with the arguments that were tried."""
     given = [_described(value) for value in inputs]
     attributes = [f"{attribute.name} = {_shown(attribute)}" for attribute in node.attribute]
     beside = f", and {', '.join(attributes)}" if attributes else ""
@@ -90,7 +96,7 @@ def _shown(attribute: onnx.AttributeProto) -> str:
 
 
 def _replaced(value: relax.Expr) -> relax.Expr | None:
-    """The operand of a call that changes nothing, a constant for a tensor without elements."""
+    """Return the operand of a call that changes nothing, or a constant for a tensor without elements."""
     if is_no_op(value):
         return value.args[0]
     for field in value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]:
@@ -102,14 +108,14 @@ def _replaced(value: relax.Expr) -> relax.Expr | None:
 
 
 def _tensor(value: relax.Expr) -> relax.Expr:
-    """ONNX knows tensors only: shapes and numbers of Relax become int64 constants."""
+    """Convert shapes and numbers of Relax to int64 constants, because ONNX has only tensors."""
     if isinstance(value, relax.ShapeExpr):
         return constant(np.array([int(dim) for dim in value.values], "int64"))
     return constant(np.array(int(value), "int64")) if isinstance(value, tvm.tirx.IntImm) else value
 
 
 def is_no_op(value: relax.Expr) -> bool:
-    """True for a call that gives its first operand back: a cast to its own type, a reshape to its own shape."""
+    """Return True for a call that returns its first operand: a cast to its own type, or a reshape to its own shape."""
     if op_name(value) not in _SHAPERS or not isinstance(value.ty, relax.TensorType):
         return False
     same_type = tvm_ffi.structural_equal(value.ty, value.args[0].ty)
@@ -122,7 +128,7 @@ def _in_order(call: relax.Call) -> bool:
 
 
 def _attribute(attribute: onnx.AttributeProto) -> object:
-    """The value in the form TVM's converters expect: tuples for lists, bytes for strings."""
+    """Return the value in the form that TVM's converters expect: tuples for lists, bytes for strings."""
     value = onnx.helper.get_attribute_value(attribute)
     is_list = attribute.type >= onnx.AttributeProto.FLOATS and attribute.type != onnx.AttributeProto.SPARSE_TENSOR
     return tuple(value) if is_list and attribute.type != onnx.AttributeProto.TYPE_PROTO else value

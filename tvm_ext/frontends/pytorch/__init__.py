@@ -1,1 +1,1 @@
-"""PyTorch's exported programs (.pt2) as static Relax modules."""
+"""Read PyTorch's exported programs (.pt2) as static Relax modules."""

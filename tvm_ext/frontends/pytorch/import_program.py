@@ -1,4 +1,4 @@
-"""Import a screened program as one Relax function, its mutated buffers as states."""
+"""Import a screened program as a Relax function, with its mutated buffers as states."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tvm_ext.frontends.refusals import Refused, summary
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImportedProgram:
-    """A module with one function `main`, weights bound, and what its results are called.
+    """A module with a function `main` and bound weights, and the names of its results.
 
-    buffers: those that the program changes; they are parameters too, and their next values results.
+    buffers: that the program changes. They are also parameters, and their next values are results.
     """
 
     mod: tvm.IRModule
@@ -37,7 +37,10 @@ class ImportedProgram:
 
 
 def open_program(path: Path, data: memoryview, limits: Limits) -> Any:
-    """The program in what torch.export.save wrote. Raises BadModel, UnsupportedModel; torch is imported last."""
+    """Return the program in a file of torch.export.save. Raises BadModel, UnsupportedModel.
+
+    torch is imported last, after all checks without it.
+    """
     archive = screened_archive(path, data, limits)
     try:
         import torch  # pyright: ignore[reportMissingImports]
@@ -50,7 +53,7 @@ def open_program(path: Path, data: memoryview, limits: Limits) -> Any:
         raise refused_operators(path, refused)
     logger = logging.getLogger("torch.export")
     level = logger.level
-    logger.setLevel(logging.CRITICAL)  # what went wrong is in the exception too
+    logger.setLevel(logging.CRITICAL)  # the exception says what went wrong too
     try:
         with quiet():
             from torch.export.pt2_archive._package import load_pt2  # pyright: ignore[reportMissingImports]
@@ -66,14 +69,14 @@ def open_program(path: Path, data: memoryview, limits: Limits) -> Any:
 def import_program(path: Path, program: Any) -> ImportedProgram:
     """Import a torch.export.ExportedProgram under its own names.
 
-    Variables are called after the nodes of torch's graph in ATen operators, outputs as the program calls them; spans
-    name the module an operator stands in: `stem.0/convolution`. Raises UnsupportedModel listing every operator that
-    TVM has no converter for.
+    Variables are named after the nodes of torch's graph of ATen operators, outputs as in the program. Spans name the
+    module of an operator: `stem.0/convolution`. Raises UnsupportedModel that lists every operator without a converter
+    in TVM.
     """
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
     class NamingImporter(ExportedProgramImporter):
-        """Remembers which variable each node became, and refuses what has no converter with our own error."""
+        """Records the variable of each node, and refuses operators without a converter with our own error."""
 
         labels: Mapping[str, tuple[str, str]]
 
@@ -106,7 +109,7 @@ def import_program(path: Path, program: Any) -> ImportedProgram:
             raise
         except Refused as refused:
             raise UnsupportedModel(f"{path}: cannot be compiled because an operator is refused: {refused}.") from None
-        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+        except Exception as error:  # converters may raise anything, from KeyError to InternalError
             check_memory(error)
             failure = summary(error)
             raise UnsupportedModel(f"{path}: cannot be compiled: TVM's importer fails: {failure}") from None
@@ -132,12 +135,12 @@ def _is_transposed(node: Any) -> bool:
 
 
 def _decomposed(path: Path, program: Any) -> Any:
-    """The program in ATen's core operators, which torch makes by running it on tensors without content."""
+    """Return the program in ATen's core operators, which torch derives by running it on tensors without content."""
     import torch
 
     try:
         table = torch.export.default_decompositions()
-        for overload in recurrent.layers_to_keep(program):  # decomposed, they are operators for each step
+        for overload in recurrent.layers_to_keep(program):  # decomposed, they would become operators for each step
             table.pop(overload, None)
         return program.run_decompositions(table)
     except Exception as error:  # a damaged archive can make torch raise anything
@@ -146,17 +149,17 @@ def _decomposed(path: Path, program: Any) -> Any:
 
 
 def _last_line(error: Exception) -> str:
-    """The end of an exception's text, where torch's tracebacks say what happened."""
+    """Return the end of an exception's text, where torch's tracebacks say what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines or [type(error).__name__])[-1][:200]
 
 
 def _check_outputs(path: Path, mod: tvm.IRModule, program: Any, names: Sequence[str]) -> None:
-    """Raises UnsupportedModel where TVM's importer gives an output another type than PyTorch does."""
+    """Raise UnsupportedModel where TVM's importer gives an output another type than PyTorch does."""
     if not is_dataflow(mod["main"]):
         return
     (last,) = (node for node in program.graph.nodes if node.op == "output")
-    kept = [node.meta.get("val") for node in last.args[0]][-len(names) :]  # what is written to buffers comes first
+    kept = [node.meta.get("val") for node in last.args[0]][-len(names) :]  # values written to buffers come first
     for name, ours, value in zip(names, _results(mod["main"]), kept, strict=False):
         wanted = str(value.dtype).removeprefix("torch.") if hasattr(value, "dtype") else None
         if wanted is not None and isinstance(ours.ty, relax.TensorType) and str(ours.ty.dtype) != wanted:

@@ -1,7 +1,7 @@
-"""Converters of ONNX operators, found by domain and name: our own, one file per family, before TVM's.
+"""Converters of ONNX operators, by domain and name. Our own, a file per family, take precedence over TVM's.
 
-A family is a module here with a table `CONVERTERS: dict[(domain, op_type), converter class]`; a converter class
-has TVM's form (`_impl_v<opset>(bb, inputs, attr, params)` class methods).
+A family is a module with a table `CONVERTERS: dict[(domain, op_type), converter class]`. A converter class has TVM's
+form (`_impl_v<opset>(bb, inputs, attr, params)` class methods).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FAMILIES = (
     selection,
 )
 
-# TVM finds converters by name only. These belong to the domain com.microsoft and to no other.
+# TVM finds converters by name only. These belong to the domain com.microsoft alone.
 _MICROSOFT_ONLY = frozenset(
     [
         "AllClassNMS",
@@ -60,7 +60,7 @@ _MICROSOFT_TOO = frozenset(("Gelu", "QuantizeLinear", "DequantizeLinear"))
 
 
 def converters() -> Converters:
-    """The converter of each operator that has one. Raises ValueError when two families claim the same."""
+    """Return the converter of each operator that has one. Raises ValueError when two families define the same."""
     found: Converters = {}
     for name, converter in onnx_frontend._get_convert_map().items():
         if name not in _MICROSOFT_ONLY:

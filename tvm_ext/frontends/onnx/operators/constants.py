@@ -78,7 +78,7 @@ class NonMaxSuppression(OnnxOpConverter):
 
 
 def _known(inputs: Inputs, index: int) -> tuple[int, ...] | None:
-    """The numbers of an optional operand; None where it is not given. Raises Refused."""
+    """Return the numbers of an optional operand, or None where it is not given. Raises Refused."""
     if len(inputs) <= index or inputs[index] is None:
         return None
     if static_shape(inputs[index]) == (0,):
@@ -87,7 +87,7 @@ def _known(inputs: Inputs, index: int) -> tuple[int, ...] | None:
 
 
 class Reshape(OnnxOpConverter):
-    """0 keeps an extent (unless allowzero), -1 takes what is left."""
+    """Reshape, where 0 keeps an extent (unless allowzero is set) and -1 takes the remaining elements."""
 
     @classmethod
     def _impl_v5(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -140,7 +140,7 @@ def _squeezed(emit: Emitter, x: relax.Expr, axes: Sequence[int] | None) -> relax
 
 
 class Expand(OnnxOpConverter):
-    """Broadcasting both ways: an extent of the input may be larger than the one asked for."""
+    """Broadcast in both directions: an extent of the input may be larger than the requested extent."""
 
     @classmethod
     def _impl_v8(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -152,7 +152,7 @@ class Expand(OnnxOpConverter):
 
 
 class Split(OnnxOpConverter):
-    """Sizes as given; without them equal parts, of which the last may be smaller."""
+    """Split into the given sizes, or into equal parts of which the last may be smaller."""
 
     @classmethod
     def _impl_v2(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -179,7 +179,7 @@ def _split(emit: Emitter, x: relax.Expr, sizes: Sequence[int] | None, attr: Attr
 
 
 class EyeLike(OnnxOpConverter):
-    """Ones on a diagonal, in the shape of a matrix of which nothing else is read."""
+    """Ones on a diagonal, in the shape of a matrix whose elements are not read."""
 
     @classmethod
     def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -202,12 +202,12 @@ class AffineGrid(OnnxOpConverter):
 
 
 def _coordinates(extent: int, *, is_corner: bool) -> np.ndarray:
-    """Places along an axis: from corner to corner, or the middles of its pixels."""
+    """Return the coordinates along an axis: from corner to corner, or the centres of its pixels."""
     return np.linspace(-1, 1, extent) if is_corner else (2 * np.arange(extent) + 1) / extent - 1
 
 
 class MaxUnpool(OnnxOpConverter):
-    """Each element at the place that MaxPool found it at, zeros elsewhere."""
+    """Each element at the index at which MaxPool found it, and zeros elsewhere."""
 
     @classmethod
     def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -221,7 +221,7 @@ class MaxUnpool(OnnxOpConverter):
         whole = (*shape[:2], *extents)
         wanted = whole if len(inputs) < 3 or inputs[2] is None else known_ints(inputs[2])
         if wanted != whole:
-            # The standard's own code counts places in the shape that follows, onnxruntime in the one that is asked for.
+            # The standard's own code counts indices in the inferred shape, onnxruntime in the requested shape.
             raise Refused(f"output_shape {list(wanted)} where {list(whole)} follows from the windows; runtimes differ")
         zeros, count = constant(np.zeros(math.prod(whole), dtype_name(x))), math.prod(shape)
         flat = emit.scatter_elements(zeros, emit.reshaped(places, (count,)), emit.reshaped(x, (count,)), axis=0)

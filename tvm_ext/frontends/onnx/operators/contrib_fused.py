@@ -1,6 +1,6 @@
-"""onnxruntime's operators that stand for several of the standard's (domain com.microsoft): its optimizer writes them.
+"""Operators of onnxruntime (domain com.microsoft) that its optimizer writes for several operators of the standard.
 
-Definitions: ContribOperators.md of onnxruntime.
+Their definitions are in ContribOperators.md of onnxruntime.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_INPUTS = 5
 
 
 class FusedConv(OnnxOpConverter):
-    """X, W, B, Z: the activation of a convolution, to which Z is added before."""
+    """The activation of a convolution of X, W and B, to which Z is added first."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -93,12 +93,12 @@ class SkipSimplifiedLayerNormalization(OnnxOpConverter):
 
 
 def _padded(inputs: Inputs) -> list[relax.Expr | None]:
-    """Inputs, None for those left out at the end."""
+    """Return the inputs, with None for inputs that are left out at the end."""
     return [*inputs, *[None] * (_MOST_INPUTS - len(inputs))]
 
 
 def _activated(emit: Emitter, y: relax.Expr, attr: Attributes) -> relax.Expr:
-    """y through the activation of the attributes; itself where none is named."""
+    """Apply the activation that the attributes name, if any, to y."""
     name, numbers = attr.get("activation", b"").decode(), [float(one) for one in attr.get("activation_params", ())]
     if not name:
         return y
@@ -108,7 +108,7 @@ def _activated(emit: Emitter, y: relax.Expr, attr: Attributes) -> relax.Expr:
 
 
 def _exchanged(emit: Emitter, x: relax.Expr, wanted: int) -> relax.Expr:
-    """x with its last two axes exchanged where that is wanted."""
+    """Exchange the last two axes of x where requested."""
     axes = list(range(len(static_shape(x))))
     if wanted and len(axes) < 2:
         raise Refused("a vector, of which no two axes can be exchanged")
@@ -121,7 +121,7 @@ def _sum(emit: Emitter, terms: Inputs) -> relax.Expr:
 
 
 def _with_sum(normal: relax.Expr, total: relax.Expr, attr: Attributes) -> relax.Expr:
-    """Results in their places; statistics, which are for training, are none. Raises Refused where they are wanted."""
+    """Return the results in order, without statistics, which are for training. Raises Refused where these are used."""
     outputs = attr["tvm_custom"]["outputs"]
     if any(outputs[1:3]):
         raise Refused("its mean or deviation, which are for training; export the model for inference")

@@ -1,4 +1,4 @@
-"""ConvTranspose to a shape asked for, Col2Im, DeformConv."""
+"""ConvTranspose to a requested shape, Col2Im and DeformConv."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Attributes = Mapping[str, Any]
 
 
 class ConvTranspose(onnx_frontend.ConvTranspose):
-    """An output shape decides the padding; what lies behind the last window is zero, then biased like the rest."""
+    """The requested output shape decides the padding. Elements after the last window are zero, plus the bias."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -49,7 +49,7 @@ class ConvTranspose(onnx_frontend.ConvTranspose):
 
 
 class Col2Im(OnnxOpConverter):
-    """Columns back into the image they were taken from; where they overlap they add up."""
+    """Add columns back into the image they were taken from. Overlapping columns add up."""
 
     @classmethod
     def _impl_v18(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -90,7 +90,7 @@ class Col2Im(OnnxOpConverter):
 
 
 class DeformConv(OnnxOpConverter):
-    """Each tap reads, bilinearly, where its offset points; outside of the image there are zeros."""
+    """Each tap reads bilinearly at its offset. Outside the image there are zeros."""
 
     @classmethod
     def _impl_v19(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -118,7 +118,7 @@ class DeformConv(OnnxOpConverter):
                 total = zero
                 for down in (0, 1):
                     for right in (0, 1):
-                        # Compared as floats: a place far outside must not be cast to an integer.
+                        # The comparison is in floats, because a position far outside must not be cast to an integer.
                         p, q = top + tirx.const(down, dtype), left + tirx.const(right, dtype)
                         inside = tirx.all(
                             p >= zero, p < tirx.const(height, dtype), q >= zero, q < tirx.const(width, dtype)

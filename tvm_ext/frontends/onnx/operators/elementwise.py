@@ -1,7 +1,7 @@
 """Element-wise operators, predicates and integer operators that TVM's importer lacks or converts wrongly.
 
-Some that TVM imports mean something else at the edges than onnxruntime has it (docs/edges.md): casts of floats that do
-not fit, extremes and signs of NaN.
+Some that TVM imports differ from onnxruntime at the edges (docs/edges.md): casts of floats that do not fit, and
+extremes and signs of NaN.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Attributes = Mapping[str, Any]
 
 
 class Clip(OnnxOpConverter):
-    """minimum(maximum(x, low), high); with constant bounds one `relax.clip`, which kernels fuse (ReLU6)."""
+    """minimum(maximum(x, low), high). With constant bounds it is a `relax.clip`, which kernels fuse (ReLU6)."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -41,7 +41,7 @@ class Clip(OnnxOpConverter):
 
 
 class Cast(onnx_frontend.Cast):
-    """Floats become integers in one step: generated code knows what becomes of those that do not fit."""
+    """Cast floats to integers in a single step, because generated code defines the result of floats that do not fit."""
 
     @classmethod
     def _impl_v13(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -53,7 +53,7 @@ class Cast(onnx_frontend.Cast):
 
 
 def _extreme(name: str, operator: str) -> type[OnnxOpConverter]:
-    """Pairwise extremes, so that NaN comes through; TVM stacks the operands."""
+    """Return pairwise extremes, which propagate NaN. TVM would stack the operands."""
 
     def convert(cls: type, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         return reduce(getattr(Emitter(bb), operator), inputs)
@@ -62,7 +62,7 @@ def _extreme(name: str, operator: str) -> type[OnnxOpConverter]:
 
 
 class Sign(OnnxOpConverter):
-    """-1, 0 or 1; NaN stays."""
+    """-1, 0 or 1. NaN stays NaN."""
 
     @classmethod
     def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -72,7 +72,7 @@ class Sign(OnnxOpConverter):
 
 
 class ThresholdedRelu(OnnxOpConverter):
-    """x where it lies above alpha, else 0, also for infinities and NaN."""
+    """x where it is above alpha, else 0, also for infinities and NaN."""
 
     @classmethod
     def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -81,7 +81,7 @@ class ThresholdedRelu(OnnxOpConverter):
 
 
 class Dropout(OnnxOpConverter):
-    """At inference the identity; the mask, where it is asked for, keeps everything."""
+    """The identity at inference. The mask, where requested, keeps every element."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -108,7 +108,7 @@ def _clip(bb: relax.BlockBuilder, x: relax.Expr, low: relax.Expr | None, high: r
     known = [array_of(bound) for bound in (low, high) if bound is not None]
     if len(known) == 2 and all(_is_number(bound) for bound in known):
         low_number, high_number = (bound.item() for bound in known)
-        return relax.op.clip(x, min(low_number, high_number), high_number)  # where they cross, the upper one counts
+        return relax.op.clip(x, min(low_number, high_number), high_number)  # the upper bound wins
     if low is not None:
         x = bb.normalize(relax.op.maximum(x, low))
     return x if high is None else relax.op.minimum(x, high)
@@ -131,7 +131,7 @@ class IsInf(OnnxOpConverter):
 
 
 class Mod(OnnxOpConverter):
-    """fmod 0: the remainder has the divisor's sign; fmod 1: the dividend's, as C's."""
+    """With fmod = 0, the remainder has the divisor's sign; with fmod = 1, the dividend's sign as in C."""
 
     @classmethod
     def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -172,7 +172,7 @@ def _whole_remainder(emit: Emitter, a: relax.Expr, b: relax.Expr, truncated: boo
 
 
 class BitShift(OnnxOpConverter):
-    """Shifts by the width or more, or by less than nothing, are C's undefined behaviour and ONNX's 0 or sign."""
+    """Shifts by the width or more, or by a negative number, are undefined in C, and give 0 or the sign in ONNX."""
 
     @classmethod
     def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -191,7 +191,7 @@ class BitShift(OnnxOpConverter):
 
 
 class Pow(OnnxOpConverter):
-    """The result has the base's type. Whole powers of whole numbers by multiplication, exact and wrapping."""
+    """The result has the base's type. Whole powers of whole numbers use multiplication, which is exact and wraps."""
 
     @classmethod
     def _impl_v7(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -211,7 +211,10 @@ class Pow(OnnxOpConverter):
 
 
 def _whole_power(emit: Emitter, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
-    """Power by seven bits of the exponent: beyond 127 only powers of 0, 1 and -1 fit, which its last bit decides."""
+    """Return a power by seven bits of the exponent.
+
+    Beyond 127 only powers of 0, 1 and -1 fit, and the exponent's last bit decides these.
+    """
     shape = np.broadcast_shapes(static_shape(base), static_shape(exponent))
     kind = dtype_name(exponent)
     none, one = number(0, kind), number(1, dtype_name(base))
@@ -228,7 +231,11 @@ def _whole_power(emit: Emitter, base: relax.Expr, exponent: relax.Expr) -> relax
 
 
 def _reciprocal(emit: Emitter, base: relax.Expr, odd: relax.Expr) -> relax.Expr:
-    """Negative powers, toward zero: of 1 and -1, else 0; of zero the type's least number, as of an infinity."""
+    """Return negative powers, rounded toward zero.
+
+    They are 1 and -1 for these bases, the type's least number for zero, like the cast of an infinity, and 0 for all
+    others.
+    """
     dtype = dtype_name(base)
     zero, one, minus = (number(value, dtype) for value in (0, 1, -1 if dtype.startswith("int") else 1))
     least = number(np.iinfo(dtype).min, dtype)
@@ -238,7 +245,7 @@ def _reciprocal(emit: Emitter, base: relax.Expr, odd: relax.Expr) -> relax.Expr:
 
 
 class BitCast(OnnxOpConverter):
-    """The same bits as another type of the same size."""
+    """Reinterpret the bits as another type of the same size."""
 
     @classmethod
     def _impl_v26(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:

@@ -1,4 +1,4 @@
-"""Relax operators as methods, each result typed at once, for converters that build more than one call."""
+"""Relax operators as methods whose results are typed at once, for converters that build several calls."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ELEMENT_WISE = frozenset(
 
 
 class Emitter:
-    """`emit.add(x, 1.0)` is `bb.normalize(relax.op.add(x, const))`; `emit.nn.relu(x)` likewise.
+    """`emit.add(x, 1.0)` is `bb.normalize(relax.op.add(x, const))`, and `emit.nn.relu(x)` works alike.
 
-    A number beside a tensor takes its type, in arithmetic and comparisons.
+    In arithmetic and comparisons, a number takes the type of the tensor beside it.
     """
 
     def __init__(self, bb: relax.BlockBuilder, namespace: Any = relax.op) -> None:
@@ -38,14 +38,17 @@ class Emitter:
         return emitted
 
     def te(self, compute: Callable[..., Any], *operands: Any, name: str, says: Decision | None = None) -> relax.Expr:
-        """A loop nest of our own, written in TVM's tensor expressions. says: what its function carries."""
+        """Call a loop nest of our own, written in TVM's tensor expressions.
+
+        says: a decision that its function carries.
+        """
         attrs = says.attributes() if says else None
         return self.builder.normalize(
             self.builder.call_te(compute, *operands, primfunc_name_hint=name, primfunc_attrs=attrs)
         )
 
     def slice(self, x: relax.Expr, axis: int, begin: int, end: int, step: int = 1) -> relax.Expr:
-        """Elements [begin, end) along one axis; x itself where that is all of it. A step of -1 reverses."""
+        """Return elements [begin, end) along an axis, or x itself where that is all of them. A step of -1 reverses."""
         if (begin, end, step) == (0, static_shape(x)[axis], 1):
             return x
         return self.builder.normalize(relax.op.strided_slice(x, [axis], [begin], [end], [step]))
@@ -54,11 +57,11 @@ class Emitter:
         return self.builder.normalize(relax.op.flip(x, axis))
 
     def transposed(self, x: relax.Expr, axes: list[int]) -> relax.Expr:
-        """permute_dims; x itself where nothing moves."""
+        """Permute the axes of x, or return x itself where nothing moves."""
         return x if axes == sorted(axes) else self.builder.normalize(relax.op.permute_dims(x, axes))
 
     def reshaped(self, x: relax.Expr, shape: tuple[int, ...] | list[int]) -> relax.Expr:
-        """reshape; x itself where it has the shape."""
+        """Reshape x, or return x itself where it has the shape."""
         return x if static_shape(x) == tuple(shape) else self.builder.normalize(relax.op.reshape(x, list(shape)))
 
     def cast(self, x: relax.Expr, dtype: str) -> relax.Expr:
@@ -66,13 +69,13 @@ class Emitter:
 
 
 def _typed(operands: tuple[Any, ...]) -> list[Any]:
-    """Numbers as constants of the tensor's type."""
+    """Return numbers as constants of the tensor's type."""
     dtype = next(dtype_name(operand) for operand in operands if isinstance(operand, relax.Expr))
     return [number(operand, dtype) if isinstance(operand, int | float) else operand for operand in operands]
 
 
 def number(value: float, dtype: str) -> relax.Expr:
-    """A constant of rank 0."""
+    """Return a constant of rank 0."""
     return constant(np.array(value, dtype))
 
 
@@ -81,13 +84,16 @@ def dtype_name(x: relax.Expr) -> str:
 
 
 def ints_of(x: relax.Expr | None) -> tuple[int, ...] | None:
-    """The whole numbers of a constant; None where there is no operand or its numbers are not known."""
+    """Return the whole numbers of a constant, or None without an operand or where its numbers are unknown."""
     array = None if x is None else array_of(x)
     return None if array is None else tuple(int(value) for value in np.asarray(array).reshape(-1))
 
 
 def known_ints(value: relax.Expr | None) -> tuple[int, ...]:
-    """The numbers of an operand that says the shape of a result. Raises Refused where they depend on data."""
+    """Return the numbers of an operand that determines the shape of a result.
+
+    Raises Refused where they depend on data.
+    """
     found = ints_of(value)
     if found is None:
         raise Refused("the shape of its output depends on data")

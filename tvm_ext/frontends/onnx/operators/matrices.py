@@ -17,9 +17,9 @@ from tvm_ext.frontends.refusals import Refused
 
 
 class Gemm(onnx_frontend.Gemm):
-    """alpha * A B + beta * C. A beta of zero leaves C out, as BLAS does: an infinity in it changes nothing.
+    """alpha * A B + beta * C. A beta of zero drops C, as in BLAS, so that an infinity in C has no effect.
 
-    An alpha that is no finite number scales the product, not A, where its sums would have no value.
+    A non-finite alpha scales the product instead of A, because scaled sums would have no defined value.
     """
 
     @classmethod
@@ -41,7 +41,7 @@ class Gemm(onnx_frontend.Gemm):
 Inputs = Sequence["relax.Expr | None"]
 Attributes = Mapping[str, Any]
 
-# 64 MiB of float32: more than a microcontroller has, and far below what would not fit here.
+# 64 MiB of float32, which is more than a microcontroller has, and far less than a development machine.
 _MAX_ELEMENTS = 1 << 24
 _MAX_FRAMES = 4096
 
@@ -62,7 +62,7 @@ class DFT(OnnxOpConverter):
 
 
 def _along(emit: Emitter, x: relax.Expr, length: relax.Expr | None, axis: int, attr: Attributes) -> relax.Expr:
-    """x: [..., n, ..., parts], parts 1 (real) or 2 (real and imaginary)."""
+    """Transform x[..., n, ..., parts], where parts is 1 (real) or 2 (real and imaginary)."""
     inverse, onesided = bool(attr.get("inverse", 0)), bool(attr.get("onesided", 0))
     shape, rank = static_shape(x), len(static_shape(x))
     axis %= rank
@@ -81,7 +81,7 @@ def _along(emit: Emitter, x: relax.Expr, length: relax.Expr | None, axis: int, a
 
 
 def _matrix(extent: int, length: int, parts: int, inverse: bool, onesided: bool) -> np.ndarray:
-    """The transform of every unit signal: float64[extent * parts, results * parts of a result]."""
+    """Return the transform of every unit signal: float64[extent * parts, results * parts of a result]."""
     if extent * parts * length * 2 > _MAX_ELEMENTS:
         raise Refused(f"a transform of length {length} as a matrix")
     units = np.eye(extent * parts).reshape(-1, extent, parts)

@@ -1,4 +1,4 @@
-"""Operators that move, repeat or drop elements: Concat, Pad, Tile, Trilu, ReverseSequence, blocks to and from depth."""
+"""Operators that move, repeat or drop elements: Concat, Pad, Tile, Trilu, ReverseSequence, space to depth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Attributes = Mapping[str, Any]
 
 
 class Concat(OnnxOpConverter):
-    """Parts without elements are left out: C has no arrays of none."""
+    """Parts without elements are dropped, because C has no empty arrays."""
 
     @classmethod
     def _impl_v4(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -34,7 +34,7 @@ class Tile(OnnxOpConverter):
 
 
 class Pad(OnnxOpConverter):
-    """Widths must be known; those below zero cut off."""
+    """The widths must be known. Negative widths crop."""
 
     @classmethod
     def _impl_v2(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -78,7 +78,7 @@ def _padded(emit: Emitter, x: relax.Expr, pads: list[int], mode: bytes, value: f
 def _gathered(
     emit: Emitter, x: relax.Expr, before: list[int], after: list[int], mode: bytes, value: float | relax.Expr
 ) -> relax.Expr:
-    """Each element from where in the input it stands, or the value."""
+    """Gather each element from its source index, or take the value."""
     shape, dtype = static_shape(x), dtype_name(x)
     target = [sum(extents) for extents in zip(before, shape, after, strict=True)]
     filler = number(value, dtype) if isinstance(value, float | int) else emit.reshaped(value, ())
@@ -109,7 +109,10 @@ def _wrapped(i: tirx.Expr, extent: int) -> tirx.Expr:
 
 
 def _reflected(i: tirx.Expr, extent: int) -> tirx.Expr:
-    """Mirrored at the first and last element, again and again where the padding is wider than the tensor."""
+    """Return the index mirrored at the first and last element.
+
+    Wide padding is mirrored repeatedly.
+    """
     if extent == 1:
         return tirx.const(0, "int64")
     turned = tirx.floormod(i, 2 * extent - 2)
@@ -117,7 +120,7 @@ def _reflected(i: tirx.Expr, extent: int) -> tirx.Expr:
 
 
 class Trilu(OnnxOpConverter):
-    """The diagonal's number need not be known."""
+    """The number of the diagonal need not be known."""
 
     @classmethod
     def _impl_v14(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -139,7 +142,7 @@ class Trilu(OnnxOpConverter):
 
 
 class ReverseSequence(OnnxOpConverter):
-    """The first `sequence_lens[b]` steps of each sequence backward, the others as they are."""
+    """The first `sequence_lens[b]` steps of each sequence reversed, followed by the other steps."""
 
     @classmethod
     def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -159,7 +162,7 @@ class ReverseSequence(OnnxOpConverter):
 
 
 def _blocks(order: Callable[[bool], list[int]], to_depth: bool) -> type[OnnxOpConverter]:
-    """Space to depth or back: a reshape that opens the blocks, a transposition, a reshape that closes them."""
+    """Return a converter between space and depth: a reshape that opens the blocks, a transposition, and a reshape."""
 
     def convert(cls: type, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, x, size = Emitter(bb), inputs[0], int(attr["blocksize"])

@@ -1,4 +1,4 @@
-"""Normalizations whose statistics are asked for too, or which TVM imports for some axes only."""
+"""Normalizations whose statistics are outputs too, or which TVM imports for some axes only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Attributes = Mapping[str, Any]
 
 
 class LayerNormalization(onnx_frontend.LayerNormalization):
-    """Relax's operator gives no statistics: with them, written out."""
+    """Relax's operator returns no statistics, so with statistics the normalization is written out."""
 
     @classmethod
     def _impl_v17(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -46,9 +46,9 @@ class RMSNormalization(OnnxOpConverter):
 
 
 class MeanVarianceNormalization(OnnxOpConverter):
-    """Divide distances from the mean by the root of their mean square; TVM subtracts two large means instead.
+    """Divide distances from the mean by their root mean square. TVM would subtract two large means instead.
 
-    Nothing is added to that root, as in onnxruntime; the standard adds 1e-9.
+    No epsilon is added to the root, as in onnxruntime; the standard adds 1e-9.
     """
 
     @classmethod
@@ -61,7 +61,12 @@ class MeanVarianceNormalization(OnnxOpConverter):
 
 
 class LpNormalization(OnnxOpConverter):
-    """x / ||x|| along one axis; a norm of zero gives zeros."""
+    """x /
+
+    x
+
+    along an axis. A norm of zero gives zeros.
+    """
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -78,7 +83,7 @@ class LpNormalization(OnnxOpConverter):
 class PRelu(OnnxOpConverter):
     @classmethod
     def _impl_v6(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        """The slope has one element, or one for each channel, which is axis 1."""
+        """Apply a slope of one element, or of one element for each channel on axis 1."""
         emit, (x, slope) = Emitter(bb), inputs[:2]
         count, rank = static_shape(slope)[0] if static_shape(slope) else 1, len(static_shape(x))
         aligned = emit.reshaped(slope, [count] + [1] * (rank - 2)) if count > 1 and rank > 2 else slope

@@ -1,4 +1,4 @@
-"""Older forms of operators: brought into the newest form, then handed to TVM's converter of it."""
+"""Convert older forms of operators to the newest form, and call TVM's converter for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BINARY = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Less", "Gre
 
 
 class Slice(onnx_frontend.Slice):
-    """Before opset 10, starts, ends and axes were attributes."""
+    """Until opset 10, starts, ends and axes are attributes."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -36,7 +36,10 @@ class Slice(onnx_frontend.Slice):
 
 
 def with_alignment(converter: type[OnnxOpConverter]) -> type[OnnxOpConverter]:
-    """A binary operator: before opset 7, attribute `axis` said where the second operand's axes begin."""
+    """Return a converter of a binary operator that aligns its operands in old models.
+
+    Until opset 7, the attribute `axis` says where the second operand's axes start.
+    """
 
     def get_converter(cls: type, opset: int) -> Convert:
         newer = converter.get_converter(max(opset, _FIRST_WITH_BROADCASTING))

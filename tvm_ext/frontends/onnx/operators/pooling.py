@@ -21,7 +21,7 @@ Attributes = Mapping[str, Any]
 
 
 def windows(extents: Sequence[int], attr: Attributes) -> Windows:
-    """The windows that an operator's attributes describe over axes of the given extents. Raises Refused."""
+    """Return the windows that an operator's attributes describe over axes of the given extents. Raises Refused."""
     rank = len(extents)
     kernel = tuple(int(k) for k in attr["kernel_shape"])
     strides = tuple(int(s) for s in attr.get("strides") or (1,) * rank)
@@ -52,7 +52,7 @@ def windows(extents: Sequence[int], attr: Attributes) -> Windows:
 
 
 def _windows(extents: Sequence[int], attr: Attributes) -> Windows:
-    """The windows of a pool. Raises Refused for those whose number onnxruntime and the standard disagree about."""
+    """Return the windows of a pool. Raises Refused where onnxruntime and the standard disagree on their number."""
     how = windows(extents, attr)
     is_dilated = any(d != 1 and k != 1 for k, d in zip(how.kernel, how.dilations, strict=True))
     if is_dilated and attr.get("auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
@@ -64,7 +64,7 @@ def _windows(extents: Sequence[int], attr: Attributes) -> Windows:
 
 
 class MaxPool(onnx_frontend.MaxPool):
-    """Relax's own where that is all; with indices, the first place of each window that holds its maximum."""
+    """Relax's own operator where it suffices. With indices, the first position of each window's maximum."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -92,9 +92,10 @@ def _largest(source: te.Tensor, shape: Sequence[int], how: Windows) -> te.Tensor
 
 
 def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Windows, column_major: bool) -> te.Tensor:
-    """Flat indices into the whole tensor; column_major: the spatial axes count from the first.
+    """Return flat indices into the whole tensor.
 
-    Of equal elements the first by rows counts, in both orders, as in onnxruntime.
+    column_major: whether the spatial axes count from the first.
+    Among equal elements the first by rows counts in both orders, as in onnxruntime.
     """
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     beyond = tirx.max_value("int64")
@@ -113,7 +114,7 @@ def _places(source: te.Tensor, largest: te.Tensor, shape: Sequence[int], how: Wi
 
 
 def _by_columns(by_rows: te.Tensor, shape: Sequence[int]) -> te.Tensor:
-    """Flat indices that count the spatial axes from the first, from those that count them from the last."""
+    """Convert flat indices that count the spatial axes from the last to indices that count from the first."""
     extents = [tirx.const(extent, "int64") for extent in shape[2:]]
     image = math.prod(shape[2:])
 
@@ -131,7 +132,10 @@ def _by_columns(by_rows: te.Tensor, shape: Sequence[int]) -> te.Tensor:
 
 
 class AveragePool(onnx_frontend.AveragePool):
-    """Relax's own for plain windows; rounded-up sizes and dilations count what lies inside the padded input only."""
+    """Relax's own operator for plain windows.
+
+    Rounded-up sizes and dilations count only elements of the padded input.
+    """
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -168,9 +172,9 @@ def _sums(source: te.Tensor, shape: Sequence[int], how: Windows) -> te.Tensor:
 
 
 def _norms(source: te.Tensor, shape: Sequence[int], how: Windows, power: float) -> te.Tensor:
-    """Sums of powers and their roots in one function, which stays float when a model is quantized.
+    """Return sums of powers and their roots in a single function, which stays float when a model is quantized.
 
-    Powers in 8 bits lose the small elements: (1/10)^3 of the largest rounds to 0.
+    Powers in 8 bits lose the small elements: (1/10)^3 of the largest element rounds to 0.
     """
     dtype = str(source.dtype)
     exponent, root = tirx.const(power, dtype), tirx.const(1 / power, dtype)
@@ -189,7 +193,7 @@ class GlobalLpPool(OnnxOpConverter):
 
 
 class RoiAlign(OnnxOpConverter):
-    """The pixels' centres are shifted after scaling; TVM's importer shifts before."""
+    """The centres of pixels are shifted after scaling. TVM's importer shifts before scaling."""
 
     @classmethod
     def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:

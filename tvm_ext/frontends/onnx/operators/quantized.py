@@ -1,6 +1,7 @@
-"""Operators on quantized tensors, onnxruntime's (domain com.microsoft) and products with packed weights included.
+"""Operators on quantized tensors, including onnxruntime's (domain com.microsoft) and products with packed weights.
 
-That is the form kernels take as a whole. Otherwise integer arithmetic, exact, with one rounding at the end.
+Where possible they become the form that kernels take as a whole. Otherwise they are exact integer arithmetic with a
+single rounding at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _convolution(emit: Emitter, x: relax.Expr, weight: relax.Expr, attr: Attribu
     convolve = {1: emit.nn.conv1d, 2: emit.nn.conv2d, 3: emit.nn.conv3d}.get(len(kernel))
     if convolve is None:
         raise Refused(f"a convolution over {len(kernel)} axes")
-    # A window that does not reach the end leaves elements unread: their negative padding is none.
+    # A window that does not reach the end leaves elements unread. Its negative padding counts as none.
     return convolve(
         x, weight, strides=list(how.strides), padding=[*how.begins, *(max(end, 0) for end in ends)],
         dilation=list(how.dilations), groups=int(attr.get("group", 1)), out_dtype=out_dtype,
@@ -49,7 +50,7 @@ def _convolution(emit: Emitter, x: relax.Expr, weight: relax.Expr, attr: Attribu
 
 
 def _centred(emit: Emitter, x: relax.Expr, zero_point: relax.Expr | None, axis: int) -> relax.Expr:
-    """x - zero point as int32; a zero point per slice lies along `axis`."""
+    """Return x - zero point as int32. Zero points per slice lie along `axis`."""
     wide = emit.cast(x, "int32")
     if zero_point is None:
         return wide
@@ -64,7 +65,7 @@ def _centred(emit: Emitter, x: relax.Expr, zero_point: relax.Expr | None, axis: 
 def _requantized(
     emit: Emitter, total: relax.Expr, scale: relax.Expr, y_scale: relax.Expr, y_zero: relax.Expr
 ) -> relax.Expr:
-    """int32 sums to y's type: one multiplication, rounded half to even."""
+    """Requantize int32 accumulators to y's type: one multiplication, rounded half to even."""
     dtype = dtype_name(y_zero)
     real = emit.divide(
         emit.multiply(emit.cast(total, "float32"), emit.cast(scale, "float32")), emit.cast(y_scale, "float32")
@@ -119,14 +120,14 @@ class QLinearMatMul(OnnxOpConverter):
 
 
 def _along(emit: Emitter, x: relax.Expr, rank: int, axis: int) -> relax.Expr:
-    """A vector of more than one element along an axis of a tensor of the given rank."""
+    """Return a vector of several elements along an axis of a tensor of the given rank."""
     if len(static_shape(x)) != 1 or static_shape(x) == (1,):
         return x
     return emit.reshape(x, [static_shape(x)[0] if index == axis else 1 for index in range(rank)])
 
 
 def _scalar(x: relax.Expr | None) -> relax.Expr:
-    """A constant of one element without axes, so that it counts as one for the whole tensor."""
+    """Return a constant of one element without axes, so that it applies to the whole tensor."""
     if x is None:
         return number(0, "int8")
     array = array_of(x)
@@ -142,7 +143,7 @@ class ConvInteger(OnnxOpConverter):
 
 
 class QuantizeLinear(onnx_frontend.QuantizeLinear):
-    """Blocks along an axis have a scale each: the scales are repeated."""
+    """Blocks along an axis have a scale each, so the scales are repeated."""
 
     @classmethod
     def _impl_v21(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -189,7 +190,7 @@ class DequantizeLinear(onnx_frontend.DequantizeLinear):
 
 
 class DynamicQuantizeLinear(OnnxOpConverter):
-    """Scale and zero point from the range of what are numbers, widened to 0; a range of zeros has scale 1."""
+    """Scale and zero point from the range of the finite numbers, extended to 0. A range of zeros has scale 1."""
 
     @classmethod
     def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -222,14 +223,14 @@ Unary = Callable[[Emitter, relax.BlockBuilder, relax.Expr, Attributes], relax.Ex
 def _real(
     emit: Emitter, x: relax.Expr, scale: relax.Expr | None, zero_point: relax.Expr | None, axis: int = 0
 ) -> relax.Expr:
-    """Real numbers of a quantized tensor."""
+    """Return the real numbers of a quantized tensor."""
     return emit.dequantize(x, _scale(scale), _zero_point(zero_point, dtype_name(x)), axis=axis)
 
 
 def _quantized(
     emit: Emitter, x: relax.Expr, scale: relax.Expr | None, zero_point: relax.Expr | None, dtype: str
 ) -> relax.Expr:
-    """Integers of real numbers, of the zero point's type; of `dtype` without one."""
+    """Return integers of real numbers, in the zero point's type, or in `dtype` without a zero point."""
     given = _zero_point(zero_point, dtype)
     return emit.quantize(x, _scale(scale), given, axis=0, out_dtype=dtype_name(given))
 
@@ -258,12 +259,12 @@ def _zero_point(zero_point: relax.Expr | None, dtype: str) -> relax.Expr:
 
 
 def _padded(inputs: Inputs, count: int) -> list[relax.Expr | None]:
-    """Inputs, None for those left out at the end."""
+    """Return the inputs, with None for inputs that are left out at the end."""
     return [*inputs, *[None] * (count - len(inputs))]
 
 
 def _unary(function: Unary) -> type[OnnxOpConverter]:
-    """X, scale, zero point, scale and zero point of Y."""
+    """Return a converter for the inputs X, scale and zero point of X, scale and zero point of Y."""
 
     class Converter(OnnxOpConverter):
         @classmethod
@@ -277,7 +278,7 @@ def _unary(function: Unary) -> type[OnnxOpConverter]:
 
 
 def _binary(name: str) -> type[OnnxOpConverter]:
-    """A and B, each with scale and zero point; scale and zero point of C."""
+    """Return a converter for the inputs A and B, each with scale and zero point, and scale and zero point of C."""
 
     class Converter(OnnxOpConverter):
         @classmethod
@@ -295,7 +296,7 @@ def _leaky_relu(emit: Emitter, bb: relax.BlockBuilder, x: relax.Expr, attr: Attr
 
 
 def _softmax(emit: Emitter, bb: relax.BlockBuilder, x: relax.Expr, attr: Attributes) -> relax.Expr:
-    """Before opset 13 of ONNX over all axes from `axis` on."""
+    """Apply softmax. Below opset 13 of ONNX it covers all axes from `axis` on."""
     rank = len(static_shape(x))
     axis = int(attr.get("axis", -1)) % rank
     if int(attr.get("opset", 13)) < 13 and axis != rank - 1:
@@ -319,7 +320,7 @@ def _refuse_channels_last(attr: Attributes) -> None:
 
 
 class QLinearConcat(OnnxOpConverter):
-    """Scale and zero point of Y, then X, its scale and zero point for each input."""
+    """The inputs are scale and zero point of Y, then X with its scale and zero point for each part."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -332,7 +333,7 @@ class QLinearConcat(OnnxOpConverter):
 
 
 class QGemm(OnnxOpConverter):
-    """alpha * A B + C, C in units of alpha times both scales; real numbers where Y has no scale."""
+    """alpha * A B + C, where C is in units of alpha times both scales. Real numbers where Y has no scale."""
 
     @classmethod
     def _impl_v1(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -391,7 +392,7 @@ def _known(value: relax.Expr | None) -> Array:
 
 
 def _zero_points(value: relax.Expr | None, bits: int, channels: int, blocks: int) -> Array:
-    """Zero points as [N, blocks, 1]: packed as weights are, or numbers; without them the middle of the range."""
+    """Return zero points as [N, blocks, 1]: packed like weights, or numbers, or by default the middle of the range."""
     if value is None:
         return np.full((1, 1, 1), 1 << (bits - 1), "float32")
     given = _known(value)
@@ -401,7 +402,7 @@ def _zero_points(value: relax.Expr | None, bits: int, channels: int, blocks: int
 
 
 def _unpacked(rows: Array, bits: int, count: int) -> Array:
-    """The first `count` numbers of each row of bytes, float32[N, count]."""
+    """Return the first `count` numbers of each row of bytes, float32[N, count]."""
     parts = [(rows >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, axis=-1).reshape(len(rows), -1)[:, :count].astype("float32")
 

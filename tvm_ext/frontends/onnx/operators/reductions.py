@@ -1,4 +1,4 @@
-"""Reduce* and ArgMin/ArgMax: axes as attribute or operand, empty axes, empty sets, the last of equal elements."""
+"""Reduce*, ArgMin and ArgMax: axes as attribute or operand, empty axes, empty sets, the last of equal elements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reduction = Callable[[Emitter, "relax.Expr", list[int], bool], "relax.Expr"]
 
 
 def _axes(inputs: Inputs, attr: Attributes, rank: int) -> list[int]:
-    """The axes to reduce, none where the operator is told to do nothing. Raises Refused."""
+    """Return the axes to reduce, or none where the operator is told to do nothing. Raises Refused."""
     given: Sequence[int] | None = attr.get("axes")
     if len(inputs) > 1 and inputs[1] is not None:
         given = () if static_shape(inputs[1]) == (0,) else ints_of(inputs[1])
@@ -70,7 +70,7 @@ def _extreme(name: str) -> Reduction:
 
 
 def _least_binding(dtype: str, name: str) -> float:
-    """The extreme of no elements at all."""
+    """Return the extreme of an empty set."""
     if dtype == "bool":
         return name == "min"
     if dtype.startswith("float"):
@@ -88,7 +88,7 @@ def _log_sum(emit: Emitter, x: relax.Expr, axes: list[int], keepdims: bool) -> r
 
 
 def _log_sum_exp(emit: Emitter, x: relax.Expr, axes: list[int], keepdims: bool) -> relax.Expr:
-    """log(sum(exp(x))) with the largest element taken out first; where that is infinite, with nothing taken out."""
+    """Return log(sum(exp(x))), computed relative to the largest element unless that is infinite."""
     if not axes or _count(x, axes) == 0:
         return _log_sum(emit, emit.exp(x), axes, keepdims)
     largest = emit.max(x, axis=axes, keepdims=True)

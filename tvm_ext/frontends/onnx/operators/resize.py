@@ -1,4 +1,4 @@
-"""Resize and Upsample in all modes: separable, with tables of indices and weights made at compile time."""
+"""Resize and Upsample in all modes, separable, with tables of indices and weights computed at compile time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Attributes = Mapping[str, Any]
 class Resize(OnnxOpConverter):
     @classmethod
     def _impl_v10(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
-        """Opset 10 had inputs x, scales and sampled at asymmetric coordinates, rounding down."""
+        """In opset 10 the inputs are x and scales, with asymmetric coordinates that are rounded down."""
         return _upsampled(Emitter(bb), inputs[0], _floats(inputs[1], "scales"), attr)
 
     @classmethod
@@ -45,7 +45,7 @@ class Resize(OnnxOpConverter):
 
 
 class Upsample(OnnxOpConverter):
-    """Resize of opset 10 under its older name; opset 7 has the scales as an attribute."""
+    """Resize of opset 10 under its older name. In opset 7 the scales are an attribute."""
 
     @classmethod
     def _impl_v7(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -76,7 +76,7 @@ def _floats(x: relax.Expr | None, what: str) -> list[float]:
 def _axes(
     shape: Sequence[int], attr: Attributes, scales: relax.Expr | None, sizes: relax.Expr | None
 ) -> dict[int, Axis]:
-    """The axes the operator names, in its order."""
+    """Return the axes that the operator names, in its order."""
     chosen = [axis % len(shape) for axis in attr.get("axes") or range(len(shape))]
     if scales is not None and static_shape(scales) != (0,):
         return _scaled(shape, chosen, _floats(scales, "scales"))
@@ -105,7 +105,7 @@ def _resized(
     emit: Emitter, x: relax.Expr, axes: Mapping[int, Axis], how: Interpolation, extrapolation_value: float
 ) -> relax.Expr:
     if all(axis.source == axis.target for axis in axes.values()) and how.coordinates != "tf_crop_and_resize":
-        return x  # as onnxruntime does, also where a factor is a little above 1
+        return x  # onnxruntime does the same, even where a factor is a little above 1
     tables = {index: taps(axis, how) for index, axis in axes.items()}
     tables = {index: table for index, table in tables.items() if not is_identity(table, axes[index])}
     if not tables:

@@ -1,4 +1,4 @@
-"""Operators that pick elements: TopK, OneHot, Compress by a known condition, TensorScatter, CumSum, CumProd, Det."""
+"""Operators that select elements: TopK, OneHot, Compress by a known condition, TensorScatter, CumSum, CumProd, Det."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MAX_DEPTH = 1 << 20
 
 
 class TopK(OnnxOpConverter):
-    """The k largest or smallest, in order, the first of equal ones first.
+    """The k largest or smallest elements in order, where the first of equal elements comes first.
 
-    An element's place is the number of elements before it in that order: n comparisons for each, no scratch
-    but the places.
+    The rank of an element is the number of elements ahead of it in that order. This takes n comparisons for each
+    element, and no scratch except for the ranks.
     """
 
     @classmethod
@@ -73,7 +73,7 @@ def _top(emit: Emitter, x: relax.Expr, k: int, attr: Attributes) -> relax.Expr:
 
 
 class OneHot(OnnxOpConverter):
-    """Indices below zero count from the depth; those outside of it give no element."""
+    """Negative indices count from the depth. Indices outside the depth give no element."""
 
     @classmethod
     def _impl_v9(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -107,7 +107,7 @@ class Compress(OnnxOpConverter):
 
 
 class TensorScatter(OnnxOpConverter):
-    """A cache with an update written at a place of its own in each batch; circular: behind the end comes the begin."""
+    """A cache with an update written at an index of its own in each batch. If circular, the start follows the end."""
 
     @classmethod
     def _impl_v24(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
@@ -132,7 +132,10 @@ class TensorScatter(OnnxOpConverter):
 
 
 def _running(name: str, operator: str) -> type[OnnxOpConverter]:
-    """Sums or products so far along one axis, without the element itself if exclusive, from the end if reverse."""
+    """Return a converter for running sums or products along an axis.
+
+    Exclusive excludes the element itself, and reverse starts at the end.
+    """
 
     def convert(cls: type, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
         emit, x, axes = Emitter(bb), inputs[0], ints_of(inputs[1])
@@ -148,7 +151,7 @@ def _running(name: str, operator: str) -> type[OnnxOpConverter]:
 
 
 class Det(OnnxOpConverter):
-    """Small matrices, by their first row's minors."""
+    """Determinants of small matrices, by the minors of the first row."""
 
     @classmethod
     def _impl_v11(cls, bb: relax.BlockBuilder, inputs: Inputs, attr: Attributes, params: object) -> relax.Expr:
