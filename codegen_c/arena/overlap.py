@@ -171,10 +171,16 @@ def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -
     return source.num_bytes // rows, output.num_bytes // spatial.output_rows
 
 
+def _has_places_of(source: Tensor, output: Tensor) -> bool:
+    """True of an output of some rows of an image, each element of which has the place of an element of the input."""
+    rows = (source.shape[:1], source.shape[2:], source.dtype) == (output.shape[:1], output.shape[2:], output.dtype)
+    return rows and len(source.shape) == 4 and output.shape[1] <= source.shape[1]
+
+
 def distances(implementation: Implementation, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:
     """Least distances with the output below the input and above it; whole sizes where they must not overlap."""
     spatial = implementation.spatial
-    if position in implementation.in_place and source.num_bytes == output.num_bytes:
+    if position in implementation.in_place and (source.num_bytes == output.num_bytes or _has_places_of(source, output)):
         return 0, source.num_bytes
     sizes = row_bytes(spatial, position, source, output) if spatial else None
     if spatial is None or sizes is None:

@@ -240,8 +240,12 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
     spatial = step.implementation.spatial
     goes_back = spatial is not None and spatial.behind > 0
     same_place, below = target.offset == source.offset, target.offset < source.offset and not goes_back
-    if position in step.implementation.in_place and target.num_bytes == source.num_bytes and (same_place or below):
-        return True
+    if position in step.implementation.in_place and (same_place or below):
+        shape, seen = program.tensors[target.name].shape, step.seen_shape(position, program.tensors[source.name])
+        fewer_rows = len(seen) == 4 and (*seen[:1], *seen[2:]) == (*shape[:1], *shape[2:]) and shape[1] <= seen[1]
+        sizes = [program.tensors[name].element_bytes for name in (source.name, target.name)]
+        if target.num_bytes == source.num_bytes or (fewer_rows and sizes[0] == sizes[1]):
+            return True
     if spatial is None or spatial.accumulates or position >= len(spatial.inputs) or not order:
         return False
     access = spatial.inputs[position]

@@ -248,7 +248,8 @@ class Implementation:
     accumulation: order in which one output element is summed, fixed however the output is cut.
     instructions, passes: modelled; they rank variants, and are never reported as measurements.
     in_place: inputs the output may take the place of, element for element: each is read before it is written. Of one
-        that is read through a window, a call reads all that a row needs before it writes the row.
+        that is read through a window, a call reads all that a row needs before it writes the row. An output of fewer
+        rows of the same elements may lie at the begin of such an input.
     reference: numpy on whole, stored-layout arrays, bit for bit for integers.
     exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
     integers_only: of one that is not exact, whether its C computes in integers anyway, as plain C may.

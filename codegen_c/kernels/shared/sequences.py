@@ -42,15 +42,14 @@ def along_columns(operator: Operator, row: Implementation) -> Implementation:
     It computes all rows of that image in one call. Its output may overlap the input if the kernel writes the columns of
     a row in ascending order.
     """
-    if not isinstance(operator, WINDOWS) or not row.spatial or not row.spatial.columns_at_once:
-        return replace(row, spatial=None)
+    assert isinstance(operator, WINDOWS) and row.spatial is not None, "windows have rows"
     rows = spatial(operator.window, operator.inputs[0], operator.output, len(operator.inputs) - 1)
     begin_end = ["const int32_t row_begin = 0;", "const int32_t row_end = 1;"]
     function = replace(
         row.function, parameters=tuple(parameter for parameter in row.function.parameters if parameter.role != "row"),
         body="\n".join([*begin_end, row.function.body]),
     )  # fmt: skip
-    behind = row.spatial.columns_at_once - 1
+    behind = (row.spatial.columns_at_once or rows.output_rows) - 1
     return replace(row, function=function, spatial=replace(rows, behind=behind, descends=False))
 
 

@@ -493,9 +493,14 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _keeps_places(operator: QConv2d) -> bool:
-    """True where each output element has its input's place, and no channel is computed twice."""
+    """True where no element of the input is read after the element of its place is written.
+
+    Four channels of a single row are read before they are written; of more rows, if windows do not skip any element.
+    No channel may be computed twice.
+    """
     same = operator.inputs[0].shape == operator.output.shape and operator.window.strides == (1, 1)
-    return same and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
+    is_one_row = operator.inputs[0].shape[1] == operator.output.shape[1] == 1
+    return (same or is_one_row) and not holds_sums(operator.output) and operator.output.shape[3] % PLANES == 0
 
 
 def _common_shift(operator: QConv2d) -> CommonShift | None:
