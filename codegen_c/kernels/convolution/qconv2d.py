@@ -80,6 +80,11 @@ def products(operator: QConv2d) -> Products:
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=padded)
 
 
+def bounds(operator: QConv2d) -> tuple[Array, Array]:
+    """Return the least and the largest sum of each channel."""
+    return products(operator).range()
+
+
 def wide(operator: QConv2d) -> Products | None:
     """The sums, where they have 64 bits."""
     return wide_sums(operator.inputs[0], lambda: products(operator))

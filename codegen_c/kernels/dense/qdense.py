@@ -79,6 +79,11 @@ def products(operator: QDense) -> Products:
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=False)
 
 
+def bounds(operator: QDense) -> tuple[Array, Array]:
+    """Return the least and the largest sum of each channel."""
+    return products(operator).range()
+
+
 def wide(operator: QDense) -> Products | None:
     """The sums, where they have 64 bits."""
     return wide_sums(operator.inputs[0], lambda: products(operator))

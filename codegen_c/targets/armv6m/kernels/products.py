@@ -7,17 +7,19 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, structure
+from codegen_c.c_text.text import structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.dense.dense_rows import MakeInRows, in_rows
-from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, activations
 from codegen_c.kernels.shared.requantize import Products
 from codegen_c.kernels.shared.vector_rows import Rows, rows_of
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType
 from codegen_c.targets.armv6m.kernels.requantize import HEADERS, PARAMETER, NarrowRequantize, for_speed
+
+PARAMETERS = (Parameter(name="weights", ctype="int8_t", role="constant"), PARAMETER)
 
 # Weights for products of pairs: runs of taps whose sums separate, as `tvm_ext_armv6m_product.h` reads them.
 #
@@ -108,9 +110,11 @@ def byte_offset(source: TensorType) -> int:
 # are packed in scratch, two to a word, padding as zero points; all channels then read them. The zero point is taken
 # off with the bias. Either rounding.
 
-LAYER = "tvm_ext_armv6m_conv2d_layer"
-INCLUDES = ("tvm_ext_armv6m_conv2d.h", "tvm_ext_armv6m_product.h", *HEADERS)
-SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
+LOOPS = Loops(
+    function="tvm_ext_armv6m_conv2d", layer="tvm_ext_armv6m_conv2d_layer",
+    includes=("tvm_ext_armv6m_conv2d.h", "tvm_ext_armv6m_product.h", *HEADERS),
+    columns_at_once=1, is_read_first=True,
+)  # fmt: skip
 PIXELS = 2 * PAIRS
 WORD_INSTRUCTIONS, RUN_INSTRUCTIONS, PIXEL_INSTRUCTIONS = 9, 34, 30
 """Modelled instructions of a word of two elements, of a run of such words, and of finding a pixel."""
@@ -125,39 +129,24 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
     return operator.groups == 1
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    source, output, window = operator.inputs[0], operator.output, operator.window
+def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     paired = SeparableRuns.of(operator.weight)
     finish = narrow(operator, paired.offset)
-    num_taps = operator.weight[0].size
-    num_pixels = output.num_elements // output.shape[3]
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_armv6m_conv2d({layer}, $_pixels, input, output, weights, factors, scratch, row_begin, row_end);"
-    return Implementation(
-        kernel=QCONV2D.name,
-        function=CFunction(
-            parameters=(*parameters(operator), SCRATCH, *ROW_PARAMETERS),
-            body="\n".join([*rings, call]),
-            helpers="\n".join((windowed_shapes(LAYER, operator, stored, finish), _pixels())),
-            includes=INCLUDES,
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    num_taps, channels = operator.weight[0].size, operator.output.shape[3]
+    num_pixels = operator.output.num_elements // channels
+    return Parts(
+        parameters=PARAMETERS,
         constants=(("weights", paired.stream), *finish.constants()),
+        members={"requantize": finish.members()},
+        functions=(_pixels(),),
+        leading=("$_pixels",),
         scratch_bytes=4 * PAIRS * num_taps,
-        macs=output.num_elements * num_taps,
         instructions=_instructions(operator, stored, finish, paired),
         passes=Passes(
             constants=max(1.0, num_pixels / PIXELS),
-            input=max(1.0, num_pixels * num_taps / source.num_elements),
-            scratch=num_pixels / PIXELS * (1 + output.shape[3]),
+            input=max(1.0, num_pixels * num_taps / operator.inputs[0].num_elements),
+            scratch=num_pixels / PIXELS * (1 + channels),
         ),
-        accumulation="exact",
-        # Pixels are packed before they are written.
-        spatial=spatial(window, source, output, columns_at_once=1),
-        in_place=(0,) if window.is_pointwise and source.shape == output.shape else (),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
         grows_weights=True,
     )
 
@@ -179,16 +168,6 @@ def taps_of(operator: QConv2d) -> Array:
     return operator.weight.reshape(operator.weight.shape[0], -1).sum(axis=1, dtype="int64")
 
 
-def parameters(operator: QConv2d) -> tuple[Parameter, ...]:
-    """Input, output, weights, factors."""
-    return (
-        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
-        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
-        Parameter(name="weights", ctype="int8_t", role="constant"),
-        PARAMETER,
-    )
-
-
 def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantize, paired: SeparableRuns) -> int:
     """Modelled instructions: packed windows, then products and results; a call's last group may lack pixels."""
     batch, height, columns, channels = operator.output.shape
@@ -202,25 +181,19 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: NarrowRequantiz
     return pairs * pack + groups * (paired.instructions() + channels * (14 + PIXELS * finish.instructions))
 
 
-def windowed_shapes(ctype: str, operator: QConv2d, stored: StoredRows, finish: NarrowRequantize) -> str:
-    """Definition of `$_layer`: images, window and requantization, as the headers of convolutions take them."""
-    return shapes(ctype, {
-        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window), "requantize": finish.members(),
-    })  # fmt: skip
-
-
 def _pixels() -> str:
     """`$_pixels(...)`, a tvm_ext_armv6m_pixels."""
     call = "tvm_ext_armv6m_conv2d_pixels(&$_layer, output, weights, factors, cells);"
     return apart("$_pixels", PIXELS_PARAMETERS, [call], linkage="TVM_EXT_ARMV6M_SHARED")
 
 
-QCONV2D = Kernel(
-    name="qconv2d_armv6m",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(for_speed, is_ungrouped, *qconv2d.CONSTRAINTS),
+CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
+QCONV2D = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_armv6m",
+        operator=QConv2d,
+        constraints=(for_speed, is_ungrouped, *qconv2d.CONSTRAINTS),
+    )
 )
 
 
@@ -281,12 +254,7 @@ def _function(operator: QDense, finish: NarrowRequantize) -> CFunction:
         "has_unsigned_input": source.dtype == "uint8", "requantize": finish.members(),
     })  # fmt: skip
     return CFunction(
-        parameters=(
-            Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-            Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
-            Parameter(name="weights", ctype="int8_t", role="constant"),
-            PARAMETER,
-        ),
+        parameters=(*activations(source, operator.output), *PARAMETERS),
         body="\n".join([*layer, "tvm_ext_armv6m_dense(&layer, input, output, weights, factors);"]),
         includes=("tvm_ext_armv6m_dense.h", *HEADERS),
     )

@@ -6,25 +6,25 @@ pixel of zero points in scratch, so that the zero point is taken off with the bi
 
 from __future__ import annotations
 
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.operators.kinds import QConv2d
 from codegen_c.targets.riscv_vector.kernels.products import (
     HEADERS,
     PARAMETERS,
-    SCRATCH,
     SUM_BYTES,
     GroupedRescale,
     num_groups,
-    operands,
     start_of,
     sums_leave_room,
 )
 
-LAYER = "tvm_ext_rvv_depthwise_layer"
+LOOPS = Loops(
+    function="tvm_ext_rvv_depthwise", layer="tvm_ext_rvv_depthwise_layer",
+    includes=("tvm_ext_rvv_depthwise.h", "tvm_ext_taps.h", *HEADERS),
+)  # fmt: skip
 MOST_TAPS = 49
 GROUP = 8
 """Registers of the sums of a group of channels."""
@@ -37,40 +37,24 @@ def has_few_taps(operator: QConv2d, target: Target) -> bool:
     return operator.weight[0].size <= MOST_TAPS
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output, window = operator.inputs[0], operator.output, operator.window
     finish, channels, num_taps = GroupedRescale.of_convolution(operator), output.shape[3], operator.weight[0].size
     num_pixels = output.num_elements // channels
     inside = inner_columns(window, source.shape[2], output.shape[2])
     group = GROUP_INSTRUCTIONS + TAP_INSTRUCTIONS * num_taps
     pixel = PIXEL_INSTRUCTIONS + num_groups(channels, GROUP) * group + finish.instructions(channels)
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_rvv_depthwise({layer}, taps, input, output, weights, factors, scratch, row_begin, row_end);"
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(*operands(operator), *PARAMETERS, SCRATCH, *ROW_PARAMETERS),
-            body="\n".join([*rings, f"const uint8_t *taps[{num_taps}]; /* of a window */", call]),
-            helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, stored=stored),
-                "window": sliding_window(window), "inside_begin": inside[0], "inside_end": inside[1],
-                "requantize": finish.members(),
-            }),
-            includes=("tvm_ext_rvv_depthwise.h", "tvm_ext_taps.h", *HEADERS),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=PARAMETERS,
         constants=finish.constants(qdepthwise.pack(operator.weight), start_of(operator)),
+        members={"inside_begin": inside[0], "inside_end": inside[1], "requantize": finish.members()},
+        leading=("taps",),
+        statements=(f"const uint8_t *taps[{num_taps}]; /* of a window */",),
         scratch_bytes=channels * (SUM_BYTES + (1 if any(window.padding) else 0)),
-        macs=output.num_elements * num_taps,
         instructions=num_pixels * pixel + _num_found(operator, inside) * num_taps * PLACE_INSTRUCTIONS,
         passes=Passes.of_product(
             output.num_elements * num_taps, source.num_elements, num_pixels, pixels=1, channels=1
         ),
-        accumulation="exact",
-        spatial=spatial(window, source, output),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
     )  # fmt: skip
 
 
@@ -83,9 +67,11 @@ def _num_found(operator: QConv2d, inside: tuple[int, int]) -> int:
     return images * (rows * columns - inner_rows * max(0, inside[1] - inside[0] - 1))
 
 
-KERNEL = Kernel(
-    name="qdepthwise_rvv",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(qdepthwise.is_depthwise, has_few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthwise_parts)
+KERNEL = DEPTHWISE.kernel(
+    Family(
+        name="qdepthwise_rvv",
+        operator=QConv2d,
+        constraints=(qdepthwise.is_depthwise, has_few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+    )
 )

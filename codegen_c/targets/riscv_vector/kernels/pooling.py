@@ -13,6 +13,7 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parame
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.qpool2d import accumulating, average, reference
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.product_kernel import SCRATCH
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import QPool2d
@@ -20,7 +21,6 @@ from codegen_c.targets.riscv_vector.kernels.products import (
     HEADERS,
     PARAMETERS,
     REGISTER_BYTES,
-    SCRATCH,
     SUM_BYTES,
     GroupedRescale,
     num_groups,

@@ -6,14 +6,21 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value, structure
+from codegen_c.c_text.text import Value, structure
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
 from codegen_c.kernels.shared.common_shift import HighWords
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.product_kernel import (
+    SCRATCH,
+    Family,
+    Loops,
+    Parts,
+    ProductKernel,
+    activations,
+    room_for_sums,
+)
 from codegen_c.kernels.shared.requantize import Products, quantization
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.operators.kinds import Array, QConv2d, QDense
 
 # Shared parts of the kernels of RISC-V's vectors: requantization of sums, exact, and the constants it reads.
@@ -29,7 +36,6 @@ PARAMETERS = (
     Parameter(name="weights", ctype="int8_t", role="constant"),
     Parameter(name="factors", ctype="int32_t", role="constant"),
 )
-SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 SUM_BYTES = 4
 REGISTER_BYTES = 16
 """Bytes of a vector register that costs are modelled for: the shortest there are."""
@@ -68,9 +74,7 @@ class GroupedRescale(HighWords):
         return 20 + (25 if self.is_twice else 22) * num_groups(channels, 8)
 
 
-def sums_leave_room(operator: QConv2d, target: Target) -> bool:
-    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
-    return GroupedRescale.of_convolution(operator).fits(*qconv2d.products(operator).range())
+sums_leave_room = room_for_sums(GroupedRescale.of_convolution, qconv2d.bounds, least_factor="one quarter")
 
 
 def start_of(operator: QConv2d) -> Array:
@@ -84,8 +88,11 @@ def start_of(operator: QConv2d) -> Array:
 # read where they lie, others from copies in scratch, padding as zero points, which are taken off with the bias.
 # Either rounding.
 
-LAYER = "tvm_ext_rvv_conv2d_layer"
-INCLUDES = ("tvm_ext_rvv_conv2d.h", "tvm_ext_rvv_product.h", *HEADERS)
+LOOPS = Loops(
+    function="tvm_ext_rvv_conv2d", layer="tvm_ext_rvv_conv2d_layer",
+    includes=("tvm_ext_rvv_conv2d.h", "tvm_ext_rvv_product.h", *HEADERS),
+    is_read_first=True,
+)  # fmt: skip
 REGISTERS = {1: 8, 3: 8, 6: 4}
 """Registers of the sums of each of so many pixels."""
 PIXEL_INSTRUCTIONS, COPY_INSTRUCTIONS, ROW_INSTRUCTIONS, CALL_INSTRUCTIONS = 24, 40, 20, 40
@@ -97,51 +104,22 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
     return operator.groups == 1
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    source, output = operator.inputs[0], operator.output
+def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     finish, pixels, depth = GroupedRescale.of_convolution(operator), pixels_at_once(operator), operator.weight[0].size
-    num_pixels, channels = output.num_elements // output.shape[3], output.shape[3]
+    num_pixels, channels = operator.output.num_elements // operator.output.shape[3], operator.output.shape[3]
     copies = not is_in_place(operator)
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_rvv_conv2d({layer}, input, output, weights, factors, scratch, row_begin, row_end);"
-    weights = operator.weight.reshape(channels, depth).T
-    return Implementation(
-        kernel=QCONV2D.name,
-        function=CFunction(
-            parameters=(*operands(operator), *PARAMETERS, SCRATCH, *ROW_PARAMETERS),
-            body="\n".join([*rings, call]),
-            helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, stored=stored),
-                "window": sliding_window(operator.window), "pixels": pixels, "requantize": finish.members(),
-            }),
-            includes=INCLUDES,
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
-        constants=finish.constants(weights, start_of(operator)),
+    return Parts(
+        parameters=PARAMETERS,
+        constants=finish.constants(operator.weight.reshape(channels, depth).T, start_of(operator)),
+        members={"pixels": pixels, "requantize": finish.members()},
         scratch_bytes=pixels * (SUM_BYTES * channels + (depth if copies else 0)),
-        macs=output.num_elements * depth,
         instructions=-(-num_pixels // pixels) * product_instructions(depth, channels, pixels)
         + num_pixels * (PIXEL_INSTRUCTIONS + finish.instructions(channels) + (_copy(operator) if copies else 0)),
         passes=Passes(
             constants=max(1.0, num_pixels / pixels),
-            input=max(1.0, num_pixels * depth / source.num_elements),
+            input=max(1.0, num_pixels * depth / operator.inputs[0].num_elements),
             scratch=num_pixels / pixels * (1 + num_groups(channels, REGISTERS[pixels])),
         ),
-        accumulation="exact",
-        spatial=spatial(operator.window, source, output),
-        # All channels of some pixels are summed before they are written.
-        in_place=(0,) if operator.window.is_pointwise and source.shape == output.shape else (),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
-    )  # fmt: skip
-
-
-def operands(operator: QConv2d) -> tuple[Parameter, ...]:
-    """Input and output."""
-    return (
-        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
-        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
     )
 
 
@@ -171,11 +149,13 @@ def _copy(operator: QConv2d) -> int:
     return COPY_INSTRUCTIONS + runs * ROW_INSTRUCTIONS
 
 
-QCONV2D = Kernel(
-    name="qconv2d_rvv",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
+CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
+QCONV2D = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_rvv",
+        operator=QConv2d,
+        constraints=(is_ungrouped, *qconv2d.CONSTRAINTS, sums_leave_room),
+    )
 )
 
 
@@ -189,13 +169,11 @@ QDENSE_ROW_INSTRUCTIONS = 20
 """Modelled instructions around the products and results of a row."""
 
 
-def qdense_sums_leave_room(operator: QDense, target: Target) -> bool:
-    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
-    return _rescale(operator).fits(*qdense.products(operator).range())
-
-
 def _rescale(operator: QDense) -> GroupedRescale:
     return GroupedRescale.of(qdense.requantize(operator), *qdense.products(operator).range())
+
+
+qdense_sums_leave_room = room_for_sums(_rescale, qdense.bounds, least_factor="one quarter")
 
 
 def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
@@ -210,12 +188,7 @@ def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Im
     return Implementation(
         kernel=QDENSE.name,
         function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
-                *PARAMETERS,
-                SCRATCH,
-            ),
+            parameters=(*activations(source, operator.output), *PARAMETERS, SCRATCH),
             body="\n".join([*layer, "tvm_ext_rvv_dense(&layer, input, output, weights, factors, scratch);"]),
             includes=("tvm_ext_rvv_dense.h", "tvm_ext_rvv_product.h", *HEADERS),
         ),
