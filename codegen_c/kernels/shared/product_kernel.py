@@ -120,8 +120,10 @@ class Parts:
     for the inner product and the epilogue. functions: definitions of C functions that the loops call for some pixels.
     leading: arguments of the loops before the activations. statements: before the call. tables: arguments for the
     constants. scratch: argument for the scratch, None where the loops take none; the kernel's function has such a
-    parameter where scratch_bytes is above zero. includes: headers beside those of the loops. behind: as in `Spatial`.
-    instructions, passes, grows_weights: as in `Implementation`.
+    parameter where scratch_bytes is above zero. includes: headers beside those of the loops. behind, descends: as in
+    `Spatial`. is_in_place: whether the output may take the place of the input, whatever the loops say; pitched: whether
+    pixels of the output may lie apart, where the loops allow it. instructions, passes,
+    grows_weights: as in `Implementation`.
     """
 
     parameters: tuple[Parameter, ...]
@@ -136,6 +138,9 @@ class Parts:
     scratch_bytes: int = 0
     includes: tuple[str, ...] = ()
     behind: int = 0
+    descends: bool = True
+    is_in_place: bool = False
+    pitched: bool = True
     passes: Passes = ONCE
     grows_weights: bool = False
 
@@ -191,10 +196,10 @@ class ProductKernel:
             instructions=parts.instructions,
             passes=parts.passes,
             accumulation=loops.accumulation,
-            spatial=replace(access, behind=parts.behind) if parts.behind else access,
-            in_place=(0,) if loops.is_read_first and _keeps_shape(operator) else (),
+            spatial=replace(access, behind=parts.behind, descends=parts.descends),
+            in_place=(0,) if parts.is_in_place or (loops.is_read_first and _keeps_shape(operator)) else (),
             exact=True,
-            pitched=loops.pitched,
+            pitched=loops.pitched and parts.pitched,
             row_pitched=loops.row_pitched,
             grows_weights=parts.grows_weights,
         )

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import zip_longest
 
 import numpy as np
 
-from codegen_c.c_text.text import Value, block
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.c_text.text import block
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
-from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
+from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
+from codegen_c.kernels.shared.window import over
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d, Window
 from codegen_c.targets.host.kernels.products import (
     ORDER,
-    SCRATCH,
     STORED_AT_ONCE,
     SUM_INCLUDES,
     UNIT,
     UNPACK_INSTRUCTIONS,
     WEIGHTS_BYTES,
     in_four_bits,
-    parameters,
+    packed_parameters,
     rescale,
     row_numbers,
     start,
@@ -48,7 +47,11 @@ TAPS_INSTRUCTIONS = 8
 """Two taps of a unit."""
 ROW_INSTRUCTIONS = 20
 """A row that is copied, beside its bytes."""
-LAYER = "tvm_ext_host_depthwise_layer"
+LOOPS = Loops(
+    function="tvm_ext_host_depthwise", layer="tvm_ext_host_depthwise_layer",
+    includes=("tvm_ext_host_depthwise.h", "tvm_ext_host_rows.h", *SUM_INCLUDES),
+    accumulation="products in pairs of taps, modulo 2^32",
+)  # fmt: skip
 
 
 def few_taps(operator: QConv2d, target: Target) -> bool:
@@ -56,47 +59,27 @@ def few_taps(operator: QConv2d, target: Target) -> bool:
     return operator.window.kernel[0] * operator.window.kernel[1] <= MOST_TAPS
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output, finish = operator.inputs[0], operator.output, rescale(operator)
     window, is_packed, weights = operator.window, isinstance(operator, PackedQConv2d), _pack(operator)
     units = output.num_elements // output.shape[3] * weights.shape[0]
     copied = window.kernel[0] * row_numbers(window, source, source.shape[3])
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_host_depthwise({layer}, $_row, input, output, weights, factors, "
-    members: dict[str, Value] = {
-        "input": image(source), "output": image(output, stored=stored), "window": sliding_window(window),
-        "rescale": finish.members(),
-    }  # fmt: skip
     taps = weights.shape[1] * (TAPS_INSTRUCTIONS + (UNPACK_INSTRUCTIONS if is_packed else 0))
     copies = window.kernel[0] * ROW_INSTRUCTIONS + copied // UNIT
-    return Implementation(
-        kernel=QDEPTHWISE.name,
-        function=CFunction(
-            parameters=(
-                *parameters(source, output, is_packed=is_packed),
-                SCRATCH,
-                *ROW_PARAMETERS,
-            ),
-            body="\n".join([*rings, f"{call}scratch, row_begin, row_end);"]),
-            helpers=f"{shapes(LAYER, members)}\n{_row(operator, stored, is_packed)}",
-            includes=("tvm_ext_host_depthwise.h", "tvm_ext_host_rows.h", *SUM_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=packed_parameters(is_packed=is_packed),
         constants=(
             ("weights", in_four_bits(weights) if is_packed else weights), ("factors", finish.table(start(operator))),
         ),
+        members={"rescale": finish.members()},
+        functions=(_row(operator, stored, is_packed),),
+        leading=("$_row",),
         scratch_bytes=copied + STORED_AT_ONCE,
-        macs=output.num_elements * operator.weight[0].size,
         instructions=units * (taps + finish.finish_instructions) + output.shape[0] * output.shape[1] * copies,
         passes=Passes(
             constants=max(1.0, output.num_elements // output.shape[3]), input=max(1.0, window.kernel[0]),
             scratch=max(1.0, output.num_elements * operator.weight[0].size / copied),
         ),
-        accumulation="products in pairs of taps, modulo 2^32",
-        spatial=spatial(window, source, output),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
         grows_weights=not is_packed,
     )  # fmt: skip
 
@@ -164,29 +147,21 @@ def _unit(operator: QConv2d, pitch: int, pixels: int, is_packed: bool) -> list[s
     return lines
 
 
-QDEPTHWISE = Kernel(
-    name="qdepthwise_host",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(for_speed, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthwise_parts)
+QDEPTHWISE = DEPTHWISE.kernel(
+    Family(
+        name="qdepthwise_host",
+        operator=QConv2d,
+        constraints=(for_speed, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
+    )
 )
-
-
-# Depthwise conv2d of a QDQ chain whose weights have 4 bits each, in vectors of 8 sums: py, taking
-# bytes apart.
-#
-# int8 or uint8[N, H, W, C], 4 bits[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32, modulo 2^32.
-
-
-def qdepthwise_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
-    return replace(implement(operator, target, stored), kernel=QDEPTHWISE_PACKED.name)
-
-
-QDEPTHWISE_PACKED = Kernel(
-    name="qdepthwise_packed_host",
-    operator=PackedQConv2d,
-    implement=qdepthwise_packed_implement,
-    constraints=(is_depthwise, few_taps, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
+# Weights of 4 bits: the code of each pair of taps takes bytes apart.
+QDEPTHWISE_PACKED = DEPTHWISE.kernel(
+    Family(
+        name="qdepthwise_packed_host",
+        operator=PackedQConv2d,
+        constraints=(is_depthwise, few_taps, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
+    )
 )
 
 

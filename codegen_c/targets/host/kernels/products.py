@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
@@ -18,10 +18,17 @@ from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import HighWords
 from codegen_c.kernels.shared.float_factors import FloatFactors
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import image, shapes, sliding_window
+from codegen_c.kernels.shared.product_kernel import (
+    Family,
+    Loops,
+    Parts,
+    ProductKernel,
+    activations,
+    room_for_sums,
+)
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
 from codegen_c.kernels.shared.requantize import Requantize, quantization
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QConv2d, QDense, TensorType, Window
 
@@ -43,7 +50,6 @@ SUM_INCLUDES = (
 )  # fmt: skip
 PRODUCT_INCLUDES = ("tvm_ext_host_conv2d.h", "tvm_ext_host_product.h", "tvm_ext_host_rows.h", *SUM_INCLUDES)
 FACTORS = Parameter(name="factors", ctype="int32_t", role="constant")
-SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 # Modelled instructions: from a unit's sums to its elements, and around a run of elements.
 FINISH_INSTRUCTIONS = {True: 16, False: 24}
 """By whether factors are floats."""
@@ -54,18 +60,9 @@ WEIGHTS_BYTES = {False: 64, True: 16}
 """Bytes of two elements' weights for a unit: by whether they have 4 bits each, otherwise 16."""
 
 
-def activations(source: TensorType, output: TensorType) -> tuple[Parameter, Parameter]:
-    """Input and output of a layer, as its function takes them."""
-    return (
-        Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-        Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-    )
-
-
-def parameters(source: TensorType, output: TensorType, *, is_packed: bool = False) -> tuple[Parameter, ...]:
-    """The same, then weights and factors; is_packed: weights have 4 bits, otherwise 16."""
-    weights = Parameter(name="weights", ctype="uint8_t" if is_packed else "int16_t", role="constant")
-    return (*activations(source, output), weights, FACTORS)
+def packed_parameters(*, is_packed: bool) -> tuple[Parameter, Parameter]:
+    """Weights and factors of a layer. is_packed: weights have 4 bits, otherwise 16."""
+    return (Parameter(name="weights", ctype="uint8_t" if is_packed else "int16_t", role="constant"), FACTORS)
 
 
 def in_four_bits(weights: Array) -> Array:
@@ -198,6 +195,10 @@ class PixelProduct:
 # windows read are copied to scratch as 16-bit numbers, padding filled in with the zero point. Either rounding.
 
 LAYER = "tvm_ext_host_conv2d_layer"
+LOOPS = Loops(
+    function="tvm_ext_host_conv2d", layer=LAYER, includes=PRODUCT_INCLUDES,
+    accumulation="products with r, s, c ascending in pairs, modulo 2^32",
+)  # fmt: skip
 STORED_AT_ONCE = 16
 """Numbers that copies of rows store at once."""
 
@@ -207,13 +208,11 @@ def has_no_groups(operator: QConv2d, target: Target) -> bool:
     return operator.groups == 1
 
 
-def sums_leave_room(operator: QConv2d, target: Target) -> bool:
-    """where a channel's factor is one half or more, its sums must be small enough to be scaled up"""
-    return rescale(operator).fits(*qconv2d.products(operator).range())
-
-
 def rescale(operator: QConv2d) -> LaneRescale:
     return LaneRescale.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+
+sums_leave_room = room_for_sums(rescale, qconv2d.bounds, least_factor="one half")
 
 
 def start(operator: QConv2d) -> Array:
@@ -228,7 +227,7 @@ def row_numbers(window: Window, source: TensorType, pitch: int) -> int:
     return (window.padding[1] + source.shape[2] + window.padding[3]) * pitch
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output, window = operator.inputs[0], operator.output, operator.window
     depth, channels = source.shape[3], output.shape[3]
     turn = 1 if window.dilation[1] == 1 else window.kernel[1]
@@ -239,63 +238,35 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     )  # fmt: skip
     num_pixels = output.num_elements // channels
     copied = window.kernel[0] * row_numbers(window, source, depth)
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_host_conv2d({layer}, input, output, weights, factors, scratch, row_begin, row_end);"
-    return Implementation(
-        kernel=QCONV2D.name,
-        function=CFunction(
-            parameters=(
-                *parameters(source, output, is_packed=product.is_packed),
-                SCRATCH,
-                *ROW_PARAMETERS,
-            ),
-            body="\n".join([*rings, call]),
-            helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, stored=stored),
-                "window": sliding_window(window), "product": product.members(),
-            }),
-            includes=PRODUCT_INCLUDES,
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=packed_parameters(is_packed=product.is_packed),
         constants=product.constants(operator.weight, start(operator)),
+        members={"product": product.members()},
         scratch_bytes=2 * (copied + STORED_AT_ONCE),
-        macs=output.num_elements * operator.weight[0].size,
         instructions=num_pixels * product.instructions + output.shape[0] * output.shape[1] * copied * 3 // 16,
         passes=Passes.of_product(
             output.num_elements * operator.weight[0].size, source.num_elements, num_pixels, pixels=1,
             channels=UNIT * MOST_UNITS,
         ),
-        accumulation="products with r, s, c ascending in pairs, modulo 2^32",
-        spatial=spatial(window, source, output),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
         grows_weights=not product.is_packed,
     )  # fmt: skip
 
 
-QCONV2D = Kernel(
-    name="qconv2d_host",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(for_speed, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
+QCONV2D = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_host",
+        operator=QConv2d,
+        constraints=(for_speed, has_no_groups, *qconv2d.CONSTRAINTS, sums_leave_room),
+    )
 )
-
-
-# conv2d of a QDQ chain whose weights have 4 bits each, in vectors of 8 sums: py, taking bytes apart.
-#
-# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32, modulo 2^32.
-
-
-def qconv2d_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
-    return replace(implement(operator, target, stored), kernel=QCONV2D_PACKED.name)
-
-
-QCONV2D_PACKED = Kernel(
-    name="qconv2d_packed_host",
-    operator=PackedQConv2d,
-    implement=qconv2d_packed_implement,
-    constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
+# Weights of 4 bits: the loops take bytes apart.
+QCONV2D_PACKED = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_packed_host",
+        operator=PackedQConv2d,
+        constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room),
+    )
 )
 
 
@@ -305,13 +276,11 @@ QCONV2D_PACKED = Kernel(
 # read in place. Layers that come or go by rows are portable C's. Either rounding.
 
 
-def qdense_sums_leave_room(operator: QDense, target: Target) -> bool:
-    """where a channel's factor is one half or more, its sums must be small enough to be scaled up"""
-    return _rescale(operator).fits(*qdense.products(operator).range())
-
-
 def _rescale(operator: QDense) -> LaneRescale:
     return LaneRescale.of(qdense.requantize(operator), *qdense.products(operator).range())
+
+
+qdense_sums_leave_room = room_for_sums(_rescale, qdense.bounds, least_factor="one half")
 
 
 def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
@@ -332,7 +301,7 @@ def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Im
         portable,
         kernel=QDENSE.name,
         function=CFunction(
-            parameters=(*parameters(source, output, is_packed=product.is_packed),),
+            parameters=(*activations(source, output), *packed_parameters(is_packed=product.is_packed)),
             body="tvm_ext_host_vectors(&$_layer, input, output, weights, factors);",
             helpers=layer,
             includes=PRODUCT_INCLUDES,

@@ -7,12 +7,9 @@ kernels/shared/winograd.py. Either rounding.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, room_for_sums
 from codegen_c.kernels.shared.winograd import (
     PLACES,
     SCALE_BITS,
@@ -22,20 +19,22 @@ from codegen_c.kernels.shared.winograd import (
     tiles_of_calls,
     transformed,
 )
-from codegen_c.operators.kinds import QConv2d
+from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.host.kernels.products import (
     PRODUCT_INCLUDES,
-    SCRATCH,
     STORED_AT_ONCE,
     UNIT,
     LaneRescale,
     PixelProduct,
     has_no_groups,
-    parameters,
+    packed_parameters,
     start,
 )
 
-LAYER = "tvm_ext_host_winograd_layer"
+LOOPS = Loops(
+    function="tvm_ext_host_winograd", layer="tvm_ext_host_winograd_layer",
+    includes=("tvm_ext_host_winograd.h", *PRODUCT_INCLUDES),
+)  # fmt: skip
 PLACE_INSTRUCTIONS = 5
 """A block of units at one place, beside products, first sums and stores."""
 OUTPUT_INSTRUCTIONS = 64
@@ -44,10 +43,10 @@ TRANSFORM_INSTRUCTIONS = 74
 """16 channels of a tile's input: 30 by columns, 44 by rows."""
 
 
-def sums_leave_room(operator: QConv2d, target: Target) -> bool:
-    """where a channel's factor is one half or more, its sums must be small enough to be scaled up"""
-    low, high = qconv2d.products(operator).range()
-    return _rescale(operator).fits(low << SCALE_BITS, high << SCALE_BITS)
+def _bounds(operator: QConv2d) -> tuple[Array, Array]:
+    """The least and the largest sum of each channel, four times."""
+    low, high = qconv2d.bounds(operator)
+    return low << SCALE_BITS, high << SCALE_BITS
 
 
 def _rescale(operator: QConv2d) -> LaneRescale:
@@ -58,50 +57,33 @@ def _rescale(operator: QConv2d) -> LaneRescale:
     return LaneRescale.of(exact.scaled(SCALE_BITS), low << SCALE_BITS, high << SCALE_BITS)
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    source, output, window = operator.inputs[0], operator.output, operator.window
+sums_leave_room = room_for_sums(_rescale, _bounds, least_factor="one half")
+
+
+def winograd_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    source, output = operator.inputs[0], operator.output
     depth, channels = source.shape[3], output.shape[3]
     product = PixelProduct(
         runs=PLACES, length=depth, channels=channels, rescale=_rescale(operator), is_widened=True,
         is_unsigned=source.dtype == "uint8", is_packed=False,
     )  # fmt: skip
     columns, pitch = -(-output.shape[2] // 2) * 2 + 2, -(-depth // UNIT) * UNIT
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_host_winograd({layer}, input, output, weights, factors, scratch, row_begin, row_end);"
     (tiles,) = tiles_of_calls(operator, StoredRows())
     numbers = 4 * (columns * depth + STORED_AT_ONCE) + PLACES * pitch
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                *parameters(source, output),
-                SCRATCH,
-                *ROW_PARAMETERS,
-            ),
-            body="\n".join([*rings, call]),
-            helpers=shapes(LAYER, {
-                "input": image(source), "output": image(output, stored=stored),
-                "window": sliding_window(window), "columns": columns, "pitch": pitch, "product": product.members(),
-            }),
-            includes=("tvm_ext_host_winograd.h", *PRODUCT_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=packed_parameters(is_packed=False),
         constants=product.constants(transformed(operator.weight), start(operator) << SCALE_BITS),
+        members={"columns": columns, "pitch": pitch, "product": product.members()},
         scratch_bytes=4 * PLACES * product.units * UNIT + 2 * numbers + source.shape[2] * depth,
-        macs=output.num_elements * operator.weight[0].size,
         instructions=_instructions(operator, stored, product),
         passes=Passes(
             constants=max(1.0, tiles),
             input=max(1.0, 2 * output.shape[0] * output.shape[1] * source.shape[2] * depth / source.num_elements),
             scratch=max(1.0, tiles * PLACES * (2 * pitch + 8 * channels) / (2 * numbers)),
         ),
-        accumulation="exact",
-        spatial=replace(spatial(window, source, output), behind=1),  # two rows of a tile cost as much as one
-        exact=True,
-        pitched=True,
-        row_pitched=True,
+        behind=1,  # two rows of a tile cost as much as one
         grows_weights=True,
-    )  # fmt: skip
+    )
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, product: PixelProduct) -> int:
@@ -114,16 +96,18 @@ def _instructions(operator: QConv2d, stored: StoredRows, product: PixelProduct) 
     return sum(tiles_of_calls(operator, stored)) * tile
 
 
-KERNEL = Kernel(
-    name="qwinograd_host",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(
-        is_3x3_of_stride_1,
-        has_no_groups,
-        for_speed,
-        *qconv2d.CONSTRAINTS,
-        fourfold_sums_fit,
-        sums_leave_room,
-    ),
+WINOGRAD = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=winograd_parts)
+KERNEL = WINOGRAD.kernel(
+    Family(
+        name="qwinograd_host",
+        operator=QConv2d,
+        constraints=(
+            is_3x3_of_stride_1,
+            has_no_groups,
+            for_speed,
+            *qconv2d.CONSTRAINTS,
+            fourfold_sums_fit,
+            sums_leave_room,
+        ),
+    )
 )
