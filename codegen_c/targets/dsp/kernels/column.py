@@ -11,18 +11,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.winograd import for_speed
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.dsp.kernels.depthwise import has_four_channels
-from codegen_c.targets.dsp.kernels.product import CALL_INSTRUCTIONS, HEADERS, INCLUDES, FastRequantize, start, wrapped
+from codegen_c.targets.dsp.kernels.product import (
+    CALL_INSTRUCTIONS,
+    HEADERS,
+    INCLUDES,
+    TABLES,
+    FastRequantize,
+    start,
+    wrapped,
+)
 
 WIDTH = 4
-LAYER = "tvm_ext_dsp_column_layer"
+LOOPS = Loops(
+    function="tvm_ext_dsp_depthwise_column", layer="tvm_ext_dsp_column_layer",
+    includes=("tvm_ext_dsp_column.h", *INCLUDES, *HEADERS),
+)  # fmt: skip
 ROW_INSTRUCTIONS = 10
 """Four channels of one row of taps, and half of a round of the loop."""
 
@@ -37,35 +46,26 @@ def is_unpadded(operator: QConv2d, target: Target) -> bool:
     return not any(operator.window.padding)
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish = FastRequantize.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+def column_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    finish = FastRequantize.of(qconv2d.requantize(operator), *qconv2d.bounds(operator))
     num_taps = operator.window.kernel[0]
-    parameters = qconv2d.parameters(operator, finish.exact)
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=tuple(replace(p, ctype="int16_t") if p.name == "weights" else p for p in parameters),
-            body=_body(stored, finish),
-            helpers=_shapes(operator, stored, finish),
-            includes=("tvm_ext_dsp_column.h", *INCLUDES, *HEADERS),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    weights, *others = qconv2d.parameters(operator, finish.exact)[2:-2]
+    return Parts(
+        parameters=(replace(weights, ctype="int16_t"), *others),
         constants=(
             ("weights", pack(operator.weight.reshape(-1, num_taps))),
             ("bias", wrapped(start(operator.inputs[0], operator.weight, operator.bias))),
             *finish.constants(),
         ),
-        macs=operator.output.num_elements * num_taps,
+        members={"requantize": finish.members()},
+        statements=finish.tables(),
+        tables=TABLES,
+        scratch=None,
         instructions=_instructions(operator, stored, finish),
         passes=Passes(
             constants=operator.output.num_elements / operator.output.shape[3],
             input=max(1.0, operator.output.num_elements * num_taps / operator.inputs[0].num_elements),
         ),
-        accumulation="exact",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
         grows_weights=True,
     )
 
@@ -87,33 +87,18 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize)
     return blocks * (calls * CALL_INSTRUCTIONS + num_taps * ROW_INSTRUCTIONS + WIDTH * (finish.instructions + 2))
 
 
-def _shapes(operator: QConv2d, stored: StoredRows, finish: FastRequantize) -> str:
-    """The layer's shapes as tvm_ext_dsp_column.h takes them."""
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window), "requantize": finish.members(),
-    }  # fmt: skip
-    return shapes(LAYER, members)
-
-
-def _body(stored: StoredRows, finish: FastRequantize) -> str:
-    rings, layer = with_rings(LAYER, stored)
-    call = (
-        f"tvm_ext_dsp_depthwise_column({layer}, input, output, weights, bias, multiplier, shift, row_begin, row_end);"
+COLUMN = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=column_parts)
+KERNEL = COLUMN.kernel(
+    Family(
+        name="qcolumn_dsp",
+        operator=QConv2d,
+        constraints=(
+            qdepthwise.is_depthwise,
+            is_one_column,
+            is_unpadded,
+            for_speed,
+            has_four_channels,
+            *qconv2d.CONSTRAINTS,
+        ),
     )
-    return "\n".join([*rings, *finish.tables(), call])
-
-
-KERNEL = Kernel(
-    name="qcolumn_dsp",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(
-        qdepthwise.is_depthwise,
-        is_one_column,
-        is_unpadded,
-        for_speed,
-        has_four_channels,
-        *qconv2d.CONSTRAINTS,
-    ),
 )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from codegen_c.c_text.text import Value, block
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.c_text.text import block
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
-from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.kernels.shared.window import spatial
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels import product as product_dsp
 from codegen_c.targets.dsp.kernels.product import (
     HEADERS,
     INCLUDES,
     NIBBLE_LIMIT,
+    TABLES,
     Blocks,
     FastRequantize,
     PairedWeights,
@@ -32,7 +33,12 @@ from codegen_c.targets.dsp.kernels.product import (
 # bias. Rounding "onnx": once, halves to even.
 
 PIXELS, WIDTH = 3, 2
-LAYER = "tvm_ext_dsp_conv2d_layer"
+# The windows of three pixels are expanded before one of them is written.
+LOOPS = Loops(
+    function="tvm_ext_dsp_conv2d", layer="tvm_ext_dsp_conv2d_layer",
+    includes=("tvm_ext_dsp_conv2d.h", *INCLUDES, *HEADERS),
+    columns_at_once=1, is_read_first=True,
+)  # fmt: skip
 PARAMETERS = [
     "uint8_t *const output[TVM_EXT_DSP_PIXELS]", "const int8_t *restrict weights", "const int32_t *restrict bias",
     "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "uint32_t *cells",
@@ -65,41 +71,39 @@ class _Sums:
     single: Blocks | None
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
-    exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+    exact, (low, high) = qconv2d.requantize(operator), qconv2d.bounds(operator)
     finish, paired = requantize(exact, low, high), _pair(operator)
     blocks = None if holds_sums(operator.output) else Blocks.of(paired, exact, low, high)
     single = _single(operator, target, stored, blocks)
     sums = _Sums(paired=paired, finish=finish, blocks=blocks, single=single)
-    parameters = qconv2d.parameters(operator, finish.exact)
-    shared, rows = parameters[: 3 if blocks else -2], parameters[-2:]
-    return Implementation(
-        kernel=QCONV2D.name,
-        function=CFunction(
-            parameters=(*shared, Parameter(name="scratch", ctype="uint8_t", role="scratch"), *rows),
-            body=_body(stored, None if blocks else finish),
-            helpers=_helpers(operator, stored, sums),
-            includes=("tvm_ext_dsp_conv2d.h", *INCLUDES, *HEADERS, *_includes(blocks, single)),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
-        constants=(
-            (("weights", blocks.weights),)
-            if blocks
-            else (("weights", paired.weights), ("bias", paired.bias), *finish.constants())
-        ),
+    tables = qconv2d.parameters(operator, finish.exact)[2:-2]
+    common = Parts(
+        parameters=tables[:1] if blocks else tables,
+        constants=(),
+        members={},
+        leading=("$_pixels",),
         scratch_bytes=4 * paired.num_cells + (0 if _by_taps(operator) else _run_length(operator)),
-        macs=operator.output.num_elements * operator.weight[0].size,
         instructions=_instructions(operator, stored, sums),
         passes=_passes(operator, paired),
-        accumulation="exact",
-        # The windows of three pixels are expanded before one of them is written.
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, columns_at_once=1),
-        # A pixel is expanded before it is written.
-        in_place=(0,) if operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape else (),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
+    )
+    if blocks:  # factors stand with the weights
+        return replace(
+            common,
+            constants=(("weights", blocks.weights),),
+            functions=(_pixels_in_blocks(blocks, single),),
+            tables=("weights", "NULL", "NULL", "NULL"),
+            includes=_includes(blocks, single),
+        )
+    call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
+    return replace(
+        common,
+        constants=(("weights", paired.weights), ("bias", paired.bias), *finish.constants()),
+        members={**paired.members(), "requantize": finish.members()},
+        functions=(shared_function("$_pixels", PARAMETERS, [call]),),
+        statements=finish.tables(),
+        tables=TABLES,
     )
 
 
@@ -164,20 +168,10 @@ def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
     return int(pixels * window) + groups * (blocks.instructions if blocks else one) + last
 
 
-def _helpers(operator: QConv2d, stored: StoredRows, sums: _Sums) -> str:
-    """The layer's shapes as tvm_ext_dsp_conv2d.h takes them, and `$_pixels(...)`, a tvm_ext_dsp_pixels."""
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
-    }
-    if blocks := sums.blocks:
-        unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
-        pixels = apart("$_pixels", PARAMETERS, [*unused, *_calls(blocks, sums.single)], linkage="static inline")
-        return f"{shapes(LAYER, members)}\n{pixels}"
-    members |= {**sums.paired.members(), "requantize": sums.finish.members()}
-    call = "tvm_ext_dsp_conv2d_pixels(&$_layer, output, weights, bias, multipliers, shifts, cells);"
-    return f"{shapes(LAYER, members)}\n{shared_function('$_pixels', PARAMETERS, [call])}"
+def _pixels_in_blocks(blocks: Blocks, single: Blocks | None) -> str:
+    """`$_pixels(...)`, a tvm_ext_dsp_pixels, with sums in registers."""
+    unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
+    return apart("$_pixels", PARAMETERS, [*unused, *_calls(blocks, single)], linkage="static inline")
 
 
 def _calls(blocks: Blocks, single: Blocks | None) -> list[str]:
@@ -198,19 +192,9 @@ def _includes(blocks: Blocks | None, single: Blocks | None) -> tuple[str, ...]:
     return product_dsp.SINGLE_INCLUDES if single else product_dsp.BLOCKS_INCLUDES if blocks else ()
 
 
-def _body(stored: StoredRows, finish: FastRequantize | None) -> str:
-    """The loops of tvm_ext_dsp_conv2d.h. finish: of sums by tables, None where these stand with the weights."""
-    rings, layer = with_rings(LAYER, stored)
-    tables = "bias, multiplier, shift" if finish else "NULL, NULL, NULL"
-    call = f"tvm_ext_dsp_conv2d({layer}, $_pixels, input, output, weights, {tables}, scratch, row_begin, row_end);"
-    return "\n".join([*rings, *(finish.tables() if finish else []), call])
-
-
-QCONV2D = Kernel(
-    name="qconv2d_dsp",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(is_ungrouped, *qconv2d.SUMS_TOO),
+CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
+QCONV2D = CONVOLUTION.kernel(
+    Family(name="qconv2d_dsp", operator=QConv2d, constraints=(is_ungrouped, *qconv2d.SUMS_TOO)),
 )
 
 
@@ -226,15 +210,12 @@ def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
     return bool((low > -NIBBLE_LIMIT).all() and (high < NIBBLE_LIMIT).all())
 
 
-def qconv2d_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
-    return replace(implement(operator, target, stored), kernel=QCONV2D_PACKED.name)
-
-
-QCONV2D_PACKED = Kernel(
-    name="qconv2d_packed_dsp",
-    operator=PackedQConv2d,
-    implement=qconv2d_packed_implement,
-    constraints=(is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
+QCONV2D_PACKED = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_packed_dsp",
+        operator=PackedQConv2d,
+        constraints=(is_ungrouped, *QCONV2D_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
+    )
 )
 
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import Value, block, structure, times
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.c_text.text import block, structure, times
+from codegen_c.kernels.contract import Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
 from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import CommonShift
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.kernels.shared.window import row_elements, rows_of_calls, spatial
+from codegen_c.kernels.shared.window import row_elements, rows_of_calls
 from codegen_c.operators.kinds import PackedQConv2d, QConv2d
 from codegen_c.targets.dsp.kernels.convolution import sixteenfold_sums_fit
 from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequantize, shared_function, start, wrapped
@@ -417,7 +417,10 @@ class Channel:
 MOST_TAPS = 81
 WEIGHT_REGISTERS = 9
 """Words of weights that GCC keeps in registers over a row; of more it loads each again for its product."""
-LAYER = "tvm_ext_dsp_depthwise_layer"
+LOOPS = Loops(
+    function="tvm_ext_dsp_depthwise", layer="tvm_ext_dsp_depthwise_layer",
+    includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS),
+)  # fmt: skip
 
 
 def is_dense_in_columns(operator: QConv2d, target: Target) -> bool:
@@ -435,60 +438,47 @@ def has_four_channels(operator: QConv2d, target: Target) -> bool:
     return operator.output.shape[3] >= PLANES
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    requantize = FastRequantize.sixteenfold if isinstance(operator, PackedQConv2d) else FastRequantize.of
-    finish = requantize(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    is_packed = isinstance(operator, PackedQConv2d)
+    requantize = FastRequantize.sixteenfold if is_packed else FastRequantize.of
+    finish = requantize(qconv2d.requantize(operator), *qconv2d.bounds(operator))
     window, plane = operator.window, Plane.of(operator, stored, target.block)
     taps = RowTaps.of(window.kernel[1], window.strides[1], min(COLUMNS, operator.output.shape[2]))
     begin = start(operator.inputs[0], operator.weight, operator.bias)
     pitch, row = stored.pitch or operator.output.shape[3], row_elements(stored, operator.output)
-    *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
     common = _common_shift(operator)
     strips = _strips(operator, target, plane, taps, common, (pitch, row))
     channel = Channel(
         operator=operator, finish=finish, common=common, taps=taps, plane=plane, pitch=pitch, row=row, strips=strips
     )
+    weights, bias, *factors = qconv2d.parameters(operator, finish.exact)[2:-2]
     if common:
-        shared = [*shared[:4], Parameter(name="multiplier", ctype="int32_t", role="constant")]
-    shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
-    scratch = Parameter(name="scratch", ctype="uint8_t", role="scratch")
-    return Implementation(
-        kernel=QDEPTHWISE.name,
-        function=CFunction(
-            parameters=(*shared, scratch, row_begin, row_end),
-            body=_body(stored, finish, common),
-            helpers="\n".join(
-                (
-                    _shapes(operator, stored, plane),
-                    _expand_row(),
-                    *((strips.definition(),) if strips and strips.by_pairs else ()),
-                    channel.definition(is_even=bool(strips and strips.are_even(stored))),
-                )
-            ),
-            includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS, *(strips.includes() if strips else ())),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+        factors = [Parameter(name="multiplier", ctype="int32_t", role="constant")]
+    return Parts(
+        parameters=(replace(weights, ctype="uint32_t"), bias, *factors),
         constants=(
-            (
-                "weights",
-                pack_nibbles(operator.weight) if isinstance(operator, PackedQConv2d) else pack(operator.weight, taps),
-            ),
+            ("weights", pack_nibbles(operator.weight) if is_packed else pack(operator.weight, taps)),
             ("bias", wrapped(begin)),
             *((("multiplier", common.multiplier),) if common else finish.constants()),
         ),
+        members={"strip_rows": plane.strip},
+        functions=(
+            _expand_row(),
+            *((strips.definition(),) if strips and strips.by_pairs else ()),
+            channel.definition(is_even=bool(strips and strips.are_even(stored))),
+        ),
+        leading=("$_expand_row", "$_channel"),
+        statements=() if common else finish.tables(),
+        tables=("weights", "bias", "multiplier", "NULL" if common else "shift"),
+        includes=strips.includes() if strips else (),
         scratch_bytes=4 * PLANES * plane.size,
-        macs=operator.output.num_elements * operator.weight[0].size,
         instructions=_instructions(operator, stored, finish, taps, plane, strips),
         passes=Passes(
             constants=operator.output.shape[1],  # each channel's weights again for every row
             scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
         ),
-        accumulation="exact",
-        spatial=replace(spatial(window, operator.inputs[0], operator.output), behind=operator.output.shape[1] - 1),
-        in_place=(0,) if _keeps_places(operator) else (),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
+        behind=operator.output.shape[1] - 1,
+        is_in_place=_keeps_places(operator),
     )
 
 
@@ -547,17 +537,6 @@ def _instructions(
     return batch * height * one // plane.strip
 
 
-def _shapes(operator: QConv2d, stored: StoredRows, plane: Plane) -> str:
-    """The layer's shapes as tvm_ext_dsp_depthwise.h takes them."""
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
-        "strip_rows": plane.strip,
-    }
-    return shapes(LAYER, members)
-
-
 def _expand_row() -> str:
     """`$_expand_row(...)`, a tvm_ext_dsp_row."""
     return shared_function(
@@ -565,47 +544,29 @@ def _expand_row() -> str:
     )
 
 
-def _body(stored: StoredRows, finish: FastRequantize, common: CommonShift | None) -> str:
-    """The loops of tvm_ext_dsp_depthwise.h around the two functions."""
-    rings, layer = with_rings(LAYER, stored)
-    call = (
-        f"tvm_ext_dsp_depthwise({layer}, $_expand_row, $_channel, input, output, weights, bias, multiplier, "
-        f"{'NULL' if common else 'shift'}, scratch, row_begin, row_end);"
+DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthwise_parts)
+QDEPTHWISE = DEPTHWISE.kernel(
+    Family(
+        name="qdepthwise_dsp",
+        operator=QConv2d,
+        constraints=(qdepthwise.is_depthwise, is_dense_in_columns, has_four_channels, *qconv2d.SUMS_TOO),
+        blocks=strip_blocks,
     )
-    return "\n".join([*rings, *([] if common else finish.tables()), call])
-
-
-QDEPTHWISE = Kernel(
-    name="qdepthwise_dsp",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(qdepthwise.is_depthwise, is_dense_in_columns, has_four_channels, *qconv2d.SUMS_TOO),
-    blocks=strip_blocks,
 )
-
-
-# Depthwise conv2d of a QDQ chain whose weights have 4 bits each, by the DSP extension: two columns at a time.
-#
-# int8 or uint8[N, H, W, C], 4 bits[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32: py, where a
-# channel's weights are taken apart once for each strip of rows, 16 times what they are.
-
-
-def qdepthwise_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
-    return replace(implement(operator, target, stored), kernel=QDEPTHWISE_PACKED.name)
-
-
-QDEPTHWISE_PACKED = Kernel(
-    name="qdepthwise_packed_dsp",
-    operator=PackedQConv2d,
-    implement=qdepthwise_packed_implement,
-    constraints=(
-        qdepthwise.is_depthwise,
-        is_dense_in_columns,
-        has_four_channels,
-        *QCONV2D_PACKED_CONSTRAINTS,
-        sixteenfold_sums_fit,
-    ),
-    blocks=strip_blocks,
+# Weights of 4 bits: a channel's are taken apart once for each strip of rows, 16 times what they are.
+QDEPTHWISE_PACKED = DEPTHWISE.kernel(
+    Family(
+        name="qdepthwise_packed_dsp",
+        operator=PackedQConv2d,
+        constraints=(
+            qdepthwise.is_depthwise,
+            is_dense_in_columns,
+            has_four_channels,
+            *QCONV2D_PACKED_CONSTRAINTS,
+            sixteenfold_sums_fit,
+        ),
+        blocks=strip_blocks,
+    )
 )
 
 

@@ -97,6 +97,8 @@ CALL_INSTRUCTIONS = 34
 # Bound of channel b's sum: 256 times it is the difference of two sums, which must fit an int32.
 JOINED_LIMIT = 1 << 23
 # Bound of sums where weights have 4 bits: 16 times each must fit an int32.
+TABLES = ("weights", "bias", "multiplier", "shift")
+"""Constants of a convolution, as the loops of the headers take them."""
 NIBBLE_LIMIT = 1 << 27
 
 

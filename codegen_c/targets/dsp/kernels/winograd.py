@@ -8,20 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codegen_c.c_text.text import Value
-from codegen_c.kernels.contract import (
-    CFunction,
-    Constraint,
-    Implementation,
-    Kernel,
-    Parameter,
-    Passes,
-    StoredRows,
-    Target,
-)
+from codegen_c.kernels.contract import Constraint, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.shared import winograd
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import spatial
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.winograd import (
     PLACES,
     SCALE_BITS,
@@ -36,6 +26,7 @@ from codegen_c.targets.dsp.kernels.convolution import is_ungrouped
 from codegen_c.targets.dsp.kernels.product import (
     HEADERS,
     INCLUDES,
+    TABLES,
     FastRequantize,
     cell_pairs,
     shared_function,
@@ -69,8 +60,6 @@ class Tiles:
     of a channel before they are requantized.
     """
 
-    kernel: str
-    header: str
     prefix: str
     places: int
     pixels: int
@@ -101,39 +90,34 @@ def constraints(window: Constraint, sums: Constraint) -> tuple[Constraint, ...]:
     return window, is_ungrouped, has_fours_of_channels, for_speed, *qconv2d.CONSTRAINTS, sums
 
 
-def implement(operator: QConv2d, stored: StoredRows, form: Tiles) -> Implementation:
-    exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
+def loops(prefix: str, header: str) -> Loops:
+    """The loops of a header. prefix: of its functions and types."""
+    return Loops(function=prefix, layer=f"{prefix}_layer", includes=(header, *TILE_HEADERS, *INCLUDES, *HEADERS))
+
+
+def tile_parts(operator: QConv2d, stored: StoredRows, form: Tiles) -> Parts:
+    exact, (low, high) = qconv2d.requantize(operator), qconv2d.bounds(operator)
     finish = FastRequantize.of_scaled(exact, low, high, bits=form.bits)
-    *shared, row_begin, row_end = qconv2d.parameters(operator, finish.exact)
-    shared = [replace(p, ctype="uint32_t") if p.name == "weights" else p for p in shared]
+    weights, *others = qconv2d.parameters(operator, finish.exact)[2:-2]
     bias = start(operator.inputs[0], operator.weight, operator.bias) << form.bits
-    rows = spatial(operator.window, operator.inputs[0], operator.output)
     instructions = _instructions(operator, stored, finish, form)
     by_rows = _instructions(operator, replace(stored, at_once=1), finish, form)
-    return Implementation(
-        kernel=form.kernel,
-        function=CFunction(
-            parameters=(
-                *shared, Parameter(name="scratch", ctype="uint8_t", role="scratch"), row_begin, row_end,
-            ),
-            body=_body(stored, finish, form),
-            helpers=_helpers(operator, stored, finish, form),
-            includes=(form.header, *TILE_HEADERS, *INCLUDES, *HEADERS),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=(replace(weights, ctype="uint32_t"), *others),
         constants=(("weights", pack(form.transformed)), ("bias", wrapped(bias)), *finish.constants()),
+        members={**form.members, "requantize": finish.members()},
+        functions=_functions(form),
+        leading=("$_transform", "$_tiles"),
+        statements=finish.tables(),
+        tables=TABLES,
         scratch_bytes=4 * form.places * TILES * (form.depth // 2 + WIDTH) + form.pixels * operator.weight.shape[3],
-        macs=operator.output.num_elements * operator.weight[0].size,
         instructions=instructions,
         passes=_passes(operator, form),
-        accumulation="exact",
         # A tile's rows are written together. Rows by themselves may leave most of three tiles unused.
-        spatial=replace(rows, behind=form.rows - 1, descends=by_rows <= MOST_BY_ROWS * instructions),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
+        behind=form.rows - 1,
+        descends=by_rows <= MOST_BY_ROWS * instructions,
         grows_weights=True,
-    )  # fmt: skip
+    )
 
 
 def pack(transformed: Array) -> Array:
@@ -168,38 +152,18 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
     return round(groups * -(-channels // WIDTH) * block + sum(tiles) * inputs + form.border_instructions)
 
 
-def _helpers(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles) -> str:
-    """The layer's shapes as the header takes them, and the two functions that its loops call."""
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
-        **form.members,
-        "requantize": finish.members(),
-    }
+def _functions(form: Tiles) -> tuple[str, str]:
+    """The two functions that the loops of the header call."""
     compute_parameters = [
         form.tile, "const uint32_t *restrict weights", "const int32_t *restrict bias",
         "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "uint32_t *restrict places",
     ]  # fmt: skip
     transform = f"{form.prefix}_transform(&$_layer, places, {form.argument});"
     compute = f"{form.prefix}_compute(&$_layer, tiles, weights, bias, multipliers, shifts, places);"
-    return "\n".join(
-        (
-            shapes(f"{form.prefix}_layer", members),
-            shared_function("$_transform", ["uint32_t *restrict places", form.inputs], [transform]),
-            shared_function("$_tiles", compute_parameters, [compute]),
-        )
+    return (
+        shared_function("$_transform", ["uint32_t *restrict places", form.inputs], [transform]),
+        shared_function("$_tiles", compute_parameters, [compute]),
     )
-
-
-def _body(stored: StoredRows, finish: FastRequantize, form: Tiles) -> str:
-    """The loops of the header."""
-    rings, layer = with_rings(f"{form.prefix}_layer", stored)
-    call = (
-        f"{form.prefix}({layer}, $_transform, $_tiles, input, output, weights, bias, multiplier, shift, "
-        "scratch, row_begin, row_end);"
-    )
-    return "\n".join([*rings, *finish.tables(), call])
 
 
 # conv2d of a QDQ chain by Winograd's F(2x2, 3x3) in integers, by the DSP extension: windows of 3 by 3, stride 1.
@@ -209,13 +173,14 @@ def _body(stored: StoredRows, finish: FastRequantize, form: Tiles) -> str:
 # / 9 of their bytes.
 
 
-def qwinograd_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+QWINOGRAD_LOOPS = loops("tvm_ext_dsp_winograd", "tvm_ext_dsp_winograd.h")
+
+
+def qwinograd_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     channels, _, _, depth = operator.weight.shape
     along = -(-operator.output.shape[1] // 2) + -(-operator.output.shape[2] // 2)
     form = Tiles(
-        kernel=QWINOGRAD.name,
-        header="tvm_ext_dsp_winograd.h",
-        prefix="tvm_ext_dsp_winograd",
+        prefix=QWINOGRAD_LOOPS.function,
         places=PLACES,
         pixels=16,
         outputs=4,
@@ -233,14 +198,11 @@ def qwinograd_implement(operator: QConv2d, target: Target, stored: StoredRows) -
         output_instructions=48,
         border_instructions=2 * along * operator.output.shape[0] * (250 + 4 * depth),
     )
-    return implement(operator, stored, form)
+    return tile_parts(operator, stored, form)
 
 
-QWINOGRAD = Kernel(
-    name="qwinograd_dsp",
-    operator=QConv2d,
-    implement=qwinograd_implement,
-    constraints=constraints(is_3x3_of_stride_1, fourfold_sums_fit),
+QWINOGRAD = ProductKernel(loops=QWINOGRAD_LOOPS, reference=qconv2d.reference, parts=qwinograd_parts).kernel(
+    Family(name="qwinograd_dsp", operator=QConv2d, constraints=constraints(is_3x3_of_stride_1, fourfold_sums_fit))
 )
 
 
@@ -255,16 +217,17 @@ PIXEL_INSTRUCTIONS, FOUR_INSTRUCTIONS, WORD_INSTRUCTIONS = 10, 9, 6
 """Modelled instructions of one pixel that is copied, or of padding: by fours of words, and words that these leave."""
 
 
-def qline_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+QLINE_LOOPS = loops("tvm_ext_dsp_line", "tvm_ext_dsp_winograd_line.h")
+
+
+def qline_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     window, transformed = operator.window, winograd.winograd_line_transformed(operator)
     is_upright = winograd.axis(window) == winograd.ROWS
     depth, outputs = transformed.shape[2], winograd.outputs(window)
     fours, words = divmod(operator.weight.shape[3] // 4, 4)
     copied = PIXEL_INSTRUCTIONS + FOUR_INSTRUCTIONS * fours + WORD_INSTRUCTIONS * words
     form = Tiles(
-        kernel=QLINE.name,
-        header="tvm_ext_dsp_winograd_line.h",
-        prefix="tvm_ext_dsp_line",
+        prefix=QLINE_LOOPS.function,
         places=winograd.WINOGRAD_LINE_PLACES,
         pixels=winograd.WINOGRAD_LINE_PLACES,
         outputs=outputs,
@@ -282,14 +245,15 @@ def qline_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Im
         output_instructions=40 if outputs > 2 else 30,
         border_instructions=copied * winograd.pixels_copied(operator, stored),
     )
-    return implement(operator, stored, form)
+    return tile_parts(operator, stored, form)
 
 
-QLINE = Kernel(
-    name="qline_dsp",
-    operator=QConv2d,
-    implement=qline_implement,
-    constraints=constraints(winograd.has_a_line_of_stride_1, winograd.eightfold_sums_fit),
+QLINE = ProductKernel(loops=QLINE_LOOPS, reference=qconv2d.reference, parts=qline_parts).kernel(
+    Family(
+        name="qline_dsp",
+        operator=QConv2d,
+        constraints=constraints(winograd.has_a_line_of_stride_1, winograd.eightfold_sums_fit),
+    )
 )
 
 
