@@ -1,0 +1,69 @@
+"""Pages that go from a model to a firmware: their commands run as they stand there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documentation.report_keys import undescribed
+from tests.support.page_commands import page_steps
+
+
+@pytest.mark.board
+def test_the_wake_word(repository: Path, tmp_path: Path) -> None:
+    files, printed = _follow("wake_word.md", repository, tmp_path)
+    assert files == ["make_model.py", "main.c"] and printed == "awake at frame 67\n"
+    report = json.loads((tmp_path / "work" / "out" / "wake" / "report.json").read_text(encoding="utf-8"))
+    assert not undescribed(report)
+
+
+@pytest.mark.board
+def test_the_early_exit(repository: Path, tmp_path: Path) -> None:
+    """The last layers run for faint images only: the firmware counts its instructions."""
+    files, printed = _follow("early_exit.md", repository, tmp_path)
+    assert files == ["make_model.py", "exit.toml", "main.c"]
+    assert [line.split(", ")[1] for line in printed.splitlines()] == ["first layers"] * 2 + ["all layers"] * 2
+    report = json.loads((tmp_path / "work" / "out" / "exit" / "report.json").read_text(encoding="utf-8"))
+    first, rest = (model["verify"]["qemu"] for model in report["models"].values())
+    assert first["passed"] and rest["passed"]
+    counted = [float(line.split(", ")[2].split()[0]) for line in printed.splitlines()]
+    best, worst = first["instructions"] / 1e6, (first["instructions"] + rest["instructions"]) / 1e6
+    assert counted == pytest.approx([best, best, worst, worst], abs=0.11)  # the page prints tenths, rounded down
+
+
+def _follow(name: str, repository: Path, tmp_path: Path) -> tuple[list[str], str]:
+    """Run the commands of a page; return the names of its files and its last output, which the page promises."""
+    steps = list(page_steps(repository / "docs" / "howto" / name))
+    environment = {**os.environ, "PATH": f"{_programs(repository, tmp_path)}:{os.environ['PATH']}"}
+    printed = ""
+    work = tmp_path / "work"
+    work.mkdir()
+    for step in steps:
+        if step.kind == "file":
+            (work / step.name).write_text(step.text, encoding="utf-8")
+        elif step.kind == "commands":
+            command = ["bash", "-e", "-c", f"{{ {step.text}\n}} 2>&1"]  # QEMU prints what firmware says on stderr
+            done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, f"{step.text}\n{done.stdout}"
+            printed = done.stdout
+        else:
+            assert printed == step.text
+    return [step.name for step in steps if step.kind == "file"], printed
+
+
+def _programs(repository: Path, folder: Path) -> Path:
+    """A folder with `python` and `tvm-ext` as an activated environment has them, of this checkout."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, arguments in {"python": "", "tvm-ext": "-m tvm_ext"}.items():
+        script = f'#!/bin/sh\nPYTHONPATH="{repository}" exec "{sys.executable}" {arguments} "$@"\n'
+        (programs / name).write_text(script, encoding="utf-8")
+        (programs / name).chmod(0o755)
+    assert shutil.which("make") is not None
+    return programs
