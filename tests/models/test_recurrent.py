@@ -12,6 +12,7 @@ from onnx import helper
 
 import tvm_ext
 from tests.models.onnx_models import model_of, saved
+from tests.support.sweeps import some_of
 from tvm_ext import BuildOptions
 from tvm_ext.core.errors import UnsupportedModel
 from tvm_ext.frontends.onnx.operators import recurrent
@@ -124,16 +125,29 @@ def exported(kind: str, steps: int, folder: Path, **choices: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "steps", "choices"),
-    [
-        ("LSTM", 40, {"num_layers": 2, "bidirectional": True, "batch_first": True}),
-        ("LSTM", 6, {"bias": False}),
-        ("GRU", 40, {"batch_first": True}),
-        ("GRU", 6, {"bidirectional": True}),
-        ("RNN", 40, {"nonlinearity": "relu"}),
-        ("LSTM", 6, {"proj_size": 3}),
-    ],
+    "case",
+    some_of(
+        [
+            ("LSTM", 40, {"num_layers": 2, "bidirectional": True, "batch_first": True}),
+            ("GRU", 6, {"bidirectional": True}),
+            ("LSTM", 6, {"proj_size": 3}),
+        ],
+        sweep=[
+            ("LSTM", 6, {"bias": False}),
+            ("GRU", 40, {"batch_first": True}),
+            ("RNN", 40, {"nonlinearity": "relu"}),
+        ],
+    ),
+    ids=lambda case: f"{case[0]}-{case[1]}",
 )
-def test_layers_of_pytorch(kind: str, steps: int, choices: dict[str, Any], tmp_path: Path) -> None:
+def test_layers_of_pytorch(case: tuple[str, int, dict[str, Any]], tmp_path: Path) -> None:
+    kind, steps, choices = case
     package = tvm_ext.build(exported(kind, steps, tmp_path, **choices), "host", tmp_path / "out", BuildOptions())
     assert package.report["verify"]["host"]["reference"] == "PyTorch"
+
+
+@pytest.mark.board
+def test_a_loop_on_a_board(tmp_path: Path) -> None:
+    path = saved(layer("GRU", 40), tmp_path)
+    package = tvm_ext.build(path, "cortex_m4", tmp_path / "out", BuildOptions(verify=("host", "qemu")))
+    assert package.report["verify"]["qemu"]["passed"]
