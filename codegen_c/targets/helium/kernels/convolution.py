@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.c_text.text import Value
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, room_for_sums
 from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
 from codegen_c.targets.helium.kernels.product import (
     CHANNEL_BLOCK,
     PARAMETERS,
     PRODUCT_INCLUDES,
-    SCRATCH,
     STEP,
     Im2col,
     Product,
@@ -39,6 +35,11 @@ from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_IN
 # other pixels are copied to scratch first, padding filled in with the zero point. Rounding "onnx".
 
 LAYER = "tvm_ext_helium_conv2d_layer"
+LOOPS = Loops(
+    function="tvm_ext_helium_conv2d", layer=LAYER,
+    includes=("tvm_ext_helium_conv2d.h", *PATCH_INCLUDES, *PRODUCT_INCLUDES),
+    accumulation="products with r, s, c ascending in vectors of 16, then bias", row_pitched=False,
+)  # fmt: skip
 # Modelled instructions of the copy of a window whose rows are a vector or less: around its rows, and of one.
 SHORT_COPY, SHORT_ROW = 14, 5
 
@@ -48,13 +49,11 @@ def has_no_groups(operator: QConv2d, target: Target) -> bool:
     return operator.groups == 1
 
 
-def sums_leave_room(operator: QConv2d, target: Target) -> bool:
-    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
-    return rescale(operator).fits(*qconv2d.products(operator).range())
-
-
 def rescale(operator: QConv2d) -> Rescale:
     return Rescale.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
+
+
+sums_leave_room = room_for_sums(rescale, qconv2d.bounds, least_factor="one quarter")
 
 
 def start(operator: QConv2d) -> Array:
@@ -63,7 +62,7 @@ def start(operator: QConv2d) -> Array:
     return operator.bias.astype(np.int64) - signed_zero_point(operator.inputs[0]) * taps.sum(axis=1)
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output = operator.inputs[0], operator.output
     kernel_rows, _, depth = operator.weight.shape[1:]
     runs = kernel_rows if _reads_in_place(operator) else 1
@@ -77,32 +76,22 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     begin, end = _short_columns(operator)
     short = num_whole_rows(operator, stored) * (end - begin)
     copies = copied > 0
-    return Implementation(
-        kernel=QCONV2D.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS,
-                *((SCRATCH,) if copies else ()),
-                *ROW_PARAMETERS,
-            ),
-            body=_body(operator, stored, copies=copies),
-            helpers=_helpers(operator, stored, product, copies=copies),
-            includes=("tvm_ext_helium_conv2d.h", *PATCH_INCLUDES, *PRODUCT_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    has_patch = copies and not _is_inside(operator, stored)
+    return Parts(
+        parameters=PARAMETERS,
         constants=product.constants(operator.weight, start(operator)),
+        members=_members(operator, stored, product, copies=copies),
+        functions=(
+            product.function(2),
+            *((patch_function("tvm_ext_helium_conv2d_copy", LAYER, stored),) if has_patch else ()),
+        ),
+        leading=("$_two", "$_patch" if has_patch else "NULL"),
+        scratch="scratch" if copies else "NULL",
         scratch_bytes=2 * padded(patch.num_bytes) + (STEP if _has_short_rows(operator) else 0) if copies else 0,
-        macs=output.num_elements * operator.weight[0].size,
         instructions=-(-num_pixels // 2) * (product.instructions(2) + 16)
         + (copied - short) * (patch.instructions + 10)
         + short * (SHORT_COPY + SHORT_ROW * kernel_rows),
         passes=passes(operator, copied),
-        accumulation="products with r, s, c ascending in vectors of 16, then bias",
-        spatial=spatial(operator.window, source, output),
-        exact=True,
-        pitched=True,
     )
 
 
@@ -165,13 +154,10 @@ def num_whole_rows(operator: QConv2d, stored: StoredRows) -> int:
     return int(whole.sum()) * operator.output.shape[0]
 
 
-def _helpers(operator: QConv2d, stored: StoredRows, product: Product, *, copies: bool) -> str:
-    """The layer's shapes as tvm_ext_helium_conv2d.h takes them, `$_two` and `$_patch`."""
+def _members(operator: QConv2d, stored: StoredRows, product: Product, *, copies: bool) -> dict[str, Value]:
+    """Members of the layer that tvm_ext_helium_conv2d.h has for pixels in place and copied ones."""
     begin, end = _inside(operator)
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
+    return {
         "in_place_begin": begin,
         "in_place_end": end,
         "has_copies": copies,
@@ -180,10 +166,6 @@ def _helpers(operator: QConv2d, stored: StoredRows, product: Product, *, copies:
         **({"is_inside": True} if _is_inside(operator, stored) else {}),
         "product": product.members(),
     }
-    functions = [product.function(2)]
-    if copies and not _is_inside(operator, stored):
-        functions.append(patch_function("tvm_ext_helium_conv2d_copy", LAYER, stored))
-    return "\n".join([shapes(LAYER, members), *functions])
 
 
 def _is_inside(operator: QConv2d, stored: StoredRows) -> bool:
@@ -194,24 +176,14 @@ def _is_inside(operator: QConv2d, stored: StoredRows) -> bool:
     return whole and operator.output.shape[0] == 1 and stored.output is None
 
 
-def _body(operator: QConv2d, stored: StoredRows, *, copies: bool) -> str:
-    """The loops of tvm_ext_helium_conv2d.h."""
-    rings, layer = with_rings(LAYER, stored)
-    patch = "$_patch" if copies and not _is_inside(operator, stored) else "NULL"
-    scratch = "scratch" if copies else "NULL"
-    call = (
-        f"tvm_ext_helium_conv2d({layer}, $_two, {patch}, input, output, weights, factors, {scratch}, row_begin, "
-        "row_end);"
+CONVOLUTION = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=convolution_parts)
+QCONV2D = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_helium",
+        operator=QConv2d,
+        constraints=(has_no_groups, *qconv2d.SUMS_TOO, sums_leave_room),
+        blocks=step_blocks,
     )
-    return "\n".join([*rings, call])
-
-
-QCONV2D = Kernel(
-    name="qconv2d_helium",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(has_no_groups, *qconv2d.SUMS_TOO, sums_leave_room),
-    blocks=step_blocks,
 )
 
 
@@ -227,15 +199,12 @@ def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
     return nibble_sums_fit(operator.weight)
 
 
-def qconv2d_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
-    return replace(implement(operator, target, stored), kernel=QCONV2D_PACKED.name)
-
-
-QCONV2D_PACKED = Kernel(
-    name="qconv2d_packed_helium",
-    operator=PackedQConv2d,
-    implement=qconv2d_packed_implement,
-    constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
+QCONV2D_PACKED = CONVOLUTION.kernel(
+    Family(
+        name="qconv2d_packed_helium",
+        operator=PackedQConv2d,
+        constraints=(has_no_groups, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
+    )
 )
 
 
@@ -244,7 +213,11 @@ QCONV2D_PACKED = Kernel(
 # int8 or uint8[N, H, W, C], int8[K, 1, 1, C] -> int8 or uint8[N, H, W, K], sums in int32. Pixels lie behind each
 # other, so pairs of them go on from row to row; the last one may be a pair with itself. Rounding "onnx".
 
-QPOINTWISE_LAYER = "tvm_ext_helium_rows_layer"
+POINTWISE_LOOPS = Loops(
+    function="tvm_ext_helium_pointwise", layer="tvm_ext_helium_rows_layer",
+    includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
+    accumulation="products with c ascending in vectors of 16, then bias", has_window=False, row_pitched=False,
+)  # fmt: skip
 
 
 def is_pointwise(operator: QConv2d, target: Target) -> bool:
@@ -252,9 +225,9 @@ def is_pointwise(operator: QConv2d, target: Target) -> bool:
     return operator.window.is_pointwise and operator.groups == 1
 
 
-def qpointwise_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    source, output = operator.inputs[0], operator.output
-    depth, channels = source.shape[3], output.shape[3]
+def pointwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    output = operator.output
+    depth, channels = operator.inputs[0].shape[3], output.shape[3]
     product = Product.of(
         runs=1, run_bytes=depth, channels=channels, rescale=rescale(operator), target=target,
         in_nibbles=isinstance(operator, PackedQConv2d),
@@ -263,31 +236,17 @@ def qpointwise_implement(operator: QConv2d, target: Target, stored: StoredRows) 
     pairs = -(-output.num_elements // channels // 2)
     copying = 2 * (8 + depth // 4) if copies else 0
     spans = output.shape[0] == 1 and stored.output is None and stored.input(0) is None
-    return Implementation(
-        kernel=QPOINTWISE.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS,
-                *((SCRATCH,) if copies else ()),
-                *ROW_PARAMETERS,
-            ),
-            body=_qpointwise_body(stored, copies=copies),
-            helpers=f"{_shapes(operator, stored, product)}\n{product.function(2)}",
-            includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=PARAMETERS,
         constants=product.constants(operator.weight, start(operator)),
+        members={"product": product.members()},
+        functions=(product.function(2),),
+        leading=("$_two",),
+        scratch="scratch" if copies else "NULL",
         scratch_bytes=2 * padded(depth) if copies else 0,
-        macs=output.num_elements * depth,
         instructions=pairs * (product.instructions(2) + copying + 14),
         passes=passes(operator, 2 * pairs if copies else 0),
-        accumulation="products with c ascending in vectors of 16, then bias",
-        # A pair of pixels may span two rows.
-        spatial=replace(spatial(operator.window, source, output), behind=1 if spans else 0),
-        exact=True,
-        pitched=True,
+        behind=1 if spans else 0,  # a pair of pixels may span two rows
     )
 
 
@@ -297,30 +256,23 @@ def needs_copy(operator: QConv2d) -> bool:
     return depth != padded(depth) or flip(operator.inputs[0]) != 0
 
 
-def _shapes(operator: QConv2d, stored: StoredRows, product: Product) -> str:
-    """The layer's shapes as tvm_ext_helium_rows.h takes them."""
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "product": product.members(),
-    }
-    return shapes(QPOINTWISE_LAYER, members)
-
-
-def _qpointwise_body(stored: StoredRows, *, copies: bool) -> str:
-    """The loops of tvm_ext_helium_rows.h over pairs of pixels: of all rows where pairs may span them, else by rows."""
-    rings, layer = with_rings(QPOINTWISE_LAYER, stored)
-    scratch = "scratch" if copies else "NULL"
-    call = f"tvm_ext_helium_pointwise({layer}, $_two, input, output, weights, factors, {scratch}, row_begin, row_end);"
-    return "\n".join([*rings, call])
-
-
-QPOINTWISE = Kernel(
-    name="qpointwise_helium",
-    operator=QConv2d,
-    implement=qpointwise_implement,
-    constraints=(is_pointwise, *qconv2d.SUMS_TOO, sums_leave_room),
-    blocks=step_blocks,
+POINTWISE = ProductKernel(loops=POINTWISE_LOOPS, reference=qconv2d.reference, parts=pointwise_parts)
+QPOINTWISE = POINTWISE.kernel(
+    Family(
+        name="qpointwise_helium",
+        operator=QConv2d,
+        constraints=(is_pointwise, *qconv2d.SUMS_TOO, sums_leave_room),
+        blocks=step_blocks,
+    )
+)
+# Weights of 4 bits: the `S4` products of tvm_ext_helium_product.h take 16 instructions for 128 multiply-adds of two
+# rows where int8's take 14.
+QPOINTWISE_PACKED = POINTWISE.kernel(
+    Family(
+        name="qpointwise_packed_helium",
+        operator=PackedQConv2d,
+        constraints=(is_pointwise, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
+    )
 )
 
 
@@ -330,7 +282,11 @@ QPOINTWISE = Kernel(
 # weights are four vectors, pixels of a row are read in pairs, 16 bytes each; weights of zero meet bytes behind a
 # pixel. Pixels at the end of a row, behind which there are no such bytes, are read from a copy. Rounding "onnx".
 
-QPOINTWISE_KEPT_LAYER = "tvm_ext_helium_kept_layer"
+KEPT_LOOPS = Loops(
+    function="tvm_ext_helium_kept", layer="tvm_ext_helium_kept_layer",
+    includes=("tvm_ext_helium_kept.h", *PRODUCT_INCLUDES),
+    accumulation="products with c ascending in vectors of 16, then bias", has_window=False,
+)  # fmt: skip
 
 
 def is_narrow(operator: QConv2d, target: Target) -> bool:
@@ -339,46 +295,22 @@ def is_narrow(operator: QConv2d, target: Target) -> bool:
     return source.shape[3] <= STEP and source.shape[2] >= 2 and flip(source) == 0
 
 
-def qpointwise_kept_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    source, output = operator.inputs[0], operator.output
-    depth, channels, columns = source.shape[3], output.shape[3], output.shape[2]
+def kept_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    output = operator.output
+    depth, channels, columns = operator.inputs[0].shape[3], output.shape[3], output.shape[2]
     finish = rescale(operator)
     product = Product.of(runs=1, run_bytes=depth, channels=channels, rescale=finish, target=target)
     rows, blocks, in_place = output.shape[0] * output.shape[1], -(-channels // CHANNEL_BLOCK), _in_place(operator)
     pairs = in_place // 2 + -(-(columns - in_place) // 2)
     copied = columns - in_place
-    rings, layer = with_rings(QPOINTWISE_KEPT_LAYER, stored)
-    members: dict[str, Value] = {
-        "input": image(source), "output": image(output, stored=stored), "in_place": in_place,
-        "product": product.members(),
-    }  # fmt: skip
-    scratch = "scratch" if copied else "NULL"
-    call = f"tvm_ext_helium_kept({layer}, input, output, weights, factors, {scratch}, row_begin, row_end);"
-    return Implementation(
-        kernel=QPOINTWISE_KEPT.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS,
-                *((SCRATCH,) if copied else ()),
-                *ROW_PARAMETERS,
-            ),
-            body="\n".join([*rings, call]),
-            helpers=shapes(QPOINTWISE_KEPT_LAYER, members),
-            includes=("tvm_ext_helium_kept.h", *PRODUCT_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=PARAMETERS,
         constants=product.constants(operator.weight, start(operator)),
+        members={"in_place": in_place, "product": product.members()},
+        scratch="scratch" if copied else "NULL",
         scratch_bytes=(copied + 1) * depth + STEP if copied else 0,
-        macs=output.num_elements * depth,
         instructions=rows * (40 + blocks * (18 + pairs * (34 + 2 * (finish.instructions - 2)))),
         passes=Passes(constants=max(1.0, rows), input=max(1.0, blocks), scratch=rows * (1 + blocks) if copied else 0.0),
-        accumulation="products with c ascending in vectors of 16, then bias",
-        spatial=spatial(operator.window, source, output),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
     )
 
 
@@ -388,30 +320,13 @@ def _in_place(operator: QConv2d) -> int:
     return max(0, (columns * depth - STEP) // depth + 1) // 2 * 2
 
 
-QPOINTWISE_KEPT = Kernel(
-    name="qpointwise_kept_helium",
-    operator=QConv2d,
-    implement=qpointwise_kept_implement,
-    constraints=(is_pointwise, is_narrow, *qconv2d.CONSTRAINTS, sums_leave_room),
-)
-
-
-# 1x1 conv2d of a QDQ chain whose weights have 4 bits each, with Helium: two pixels by four channels at a time.
-#
-# int8 or uint8[N, H, W, C], 4 bits[K, 1, 1, C] -> int8 or uint8[N, H, W, K], sums in int32:
-# py with the `S4` products of tvm_ext_helium_product.h, which take 16 instructions
-# for 128 multiply-adds of two rows where int8's take 14.
-
-
-def qpointwise_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
-    return replace(qpointwise_implement(operator, target, stored), kernel=QPOINTWISE_PACKED.name)
-
-
-QPOINTWISE_PACKED = Kernel(
-    name="qpointwise_packed_helium",
-    operator=PackedQConv2d,
-    implement=qpointwise_packed_implement,
-    constraints=(is_pointwise, *QCONV2D_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
+KEPT = ProductKernel(loops=KEPT_LOOPS, reference=qconv2d.reference, parts=kept_parts)
+QPOINTWISE_KEPT = KEPT.kernel(
+    Family(
+        name="qpointwise_kept_helium",
+        operator=QConv2d,
+        constraints=(is_pointwise, is_narrow, *qconv2d.CONSTRAINTS, sums_leave_room),
+    )
 )
 
 

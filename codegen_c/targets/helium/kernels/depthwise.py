@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise, pack
-from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.requantize import signed
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, over, spatial
+from codegen_c.kernels.shared.window import over
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.convolution import rescale, start, sums_leave_room
 from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
@@ -28,7 +28,6 @@ from codegen_c.targets.helium.kernels.product import (
     LANES,
     PARAMETERS,
     PRODUCT_INCLUDES,
-    SCRATCH,
     Im2col,
     Rescale,
     flip,
@@ -40,6 +39,11 @@ VECTOR = 16
 MOST_WEIGHT = 255
 MOST_TAPS = 49
 LAYER = "tvm_ext_helium_depthwise_layer"
+LOOPS = Loops(
+    function="tvm_ext_helium_depthwise", layer=LAYER,
+    includes=("tvm_ext_helium_depthwise.h", *PATCH_INCLUDES, *PRODUCT_INCLUDES),
+    accumulation="products of r, s in groups, then bias",
+)  # fmt: skip
 PIXEL_PARAMETERS = [
     "const int8_t *x", "int32_t pitch", "uint8_t *y", "const int8_t *restrict weights",
     "const int32_t *restrict factors", "int32_t count",
@@ -67,7 +71,7 @@ def groups_of_taps(weight: Array) -> list[list[int]]:
     return groups
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output = operator.inputs[0], operator.output
     groups, finish = groups_of_taps(operator.weight), _by_lane(rescale(operator), _lanes(operator))
     patch = _patch(operator)
@@ -75,37 +79,32 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     copied = num_calls - _num_in_place(operator, stored)
     num_blocks = -(-source.shape[3] // VECTOR)
     each = operator.weight[0].size * 6 + len(groups) * 7 + 40 + LANES * finish.instructions
-    starts = start(operator)[_lanes(operator)]
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS,
-                *((SCRATCH,) if copied else ()),
-                *ROW_PARAMETERS,
-            ),
-            body=_body(stored, copies=copied > 0),
-            helpers=_helpers(operator, stored, finish, groups, copies=copied > 0),
-            includes=("tvm_ext_helium_depthwise.h", *PATCH_INCLUDES, *PRODUCT_INCLUDES),
+    begin, end = _inside(operator)
+    return Parts(
+        parameters=PARAMETERS,
+        constants=(
+            ("weights", _pack(operator, groups)),
+            ("factors", finish.table(start(operator)[_lanes(operator)], ORDER)),
         ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
-        constants=(("weights", _pack(operator, groups)), ("factors", finish.table(starts, ORDER))),
+        members={
+            "pixels": pixels_at_once(operator), "tap_bytes": _tap_bytes(operator), "in_place_begin": begin,
+            "in_place_end": end, "has_copies": copied > 0, "rescale": finish.members(),
+        },
+        functions=(
+            _pixel(operator, groups),
+            *((patch_function("tvm_ext_helium_depthwise_copy", LAYER, stored),) if copied else ()),
+        ),
+        leading=("$_pixel", "$_patch" if copied else "NULL"),
+        scratch="scratch" if copied else "NULL",
         scratch_bytes=patch.num_bytes if copied else 0,
-        macs=output.num_elements * operator.weight[0].size,
         instructions=num_calls * (40 + num_blocks * each) + copied * patch.instructions,
         passes=Passes(
             constants=max(1.0, num_calls),
             input=max(1.0, output.num_elements * operator.weight[0].size / source.num_elements),
             scratch=copied * (1 + operator.weight[0].size / pixels_at_once(operator)) if copied else 0.0,
         ),
-        accumulation="products of r, s in groups, then bias",
-        spatial=spatial(operator.window, source, output),
-        exact=True,
         pitched=pixels_at_once(operator) == 1,
-        row_pitched=True,
-    )
+    )  # fmt: skip
 
 
 def pixels_at_once(operator: QConv2d) -> int:
@@ -214,40 +213,11 @@ def _pixel(operator: QConv2d, groups: list[list[int]]) -> str:
     return apart("$_pixel", PIXEL_PARAMETERS, [*unused, *body])
 
 
-def _helpers(operator: QConv2d, stored: StoredRows, finish: Rescale, groups: list[list[int]], *, copies: bool) -> str:
-    """The layer's shapes as tvm_ext_helium_depthwise.h takes them, `$_pixel` and `$_patch`."""
-    begin, end = _inside(operator)
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
-        "pixels": pixels_at_once(operator),
-        "tap_bytes": _tap_bytes(operator),
-        "in_place_begin": begin,
-        "in_place_end": end,
-        "has_copies": copies,
-        "rescale": finish.members(),
-    }
-    functions = [_pixel(operator, groups)]
-    if copies:
-        functions.append(patch_function("tvm_ext_helium_depthwise_copy", LAYER, stored))
-    return "\n".join([shapes(LAYER, members), *functions])
-
-
-def _body(stored: StoredRows, *, copies: bool) -> str:
-    """The loops of tvm_ext_helium_depthwise.h around the two functions."""
-    rings, layer = with_rings(LAYER, stored)
-    patch, scratch = ("$_patch", "scratch") if copies else ("NULL", "NULL")
-    call = (
-        f"tvm_ext_helium_depthwise({layer}, $_pixel, {patch}, input, output, weights, factors, {scratch}, row_begin, "
-        "row_end);"
+DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthwise_parts)
+KERNEL = DEPTHWISE.kernel(
+    Family(
+        name="qdepthwise_helium",
+        operator=QConv2d,
+        constraints=(is_depthwise, few_taps, *qconv2d.SUMS_TOO, sums_leave_room),
     )
-    return "\n".join([*rings, call])
-
-
-KERNEL = Kernel(
-    name="qdepthwise_helium",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(is_depthwise, few_taps, *qconv2d.SUMS_TOO, sums_leave_room),
 )

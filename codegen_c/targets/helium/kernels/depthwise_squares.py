@@ -9,20 +9,20 @@ the input's place. Padding is filled in with the zero point. Rounding "onnx".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.c_text.text import Value
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise
 from codegen_c.kernels.shared.common_shift import CommonShift
-from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.convolution import rescale, start, sums_leave_room
-from codegen_c.targets.helium.kernels.product import PARAMETERS, PRODUCT_INCLUDES, SCRATCH, flip
+from codegen_c.targets.helium.kernels.product import PARAMETERS, PRODUCT_INCLUDES, flip
 
 VECTOR = 16
 WORD = 4
@@ -36,7 +36,14 @@ CHANNEL_BYTES = 140  # read of constants for each channel: places, weights that 
 SMALL_BYTES = 8192  # of an input beside which more scratch would be a large part of an arena
 SMALL_SHARE, SHARE = 5, 2  # of an input as scratch, at most
 MOST_SCRATCH_BYTES = 8192
-LAYER = "tvm_ext_helium_squares_layer"
+LOOPS = Loops(
+    function="tvm_ext_helium_squares", layer="tvm_ext_helium_squares_layer",
+    includes=(
+        "tvm_ext_helium_squares.h", "tvm_ext_helium_square_lanes.h", "tvm_ext_helium_square_plain.h",
+        "tvm_ext_helium_lanes.h", *PRODUCT_INCLUDES,
+    ),
+    accumulation="products of r, s in vectors of 16, then bias", row_pitched=False,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,45 +125,29 @@ def rounds_up(operator: QConv2d, target: Target) -> bool:
     return not (finish.halves_even or finish.left_shift) or _factors(operator)[1] > 0
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    source, output = operator.inputs[0], operator.output
+def squares_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    output = operator.output
     rows = stored.at_once or output.shape[1]
     is_whole = stored.output is None and not any(stored.inputs) and stored.at_once is None
     tile = _tile(operator, rows, is_whole=is_whole)
     multipliers, narrow = _factors(operator)
-    access, tiles = spatial(operator.window, source, output), -(-output.shape[1] // (2 * tile.strips))
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS, SCRATCH, *ROW_PARAMETERS,
-            ),
-            body=_body(stored),
-            helpers="\n".join([shapes(LAYER, _members(operator, stored, tile, narrow)), _copied(operator, tile)]),
-            includes=(
-                "tvm_ext_helium_squares.h", "tvm_ext_helium_square_lanes.h", "tvm_ext_helium_square_plain.h",
-                "tvm_ext_helium_lanes.h", *PRODUCT_INCLUDES,
-            ),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    tiles = -(-output.shape[1] // (2 * tile.strips))
+    return Parts(
+        parameters=PARAMETERS,
         constants=(("weights", pack(operator.weight)), ("factors", multipliers)),
+        members=_members(operator, stored, tile, narrow),
+        functions=(_copied(operator, tile),),
+        leading=("$_copied",),
         scratch_bytes=tile.scratch_bytes,
-        macs=output.num_elements * operator.weight[0].size,
         instructions=_instructions(operator, tile, rows, is_shifted=narrow == 0),
         passes=Passes(
             constants=tiles * CHANNEL_BYTES / (operator.weight[0].size + FACTOR_BYTES),
             input=2.0,
             scratch=(SQUARE + SQUARE) * output.num_elements / tile.scratch_bytes,
         ),
-        accumulation="products of r, s in vectors of 16, then bias",
-        # Each channel's rows again.
-        spatial=replace(access, behind=rows - 1),
-        in_place=(0,) if is_whole else (),
-        exact=True,
-        pitched=True,
-    )  # fmt: skip
+        behind=rows - 1,  # each channel's rows again
+        is_in_place=is_whole,
+    )
 
 
 def _tile(operator: QConv2d, rows: int, *, is_whole: bool) -> Tile:
@@ -233,9 +224,6 @@ def _members(operator: QConv2d, stored: StoredRows, tile: Tile, narrow: int) -> 
     kept = 2 if stored.output is None else stored.output.stored
     near = kept * operator.output.shape[2] * (stored.pitch or operator.output.shape[3]) < MOST_PLACE
     return {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
         "group": tile.group, "tile_rows": 2 * tile.strips if near else 1,
         "is_narrow": tile.is_narrow, "has_down": tile.has_down, "narrow": narrow,
         "rescale": rescale(operator).members(),
@@ -260,19 +248,14 @@ def _copied(operator: QConv2d, tile: Tile) -> str:
     return apart("$_copied", parameters, lines)
 
 
-def _body(stored: StoredRows) -> str:
-    """The loops of tvm_ext_helium_squares.h."""
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_helium_squares({layer}, $_copied, input, output, weights, factors, scratch, row_begin, row_end);"
-    return "\n".join([*rings, call])
-
-
-KERNEL = Kernel(
-    name="qdepthwise_squares_helium",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(
-        is_depthwise, *qconv2d.CONSTRAINTS, keeps_places, is_small, many_columns, is_limited_as_int8,
-        sums_leave_room, rounds_up,
-    ),
+SQUARES = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=squares_parts)
+KERNEL = SQUARES.kernel(
+    Family(
+        name="qdepthwise_squares_helium",
+        operator=QConv2d,
+        constraints=(
+            is_depthwise, *qconv2d.CONSTRAINTS, keeps_places, is_small, many_columns, is_limited_as_int8,
+            sums_leave_room, rounds_up,
+        ),
+    )
 )  # fmt: skip

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.c_text.text import Value
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qdepthwise import is_depthwise
-from codegen_c.kernels.shared.layer import apart, image, shapes, sliding_window, with_rings
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, spatial
+from codegen_c.kernels.figures import Block
+from codegen_c.kernels.shared.layer import apart
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.operators.kinds import Array, QConv2d
 from codegen_c.targets.helium.kernels.convolution import rescale, start, sums_leave_room
-from codegen_c.targets.helium.kernels.product import PARAMETERS, PRODUCT_INCLUDES, SCRATCH, flip
+from codegen_c.targets.helium.kernels.product import PARAMETERS, PRODUCT_INCLUDES, flip
 
 VECTOR = 16
 WORD = 4
@@ -31,7 +32,11 @@ MOST_TAPS = 254  # places of taps, and of a zero behind them, are bytes
 MOST_MOVE = 508  # of addresses by the instruction that reads them
 MOST_PLACE = 1 << 16
 MOST_SCRATCH_BYTES = {1: 2048, 2: 4096}  # by planes
-LAYER = "tvm_ext_helium_taps_layer"
+LOOPS = Loops(
+    function="tvm_ext_helium_taps", layer="tvm_ext_helium_taps_layer",
+    includes=("tvm_ext_helium_taps.h", "tvm_ext_helium_lanes.h", *PRODUCT_INCLUDES),
+    accumulation="products of r, s in vectors of 16, then bias", row_pitched=False,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,46 +125,32 @@ def long_runs(operator: QConv2d, target: Target) -> bool:
     return True
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
+def taps_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
     source, output = operator.inputs[0], operator.output
     finish, packed_rows = rescale(operator), rows_at_once(operator, target, StoredRows())
     rows = min(rows_at_once(operator, target, stored), packed_rows)
     blocking = LaneBlocking.of(operator, rows, packed_rows)
-    access = spatial(operator.window, source, output)
     strips = output.shape[0] * -(-output.shape[1] // blocking.rows)
     tiles = -(-output.shape[2] // blocking.tile_columns)
     copied = strips * blocking.planes * blocking.copy_columns * tiles * source.shape[3] * WORD
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                *PARAMETERS, SCRATCH, *ROW_PARAMETERS,
-            ),
-            body=_body(stored),
-            helpers="\n".join([shapes(LAYER, _members(operator, stored, blocking)), _interleave(operator)]),
-            includes=("tvm_ext_helium_taps.h", "tvm_ext_helium_lanes.h", *PRODUCT_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=PARAMETERS,
         constants=(
             ("weights", pack(operator, blocking)),
             ("factors", finish.table(start(operator), np.arange(1)).reshape(-1, 3)),
         ),
+        members=_members(operator, blocking),
+        functions=(_interleave(operator),),
+        leading=("$_interleave",),
         scratch_bytes=blocking.scratch_bytes,
-        macs=output.num_elements * operator.weight[0].size,
         instructions=_instructions(operator, blocking, strips, tiles, finish.instructions),
         passes=Passes(
             constants=strips * tiles,
             input=max(1.0, copied / source.num_elements),
             scratch=(copied + output.num_elements * blocking.vectors * VECTOR / blocking.rows) / blocking.scratch_bytes,
         ),
-        accumulation="products of r, s in vectors of 16, then bias",
-        # Two rows come out together.
-        spatial=replace(access, behind=blocking.rows - 1),
-        exact=True,
-        pitched=True,
-    )  # fmt: skip
+        behind=blocking.rows - 1,  # two rows come out together
+    )
 
 
 def rows_at_once(operator: QConv2d, target: Target, stored: StoredRows) -> int:
@@ -219,11 +210,8 @@ def _instructions(operator: QConv2d, blocking: LaneBlocking, strips: int, tiles:
     return 60 + strips * (60 + tiles * (copy + channels * begin) + channels * blocks * block)
 
 
-def _members(operator: QConv2d, stored: StoredRows, blocking: LaneBlocking) -> dict[str, Value]:
+def _members(operator: QConv2d, blocking: LaneBlocking) -> dict[str, Value]:
     return {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
         "rows": blocking.rows, "packed_rows": blocking.packed_rows, "planes": blocking.planes,
         "vectors": blocking.vectors, "group": blocking.group,
         "tile_columns": blocking.tile_columns, "copy_columns": blocking.copy_columns,
@@ -238,20 +226,20 @@ def _interleave(operator: QConv2d) -> str:
     return apart("$_interleave", parameters, [f"tvm_ext_interleave(target, rows, steps, count, {turned});"])
 
 
-def _body(stored: StoredRows) -> str:
-    """The loops of tvm_ext_helium_taps.h."""
-    rings, layer = with_rings(LAYER, stored)
-    call = f"tvm_ext_helium_taps({layer}, $_interleave, input, output, weights, factors, scratch, row_begin, row_end);"
-    return "\n".join([*rings, call])
+def single_rows(operator: QConv2d, target: Target) -> tuple[Block, ...]:
+    """One row at a time."""
+    return ((1,),)
 
 
-KERNEL = Kernel(
-    name="qdepthwise_taps_helium",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(
-        is_depthwise, *qconv2d.CONSTRAINTS, sums_leave_room, few_rows, many_columns, near_columns,
-        long_runs,
-    ),
-    blocks=lambda operator, target: ((1,),),
+TAPS = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=taps_parts)
+KERNEL = TAPS.kernel(
+    Family(
+        name="qdepthwise_taps_helium",
+        operator=QConv2d,
+        constraints=(
+            is_depthwise, *qconv2d.CONSTRAINTS, sums_leave_room, few_rows, many_columns, near_columns,
+            long_runs,
+        ),
+        blocks=single_rows,
+    )
 )  # fmt: skip
