@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.shared.bit_widths import (
     NineBits,
     all_channels,
@@ -19,7 +19,8 @@ from codegen_c.kernels.shared.bit_widths import (
     wide_kernel,
 )
 from codegen_c.kernels.shared.common_shift import by_high_products
-from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, rescale
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.requantize import (
     Products,
     Requantize,
@@ -36,7 +37,6 @@ from codegen_c.kernels.shared.window import (
     CHANNEL_BLOCK,
     ROW_PARAMETERS,
     pack_blocks,
-    spatial,
     taps,
 )
 from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
@@ -47,7 +47,12 @@ from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
 # have the same loops (qconv2d.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
 # ascending; products outside the input are left out, as padding is a real zero. Either rounding.
 
-LAYER = "tvm_ext_qconv2d_layer"
+LOOPS = Loops(
+    function="tvm_ext_qconv2d", layer="tvm_ext_qconv2d_layer",
+    includes=("tvm_ext_qconv2d.h", *BLOCK_INCLUDES),
+    accumulation="bias, then r, s, c ascending", columns_at_once=1,
+)  # fmt: skip
+TABLES = ("weights", "bias", "multiplier", "shift")
 # Modelled instructions around the products: of one run over adjacent taps, and of requantizing one sum.
 RUN_INSTRUCTIONS = 8
 REQUANTIZE_INSTRUCTIONS = 20
@@ -121,28 +126,25 @@ def parameters(operator: QConv2d, finish: Requantize, *, is_wide: bool = False) 
     )
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    width = width_of(operator)
+def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    width, is_packed = width_of(operator), isinstance(operator, PackedQConv2d)
     finish, sums = rescaling(operator), products(operator)
-    num_taps = int(np.prod(operator.weight.shape[1:]))
-    macs = operator.output.num_elements * num_taps
+    macs = operator.output.num_elements * operator.weight[0].size
     runs = operator.output.num_elements * operator.window.kernel[0] // width
     runs *= 1 if _is_one_run(operator) else operator.window.kernel[1]
     per_activation = 2 if sums.zero_point else 1
-    return Implementation(
-        kernel=QCONV2D.name,
-        function=CFunction(
-            parameters=parameters(operator, finish, is_wide=wide(operator) is not None),
-            body=call("tvm_ext_qconv2d", LAYER, stored, finish),
-            helpers=shapes(LAYER, members(operator, stored, finish)),
-            includes=("tvm_ext_qconv2d.h", *BLOCK_INCLUDES),
-        ),
-        reference=lambda inputs: reference(operator, inputs),
-        constants=(("weights", pack_blocks(operator.weight, width)), ("bias", sums.bias), *finish.constants()),
-        macs=macs,
+    weights = pack(operator.weight, width) if is_packed else pack_blocks(operator.weight, width)
+    return Parts(
+        parameters=parameters(operator, finish, is_wide=wide(operator) is not None)[2:-2],
+        constants=(("weights", weights), ("bias", sums.bias), *finish.constants()),
+        members=members(operator, finish),
+        statements=finish.tables(),
+        tables=TABLES,
+        scratch=None,
         instructions=macs * (per_activation + 2 * width) // width
         + runs * RUN_INSTRUCTIONS
-        + operator.output.num_elements * REQUANTIZE_INSTRUCTIONS,
+        + operator.output.num_elements * REQUANTIZE_INSTRUCTIONS
+        + (macs * NIBBLE_INSTRUCTIONS if is_packed else 0),
         passes=Passes.of_product(
             macs,
             operator.inputs[0].num_elements,
@@ -150,11 +152,6 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             pixels=1,
             channels=width,
         ),
-        accumulation="bias, then r, s, c ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, columns_at_once=1),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
     )
 
 
@@ -169,23 +166,14 @@ def _is_one_run(operator: QConv2d) -> bool:
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 
-def members(operator: QConv2d, stored: StoredRows, finish: Requantize) -> dict[str, Value]:
-    """A `tvm_ext_qconv2d_layer`."""
+def members(operator: QConv2d, finish: Requantize) -> dict[str, Value]:
+    """Members of a `tvm_ext_qconv2d_layer` beside its images and its window."""
     return {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
         "groups": operator.groups,
         "block": width_of(operator),
         "rescale": rescale(finish, wide=wide(operator) is not None),
+        **({"is_packed": True} if isinstance(operator, PackedQConv2d) else {}),
     }
-
-
-def call(function: str, ctype: str, stored: StoredRows, finish: Requantize) -> str:
-    """Body that calls the loops of a convolution: a function of a portable kernel's header."""
-    rings, layer = with_rings(ctype, stored)
-    arguments = f"{layer}, input, output, weights, bias, multiplier, shift, row_begin, row_end"
-    return "\n".join([*rings, *finish.tables(), f"{function}({arguments});"])
 
 
 _WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
@@ -193,7 +181,8 @@ CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
 """Constraints of kernels whose result is elements."""
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
 """Constraints of kernels that leave sums to others as well."""
-QCONV2D = Kernel(name="qconv2d_i8", operator=QConv2d, implement=implement, constraints=SUMS_TOO)
+CONVOLUTION = ProductKernel(loops=LOOPS, reference=reference, parts=convolution_parts)
+QCONV2D = CONVOLUTION.kernel(Family(name="qconv2d_i8", operator=QConv2d, constraints=SUMS_TOO))
 
 
 # conv2d of a QDQ chain on 16-bit activations, integers only: py by its own loops.
@@ -241,18 +230,6 @@ NIBBLE_INSTRUCTIONS = 1
 """Per product: a weight taken out of its byte; two of them share a load."""
 
 
-def qconv2d_packed_implement(operator: PackedQConv2d, target: Target, stored: StoredRows) -> Implementation:
-    whole, width = implement(operator, target, stored), width_of(operator)
-    packed = members(operator, stored, rescaling(operator)) | {"is_packed": True}
-    return replace(
-        whole,
-        kernel=QCONV2D_PACKED.name,
-        function=replace(whole.function, helpers=shapes(LAYER, packed)),
-        constants=(("weights", pack(operator.weight, width)), *whole.constants[1:]),
-        instructions=whole.instructions + whole.macs * NIBBLE_INSTRUCTIONS,
-    )
-
-
 def pack(weight: Array, width: int) -> Array:
     """int8[K, ...] -> the same order as `pack_blocks` has, two to a byte; each block of channels begins with a byte."""
     blocks = [pack_blocks(weight[k : k + width], width) for k in range(0, len(weight), width)]
@@ -261,11 +238,8 @@ def pack(weight: Array, width: int) -> Array:
 
 
 QCONV2D_PACKED_CONSTRAINTS = (four_bit_weights, *CONSTRAINTS)
-QCONV2D_PACKED = Kernel(
-    name="qconv2d_packed",
-    operator=PackedQConv2d,
-    implement=qconv2d_packed_implement,
-    constraints=QCONV2D_PACKED_CONSTRAINTS,
+QCONV2D_PACKED = CONVOLUTION.kernel(
+    Family(name="qconv2d_packed", operator=PackedQConv2d, constraints=QCONV2D_PACKED_CONSTRAINTS)
 )
 
 
@@ -297,21 +271,13 @@ def pairs_in_row(operator: QConv2d) -> int:
     return (min(inside, operator.output.shape[2]) - first) // 2
 
 
-def qconv2d_pairs_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    whole, finish = implement(operator, target, stored), rescaling(operator)
-    assert whole.spatial is not None
+def pairs_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    whole = convolution_parts(operator, target, stored)
     return replace(
         whole,
-        kernel=QCONV2D_PAIRS.name,
-        spatial=replace(whole.spatial, columns_at_once=2),
-        function=replace(
-            whole.function,
-            body=call("tvm_ext_qconv2d_pairs", LAYER, stored, finish),
-            includes=("tvm_ext_qconv2d_pairs.h", *whole.function.includes),
-        ),
-        instructions=_instructions(operator, whole),
+        instructions=_instructions(operator, whole.instructions),
         passes=Passes.of_product(
-            whole.macs,
+            operator.output.num_elements * operator.weight[0].size,
             operator.inputs[0].num_elements,
             operator.output.num_elements // operator.output.shape[3],
             pixels=2,
@@ -320,22 +286,28 @@ def qconv2d_pairs_implement(operator: QConv2d, target: Target, stored: StoredRow
     )
 
 
-def _instructions(operator: QConv2d, whole: Implementation) -> int:
+def _instructions(operator: QConv2d, of_single_pixels: int) -> int:
     """Modelled instructions: a pair loads two elements and four weights for eight products."""
     columns, rows = operator.output.shape[2], operator.window.kernel[0]
     in_pairs = 2 * pairs_in_row(operator) / columns
     elements = 2 * (2 if products(operator).zero_point else 1)
     per_block = 2 * CHANNEL_BLOCK
-    macs = in_pairs * whole.macs
+    macs = in_pairs * (operator.output.num_elements * operator.weight[0].size)
     macs_cost = macs * (elements + CHANNEL_BLOCK + per_block) / per_block
     runs = in_pairs * operator.output.num_elements / per_block * rows * PAIR_RUN_INSTRUCTIONS
     ends = in_pairs * operator.output.num_elements * REQUANTIZE_INSTRUCTIONS
-    return int((1 - in_pairs) * whole.instructions + macs_cost + runs + ends)
+    return int((1 - in_pairs) * of_single_pixels + macs_cost + runs + ends)
 
 
 QCONV2D_PAIRS_CONSTRAINTS = (is_for_speed, has_pairs, *SUMS_TOO)
-QCONV2D_PAIRS = Kernel(
-    name="qconv2d_pairs_i8", operator=QConv2d, implement=qconv2d_pairs_implement, constraints=QCONV2D_PAIRS_CONSTRAINTS
+PAIRS_LOOPS = replace(
+    LOOPS,
+    function="tvm_ext_qconv2d_pairs",
+    includes=("tvm_ext_qconv2d_pairs.h", *LOOPS.includes),
+    columns_at_once=2,
+)
+QCONV2D_PAIRS = ProductKernel(loops=PAIRS_LOOPS, reference=reference, parts=pairs_parts).kernel(
+    Family(name="qconv2d_pairs_i8", operator=QConv2d, constraints=QCONV2D_PAIRS_CONSTRAINTS)
 )
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_I16_CONSTRAINTS
 from codegen_c.kernels.shared.bit_widths import wide_kernel
-from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, sliding_window
-from codegen_c.kernels.shared.requantize import Requantize
-from codegen_c.kernels.shared.window import (
-    CHANNEL_BLOCK,
-    spatial,
-)
+from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, rescale
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
+from codegen_c.kernels.shared.window import CHANNEL_BLOCK
 from codegen_c.operators.kinds import QConv2d
 
 # Depthwise conv2d of a QDQ chain, integers only: every channel by itself, four of one output pixel at a time.
@@ -23,7 +19,11 @@ from codegen_c.operators.kinds import QConv2d
 # bias and adds (x - zero point) * w in the order r, s ascending; products outside the input are left out, as
 # padding is a real zero. Either rounding.
 
-LAYER = "tvm_ext_qdepthwise_layer"
+LOOPS = Loops(
+    function="tvm_ext_qdepthwise", layer="tvm_ext_qdepthwise_layer",
+    includes=("tvm_ext_qdepthwise.h", *BLOCK_INCLUDES),
+    accumulation="bias, then r, s ascending", columns_at_once=1,
+)  # fmt: skip
 
 
 def is_depthwise(operator: QConv2d, target: Target) -> bool:
@@ -31,21 +31,17 @@ def is_depthwise(operator: QConv2d, target: Target) -> bool:
     return operator.groups == operator.inputs[0].shape[3] == operator.output.shape[3]
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    finish, sums = qconv2d.rescaling(operator), qconv2d.products(operator)
+def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    finish, sums, is_wide = qconv2d.rescaling(operator), qconv2d.products(operator), qconv2d.wide(operator) is not None
     macs = operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
     per_mac = 4 if sums.zero_point else 3
-    return Implementation(
-        kernel=QDEPTHWISE.name,
-        function=CFunction(
-            parameters=qconv2d.parameters(operator, finish, is_wide=qconv2d.wide(operator) is not None),
-            body=qconv2d.call("tvm_ext_qdepthwise", LAYER, stored, finish),
-            helpers=_shapes(operator, stored, finish),
-            includes=("tvm_ext_qdepthwise.h", *BLOCK_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    return Parts(
+        parameters=qconv2d.parameters(operator, finish, is_wide=is_wide)[2:-2],
         constants=(("weights", pack(operator.weight)), ("bias", sums.bias), *finish.constants()),
-        macs=macs,
+        members={"rescale": rescale(finish, wide=is_wide)},
+        statements=finish.tables(),
+        tables=qconv2d.TABLES,
+        scratch=None,
         instructions=macs * per_mac
         + macs // CHANNEL_BLOCK * qconv2d.RUN_INSTRUCTIONS
         + operator.output.num_elements * qconv2d.REQUANTIZE_INSTRUCTIONS,
@@ -56,11 +52,6 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
             pixels=1,
             channels=1,
         ),
-        accumulation="bias, then r, s ascending",
-        spatial=spatial(operator.window, operator.inputs[0], operator.output, columns_at_once=1),
-        exact=True,
-        pitched=True,
-        row_pitched=True,
     )
 
 
@@ -69,22 +60,9 @@ def pack(weight: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0))
 
 
-def _shapes(operator: QConv2d, stored: StoredRows, finish: Requantize) -> str:
-    """The layer's shapes as tvm_ext_qdepthwise.h takes them."""
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]),
-        "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window),
-        "rescale": rescale(finish, wide=qconv2d.wide(operator) is not None),
-    }
-    return shapes(LAYER, members)
-
-
-QDEPTHWISE = Kernel(
-    name="qdepthwise_i8",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(is_depthwise, *qconv2d.SUMS_TOO),
+DEPTHWISE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=depthwise_parts)
+QDEPTHWISE = DEPTHWISE.kernel(
+    Family(name="qdepthwise_i8", operator=QConv2d, constraints=(is_depthwise, *qconv2d.SUMS_TOO))
 )
 
 

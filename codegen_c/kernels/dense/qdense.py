@@ -281,7 +281,7 @@ QDENSE_NINE_BITS = Kernel(
 def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
     plain, finish = implement(operator, target, stored), rescaling(operator)
     rows = operator.output.num_elements // operator.weight.shape[0]
-    members = qconv2d.members(as_column(operator), StoredRows(), finish) | {"is_packed": True}
+    column = as_column(operator)
     weights = qconv2d.pack(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
     arguments = f"&$_layer, input, output, weights, bias, multiplier, shift, 0, {rows}"
     return replace(
@@ -290,8 +290,8 @@ def qdense_packed_implement(operator: PackedQDense, target: Target, stored: Stor
         function=CFunction(
             parameters=plain.function.parameters,
             body="\n".join([*finish.tables(), f"tvm_ext_qconv2d({arguments});"]),
-            helpers=shapes(qconv2d.LAYER, members),
-            includes=("tvm_ext_qconv2d.h", *BLOCK_INCLUDES),
+            helpers=qconv2d.LOOPS.shapes(column, StoredRows(), qconv2d.members(column, finish)),
+            includes=qconv2d.LOOPS.includes,
         ),
         constants=(("weights", weights), *plain.constants[1:]),
         instructions=plain.instructions + plain.macs * qconv2d.NIBBLE_INSTRUCTIONS,

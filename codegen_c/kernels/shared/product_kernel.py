@@ -102,14 +102,15 @@ class Loops:
         arguments = (layer, *parts.leading, "input", "output", *parts.tables, *scratch, "row_begin", "row_end")
         return "\n".join([*rings, *parts.statements, f"{self.function}({', '.join(arguments)});"])
 
+    def shapes(self, operator: QConv2d, stored: StoredRows, members: Mapping[str, Value]) -> str:
+        """Return the shapes of the layer as a constant: its images, its window, and members of the target's own."""
+        images: dict[str, Value] = {"input": image(operator.inputs[0]), "output": image(operator.output, stored=stored)}
+        window: dict[str, Value] = {"window": sliding_window(operator.window)} if self.has_window else {}
+        return shapes(self.layer, {**images, **window, **members})
+
     def definitions(self, operator: QConv2d, stored: StoredRows, parts: Parts) -> str:
-        """Return the shapes of the layer as a constant, and the functions that the loops call."""
-        members: dict[str, Value] = {
-            "input": image(operator.inputs[0]),
-            "output": image(operator.output, stored=stored),
-        }
-        members |= {"window": sliding_window(operator.window)} if self.has_window else {}
-        return "\n".join([shapes(self.layer, {**members, **parts.members}), *parts.functions])
+        """Return the shapes of the layer, and the functions that the loops call."""
+        return "\n".join([self.shapes(operator, stored, parts.members), *parts.functions])
 
 
 @dataclass(frozen=True, kw_only=True)
