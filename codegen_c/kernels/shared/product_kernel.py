@@ -100,7 +100,7 @@ class Loops:
         rings, layer = with_rings(self.layer, stored)
         scratch = () if parts.scratch is None else (parts.scratch,)
         arguments = (layer, *parts.leading, "input", "output", *parts.tables, *scratch, "row_begin", "row_end")
-        return "\n".join([*rings, *parts.statements, f"{self.function}({', '.join(arguments)});"])
+        return "\n".join([*rings, *parts.statements, f"{parts.function or self.function}({', '.join(arguments)});"])
 
     def shapes(self, operator: QConv2d, stored: StoredRows, members: Mapping[str, Value]) -> str:
         """Return the shapes of the layer as a constant: its images, its window, and members of the target's own."""
@@ -118,7 +118,8 @@ class Parts:
     """What a target supplies for one convolution: packed operands, inner product, epilogue and their cost.
 
     parameters, constants: of packed weights, starts of sums and factors. members: members of the layer's structure
-    for the inner product and the epilogue. functions: definitions of C functions that the loops call for some pixels.
+    for the inner product and the epilogue. function: other loops of the same header, where windows of some kind have
+    their own. functions: definitions of C functions that the loops call for some pixels.
     leading: arguments of the loops before the activations. statements: before the call. tables: arguments for the
     constants. scratch: argument for the scratch, None where the loops take none; the kernel's function has such a
     parameter where scratch_bytes is above zero. includes: headers beside those of the loops. behind, descends: as in
@@ -131,6 +132,7 @@ class Parts:
     constants: tuple[tuple[str, Array], ...]
     members: Mapping[str, Value]
     instructions: int
+    function: str = ""
     functions: Sequence[str] = ()
     leading: Sequence[str] = ()
     statements: Sequence[str] = ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
+from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import (
     Accumulating,
     CFunction,
@@ -23,6 +23,7 @@ from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS
 from codegen_c.kernels.matmul import qmatmul
 from codegen_c.kernels.matmul.heads import head_by_head
 from codegen_c.kernels.shared.layer import apart, image, shapes, with_rings
+from codegen_c.kernels.shared.product_kernel import SCRATCH, activations, room_for_sums
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
 from codegen_c.operators.kinds import Array, PackedQDense, QDense, QMatmul, TensorType
 from codegen_c.targets.helium.kernels.product import (
@@ -30,7 +31,6 @@ from codegen_c.targets.helium.kernels.product import (
     LANES,
     PARAMETERS,
     PRODUCT_INCLUDES,
-    SCRATCH,
     STEP,
     Product,
     Rescale,
@@ -50,13 +50,11 @@ BLOCK_INSTRUCTIONS = 12
 """Instructions per block of channels in each call that adds to its sums: loading and storing them, and its loop."""
 
 
-def sums_leave_room(operator: QDense, target: Target) -> bool:
-    """where a channel's factor is one quarter or more, its sums must be small enough to be scaled up"""
-    return _rescale(operator).fits(*qdense.products(operator).range())
-
-
 def _rescale(operator: QDense) -> Rescale:
     return Rescale.of(qdense.requantize(operator), *qdense.products(operator).range())
+
+
+sums_leave_room = room_for_sums(_rescale, qdense.bounds, least_factor="one quarter")
 
 
 def _start(operator: QDense) -> Array:
@@ -84,8 +82,7 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
             kernel=QDENSE.name,
             function=CFunction(
                 parameters=(
-                    Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                    Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                    *activations(source, output),
                     *PARAMETERS,
                     *((SCRATCH,) if copies else ()),
                 ),
@@ -159,8 +156,7 @@ def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, st
         kernel=f"{QDENSE.name}_in_parts",
         function=CFunction(
             parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
+                *activations(source, output),
                 Parameter(name="sums", ctype="int32_t", role="output"),
                 *PARAMETERS,
                 *((SCRATCH,) if flip(source) else ()),

@@ -209,7 +209,6 @@ PARAMETERS = (
     Parameter(name="weights", ctype="int8_t", role="constant"),
     Parameter(name="factors", ctype="int32_t", role="constant"),
 )
-SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 
 
 # The window of one output pixel, copied into scratch for the Helium kernels: its bytes, its cost, the function.

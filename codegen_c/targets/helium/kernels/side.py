@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.c_text.text import Value
+from codegen_c.kernels.contract import Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import inner_columns
-from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.requantize import quantization
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, rows_of_calls, spatial
+from codegen_c.kernels.shared.window import rows_of_calls
 from codegen_c.operators.kinds import QConv2d, Window
 from codegen_c.targets.helium.kernels.convolution import has_no_groups, is_pointwise, num_whole_rows, start
 from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, STEP, Columns, FourPixels, NarrowFactors
 from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
-from codegen_c.targets.helium.kernels.product import PRODUCT_INCLUDES, SCRATCH, Im2col, flip, padded, patch_function
+from codegen_c.targets.helium.kernels.product import PRODUCT_INCLUDES, Im2col, flip, padded, patch_function
 
 # Groups of four output pixels, which side.py computes at once: their windows, and their number.
 #
@@ -191,9 +191,14 @@ def _factors(operator: QConv2d) -> NarrowFactors | None:
     return NarrowFactors.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
 
 
-def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
-    source, output = operator.inputs[0], operator.output
-    factors, columns = _factors(operator), columns_of(operator)
+LOOPS = Loops(
+    function="tvm_ext_helium_side", layer=LAYER, includes=(*INCLUDES, *PATCH_INCLUDES, *PRODUCT_INCLUDES),
+    accumulation="products with r, c, s ascending in vectors of 16, then bias", row_pitched=False,
+)  # fmt: skip
+
+
+def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
+    output, factors, columns = operator.output, _factors(operator), columns_of(operator)
     assert factors is not None, "the kernel refuses layers without narrow factors"
     fours = FourPixels(
         columns=columns, channels=output.shape[3], pitch=stored.pitch or output.shape[3], factors=factors,
@@ -204,36 +209,28 @@ def implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implemen
     scratch_bytes = _scratch_bytes(operator, stored, has_others=has_others)
     in_place = takes_place_of_input(operator, stored)
     weight = operator.weight if not is_copied(operator) else operator.weight.reshape(output.shape[3], 1, 1, -1)
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(
-                Parameter(name="input", ctype=C_TYPES[source.dtype], role="input"),
-                Parameter(name="output", ctype=C_TYPES[output.dtype], role="output"),
-                PACKED,
-                *((SCRATCH,) if scratch_bytes else ()),
-                *ROW_PARAMETERS,
-            ),
-            body=_body(operator, stored, has_scratch=scratch_bytes > 0, has_others=has_others),
-            helpers=_helpers(operator, stored, fours, has_others=has_others),
-            includes=(*INCLUDES, *PATCH_INCLUDES, *PRODUCT_INCLUDES),
-        ),
-        reference=lambda inputs: qconv2d.reference(operator, inputs),
+    function, other = _loops(operator, stored, has_others=has_others)
+    return Parts(
+        parameters=(PACKED,),
         constants=fours.constants(weight, start(operator)),
+        members=_members(operator, stored, fours, has_others=has_others),
+        function=function,
+        functions=(
+            fours.function(),
+            *((fours.one_function(),) if has_ones(operator, stored) else ()),
+            *((patch_function("tvm_ext_helium_side_copy", LAYER, stored),) if has_others else ()),
+        ),
+        leading=("$_four", other),
+        tables=("packed",),
+        scratch="scratch" if scratch_bytes else "NULL",
         scratch_bytes=scratch_bytes,
-        macs=output.num_elements * operator.weight[0].size,
         instructions=groups * (fours.instructions + GROUP)
         + ones * (fours.one_instructions + GROUP)
         + _copying(operator, stored),
         passes=_passes(operator, groups + ones),
-        accumulation="products with r, c, s ascending in vectors of 16, then bias",
         # In place, four pixels of two rows are read before results are written.
-        spatial=replace(
-            spatial(operator.window, source, output), behind=1 if spans_rows(operator, stored) and not in_place else 0
-        ),
-        in_place=(0,) if in_place else (),
-        exact=True,
-        pitched=True,
+        behind=1 if spans_rows(operator, stored) and not in_place else 0,
+        is_in_place=in_place,
     )
 
 
@@ -277,41 +274,33 @@ def _passes(operator: QConv2d, groups: int) -> Passes:
     )
 
 
-def _helpers(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_others: bool) -> str:
-    """The layer's shapes as tvm_ext_helium_side.h takes them, `$_four` and `$_patch`."""
+def _members(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_others: bool) -> dict[str, Value]:
+    """Members of the layer that tvm_ext_helium_side.h has for windows in place and copied ones."""
     begin, end = inside_columns(operator)
-    members: dict[str, Value] = {
-        "input": image(operator.inputs[0]), "output": image(operator.output, stored=stored),
-        "window": sliding_window(operator.window), "inside_begin": begin, "inside_end": end,
+    return {
+        "inside_begin": begin, "inside_end": end,
         "reads_beyond": operator.weight.shape[3] % STEP > 0 and is_pixel(operator),
         "is_in_place": takes_place_of_input(operator, stored),
         "is_copied": is_copied(operator), "has_others": has_others, "fours": fours.members(),
     }  # fmt: skip
-    functions = [fours.function(), *([fours.one_function()] if has_ones(operator, stored) else [])]
-    if has_others:
-        functions.append(patch_function("tvm_ext_helium_side_copy", LAYER, stored))
-    return "\n".join([shapes(LAYER, members), *functions])
 
 
-def _body(operator: QConv2d, stored: StoredRows, *, has_scratch: bool, has_others: bool) -> str:
-    """The loops of tvm_ext_helium_side.h."""
-    rings, layer = with_rings(LAYER, stored)
-    scratch = "scratch" if has_scratch else "NULL"
-    places = f"input, output, packed, {scratch}, row_begin, row_end"
+def _loops(operator: QConv2d, stored: StoredRows, *, has_others: bool) -> tuple[str, str]:
+    """The loops of tvm_ext_helium_side.h for windows of this kind, and the function they call for other pixels."""
     if is_pixel(operator):
-        one = "$_one" if has_ones(operator, stored) else "NULL"
-        return "\n".join([*rings, f"tvm_ext_helium_side_pixels({layer}, $_four, {one}, {places});"])
-    patch = "$_patch" if has_others else "NULL"
+        return "tvm_ext_helium_side_pixels", "$_one" if has_ones(operator, stored) else "NULL"
     name = "tvm_ext_helium_side_copies" if is_copied(operator) else "tvm_ext_helium_side"
-    return "\n".join([*rings, f"{name}({layer}, $_four, {patch}, {places});"])
+    return name, "$_patch" if has_others else "NULL"
 
 
-KERNEL = Kernel(
-    name="qconv2d_side_helium",
-    operator=QConv2d,
-    implement=implement,
-    constraints=(
-        has_no_groups, is_for_speed, takes_fours, is_signed_where_read, *qconv2d.CONSTRAINTS, blocks_fit,
-        has_narrow_factors,
-    ),
+SIDE = ProductKernel(loops=LOOPS, reference=qconv2d.reference, parts=side_parts)
+KERNEL = SIDE.kernel(
+    Family(
+        name="qconv2d_side_helium",
+        operator=QConv2d,
+        constraints=(
+            has_no_groups, is_for_speed, takes_fours, is_signed_where_read, *qconv2d.CONSTRAINTS, blocks_fit,
+            has_narrow_factors,
+        ),
+    )
 )  # fmt: skip
