@@ -1,7 +1,8 @@
 """Partial overlap of an output with an input that dies in the same step, from declared row accesses.
 
-A spatial kernel computes output rows in order. While it writes output row r it may still read some input rows;
-all others are finished with. Going up (rows ascending) the output may begin below the input, going down above it:
+A spatial kernel computes output rows in order. While it writes output row r it may still read some input rows, and it
+never reads the earlier rows again. If it computes rows in ascending order, the output may begin below the input; in
+descending order, the output may begin above the input:
 
     input             |   row 0   |   row 1   |   row 2   |
     output    |   row 0   |   row 1   |   row 2   |             ascending: row r ends before the first row needed
@@ -10,8 +11,9 @@ all others are finished with. Going up (rows ascending) the output may begin bel
                       <- distance ->
 
 A kernel that reads each element for the last time before it writes the element of the same position (`in_place`)
-needs no distance at all. If it comes back to a row for its other channels (`Spatial.behind`), any other place but the
-very same one is too near: `too_near` finds such pairs in a plan, which then has to be made without them.
+needs no distance at all. If such a kernel returns to a row for its other channels (`Spatial.behind`), the two tensors
+must have the same offset or not overlap. `too_near` finds pairs in a plan that break this rule; the planner then plans
+again without overlap of these pairs.
 """
 
 from __future__ import annotations
@@ -29,17 +31,18 @@ from codegen_c.program.tensors import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Overlaps:
-    """Overlaps in one step: (lower, upper) -> least bytes between the begins of its output and a dying input.
+    """Overlaps in one step: (lower, upper) -> least bytes from the begin of the lower tensor to that of the upper.
 
-    ascending holds when its rows run from first to last, descending when they run from last to first. Pairs that
-    are not there need the lower one's whole size.
+    One tensor of each pair is the step's output, the other is an input that dies in the step. `ascending` holds if the
+    kernel computes rows from first to last, `descending` if it computes them from last to first. A pair that is missing
+    must not overlap: it needs the whole size of the lower tensor.
     """
 
     ascending: dict[tuple[str, str], int]
     descending: dict[tuple[str, str], int]
 
     def without(self, kept: Collection[str], apart: Collection[tuple[str, str]] = ()) -> Overlaps:
-        """The overlaps without pairs that contain one of these tensors, and without these pairs."""
+        """Return the overlaps without pairs that contain a tensor of `kept`, and without the pairs of `apart`."""
         ways = [
             {pair: n for pair, n in way.items() if not set(kept) & set(pair) and pair not in apart}
             for way in (self.ascending, self.descending)
@@ -48,9 +51,10 @@ class Overlaps:
 
 
 def overlaps(program: Program) -> list[Overlaps]:
-    """Overlaps of every step that allows any: only with inputs that it reads once, and that no later step reads.
+    """Return the overlaps of every step that allows an overlap.
 
-    Tensors that are parts, or have any, keep what they have.
+    An output may overlap only an input that its step reads once and that no later step reads. Tensors that are parts of
+    other tensors, or have parts, do not overlap.
     """
     parts = parts_of(program)
     shared = {*parts, *(part.name for family in parts.values() for part in family)}
@@ -78,7 +82,7 @@ def _overlaps(program: Program) -> list[Overlaps]:
             dies = last_reader[name] == index and counts[name] == 1 and name not in program.outputs
             if not dies or source.memory != output.memory:
                 continue
-            seen = replace(source, shape=step.seen_shape(position, source))  # a reshape may stand between
+            seen = replace(source, shape=step.seen_shape(position, source))  # the kernel may see a reshaped tensor
             up, down = distances(step.implementation, position, seen, output)
             if up < output.num_bytes:
                 ascending[output.name, name] = up
@@ -90,7 +94,7 @@ def _overlaps(program: Program) -> list[Overlaps]:
 
 
 def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str]]:
-    """(output, input) pairs of kernels that come back to rows, where the two meet and do not lie at one place."""
+    """Return the (output, input) pairs that overlap at different offsets though the kernel returns to rows."""
     found: set[tuple[str, str]] = set()
     for step in program.steps:
         spatial = step.implementation.spatial if isinstance(step, KernelCall) else None
@@ -108,9 +112,10 @@ def too_near(program: Program, offsets: Mapping[str, int]) -> set[tuple[str, str
 
 
 def sequence_pairs(program: Program, step: RowSteps) -> list[tuple[str, str]]:
-    """(output, input) of a sequence that may share bytes: whole tensors of one memory, made of equal rows.
+    """Return the (output, input) pairs of a sequence that may overlap: whole tensors of equal rows in the same memory.
 
-    Not where sums are kept: these may lie in the output from the first call on.
+    Outputs of kernels that accumulate are excluded, because their accumulators may be in the output from the first call
+    on.
     """
     made = {call.outputs[0] for call in step.body}
     whole = [
@@ -145,7 +150,10 @@ def _has_rows(step: RowSteps, tensor: Tensor) -> bool:
 def _sequence_distances(
     program: Program, step: RowSteps, pairs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
-    """Least bytes between the begins of a sequence's output and an input: no row is written before it was read."""
+    """Return the least distance of each output of a sequence below an input, by pair.
+
+    At this distance no input row is overwritten before its last read.
+    """
     outputs, inputs = ({pair[side] for pair in pairs} for side in (0, 1))
     moments = needed_and_written(step, program.tensors, sorted(outputs), sorted(inputs))
     return {
@@ -155,9 +163,9 @@ def _sequence_distances(
 
 
 def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -> tuple[int, int] | None:
-    """Bytes of a row of one input and of the output; None where they are not made of equal rows of one image.
+    """Return the bytes of a row of one input and of the output, or None if they are not equal rows of one image.
 
-    source: in the shape in which the kernel sees it.
+    source: the input in the shape that the kernel sees.
     """
     rows = spatial.inputs[position].input_rows if position < len(spatial.inputs) else 0
     if (
@@ -172,13 +180,16 @@ def row_bytes(spatial: Spatial, position: int, source: Tensor, output: Tensor) -
 
 
 def _has_places_of(source: Tensor, output: Tensor) -> bool:
-    """True of an output of some rows of an image, each element of which has the place of an element of the input."""
+    """Return True if the output has the layout of the input's first rows, so that elements have the same offsets."""
     rows = (source.shape[:1], source.shape[2:], source.dtype) == (output.shape[:1], output.shape[2:], output.dtype)
     return rows and len(source.shape) == 4 and output.shape[1] <= source.shape[1]
 
 
 def distances(implementation: Implementation, position: int, source: Tensor, output: Tensor) -> tuple[int, int]:
-    """Least distances with the output below the input and above it; whole sizes where they must not overlap."""
+    """Return the least distance with the output below the input, and with the output above the input.
+
+    The distance is the whole size of the lower tensor if the two must not overlap.
+    """
     spatial = implementation.spatial
     if position in implementation.in_place and (source.num_bytes == output.num_bytes or _has_places_of(source, output)):
         return 0, source.num_bytes

@@ -1,7 +1,7 @@
 """Find offsets for buffers with lifetimes: first fit over several orders, then a search among orders.
 
-First fit reaches the lower bound on most programs. Where it does not, a few moments alone may prove a higher bound,
-buffers that end too high are placed again with their neighbours, and the exact search closes the gap to the bound.
+First fit reaches the lower bound on most programs. Where it does not, a few steps alone may prove a higher bound, a
+repair moves buffers that end too high together with their neighbours, and an exact search closes the rest of the gap.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tvm_ext.core.errors import PlanRejected
 __all__ = ["Buffer", "Choice", "Solution", "height", "lower_bound", "optimise", "solve"]
 
 MOST_NODES = 60_000
-"""Partial solutions that the search below the bound may look at; fewer where each of them is much work."""
+"""Most partial solutions that the search at the bound may visit; fewer for large problems, where each takes longer."""
 
 LATER_NODES = MOST_NODES // 3
-"""The same for each of the heights above the bound."""
+"""Most partial solutions that the search may visit at each height above the bound."""
 
 UNPROVED_PARTS = 1000
-"""Resolution where a search gave up: heights closer than one part in this many of the bound are not told apart."""
+"""Stop after a search that gave up, once the result is within this fraction (1 / 1000) of the bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Offset of each buffer, the bytes they take, and the bytes that are needed at least.
+    """Offset of each buffer, the height of the packing, and a lower bound of the height.
 
-    proved: no offsets take less.
+    proved: the height equals the bound, so no packing is lower.
     """
 
     offsets: list[int]
@@ -45,14 +45,15 @@ class Solution:
 
 
 def solve(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: int | None = None) -> list[int]:
-    """Offset of each buffer; see `optimise`."""
+    """Return the offset of each buffer; see `optimise`."""
     return optimise(buffers, choices, bound).offsets
 
 
 def optimise(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: int | None = None) -> Solution:
-    """The lowest offsets found. The same problem gives the same offsets.
+    """Return the lowest packing that the searches find. The same problem gives the same offsets.
 
-    choices: pairs that may overlap partly. bound: what is known to be needed; by default the most bytes alive.
+    choices: pairs that may overlap partly. bound: a known lower bound of the height; by default the most live bytes at
+    any step.
     Raises PlanRejected if buffers with given offsets overlap each other.
     """
     near = clearances(buffers)
@@ -72,7 +73,7 @@ def optimise(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: i
 
 
 def _bisect(problem: PackingProblem, offsets: list[int], known: int) -> tuple[list[int], int]:
-    """Lower offsets if there are, and the bytes that are needed at least. First at the bound itself, then between."""
+    """Return the lowest packing and the best bound of a bisection over heights, which begins at the bound itself."""
     work = len(problem.buffers) + 20 * sum(map(len, problem.near)) // len(problem.buffers)
     worth, capacity, most_nodes, close_enough = known, known, MOST_NODES, 0
     while worth + close_enough < height(problem.buffers, offsets):
@@ -105,10 +106,11 @@ def _check_fixed(buffers: Sequence[Buffer], near: Sequence[Mapping[int, int]], c
 
 
 def optimise_at_once(buffers: Sequence[Buffer], pairs: np.ndarray, choices: Sequence[Choice], bound: int) -> Solution:
-    """The lowest offsets found. The same problem gives the same offsets.
+    """Return the lowest packing of buffers of several processors. The same problem gives the same offsets.
 
-    buffers: that only some of their bytes are in use at some steps does not count. pairs: bool[n, n], those alive at
-    once. choices: pairs that may overlap partly. bound: bytes in use at one step of one processor.
+    buffers: every buffer counts as a whole while it is live, even where only some of its bytes are in use. pairs:
+    bool[n, n], True for two buffers that may be live at once. choices: pairs that may overlap partly. bound: most live
+    bytes at any step of one processor.
     """
     whole = [replace(buffer, gaps=()) for buffer in buffers]
     least = max([bound, *(buffer.offset + buffer.size for buffer in whole if buffer.offset is not None)])
@@ -123,14 +125,14 @@ def optimise_at_once(buffers: Sequence[Buffer], pairs: np.ndarray, choices: Sequ
 
 
 MOST_WORK = 2_000_000
-"""Comparisons of two buffers that a search may spend."""
+"""Most comparisons of two buffers that the search among orders may make."""
 
 Neighbours = Sequence[Mapping[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """Offsets, and what they came from: the order of placing, and which of each choice's distances holds."""
+    """Offsets, the order in which first fit placed the buffers, and the index taken from each choice."""
 
     num_bytes: int
     offsets: list[int]
@@ -139,7 +141,10 @@ class Packing:
 
 
 def first_fit(buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int) -> Packing:
-    """The lowest of several orders; the first one that reaches the bound. near: what `clearances` says of buffers."""
+    """Return the lowest first-fit packing over several orders, or the first that reaches the bound.
+
+    near: the result of `clearances`.
+    """
     best: Packing | None = None
     for order in _orders(buffers):
         for taken in ([0] * len(choices), [index % len(choice) for index, choice in enumerate(choices)]):
@@ -155,7 +160,10 @@ def first_fit(buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Cho
 def improve(
     buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], bound: int, best: Packing
 ) -> Packing:
-    """Move a buffer within the order, or change a choice, again and again while that is no worse."""
+    """Improve a packing by local search: move a buffer in the order or change a choice, and keep it unless higher.
+
+    The generator has a fixed seed, so that the same problem gives the same packing.
+    """
     rng = random.Random(0)
     work = max(1, sum(map(len, near)))
     for _ in range(min(1000, MOST_WORK // work) if len(buffers) > 1 else 0):
@@ -182,9 +190,9 @@ def _attempt(
 
 
 def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
-    """Orders worth trying: by size, by lifetime, by area, by time, by how tight the buffer's tightest moment is."""
+    """Return the orders to try: by size, lifetime, area, begin, end, and the most live bytes in a lifetime."""
     indices = range(len(buffers))
-    # Live bytes only grow where a buffer begins: those are the moments that can be the tallest.
+    # Live bytes grow only where a buffer begins, so the peak is at one of these steps.
     alive = {time: sum(b.size for b in buffers if b.begin <= time < b.end) for time in {b.begin for b in buffers}}
     pressure = [
         max((alive[t] for t in alive if buffer.begin <= t < buffer.end), default=buffer.size) for buffer in buffers
@@ -207,7 +215,10 @@ def _orders(buffers: Sequence[Buffer]) -> list[list[int]]:
 
 
 def _place(buffers: Sequence[Buffer], near: Neighbours, closer: Distances, order: Sequence[int]) -> list[int]:
-    """Each buffer in turn at the lowest offset that fixed buffers and neighbours placed before it leave free."""
+    """Place each buffer of the order at the lowest free offset, and return all offsets.
+
+    Fixed buffers, and neighbours that are earlier in the order, are already placed.
+    """
     offsets = [-1 if buffer.offset is None else buffer.offset for buffer in buffers]
     for index in order:
         if buffers[index].offset is not None:

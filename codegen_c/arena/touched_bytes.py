@@ -1,4 +1,4 @@
-"""Bytes that steps touch, as places in memories; part of the validator of the order of steps."""
+"""Bytes that steps touch, as offsets in memories; part of the validator of the order of steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from codegen_c.program.tensors import Tensor
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Touch:
-    """Bytes of a tensor that a step reads or writes, counted from its whole's first one, or from a memory's."""
+    """Bytes of a tensor that a step reads or writes.
+
+    places: offsets from the first byte of the whole tensor that contains it, or, after `located`, of a memory.
+    """
 
     tensor: str
     whole: str
@@ -23,18 +26,18 @@ class Touch:
     writes: bool
 
     def place(self, index: int) -> int:
-        """Place of its byte `index`."""
+        """Return the offset of the byte at `index`."""
         return self.places.start + index if isinstance(self.places, slice) else int(self.places[index])
 
     def holds(self, place: int) -> bool:
-        """True if one of its bytes lies at a place."""
+        """Return True if a touched byte is at this offset."""
         if isinstance(self.places, slice):
             return self.places.start <= place < self.places.stop
         return bool((self.places == place).any())
 
 
 def touches(program: Program, plan: MemoryPlan, step: Step) -> list[Touch]:
-    """Bytes that a step touches while it runs, its scratch among them."""
+    """Return the bytes that a step touches while it runs, including its scratch."""
     found = _of_tensors(program, step)
     scratch = plan.placements.get(f"{step.name}_scratch")
     if scratch:
@@ -43,12 +46,12 @@ def touches(program: Program, plan: MemoryPlan, step: Step) -> list[Touch]:
 
 
 def _of_tensors(program: Program, step: Step) -> list[Touch]:
-    """Bytes of tensors that a step touches."""
+    """Return the bytes of tensors that a step touches."""
     return [touch for call, rows in _calls_with_rows(step) for touch in _of_call(program, call, rows)]
 
 
 def _calls_with_rows(step: Step) -> Iterator[tuple[Call, range | None]]:
-    """Calls of a step, with the output rows of those that compute some."""
+    """Yield the calls of a step, each with its range of output rows; None for a call that computes all rows."""
     for call in calls(step):
         if not isinstance(call, KernelCall) or call.rows is None:
             yield call, None
@@ -90,7 +93,7 @@ def _of_call(program: Program, call: Call, rows: range | None) -> list[Touch]:
 def _rows_of(
     program: Program, name: str, shape: tuple[int, ...], num_rows: int, span: tuple[int, int], *, writes: bool
 ) -> Touch:
-    """Bytes of rows of a tensor; all of them where rows are not runs of it."""
+    """Return the bytes of some rows of a tensor, or of the whole tensor if its rows are not contiguous."""
     whole, vectors = whole_of(program, name, writes=writes), int(np.prod(shape[:-1], dtype=np.int64))
     tensor = program.tensors[name]
     one_image = shape[0] == 1 or num_rows == vectors
@@ -106,7 +109,7 @@ def _rows_of(
 
 
 def whole_of(program: Program, name: str, *, writes: bool) -> Touch:
-    """All bytes of a tensor; of rows that lie elsewhere in each run, those of their ring."""
+    """Return all bytes of a tensor. For rows whose offset differs from run to run, return all bytes of their ring."""
     tensor = program.tensors[name]
     home: Tensor = program.tensors[tensor.part.tensor] if tensor.part else tensor
     item = np.dtype(tensor.dtype).itemsize
@@ -123,7 +126,7 @@ def whole_of(program: Program, name: str, *, writes: bool) -> Touch:
 
 
 def located(plan: MemoryPlan, touch: Touch) -> tuple[str, Touch]:
-    """The memory, or tensor without a place, that bytes are in, and where there."""
+    """Return the memory of touched bytes, and their offsets in it; or their tensor, if the plan gives it no offset."""
     place = plan.placements.get(touch.whole)
     if place is None:
         return f"tensor {touch.whole}", touch

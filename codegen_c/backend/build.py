@@ -1,4 +1,4 @@
-"""Region function -> program, plan, interface and C sources: the steps a package and TVM's own build share."""
+"""Region function -> program, plan, interface and C sources: the steps that packages and TVM's own build share."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ _UNSCALED, _NO_LAYOUTS, _UNCHANGED = PortScales(), PortLayouts(), ChangedPorts()
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One way tried to make a model fit, and its outcome; instructions are modelled, beyond those of the first.
+    """A method that was tried to make a model fit, and its outcome.
 
-    rejected: what the validator found wrong in its plan, which is a defect of the compiler; the figures are None then.
+    added_instructions: modelled instructions beyond those of the first attempt. rejected: the validator's reason for
+    rejecting the plan, which is a defect of the compiler; bytes and instructions are None then.
     """
 
     method: str
@@ -63,13 +64,13 @@ class Attempt:
 class Compiled:
     """A region with everything decided: what runs, where it lies, how it is called.
 
-    schedule_peak_bytes, schedule_proved: live bytes at the peak of the order chosen before lowering, and whether no
-    order has fewer; None where that is not known. added_instructions: modelled, that splitting costs.
-    moved_to_fit: it lies in several memories only as the default one seemed too small, by bytes alive before lowering.
-    attempts: all that was tried to make it fit, in order, what came to this last. placement: predicted figures of
-    placing operators on several processors; None where all run on the first. recomputed: what runs again, None where
-    nothing was looked for. sharing: with others of a bundle.
-    parallel: the program in lists of several processors; None where the platform's first one runs all of it.
+    schedule_peak_bytes, schedule_proved: peak of live bytes in the order chosen before lowering, and whether no order
+    has a lower peak; None if unknown. added_instructions: modelled instructions that splitting adds. moved_to_fit: True
+    if tensors are in several memories only because the live bytes before lowering exceeded the default memory.
+    attempts: all attempts to make the model fit, in order; the last gave this result. placement: predicted results of
+    placing operators on several processors; None if all run on the first. recomputed: operators that run again; None
+    if there was no search for them. sharing: files that other models of a bundle share with this model.
+    parallel: the program as per-core schedules; None if the platform's first processor runs all of it.
     """
 
     program: Program
@@ -89,7 +90,7 @@ class Compiled:
 
     @property
     def modelled_instructions(self) -> int:
-        """Instructions of all kernel calls, and of running rows in series; ranks ways to compile, is no measurement."""
+        """Modelled instructions of all kernel calls and of splitting. They rank methods and are no measurement."""
         return sum(c.implementation.instructions for c in self.program.kernel_calls()) + self.added_instructions
 
     @property
@@ -100,7 +101,7 @@ class Compiled:
 
     @cached_property
     def _weights(self) -> list[Piece]:
-        """Text of the weights, which is long, for the sources and the trace of them."""
+        """Text of the weights. It is long, and both the sources and their trace need it, so it is kept."""
         return weights_pieces(self.program, self.interface.model, self.origin, self.platform, self.sharing)
 
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
@@ -112,7 +113,7 @@ class Compiled:
 
     @property
     def processor_of_source(self) -> dict[str, str]:
-        """Processor whose flags a C file is compiled with, of files that the platform's first one does not run."""
+        """C file -> processor that runs it, for files that the platform's first processor does not run."""
         if self.parallel is None:
             return {}
         files = layer_files_of(self.parallel, self.platform, self.interface.model)
@@ -120,12 +121,15 @@ class Compiled:
 
     @property
     def own_flags(self) -> dict[str, tuple[str, ...]]:
-        """Flags of these files, those of the toolchain among them."""
+        """C file -> compiler flags, for the files of `processor_of_source`."""
         named = self.platform.processor_named
         return {file: self.platform.flags_of(named(name)) for file, name in self.processor_of_source.items()}
 
     def trace(self, nodes: Sequence[ModelNode], common: Mapping[str, Sequence[Piece]] = MappingProxyType({})) -> str:
-        """Text of `trace.json`; nodes: the model's, in order. common: pieces of files that a bundle has for several."""
+        """Return the text of `trace.json`.
+
+        nodes: nodes of the model, in order. common: pieces of the files that several models of a bundle share.
+        """
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
         return emit_trace(*parts, nodes, self._weights, self.sharing, common, self.parallel)
 
@@ -149,7 +153,7 @@ def compile_region(
     lower: Lower = lower_operator,
     figures: KernelFigures = UNMEASURED,
 ) -> Compiled:
-    """Lower, plan, validate.
+    """Lower a region, plan its memory and validate the plan.
 
     input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
     parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
@@ -229,10 +233,10 @@ def _planned(
     held: Collection[str],
     kept: Collection[str],
 ) -> tuple[Program, MemoryPlan, ParallelProgram | None]:
-    """Program and plan, with copies saved and calls merged or as it is: whichever takes fewer bytes.
+    """Return the program and the plan that take the fewest bytes: with copies removed, with calls merged, or unchanged.
 
-    processors: those that run steps; where these are several, calls are not merged, and the program comes in lists.
-    held: tensors in the caller's memory. kept: tensors over which nothing else is put.
+    processors: the processors that run steps. For several processors, calls are not merged, and the program is returned
+    as per-core schedules. held: tensors in the caller's memory. kept: tensors that no other tensor may overlap.
     """
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
     viewed = with_views(program, apart={*pinned, *kept})
@@ -251,7 +255,7 @@ def _planned(
         shared = shared_plan(dict.fromkeys(ways), processors, platform, plan, pipelined=pipelined, held=held)
         if len(shared[2].lists) > 1:
             return shared
-        program = viewed  # all that others would run are copies, and saved
+        program = viewed  # the other processors would only run copies, which are removed
     ways = dict.fromkeys([merge_steps(viewed), viewed, program])
     found = min((plan(with_waits(way)) for way in ways), key=_bytes)
     if drivers_of(program) and _bytes(found) > options.limit_bytes(platform):
@@ -266,7 +270,10 @@ def _bytes(planned: tuple[Program, MemoryPlan]) -> int:
 def _with_placed(
     program: Program, input_names: Sequence[str], output_names: Sequence[str], memories: Mapping[str, str]
 ) -> Program:
-    """The program with some inputs and outputs in memories of their own, parts of them too. memories: by own names."""
+    """Return the program with some inputs and outputs, and their parts, moved to other memories.
+
+    memories: memory by the model's own name of an input or output.
+    """
     named = [*zip(program.inputs, input_names, strict=False), *zip(program.outputs, output_names, strict=False)]
     placed = {tensor: memories[name] for tensor, name in named if name in memories}
     if not placed:
@@ -279,6 +286,6 @@ def _with_placed(
 
 
 def _with_linked(program: Program, inputs: Mapping[str, str], linked: Sequence[str]) -> Program:
-    """The program with some inputs in a struct of their own. inputs: tensor of each by the model's own name."""
+    """Return the program with the linked inputs in a separate struct. inputs: tensor by the model's own name."""
     moved = {inputs[name]: replace(program.tensors[inputs[name]], memory=LINKED_MEMORY) for name in linked}
     return replace(program, tensors={**program.tensors, **moved}) if moved else program

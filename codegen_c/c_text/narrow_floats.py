@@ -1,6 +1,7 @@
-"""Floats of 16 bits in C, which has no such type: bits in a uint16_t, and functions between these and float.
+"""C code for 16-bit floats: conversions between float and the bits in a uint16_t, because C11 has no 16-bit float.
 
-Sources: IEEE 754 binary16; bfloat16 is the upper half of a binary32. To 16 bits they round to nearest, halves to even.
+Sources: IEEE 754 binary16; bfloat16 is the upper half of a binary32. Conversions to 16 bits round to nearest, ties to
+even.
 """
 
 from __future__ import annotations
@@ -55,24 +56,28 @@ _ENCODE = {
 
 
 def bits_of(value: float, dtype: str) -> int:
-    """Bits of the nearest element."""
+    """Return the bits of the 16-bit float nearest to a value."""
     with np.errstate(over="ignore"):
         return int(np.asarray(value, NUMPY_TYPES[dtype]).view(np.uint16))
 
 
 def decode_function(name: str, dtype: str) -> str:
-    """C function from the bits of an element to its value as float, exactly."""
+    """Return a C function that converts the bits of a 16-bit float to float, exactly."""
     return f"static inline float {name}(uint16_t a)\n{{\n    {_UNION}\n{_DECODE[dtype]}    return bits.value;\n}}\n"
 
 
 def encode_function(name: str, dtype: str) -> str:
-    """C function from a float to the bits of the nearest element."""
+    """Return a C function that converts a float to the bits of the nearest 16-bit float."""
     head = f"static inline uint16_t {name}(float a)\n{{\n    {_UNION}\n    bits.value = a;\n"
     return f"{head}{_ENCODE[dtype]}}}\n"
 
 
 def odd_function(name: str) -> str:
-    """C function from a double to a float that rounds to 16 bits as the double would: if inexact, with an odd bit."""
+    """Return a C function that rounds a double to float, to odd.
+
+    An inexact result gets an odd last bit. Rounding it again, to 16 bits, then gives the same bits as rounding the
+    double directly; two roundings to nearest would not.
+    """
     return (
         f"static inline float {name}(double a)\n{{\n    {_UNION}\n    bits.value = (float)a;\n"
         "    if ((double)bits.value != a && a == a && (bits.word & 1u) == 0u) {\n"

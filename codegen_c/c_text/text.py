@@ -19,11 +19,11 @@ C_TYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 TYPES_OF_C = tuple(dtype for dtype in C_TYPES if dtype not in NARROW_FLOATS)
-"""Element types that C11 computes with: not floats of 16 bits, which it holds as bits."""
+"""Element types that C11 can compute with. It has no 16-bit floats; their bits are stored as uint16_t."""
 
 
 def float_literal(value: float) -> str:
-    """Shortest C literal that reads back as the same float32."""
+    """Return the shortest C literal that reads back as the same float32."""
     single = np.float32(value)
     if math.isnan(single):
         return "NAN"
@@ -39,39 +39,39 @@ def float_literal(value: float) -> str:
 
 
 def comment(text: str) -> str:
-    """Model-supplied text made harmless inside a C comment: printable ASCII, no end of comment, no line splice."""
+    """Make text from a model safe inside a C comment: printable ASCII, no end of comment, trigraph or line splice."""
     printable = "".join(c if " " <= c <= "~" else "?" for c in text).replace("\\", "/")
     return re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", printable)
 
 
 class Compound(str):
-    """C expression of several operands, which is put in parentheses where it is multiplied."""
+    """C expression of several operands, which needs parentheses as a factor of a product."""
 
 
 def plus(expression: str, number: int) -> str:
-    """`k + 3`, and just `k` for zero."""
+    """Return the sum `k + 3`, or only `k` if the number is 0."""
     return Compound(f"{expression} + {number}") if number else expression
 
 
 def times(expression: str, factor: int) -> str:
-    """`(h + 1) * 40`, and the expression itself for one."""
+    """Return the product `(h + 1) * 40`, or only the expression if the factor is 1."""
     return expression if factor == 1 else scaled(expression, str(factor))
 
 
 def scaled(expression: str, factor: str) -> str:
-    """`(h + 1) * columns` of a `Compound`, `h * columns` of one operand."""
+    """Return the product `(h + 1) * columns` for a `Compound`, `h * columns` for a single operand."""
     text = f"({expression})" if isinstance(expression, Compound) else expression
     return Compound(f"{text} * {factor}")
 
 
 def block(lines: Iterable[str] | str, depth: int = 1) -> str:
-    """Lines indented by `depth` levels of four spaces."""
+    """Indent lines by `depth` levels of four spaces."""
     text = lines if isinstance(lines, str) else "\n".join(lines)
     return indent(text, "    " * depth)
 
 
 def loop(name: str, end: int, lines: Sequence[str], *, step: int = 1, ctype: str = "int32_t") -> list[str]:
-    """Lines of a loop over `name` from 0 to `end`. A single turn is a block, in which `name` is 0."""
+    """Return the lines of a loop over `name` from 0 to `end`. One iteration becomes a block in which `name` is 0."""
     if 0 < end <= step:
         named = any(re.search(rf"\b{name}\b", line) for line in lines)
         return ["{", block([*([f"const {ctype} {name} = 0;"] if named else []), *lines]), "}"]
@@ -81,7 +81,7 @@ def loop(name: str, end: int, lines: Sequence[str], *, step: int = 1, ctype: str
 
 
 def double_literal(value: float) -> str:
-    """Shortest C literal that reads back as the same float64."""
+    """Return the shortest C literal that reads back as the same float64."""
     if math.isnan(value):
         return "(double)NAN"
     if math.isinf(value):
@@ -94,17 +94,17 @@ _BYTES = {
     "int8": {value: str(value) for value in range(-128, 128)},
     "uint8": {value: f"{value}u" for value in range(256)},
 }
-"""Literal of each element of a byte. Weights are millions of these."""
+"""C literal of every 8-bit value. A table, because models have millions of 8-bit weights."""
 
 
 def string_literal(text: str) -> str:
-    """A C string of the text's bytes in UTF-8: others than printable ASCII as octal escapes, no trigraphs."""
+    """Return a C string literal of the text in UTF-8. Bytes outside printable ASCII are octal escapes; no trigraphs."""
     plain = {byte: chr(byte) for byte in range(32, 127) if chr(byte) not in '\\"?'}
     return '"' + "".join(plain.get(byte, f"\\{byte:03o}") for byte in text.encode()) + '"'
 
 
 def literal(array: np.ndarray) -> list[str]:
-    """Every element of a flat array as a C literal of its own type, for an initializer."""
+    """Return a C literal of the array's type for each element of a flat array."""
     if array.dtype == np.float32:
         return _float_literals(array)
     if array.dtype == np.float64:
@@ -125,7 +125,10 @@ def literal(array: np.ndarray) -> list[str]:
 
 
 def _float_literals(array: np.ndarray) -> list[str]:
-    """`float_literal` of every element. What numpy prints is that literal unless it takes an exponent."""
+    """Return `float_literal` of every element.
+
+    numpy's own text is already this literal unless it has an exponent, and converting the whole array at once is fast.
+    """
     words = [f"({word}f)" if word[0] == "-" else f"{word}f" for word in array.astype("U").tolist()]
     size = np.abs(array)
     for index in np.flatnonzero(~((size == 0) | ((size > 1e-4) & (size < 1e5)))):
@@ -134,7 +137,7 @@ def _float_literals(array: np.ndarray) -> list[str]:
 
 
 def filled(words: Sequence[str], width: int) -> list[str]:
-    """`a, b, c,` as lines of at most `width` characters, each as full as it can be."""
+    """Arrange words as `a, b, c,` in lines of at most `width` characters, each filled as far as possible."""
     text = f"{', '.join(words)}, " if words else ""
     lines: list[str] = []
     begin = 0
@@ -148,13 +151,13 @@ def filled(words: Sequence[str], width: int) -> list[str]:
 
 
 MOST_COLUMNS = 120
-"""Limit on every line of every generated file."""
+"""Longest line of a generated file, in characters."""
 
 
 def comment_block(paragraphs: Sequence[str], *, columns: int = 0) -> str:
-    """A comment of one or more paragraphs, each on lines of its own. The text is safe already (`text.comment`).
+    """Return a C comment in which each paragraph begins on a new line. `comment` has made the text safe before.
 
-    columns: by which it will be indented.
+    columns: the indentation that the caller will add.
     """
     width = MOST_COLUMNS - columns - len("/*  */")
     lines = [line for paragraph in paragraphs for line in _wrapped(paragraph, width)]
@@ -162,10 +165,11 @@ def comment_block(paragraphs: Sequence[str], *, columns: int = 0) -> str:
 
 
 def folded(text: str) -> str:
-    """The text with each line that is too long continued on the next one, four columns further in.
+    """Break lines that are too long; the rest of a line continues four columns further in.
 
-    Comments are broken between words, or within one that is longer than a line; code behind the last comma that is
-    inside the fewest parentheses, or else at a space, or behind a parenthesis. Preprocessor lines stay.
+    A comment is broken between words, or inside a word that is longer than a line. Code is broken after the last comma
+    that is inside the fewest parentheses, else at a space, else after an opening parenthesis. Preprocessor lines are
+    left alone.
     """
     lines = text.split("\n")
     if all(len(line) <= MOST_COLUMNS for line in lines):
@@ -193,7 +197,7 @@ def _parts(line: str, *, is_comment: bool) -> list[str]:
 
 
 def _comment_parts(words: str, indent: str) -> list[str]:
-    """Lines for one line of a comment that is too long. Its marks are no words: none stands on a line alone."""
+    """Break one comment line that is too long. The comment marks are never left alone on a line as words would be."""
     mark = next((mark for mark in ("/* ", "* ") if words.startswith(mark)), "")
     further = f"{indent} * " if mark == "/* " else f"{indent}* "
     text = words.removeprefix(mark).rstrip()
@@ -207,7 +211,7 @@ def _comment_parts(words: str, indent: str) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most that width, broken between words, and within words that are longer than a line."""
+    """Wrap text to a width: between words, and inside words that are longer than a line."""
     lines = [""]
     for number, word in enumerate(text.split(" ")):
         gap = " " if number else ""
@@ -221,7 +225,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _parts_of_word(word: str, width: int) -> list[str]:
-    """The word, or where it is too long its parts between `;`, between `/`, and pieces of those without either."""
+    """Split a word that is longer than `width`: after each `;`, else after each `/`, else into pieces of `width`."""
     if len(word) <= width:
         return [word]
     for separator in ";/":
@@ -232,7 +236,7 @@ def _parts_of_word(word: str, width: int) -> list[str]:
 
 
 def _break(line: str, begin: int) -> int | None:
-    """Position where a line of code may be broken; None where there is none."""
+    """Return the position at which a line of code can be broken, or None."""
     depth, inside_string = 0, False
     commas: list[tuple[int, int]] = []
     spaces: list[int] = []
@@ -256,7 +260,7 @@ def _break(line: str, begin: int) -> int | None:
 
 
 def number(value: float, dtype: str) -> str:
-    """A constant of exactly this value: `0.1f`, `INFINITY`, `-3`, `7u`, `INT64_C(5)`, `INT32_MIN`."""
+    """Return a C constant of exactly this value: `0.1f`, `INFINITY`, `-3`, `7u`, `INT64_C(5)` or `INT32_MIN`."""
     if dtype == "bool":
         return "true" if value else "false"
     if dtype == "float32":
@@ -287,18 +291,18 @@ def _integer(value: int, dtype: str) -> str:
 
 
 Value = int | bool | str | Mapping[str, "Value"]
-"""A number, a truth value, C text, or the members of an inner structure."""
+"""Value of a structure member: a number, a bool, C text, or the members of a nested structure."""
 
 _MOST_COLUMNS = 108
 
 
 def structure(ctype: str, name: str, members: Mapping[str, Value]) -> list[str]:
-    """Lines that define a constant of a structure type, one or more for each member."""
+    """Return the lines that define a constant of a structure type, at least one line for each member."""
     return [f"const {ctype} {name} = {{", *(line for key in members for line in _member(key, members[key])), "};"]
 
 
 def _member(name: str, value: Value) -> list[str]:
-    """Lines of one member: one, or more with as many members of an inner structure each as there is room for."""
+    """Return the lines of one member. A nested structure that does not fit on one line fills several."""
     line = f"    .{name} = {_text(value)},"
     if len(line) <= _MOST_COLUMNS or not isinstance(value, Mapping):
         return [line]

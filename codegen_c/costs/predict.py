@@ -1,6 +1,7 @@
 """Predicted time of a program, step by step, and the bytes that it moves between memories.
 
-The model is `tvm_ext.core.time_model`; what comes out is a prediction, for QEMU models no memory timing.
+The model is `tvm_ext.core.time_model`. The result is a prediction that no emulator can confirm, because QEMU does not
+model the timing of memories.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from tvm_ext.core.time_model import CoreTimes, Event, KernelTime, TimeModel, fin
 
 
 def time_model(platform: Platform, processor: str = "") -> TimeModel:
-    """The time model of a platform's processor, of the first one by default, with the times of its target and core."""
+    """Return the time model of a processor, with the measured times of its target and core.
+
+    processor: its name on the platform; the platform's first processor by default.
+    """
     core = platform.processor_named(processor)
     found = instruction_set_of(core)
     times = found.times.get(platform.core_of(core), CoreTimes(cpus=(), cycles=1.0))
@@ -31,10 +35,11 @@ def time_model(platform: Platform, processor: str = "") -> TimeModel:
 
 
 def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> float:
-    """Cycles of one run, transfers beside the steps included; of several processors, as if one waited for the other.
+    """Return the cycles of one run, including transfers that run beside the steps.
 
-    time: of the first one, whose cycles these are. only: a memory that all tensors and scratch are taken to lie in, and
-    nothing is moved.
+    Steps of several processors are counted as if each processor waited for the others.
+    time: the model of the first processor, in whose cycles the result is counted. only: if given, all tensors and
+    scratch are assumed to be in this memory, and no transfer takes time.
     """
     return finish_cycles(
         event for step in program.steps for call in calls(step) for event in _events(program, call, time, only)
@@ -42,7 +47,7 @@ def predicted_cycles(program: Program, time: TimeModel, *, only: str = "") -> fl
 
 
 def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
-    """Cycles of one step: of its kernels, or from start to end of a transfer or an accelerator's work; 0 for a wait."""
+    """Return the cycles of one step: of its kernels, its transfer or its accelerator call; 0 for a wait."""
     if isinstance(step, Wait | DriverWait):
         return 0.0
     if isinstance(step, KernelCall) and step.implementation.driver:
@@ -54,7 +59,7 @@ def step_cycles(program: Program, step: Step, time: TimeModel) -> float:
 
 
 def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
-    """Bytes moved, by the memories (source, target) that they go between."""
+    """Return the bytes that transfers move in one run, by their pair of memories (source, target)."""
     found: dict[tuple[str, str], int] = {}
     for transfer in program.moves():
         pair = (
@@ -88,7 +93,7 @@ def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterato
 
 
 def _time_on(processor: str, time: TimeModel) -> tuple[TimeModel, float]:
-    """The time model of a processor, and cycles of the model's own in one of its."""
+    """Return the time model of a processor, and how many cycles of `time`'s processor one of its cycles lasts."""
     platform = time.platform
     one, other = (platform.processor_named(name) for name in (time.processor, processor))
     if not processor or one is other:
@@ -97,7 +102,7 @@ def _time_on(processor: str, time: TimeModel) -> tuple[TimeModel, float]:
 
 
 def _driven_cycles(call: KernelCall, driver: DriverCall, time: TimeModel) -> float:
-    """Cycles of the platform's first processor that an accelerator takes for a call."""
+    """Return how long an accelerator call takes, in cycles of the platform's first processor."""
     platform = time.platform
     return (
         call.implementation.instructions
@@ -132,20 +137,23 @@ def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: st
 
 
 def input_read(implementation: Implementation, position: int, num_bytes: int) -> int:
-    """Bytes that one run reads of an input."""
+    """Return the bytes that one run of the kernel reads of the input at a position."""
     return int(num_bytes * (implementation.passes.input if position == 0 else 1))
 
 
 def constants_read(implementation: Implementation) -> int:
-    """Bytes that one run reads of all constants."""
+    """Return the bytes that one run of the kernel reads of all its constants."""
     return int(implementation.constant_bytes * implementation.passes.constants)
 
 
 def scratch_accessed(implementation: Implementation) -> int:
-    """Bytes that one run reads and writes of scratch."""
+    """Return the bytes of scratch that one run of the kernel reads and writes."""
     return int(implementation.scratch_bytes * implementation.passes.scratch)
 
 
 def modelled(implementation: Implementation, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-    """Return the kernel's own estimate; for generic code, which has none, one for each element that it touches."""
+    """Return the modelled instructions of a kernel.
+
+    Generic code has no estimate, so it counts one instruction for each element of its inputs and outputs.
+    """
     return implementation.instructions or sum(prod(kind.shape) for kind in (*inputs, *outputs))
