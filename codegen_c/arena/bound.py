@@ -1,7 +1,7 @@
-"""Lower bound of all plans for given lifetimes: the most bytes that matter at one moment of a run.
+"""Lower bound of all plans for given lifetimes: the most bytes that are live at any moment of a run.
 
-A moment is a row of a step: the rows of the output written so far, the rows of dying inputs still needed, and
-everything else that is alive. Where nothing may overlap, a step is one moment with all its tensors whole.
+A moment is a row of a step. At a moment the output rows written so far, the rows of dying inputs that are still needed
+and all other live tensors take memory. A step in which no tensors may overlap is a single moment.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def live_bytes(
     default: str,
     kept: Collection[str] = (),
 ) -> list[int]:
-    """Per step, the most bytes of `memory` that matter at one of its moments.
+    """Return the most live bytes of `memory` at any moment of each step.
 
-    lifetimes: step ranges of the tensors that have a place in a plan. overlapping: pairs of an output and an input that
-    may share bytes. default: memory of scratch that has no other. kept: tensors over which nothing else is ever put.
+    lifetimes: step ranges of the tensors that a plan gives an offset. overlapping: pairs of an output and an input that
+    may overlap. default: memory of scratch that names no memory. kept: tensors that no other tensor may ever overlap.
     """
     result: list[int] = []
     overlapping = frozenset(overlapping)
@@ -62,7 +62,7 @@ def live_bytes(
 def _totals(
     program: Program, lifetimes: Mapping[str, tuple[int, int]], needed: Mapping[str, list[tuple[int, int]]]
 ) -> list[int]:
-    """Per step, the bytes of all tensors that are alive; of those with parts, from the first byte that matters on."""
+    """Return the bytes of all live tensors at each step; of tensors with parts, the span of live bytes."""
     num_steps = len(program.steps)
     changes, varying = [0] * (num_steps + 1), [0] * num_steps
     for name, (begin, end) in lifetimes.items():
@@ -77,7 +77,7 @@ def _totals(
 
 
 def sequence_shared_bytes(program: Program, step: RowSteps, pairs: Collection[tuple[str, str]]) -> int:
-    """Bytes that a sequence's whole outputs and dying inputs together never need at one moment."""
+    """Return the bytes that overlap saves in a sequence: its outputs and dying inputs, less their live peak."""
     if not pairs:
         return 0
     outputs, inputs = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
@@ -91,10 +91,10 @@ def sequence_shared_bytes(program: Program, step: RowSteps, pairs: Collection[tu
 
 
 def shared_bytes(implementation: Implementation, output: Tensor, dying: Sequence[tuple[int, Tensor]]) -> int:
-    """Most bytes that output and dying inputs may have in common, rows in whichever order is better.
+    """Return the most bytes that the output and the dying inputs can share, in the better order of rows.
 
-    Inputs lie apart from each other: all above the begin of the output, or one below and into it. In time they could
-    share no less: what a row leaves room for includes what the distances leave.
+    Inputs do not overlap each other. Either all begin above the begin of the output, or a single input begins below it.
+    A count of live rows over time would allow at least as much sharing as these distances do.
     """
     if not dying:
         return 0

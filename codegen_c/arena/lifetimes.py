@@ -1,4 +1,4 @@
-"""Live ranges of tensors: steps of whole tensors, and the bytes that matter of tensors made of parts."""
+"""Live ranges of tensors: the steps of whole tensors, and the live bytes at each step of tensors made of parts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from codegen_c.program.tensors import KeptState, Tensor
 
 
 def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
-    """Steps [begin, end) during which each tensor's bytes matter; inputs from the first on, outputs to the last.
+    """Return the steps [begin, end) in which each tensor is live.
 
-    Bytes of states always matter.
-    A tensor that has parts lives as long as any of them.
+    Inputs are live from the first step on, outputs until the last step, and states in all steps. A tensor with parts
+    is live as long as any of its parts.
     """
     spans = _own_lifetimes(program)
     for whole, parts in parts_of(program).items():
         family = [spans[name] for name in (whole, *(part.name for part in parts)) if name in spans]
-        if not family:  # a place for other inputs of a pipeline
+        if not family:  # memory for other inputs of a pipeline, which no step of this program uses
             continue
         spans[whole] = min(begin for begin, _ in family), max(end for _, end in family)
-        for part in parts:  # of what is cut from the whole nothing is written but the whole
+        for part in parts:  # no step writes a part that is cut out of the whole; only the whole is written
             spans[part.name] = spans.get(part.name, spans[whole])
     return spans
 
@@ -46,7 +46,7 @@ def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """Bytes [low, high) that matter at each step of its life, for each tensor that has parts, and for states."""
+    """Return the live bytes [low, high) at each step of a tensor's lifetime, for states and tensors that have parts."""
     alive, families = lifetimes(program), parts_of(program)
     written, read = _touches(program) if families else ({}, {})
     found = {
@@ -60,7 +60,10 @@ def extents(program: Program) -> dict[str, list[tuple[int, int]]]:
 def extents_while(
     program: Program, alive: Mapping[str, tuple[int, int]], kept: Collection[str] = ()
 ) -> dict[str, list[tuple[int, int]]]:
-    """`extents` of tensors that are alive for just as long, and not among `kept`: of these all bytes matter always."""
+    """Return `extents` of the tensors whose lifetimes in `alive` have the same length.
+
+    kept: tensors to leave out, because all their bytes are always live.
+    """
     return {
         name: found
         for name, found in extents(program).items()
@@ -69,7 +72,10 @@ def extents_while(
 
 
 def _extents_of_state(program: Program, state: KeptState) -> list[tuple[int, int]]:
-    """Bytes that the next run finds matter always, others from the first step that touches them to the last."""
+    """Return the live bytes of a state at each step.
+
+    Bytes that are kept for the next run are always live; other bytes from the first to the last step that touches them.
+    """
     whole, kept = program.tensors[state.tensor], program.kept_bytes(state)
     parts = [tensor for tensor in program.tensors.values() if tensor.part and tensor.part.tensor == whole.name]
     beyond = {whole.name} | {
@@ -83,7 +89,7 @@ def _extents_of_state(program: Program, state: KeptState) -> list[tuple[int, int
 
 
 def _touches(program: Program) -> tuple[dict[str, int], dict[str, int]]:
-    """The first step that writes each tensor, and the last step that reads or writes it."""
+    """Return the first step that writes each tensor, and the last step that reads or writes it."""
     written: dict[str, int] = {name: 0 for name in program.inputs}
     read: dict[str, int] = {name: len(program.steps) - 1 for name in program.outputs}
     for index, step in enumerate(program.steps):
@@ -103,9 +109,10 @@ def _extents(
     read: Mapping[str, int],
     life: tuple[int, int],
 ) -> list[tuple[int, int]]:
-    """A byte matters from the first time that it is written until the last time that it is read.
+    """Return the live bytes of a tensor with parts: each byte from its first write to its last read.
 
-    written, read: the first and the last of these steps of each tensor. life: steps [begin, end) of the whole.
+    written, read: the first and last step of each tensor, as `_touches` returns them. life: steps [begin, end) of the
+    whole tensor.
     """
     ranges = {whole: (0, program.tensors[whole].num_bytes)}
     for tensor in parts:

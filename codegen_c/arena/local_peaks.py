@@ -1,7 +1,7 @@
 """Live bytes of a program that differs from another one in a few steps and tensors.
 
-A search that tries one change after another asks for the peak after each. Bytes outside the steps in which the changed
-tensors are alive stay as they are, so that only a window of steps has to be counted again.
+A search that tries many changes needs the peak after each change. Live bytes differ only in steps in which a changed
+tensor is live, so only a window of steps is counted again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codegen_c.program.steps import Step
 
 Span = tuple[int, int]
 LiveBytes = dict[str, list[int]]
-"""Bytes alive at each step, by memory."""
+"""Live bytes at each step, by memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Counted:
 
     @property
     def peaks(self) -> dict[str, int]:
-        """Most bytes alive, by memory."""
+        """Peak of live bytes, by memory."""
         return {memory: max(live) for memory, live in self.live.items()}
 
 
@@ -55,7 +55,10 @@ def changed(before: Counted, program: Program, limits: Mapping[str, int]) -> Cou
 
 
 def _moved(span: Span, inside: Span | None, begin: int, end: int, shorter: int) -> Span:
-    """Span of a tensor after steps [begin, end) became fewer. inside: its span in these steps alone."""
+    """Return the span of a tensor after steps [begin, end) lost `shorter` steps.
+
+    inside: its span within these steps, counted from `begin`; None if it is not live there.
+    """
     first, last = span
     if inside is None:
         return span if last <= begin else (first - shorter, last - shorter)
@@ -71,9 +74,9 @@ def _live(program: Program, spans: Mapping[str, Span], memories: Iterable[str]) 
 
 
 def _window(before: Counted, program: Program) -> Span:
-    """Steps [begin, end) of the counted program outside of which no live bytes differ."""
+    """Return the steps [begin, end) of the counted program that contain every change of live bytes."""
     old, new = before.program.steps, program.steps
-    if program.states:  # their bytes matter in all steps
+    if program.states:  # states are live in all steps
         return 0, len(old)
     begin = _num_same(old, new)
     begin, end = min(begin, len(old) - 1), max(len(old) - _num_same(old[::-1], new[::-1]), begin + 1)
@@ -84,7 +87,7 @@ def _window(before: Counted, program: Program) -> Span:
     spans = [_around(before.spans, family) for family in whole if not names.isdisjoint(family)]
     spans += [_around(before.spans, [name]) for name in names]
     begin, end = min([begin, *(first for first, _ in spans)]), max([end, *(last for _, last in spans)])
-    # Bytes that matter of a tensor with parts follow from all steps of its life.
+    # The live bytes of a tensor with parts depend on all steps of its lifetime, so the window includes these.
     lives = [_around(before.spans, family) for family in whole]
     while crossing := [(first, last) for first, last in lives if first < begin < last or first < end < last]:
         begin, end = min(begin, *(first for first, _ in crossing)), max(end, *(last for _, last in crossing))
@@ -92,21 +95,21 @@ def _window(before: Counted, program: Program) -> Span:
 
 
 def _num_same(one: Sequence[Step], other: Sequence[Step]) -> int:
-    """Number of steps at the begin of two sequences that are the same."""
+    """Return the number of equal steps at the begin of two sequences."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (a, b) in pairs if a is not b), min(len(one), len(other)))
 
 
 def _around(spans: Mapping[str, Span], names: Iterable[str]) -> Span:
-    """The least span that holds the lives of some tensors; an empty one for tensors that never live."""
+    """Return the shortest span that contains the lifetimes of some tensors; an empty span if none is ever live."""
     found = [spans[name] for name in names if name in spans]
     return min((begin for begin, _ in found), default=0), max((end for _, end in found), default=0)
 
 
 def _part(before: Counted, program: Program, begin: int, end: int, new_end: int) -> Program:
-    """Steps [begin, new_end) of a program by themselves, [begin, end) of the counted one.
+    """Return steps [begin, new_end) of a program as a program; they replace [begin, end) of the counted program.
 
-    Tensors that are alive before the first of them are inputs, those that are alive after the last are outputs.
+    Tensors that are live before these steps become inputs, and tensors that are live after them become outputs.
     """
     last = len(before.program.steps)
     spans = {name: span for name, span in before.spans.items() if span[0] < end and begin < span[1]}

@@ -17,7 +17,7 @@ from tvm_ext.core.platform import STATE_MEMORY
 class Placement:
     """Bytes [offset, offset + num_bytes) of a memory, during steps [begin, end).
 
-    part_of: the placement that a part of another tensor lies in, and whose bytes these are.
+    part_of: for a part of another tensor, the placement that contains its bytes.
     """
 
     name: str
@@ -32,11 +32,11 @@ class Placement:
 
 @dataclass(frozen=True, kw_only=True)
 class Arena:
-    """One memory's share: bytes used, the most bytes alive at a step, and that step.
+    """The planned bytes of one memory, with the peak of live bytes and the step of the peak.
 
-    proved: whether no offsets need fewer bytes, for these lifetimes and overlaps.
-    home: the platform's memory, empty where it is `memory` itself. alignment_bytes: the arena begins at a multiple of
-    it, and so does everything in it. planner: of another distribution, which the offsets are of; empty for our own.
+    proved: True if no offsets need fewer bytes, for these lifetimes and overlaps. home: the platform's memory that
+    contains the arena; empty if it is `memory` itself. alignment_bytes: the arena and everything in it begin at
+    multiples of this. planner: planner of another distribution that gave the offsets; empty for the built-in planner.
     """
 
     memory: str
@@ -50,34 +50,34 @@ class Arena:
 
     @property
     def inside(self) -> str:
-        """The platform's memory that the arena lies in."""
+        """Memory of the platform that contains the arena."""
         return self.home or self.memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """A place for every tensor and every kernel's scratch. Tensors that the caller holds have none."""
+    """Memory and offset of every tensor and of every kernel's scratch. Tensors in the caller's memory have no entry."""
 
     placements: dict[str, Placement]
     arenas: tuple[Arena, ...]
 
     def bytes_in(self, memory: str) -> int:
-        """Bytes of arenas and states in a memory of the platform; 0 where there are none."""
+        """Return the bytes of arenas and states in a memory of the platform, or 0."""
         return sum(arena.num_bytes for arena in self.arenas if arena.inside == memory)
 
     @property
     def memories_bytes(self) -> dict[str, int]:
-        """Bytes of arenas and states in each memory of the platform that holds any."""
+        """Bytes of arenas and states, by memory of the platform that contains any."""
         return {arena.inside: self.bytes_in(arena.inside) for arena in self.arenas}
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
-        """Memory and offset of everything that has a place."""
+        """Memory and offset, by name of a placement."""
         return {name: (place.memory, place.offset) for name, place in self.placements.items()}
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the struct of states that are kept from run to run."""
+        """Bytes of the struct of states, which are kept from run to run."""
         return sum(arena.num_bytes for arena in self.arenas if arena.memory == STATE_MEMORY)
 
     @property
@@ -90,7 +90,7 @@ class MemoryPlan:
 
 
 def peak_placements(plan: MemoryPlan, arena: Arena) -> list[Placement]:
-    """Everything with bytes of its own that is alive in the step with the most live bytes, the largest first."""
+    """Return the placements that are live in the peak step of an arena, the largest first. Parts are left out."""
     alive = [
         place
         for place in plan.placements.values()
@@ -100,35 +100,35 @@ def peak_placements(plan: MemoryPlan, arena: Arena) -> list[Placement]:
 
 
 def scratch_name(step_name: str) -> str:
-    """Name under which a step's scratch stands in the plan."""
+    """Return the name of a step's scratch in the plan."""
     return f"{step_name}_scratch"
 
 
 def live_profile(program: Program, plan: MemoryPlan) -> dict[str, list[int]]:
-    """Per memory and step, the most bytes that matter at one moment; the largest is the arena's lower bound.
+    """Return the most live bytes at each step, by memory. The peak is the lower bound of the arena.
 
-    program: as `plan_memory` returned it with the plan. Without steps there is one moment.
+    program: the program that `plan_memory` returned with the plan. A program without steps counts as one moment.
     """
     planned = replace(program, steps=tuple(_undirected(step) for step in program.steps))
     pairs = {pair for step in overlaps(planned) for pair in (*step.ascending, *step.descending)}
     alive = {name: span for name, span in lifetimes(planned).items() if name in plan.placements}
-    default = plan.arenas[0].memory  # planned first, whatever it holds
+    default = plan.arenas[0].memory  # the default memory is always planned first, even if it is empty
     return {arena.memory: live_bytes(planned, alive, pairs, arena.memory, default=default) for arena in plan.arenas}
 
 
 def largest_arena(plan: MemoryPlan) -> Arena | None:
-    """The memory that holds the most at its peak; None where nothing has a place."""
+    """Return the arena with the highest lower bound, or None if the plan has no arenas."""
     return max(plan.arenas, key=lambda arena: arena.lower_bound_bytes, default=None)
 
 
 def runs_backward(step: Step) -> KernelCall | None:
-    """The call of a loop that only runs a kernel's rows from the last to the first; None for other steps."""
+    """Return the kernel call of a loop that only computes rows from last to first, or None for other steps."""
     call = step.body[0] if isinstance(step, Loop) and len(step.body) == 1 else None
     is_backward = isinstance(call, KernelCall) and call.rows is not None and call.rows.begin.step == -1
     return call if isinstance(call, KernelCall) and is_backward else None
 
 
 def _undirected(step: Step) -> Step:
-    """A loop that only runs a kernel's rows from the last to the first, as the call it stands for."""
+    """Return the step; for a loop that only computes rows from last to first, the call of the whole kernel instead."""
     call = runs_backward(step)
     return replace(call, rows=None) if call else step

@@ -1,4 +1,4 @@
-"""Arenas of several programs in one memory: over each other where they never run at once, else side by side."""
+"""Arenas of several programs in one memory: overlaid if the programs never run at once, side by side otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 
 @dataclass(frozen=True, kw_only=True)
 class Overlay:
-    """One memory of several programs. offsets: bytes from its begin to each program's arena, at aligned places."""
+    """One memory that several programs share.
+
+    offsets: bytes from its begin to the arena of each program, multiples of `alignment_bytes`.
+    """
 
     memory: str
     num_bytes: int
@@ -21,7 +24,7 @@ class Overlay:
 
     @property
     def alone_bytes(self) -> int:
-        """Bytes of the arenas side by side, as packages of their own have them."""
+        """Bytes of the arenas side by side, as separate packages would need them."""
         return sum(aligned(num_bytes, self.alignment_bytes) for num_bytes in self.arenas.values())
 
 
@@ -31,11 +34,11 @@ def overlay_of(
     at_once: Collection[frozenset[str]],
     alignment_bytes: int = ALIGNMENT_BYTES,
 ) -> Overlay:
-    """Offsets at which arenas that may be in use at once share no byte.
+    """Return offsets at which arenas that may be in use at once do not overlap.
 
-    arenas: program -> bytes. at_once: groups of programs of which one may begin while another has not ended.
-    alignment_bytes: of which each offset is a multiple.
-    The largest is placed first, each at the lowest offset that is free; without groups that is the least there is.
+    arenas: program -> bytes. at_once: groups of programs in which a program may begin before another has ended.
+    alignment_bytes: each offset is a multiple of this.
+    First fit, the largest arena first. Without groups all offsets are 0, which is optimal.
     """
     placed: dict[str, int] = {}
     taken = {name: aligned(num_bytes, alignment_bytes) for name, num_bytes in arenas.items()}
@@ -54,7 +57,7 @@ def overlay_of(
 
 
 def overlay_faults(overlay: Overlay, at_once: Collection[frozenset[str]]) -> list[str]:
-    """Arenas that share bytes and may be in use at once, or lie beyond the end; sentences, none where all is well."""
+    """Return a sentence for each fault: arenas that overlap but may be in use at once, or that exceed the memory."""
     ranges = {name: (overlay.offsets[name], overlay.offsets[name] + size) for name, size in overlay.arenas.items()}
     faults = [
         f"{one} and {other} may run at once, and share bytes of {overlay.memory}"

@@ -1,8 +1,8 @@
-"""Planners of offsets that other distributions bring, beside our own search.
+"""Planners of offsets that other distributions install beside the built-in search.
 
-An entry point of the group `tvm_ext.planners` names a function of an `AllocationProblem` that gives an offset for each
-of its buffers, or None where it has nothing to offer. What it gives is checked here, before use, and taken where it is
-lower than ours; the whole plan goes through the independent validator afterwards, as every plan does.
+An entry point of the group `tvm_ext.planners` names a function that takes an `AllocationProblem` and returns an offset
+for each of its buffers, or None. The offsets are checked here before use, and are used if they need fewer bytes than
+the built-in search. Afterwards the independent validator checks the whole plan, as it checks every plan.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from tvm_ext.core.extensions import PLANNERS, Extension, extensions
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationProblem:
-    """Buffers of one memory. memory: its name. names: of the buffers. lower_bound_bytes: no offsets take less.
+    """Buffers of one memory that need offsets.
 
-    num_bytes: what the offsets that are known already take. A buffer uses bytes [offset, offset + size) in steps
-    [begin, end), at a multiple of `alignment`, at `offset` where that is given. It may leave bytes unused in some
-    steps, its `gaps`; who ignores these plans for more than is needed, and is right.
+    memory: name of the memory. names: names of the buffers. lower_bound_bytes: no offsets take fewer bytes. num_bytes:
+    bytes that the best known offsets take.
+    A buffer uses bytes [offset, offset + size) in steps [begin, end). Its offset is a multiple of `alignment`, and is
+    `offset` if that is given. In its `gaps` it uses only some bytes. A planner may ignore gaps: its plan is then
+    correct, but may need more bytes.
     """
 
     memory: str
@@ -34,9 +36,10 @@ class AllocationProblem:
 
 
 def with_planners(problem: AllocationProblem, ours: Solution) -> tuple[Solution, str]:
-    """The lowest solution of ours and of what is installed, and the planner it is of; "" for ours.
+    """Return the lowest solution of the built-in search and the installed planners, with the name of its planner.
 
-    Raises ExtensionFailed for a planner that fails, or gives what is no solution.
+    The name is empty for the built-in search. Raises ExtensionFailed for a planner that fails or returns no valid
+    offsets.
     """
     best, planner = ours, ""
     for extension in extensions(PLANNERS):
@@ -69,7 +72,7 @@ def _planned(extension: Extension, problem: AllocationProblem) -> list[int] | No
 
 
 def offset_fault(problem: AllocationProblem, offsets: Sequence[int]) -> str:
-    """The first reason why offsets are no solution; empty where they are one. Compares bytes in use, pair by pair."""
+    """Return the first reason why offsets are invalid, or an empty string. Compares the used bytes of each pair."""
     if len(offsets) != len(problem.buffers):
         return f"gives {len(offsets)} offsets; one for each buffer is needed"
     for name, buffer, offset in zip(problem.names, problem.buffers, offsets, strict=True):
@@ -85,7 +88,7 @@ def offset_fault(problem: AllocationProblem, offsets: Sequence[int]) -> str:
 
 
 def _met(problem: AllocationProblem, offsets: Sequence[int], i: int, j: int) -> int | None:
-    """The first step in which two buffers use a byte both."""
+    """Return the first step in which two buffers use the same byte, or None."""
     for one in problem.buffers[i].extents():
         for other in problem.buffers[j].extents():
             begin = max(one.begin, other.begin)

@@ -1,4 +1,4 @@
-"""Dynamic storage allocation as values: buffers with lifetimes, distances between them, the bytes they need."""
+"""Dynamic storage allocation as values: buffers with lifetimes, distances between buffers, and lower bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """During [begin, end), inside the lifetime of a buffer, only its bytes [low, high) are in use; none by default."""
+    """Time [begin, end) in a buffer's lifetime in which only its bytes [low, high) are in use; no bytes by default."""
 
     begin: int
     end: int
@@ -18,9 +18,9 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Buffer:
-    """`size` bytes during [begin, end), at a multiple of `alignment`, or at `offset` where that is given.
+    """A buffer of `size` bytes, live during [begin, end), at a multiple of `alignment`.
 
-    gaps: in order of time, apart from each other.
+    offset: the required offset, or None. gaps: in order of time, without overlap.
     """
 
     begin: int
@@ -31,11 +31,11 @@ class Buffer:
     gaps: tuple[Gap, ...] = ()
 
     def overlaps(self, other: Buffer) -> bool:
-        """True where both are alive at some time."""
+        """Return True if both buffers are live at some time."""
         return self.begin < other.end and other.begin < self.end
 
     def extents(self) -> list[Gap]:
-        """The bytes in use over time: pieces of the lifetime, in order, those without any left out."""
+        """Return the bytes in use over time: pieces of the lifetime, in order, without pieces that use no bytes."""
         pieces: list[Gap] = []
         time = self.begin
         for gap in self.gaps:
@@ -46,14 +46,14 @@ class Buffer:
 
 
 Distances = Mapping[tuple[int, int], int]
-"""(lower, upper) -> bytes between the begins of two buffers, where less than the lower one's size is enough."""
+"""(lower, upper) -> bytes between the begins of two buffers that may overlap partly."""
 
 Choice = tuple[Distances, ...]
-"""Distances of which one holds, for pairs that may overlap in one of several ways."""
+"""Alternative distances for pairs that may overlap; all pairs follow the same alternative."""
 
 
 def clearance(lower: Buffer, upper: Buffer) -> int | None:
-    """Least bytes from the begin of one buffer to that of one above it; None if they never use memory at one time."""
+    """Return the least bytes from the begin of `lower` to that of `upper`; None if they are never in use at once."""
     if not lower.overlaps(upper):
         return None
     if not lower.gaps and not upper.gaps:
@@ -62,7 +62,7 @@ def clearance(lower: Buffer, upper: Buffer) -> int | None:
 
 
 def _clearance(lower: Sequence[Gap], upper: Sequence[Gap]) -> int | None:
-    """Most bytes that pieces of two buffers need between their begins at one time: both are in order of time."""
+    """Return the largest distance that two buffers need at any time, from their pieces in order of time."""
     most: int | None = None
     i = j = 0
     while i < len(lower) and j < len(upper):
@@ -90,7 +90,7 @@ def clearances(buffers: Sequence[Buffer]) -> list[dict[int, int]]:
 
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
-    """Most bytes in use at one time."""
+    """Return the most bytes in use at any time."""
     extents = [extent for buffer in buffers for extent in buffer.extents()]
     changes: dict[int, int] = {}
     for extent in extents:
@@ -104,5 +104,5 @@ def lower_bound(buffers: Sequence[Buffer]) -> int:
 
 
 def height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
-    """End of the highest buffer."""
+    """Return the end of the highest buffer."""
     return max((offset + buffer.size for buffer, offset in zip(buffers, offsets, strict=True)), default=0)

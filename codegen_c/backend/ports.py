@@ -1,4 +1,4 @@
-"""Inputs, outputs and kept values of a program under the names that its callers use."""
+"""Inputs, outputs and kept values of a program, by the names that its callers use."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ports_of(
 
 
 def _quantization(tensor: Tensor, source: str, scales: Mapping[str, tuple[float, int]]) -> Quantization | None:
-    """Scale and zero point of a port; None for floats and for integers that are plain numbers."""
+    """Return the scale and zero point of a port; None for floats and for integers without quantization."""
     if source not in scales or not tensor.dtype.startswith(("int", "uint")):
         return tensor.quantization
     scale, zero_point = scales[source]
@@ -64,7 +64,7 @@ def _quantization(tensor: Tensor, source: str, scales: Mapping[str, tuple[float,
 
 
 def _together(found: Sequence[StreamedPort]) -> StreamedPort:
-    """The way in which an input comes through several calls, one after the other, each for some of its columns."""
+    """Return how an input is streamed by several callbacks, each of which delivers some of its columns."""
     if len(found) == 1:
         return found[0]
     return StreamedPort(
@@ -77,7 +77,7 @@ def _together(found: Sequence[StreamedPort]) -> StreamedPort:
 
 
 def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedPort:
-    """The way an input or output is handed over by a call, and the rows of it that are kept."""
+    """Return how a callback streams an input or output, and how many of its rows are stored."""
     inside = program.tensors[call.outputs[0] if callback.direction == "read" else call.inputs[0]]
     kept, shift = (inside.ring.stored, inside.ring.shift) if inside.ring else (callback.rows, 0)
     ranges = [
@@ -97,7 +97,7 @@ def _stream(program: Program, call: KernelCall, callback: Callback) -> StreamedP
 
 
 def _strips(program: Program, call: KernelCall, callback: Callback) -> tuple[Columns, ...]:
-    """Columns that a call asks for, where any call asks for some of those that an input has."""
+    """Return the columns that a call asks for; empty if no call of the input asks for only some of its columns."""
     others = (one for one in program.kernel_calls() if one.inputs == call.inputs and one.implementation.callback)
     if callback.direction == "write" or not any(_columns_of(one) for one in others):
         return ()
@@ -110,7 +110,7 @@ def _columns_of(call: KernelCall) -> Columns | None:
 
 
 def _asked_at(program: Program, call: KernelCall) -> tuple[int, ...]:
-    """First row of each place in a schedule where a call stands."""
+    """Return the first row of each entry of a call in the schedules."""
 
     def rows(schedule: Schedule, operator: int) -> list[int]:
         found: list[int] = []
@@ -138,7 +138,7 @@ def port_names(
     reserved: Collection[str],
     computed: Collection[str] = (),
 ) -> GivenNames:
-    """Names for the inputs and outputs of a region, empty where the model's own name is taken.
+    """Return names in C for the inputs and outputs of a region; empty where the model's own name is used.
 
     inputs, outputs: the model's own names. rename: one of these -> its name in the C; an input comes before an output
     of the same name. reserved: names that nothing of the model may have. computed: outputs whose names are those of
@@ -169,13 +169,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 EVERY = "all"
-"""Name that stands for every value, unless a tensor is called so."""
+"""Name that selects every value, unless a tensor has this name."""
 _MOST_LISTED = 30
 _WILDCARDS = frozenset("*?[")
 
 
 def tensor_named(program: Program, source: str) -> str:
-    """The tensor under a name of the model's own, an input or output before others. Raises BadOptions."""
+    """Return the tensor with a name of the model; inputs and outputs come before other tensors.
+
+    Raises BadOptions for an unknown name.
+    """
     ports = (*program.inputs, *program.outputs)
     found = next((name for name in (*ports, *program.tensors) if program.tensors[name].source == source), None)
     if found is None:
@@ -215,9 +218,9 @@ def kept_tensors(program: Program, wanted: Sequence[str], held: Collection[str])
 def kept_values(
     program: Program, plan: MemoryPlan, kept: Sequence[str], *, in_flight: int = 1
 ) -> tuple[KeptValue, ...]:
-    """Values of these tensors that are inside the model, with their places; inputs and outputs have theirs anyway.
+    """Return the kept values inside the model, with memory and offset. Inputs and outputs are left out.
 
-    Raises BadOptions where values have several places, as in a pipeline of `in_flight` inputs.
+    Raises BadOptions in a pipeline of `in_flight` inputs, where a value has an offset for each input.
     """
     ports = {*program.inputs, *program.outputs}
     inside = [name for name in kept if name not in ports]
@@ -242,17 +245,17 @@ def kept_values(
 
 
 def _names(tensor: Tensor) -> tuple[str, ...]:
-    """Names of a tensor: the model's, that of the C, and of a strip that of the model's tensor which it is cut from."""
+    """Return the names of a tensor: in the model, in C, and for a strip the name of the tensor that it is cut from."""
     return (tensor.source, _short(tensor.source), tensor.name, *([tensor.strip.source] if tensor.strip else []))
 
 
 def _short(source: str) -> str:
-    """The first of the names that TensorFlow Lite's converter joins by `;` where it fuses operators."""
+    """Return the first name. TensorFlow Lite's converter joins names by `;` when it fuses operators."""
     return source.partition(";")[0]
 
 
 def _unknown(program: Program, text: str) -> str:
-    """Sentence on a name of nothing, with the names that there are, near ones first."""
+    """Return the message for an unknown name, with the known names, the most similar first."""
     ports = [program.tensors[name].source for name in (*program.inputs, *program.outputs)]
     names = list(dict.fromkeys([*ports, *(_short(tensor.source) for tensor in program.tensors.values())]))
     near = get_close_matches(text, names, n=_MOST_LISTED, cutoff=0.5)

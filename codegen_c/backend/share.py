@@ -1,4 +1,4 @@
-"""A program of several processors: its lists, and memory that they use at once."""
+"""Per-core schedules of a program for several processors, and the memory that they use at the same time."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Shared = tuple[Program, MemoryPlan, ParallelProgram]
 
 
 def processors_of(program: Program, platform: Platform) -> tuple[str, ...]:
-    """Processors that run steps of a program, behind the platform's first one, which is the caller's."""
+    """Return the processors that run steps of a program. The platform's first processor, the caller's, is first."""
     used = {processor_of(step) for step in program.steps}
     others = [processor.name for processor in platform.processors[1:] if processor.name in used]
     return (platform.processor.name, *others)
 
 
 def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
-    """Raises BadOptions for choices of a build that several processors do not support."""
+    """Raise BadOptions for an option that several processors do not support."""
     several, way_out = f"steps run on {' and '.join(processors)}", f"processors = {processors[0]}"
     if len(processors) == 1:
         return
@@ -53,9 +53,9 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
 
 
 def driver_names(platform: Platform, model: str) -> set[str]:
-    """Names that nothing of a model may have: with its own before them they are functions of drivers.
+    """Return names that no tensor or step may have, because with the model's prefix they name a driver's function.
 
-    Raises BadOptions where such a function has the name of one of the model's own.
+    Raises BadOptions if a driver's function has the name of a function that the package itself defines.
     """
     offloads = [processor.offload for processor in platform.processors if processor.offload]
     functions = {name for one in offloads for name in (one.wait, *(entry.start for entry in one.operators))}
@@ -69,7 +69,7 @@ def driver_names(platform: Platform, model: str) -> set[str]:
 
 
 def check_driven(program: Program, processors: Sequence[str], options: BuildOptions) -> None:
-    """Raises BadOptions for choices of a build that accelerators do not support."""
+    """Raise BadOptions for an option that accelerators do not support."""
     drivers = sorted(drivers_of(program))
     if not drivers:
         return
@@ -90,13 +90,13 @@ def shared_plan(
     pipelined: bool = False,
     held: Collection[str] = (),
 ) -> Shared:
-    """A program in lists, and its memory: of the ways to write it, the first that fits, or that takes the fewest bytes.
+    """Return per-core schedules and their memory plan: the first that fits, or else the plan with the fewest bytes.
 
-    pipelined: over successive inputs, where the lists are stages. held: tensors in the caller's memory.
-
-    ways: the one that copies least first. First, memory for all orders in which steps may run. Where that exceeds a
-    memory, memory for the program's own order, and more signals, which keep apart the steps that use the same bytes.
-    A processor whose steps are all saved in a way has no list in it.
+    ways: forms of the program, the form with the fewest copies first. pipelined: True if the processors work on
+    successive inputs, as stages of a pipeline. held: tensors in the caller's memory.
+    The first attempt plans memory for every order in which steps may run. If that exceeds a memory, the second attempt
+    plans memory for the program's own order, and adds signals between steps that use the same bytes. A processor whose
+    steps are all removed in a form has no schedule.
     """
     tried: list[Shared] = []
     stages = [way for way in ways if pipelined and _are_stages(way, processors)]
@@ -109,7 +109,10 @@ def shared_plan(
 
 
 def _lists(program: Program, processors: Sequence[str], *, staged: bool = False) -> dict[str, list[str]]:
-    """Names of each processor's steps. staged: copies that change states are where these are used."""
+    """Return the names of each processor's steps.
+
+    staged: copies that change a state run on the processor that uses the state.
+    """
     assignment = {step.name: name for step in program.steps if (name := processor_of(step))}
     assignment = with_copies_of_states(program, assignment) if staged else assignment
     caller, *others = processors
@@ -117,14 +120,14 @@ def _lists(program: Program, processors: Sequence[str], *, staged: bool = False)
 
 
 def _free(program: Program, processors: Sequence[str], plan: Plan) -> Shared:
-    """Signals for values alone, and bytes that no two steps use at once under any of the orders left."""
+    """Plan for every order of steps that signals between producers and consumers of values allow."""
     parallel = share_steps(program, _lists(program, processors))
     planned, places = plan(parallel.program, order=order_of(parallel))
     return planned, places, replace(parallel, program=planned)
 
 
 def _in_order(program: Program, processors: Sequence[str], plan: Plan) -> Shared:
-    """Bytes as one processor uses them, and signals wherever bytes are used again."""
+    """Plan for the program's own order, and add a signal wherever a step reuses the bytes of another step."""
     lists = _lists(program, processors)
     planned, places = plan(share_steps(program, lists).program)
     parallel = share_steps(planned, lists, places.places)
@@ -132,7 +135,7 @@ def _in_order(program: Program, processors: Sequence[str], plan: Plan) -> Shared
 
 
 def _are_stages(program: Program, processors: Sequence[str]) -> bool:
-    """True where values go from one stage to the next, and never back."""
+    """Return True if values only go from a stage to a later stage, never back."""
     try:
         check_stages(share_steps(program, _lists(program, processors, staged=True)))
     except PlanRejected:
@@ -141,7 +144,7 @@ def _are_stages(program: Program, processors: Sequence[str]) -> bool:
 
 
 def _in_stages(program: Program, processors: Sequence[str], plan: Plan, *, held: Collection[str]) -> Shared:
-    """Signals for values alone, and bytes that no two stages use at once, whatever inputs they are at."""
+    """Plan for a pipeline: stages work on different inputs at the same time, and never share bytes meanwhile."""
     parallel = share_steps(program, _lists(program, processors, staged=True))
     count = len(parallel.lists)
     copied, copies = with_copies(parallel.program, shared_by_stages(parallel, held), count)
