@@ -1,4 +1,4 @@
-"""Silence for warnings of libraries, in one thread at a time: Python's filters of warnings are the whole process's."""
+"""Silence warnings of libraries, in one thread at a time: Python's warning filters belong to the process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FILTERS = threading.RLock()
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Ignores warnings of converters and exporters about choices that a user of this package cannot make.
+    """Ignore warnings of converters and exporters about choices that a user of this package cannot make.
 
-    Notices of ours are shown, those of other threads meanwhile, too. Two threads that changed the filters at once would
-    each put back what the other had set, so models are imported one after the other.
+    Our own warnings are shown, also those of other threads. Two threads that changed the filters at once would restore
+    each other's settings, so models are imported one after another.
     """
     with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Operators of a model file that cannot be compiled, and the one error that lists all of them."""
+"""Operators of a model file that cannot be compiled, and the error that lists all of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ _NUM_NODES_NAMED = 3
 
 
 class Refused(Exception):
-    """Raised while an operator is translated: it cannot be compiled, for the reason given."""
+    """Raised while an operator is translated that cannot be compiled, with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedNode:
-    """One operator of the model that cannot be compiled. node: its name in the file."""
+    """An operator of the model that cannot be compiled.
+
+    node: its name in the file.
+    """
 
     operator: str
     node: str
@@ -26,7 +29,10 @@ class RefusedNode:
 
 
 def unsupported(path: Path, nodes: Sequence[RefusedNode], *, way_out: str) -> UnsupportedModel:
-    """One error for all nodes, grouped by operator and reason. way_out: its last line."""
+    """Return a single error for all nodes, grouped by operator and reason.
+
+    way_out: its last line.
+    """
     ordered = sorted(nodes, key=lambda node: (node.operator, node.reason))
     lines = []
     for (operator, reason), group in groupby(ordered, key=lambda node: (node.operator, node.reason)):
@@ -38,6 +44,6 @@ def unsupported(path: Path, nodes: Sequence[RefusedNode], *, way_out: str) -> Un
 
 
 def summary(error: Exception) -> str:
-    """Type and last line of an error that is not ours."""
+    """Return the type and the last line of an error that is not ours."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""A Relax module handed over in memory: checked, its shapes fixed, brought to one dataflow block."""
+"""Check a Relax module that is passed in memory, fix its shapes, and reduce it to one dataflow block."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load_relax(mod: tvm.IRModule, shapes: Mapping[str, Sequence[int]] | None, li
     _check_static(func)
     check_results(func, limits)
     known = ModelOrigin.read(mod)
-    if not known.is_known:  # else it was read from a file, whose operators were counted and folded
+    if not known.is_known:  # otherwise it was read from a file, whose operators were counted and folded
         check_folding(func, limits)
     static = static.clone()
     static.update_func(static.get_global_var("main"), func)
@@ -83,7 +83,7 @@ def _dims(param: relax.Var) -> tuple[int | str | None, ...]:
 
 
 def _with_results_opened(func: relax.Function) -> relax.Function:
-    """`return (a, b)` in place of `gv = (a, b); return gv`."""
+    """Rewrite `gv = (a, b); return gv` to `return (a, b)`."""
     sequence = bindings(func)
     by_var = {binding.var: binding.value for binding in sequence}
     value = by_var.get(func.body.body)
@@ -94,7 +94,7 @@ def _with_results_opened(func: relax.Function) -> relax.Function:
 
 
 def _without_source_lines(func: relax.Function) -> relax.Function:
-    """Spans that name no node of a model but a line of a TVMScript file are dropped: its path must not get into C."""
+    """Drop spans that name a line of a TVMScript file instead of a node, because its path must not get into C."""
 
     def strip(binding: relax.VarBinding) -> relax.VarBinding:
         span = binding.value.span
@@ -105,7 +105,7 @@ def _without_source_lines(func: relax.Function) -> relax.Function:
 
 
 def _check_calls(func: relax.Function) -> None:
-    """Raises UnsupportedModel for values that are no operator's: what other passes make of a model before us."""
+    """Raise UnsupportedModel for calls that are no operators, which other passes leave behind."""
     found: dict[str, int] = {}
     for binding in bindings(func):
         value = binding.value

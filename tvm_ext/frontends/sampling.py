@@ -1,4 +1,4 @@
-"""Resized axes: indices and weights of the source elements, and a tensor resized by them, axis by axis.
+"""Resized axes: the indices and weights of source elements, and a tensor resized by them, axis by axis.
 
 Source: the ONNX standard, operator Resize.
 """
@@ -24,7 +24,11 @@ _TIE = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One axis to resize. scale: output extent over input extent before it was rounded; roi: of tf_crop_and_resize."""
+    """An axis to resize.
+
+    scale: output extent over input extent, before rounding.
+    roi: of tf_crop_and_resize.
+    """
 
     source: int
     target: int
@@ -34,7 +38,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolation:
-    """The way to sample: the operator's attributes of the same names."""
+    """The method of sampling, by the operator's attributes of the same names."""
 
     mode: str
     coordinates: str
@@ -46,9 +50,11 @@ class Interpolation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Taps:
-    """Per output element: the elements it is made of.
+    """The source elements of each output element.
 
-    indices int32[target, taps], weights float32[target, taps]; outside bool[target]: it is the extrapolation value.
+    indices: int32[target, taps].
+    weights: float32[target, taps].
+    outside: bool[target], whether the element is the extrapolation value.
     """
 
     indices: np.ndarray
@@ -57,7 +63,10 @@ class Taps:
 
 
 def taps(axis: Axis, how: Interpolation) -> Taps:
-    """Raises Refused for modes the standard does not have, and for axes too long to make tables for."""
+    """Return the taps of an axis.
+
+    Raises Refused for modes that the standard lacks, and for axes too long for tables.
+    """
     if not 0 < axis.target <= _MAX_TARGET:
         raise Refused(f"an axis of {axis.target} elements; 1 to {_MAX_TARGET} can be resized to")
     shrinks = how.antialias and axis.scale > 0
@@ -115,12 +124,12 @@ def _symmetric(axis: Axis, x: int) -> float:
 
 
 def _is_whole(axis: Axis) -> bool:
-    """True where the factor gives a whole number of elements, in float32."""
+    """Return True where the factor gives a whole number of elements, in float32."""
     return bool(np.float32(axis.scale) * np.float32(axis.source) == axis.target)
 
 
 def _row(x: float, axis: Axis, how: Interpolation) -> tuple[Sequence[int], Sequence[float]]:
-    """Indices, which may lie outside, and weights."""
+    """Return indices, which may lie outside, and weights."""
     base = math.ceil(x) - 1
     ratio = x - base  # in (0, 1]
     if how.mode == "nearest":
@@ -143,10 +152,10 @@ def _row(x: float, axis: Axis, how: Interpolation) -> tuple[Sequence[int], Seque
 
 
 def _check_tie(x: float, axis: Axis, how: Interpolation) -> None:
-    """Raises Refused where the last bit of a coordinate decides which element is the nearest, and runtimes differ."""
+    """Raise Refused where the last bit of a coordinate decides which element is nearest, and runtimes differ."""
     boundary = x - 0.5 if how.nearest_mode.startswith("round") else x
     distance = abs(boundary - round(boundary))
-    divisor = Fraction(float(np.float32(axis.scale))).numerator  # division by a power of two loses nothing
+    divisor = Fraction(float(np.float32(axis.scale))).numerator  # division by a power of two is exact
     may_round = how.coordinates == "half_pixel_symmetric" and not _is_whole(axis) and divisor & (divisor - 1) != 0
     if may_round and 0 < x < axis.source - 1 and distance < _TIE:
         raise Refused(
@@ -183,8 +192,8 @@ def _cubic(distance: float, a: float) -> float:
 def interpolated(
     bb: relax.BlockBuilder, x: relax.Expr, axes: Mapping[int, Axis], tables: Mapping[int, Taps]
 ) -> relax.Expr:
-    """`x` with each axis that has a table as weighted sums of its elements."""
-    # The axis that shrinks most comes first: less to do for the others.
+    """Return `x` with weighted sums of its elements along each axis that has a table."""
+    # The axis that shrinks most comes first, which leaves less work for the others.
     for axis in sorted(tables, key=lambda axis: axes[axis].target / axes[axis].source):
         x = _along(bb, x, axis, tables[axis])
     return x
@@ -205,7 +214,7 @@ def gathered(bb: relax.BlockBuilder, x: relax.Expr, tables: Mapping[int, Taps]) 
 
 
 def is_identity(table: Taps, axis: Axis) -> bool:
-    """True where each element of an axis stays as it is."""
+    """Return True where each element of an axis stays unchanged."""
     if axis.source != axis.target or table.outside.any():
         return False
     chosen = table.weights == 1

@@ -1,4 +1,4 @@
-"""Fix the shapes of a model's inputs: what the user says, what the model says, 1 for what neither does."""
+"""Fix the shapes of a model's inputs, by the user, else by the model, else as 1."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tvm_ext.core.errors import BadOptions
 
 
 class ModelNotice(UserWarning):
-    """Something about a model that the user may want to know and need not act on."""
+    """Something about a model that the user may want to know, without a need to act."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredInput:
     """An input as its model declares it.
 
-    dims: a number, the name of a symbolic dimension, or None for an unnamed one; None instead of the tuple
-    when the model gives no rank.
+    dims: for each axis a number, the name of a symbolic dimension, or None for an unnamed dimension; None instead of
+    the tuple when the model gives no rank.
     """
 
     name: str
@@ -29,10 +29,10 @@ class DeclaredInput:
 def fix_shapes(
     inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]] | None
 ) -> dict[str, tuple[int, ...]]:
-    """A static shape for each input, in order.
+    """Return a static shape for each input, in order.
 
-    A symbolic dimension that `shapes` fixes for one input has that value in all of them. What stays open
-    becomes 1, with one ModelNotice. Raises BadOptions where `shapes` and the model contradict each other.
+    A symbolic dimension that `shapes` fixes for an input has that value in all inputs. Remaining dimensions become 1,
+    with a ModelNotice. Raises BadOptions where `shapes` and the model contradict each other.
     """
     wanted = _checked(inputs, shapes or {})
     symbols = _symbols(inputs, wanted)
@@ -87,7 +87,7 @@ def _checked(inputs: Sequence[DeclaredInput], shapes: Mapping[str, Sequence[int]
 
 
 def _symbols(inputs: Sequence[DeclaredInput], wanted: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Values of the named dimensions that `wanted` fixes."""
+    """Return the values of the named dimensions that `wanted` fixes."""
     values: dict[str, int] = {}
     for declared in inputs:
         for symbol, value in zip(declared.dims or (), wanted.get(declared.name, ()), strict=False):

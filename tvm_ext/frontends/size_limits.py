@@ -1,4 +1,4 @@
-"""Sizes of a model's tensors, known from types alone and held against the limits before anything is computed."""
+"""Sizes of a model's tensors, which follow from types and are compared with the limits before anything is computed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from tvm_ext.core.limits import Limits, text_of
 
 
 class ImportSizes:
-    """Sizes that an import has reached so far; lives for one model.
+    """The sizes that an import has reached so far. An instance lives for a single model.
 
-    weights_bytes: of the file's weights. longest_vector: elements of the longest tensor of rank 1 so far. Methods
-    `refuses...` return the reason why a limit is passed, or None.
+    weights_bytes: of the file's weights.
+    longest_vector: elements of the longest tensor of rank 1 so far.
+    Methods `refuses...` return why a limit is exceeded, or None.
     """
 
     def __init__(self, limits: Limits, weights_bytes: int = 0) -> None:
@@ -30,7 +31,7 @@ class ImportSizes:
         self._num_nodes = 0
 
     def refuses(self, value: relax.Expr) -> str | None:
-        """Check a value before it is computed or bound: its size, its new constants, itself if it is a constant."""
+        """Check a value before it is computed or bound: its size, its new constants, and itself if it is a constant."""
         reason = refusal_of(value.ty, self.limits)
         if reason:
             return f"its result {reason}"
@@ -40,12 +41,12 @@ class ImportSizes:
         constants = [leaf for leaf in leaves if isinstance(leaf, tvm.ir.GenericConst)]
         new = [leaf for leaf in dict.fromkeys(constants) if leaf not in self._constants]
         self._constants.update(new)
-        # A dequantized weight stays one: kernels use its integers.
+        # A dequantized weight is not folded, because kernels use its integers.
         folds = isinstance(value, relax.Call) and len(constants) == len(leaves) and op_name(value) != "relax.dequantize"
         return self.refuses_constant(sum(bytes_of(leaf.ty) for leaf in new) + (bytes_of(value.ty) if folds else 0))
 
     def computed(self, value: relax.Expr) -> relax.Expr:
-        """A constant that has been counted before it was computed."""
+        """Return a constant that was counted before it was computed."""
         self._constants.add(value)
         return value
 
@@ -57,17 +58,17 @@ class ImportSizes:
 
     @property
     def is_full(self) -> bool:
-        """True where the constants so far pass their limit."""
+        """True where the constants so far exceed their limit."""
         return self._constants_bytes - self._beside_bytes > self.limits.folded_bytes
 
     def refuses_nodes(self, count: int) -> str | None:
-        """Count so many more nodes."""
+        """Count more nodes."""
         self._num_nodes += count
         return self.limits.excess("nodes", self._num_nodes)
 
 
 def bytes_of(ty: relax.Type) -> int:
-    """Bytes of a tensor, or of all fields of a tuple; 0 of what has no static shape."""
+    """Return the bytes of a tensor, or of all fields of a tuple, or 0 for a type without static shape."""
     if isinstance(ty, relax.TupleType):
         return sum(bytes_of(field) for field in ty.fields)
     shape = _static_shape(ty)
@@ -75,7 +76,7 @@ def bytes_of(ty: relax.Type) -> int:
 
 
 def refusal_of(ty: relax.Type, limits: Limits) -> str | None:
-    """Reason why there can be no such tensor, or field of a tuple, as a clause; None where no size is known."""
+    """Return why a tensor, or field of a tuple, is too large, as a clause, or None where no size is known."""
     for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
         shape = _static_shape(field) or []
         if min(shape, default=0) < 0:
@@ -93,9 +94,10 @@ def check_inputs(
     given: Mapping[str, Sequence[int]] | None,
     limits: Limits,
 ) -> None:
-    """Inputs by the shapes they are going to have.
+    """Check inputs by their final shapes.
 
-    given: those that the user asked for. Raises BadOptions for such a shape, UnsupportedModel for one of the model's.
+    given: the shapes that the user requested.
+    Raises BadOptions for such a shape, UnsupportedModel for a shape of the model.
     """
     for name, shape in fixed.items():
         reason = limits.excess_of_tensor(shape, element_bytes.get(name, 1))
@@ -106,7 +108,7 @@ def check_inputs(
 
 
 def check_results(func: relax.Function, limits: Limits) -> None:
-    """Parameters and bindings of a function. Raises UnsupportedModel."""
+    """Check the parameters and bindings of a function. Raises UnsupportedModel."""
     for var in [*func.params, *(binding.var for binding in bindings(func))]:
         reason = refusal_of(var.ty, limits)
         if reason:
@@ -114,7 +116,7 @@ def check_results(func: relax.Function, limits: Limits) -> None:
 
 
 def check_folding(func: relax.Function, limits: Limits) -> None:
-    """The number of bindings, and what they compute from constants alone. Raises UnsupportedModel."""
+    """Check the number of bindings, and what they compute from constants alone. Raises UnsupportedModel."""
     sequence, sizes = bindings(func), ImportSizes(limits)
     _check("the number of operators", sizes.refuses_nodes(len(sequence)))
     known: set[relax.Var] = set()
@@ -138,5 +140,5 @@ def _static_shape(ty: relax.Type) -> list[int] | None:
 
 
 def _element_bytes(ty: relax.TensorType) -> int:
-    """Bytes of an element; types of less than a byte take one."""
+    """Return the bytes of an element. Types of less than a byte take one byte."""
     return max(1, -(-tvm.DataType(str(ty.dtype)).bits // 8))

@@ -18,7 +18,10 @@ Replace = Callable[[relax.Expr], "relax.Expr | None"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Statement:
-    """One binding of the function to be. tensor: first output of the model's operator it belongs to."""
+    """A binding of the new function.
+
+    tensor: first output of the model's operator to which it belongs.
+    """
 
     var: relax.Var
     value: relax.Expr
@@ -46,10 +49,11 @@ class Statements:
     def collect(
         self, make: Callable[[relax.BlockBuilder], relax.Expr], *, operator: str, tensor: str
     ) -> list[relax.Expr]:
-        """The results of `make`: variables of new statements, or constants.
+        """Return the results of `make`: variables of new statements, or constants.
 
-        operator: its name in the model, the span of all calls. tensor: its first result in the model. Raises Refused
-        for a result without a static shape, or too large, and all that `make` raises.
+        operator: its name in the model, the span of all calls.
+        tensor: its first result in the model.
+        Raises Refused for a result that is too large or has no static shape, and anything that `make` raises.
         """
         self._builder._begin_dataflow_block()
         try:
@@ -70,13 +74,13 @@ class Statements:
         return values
 
     def helpers(self, main: relax.Function) -> dict[tvm.ir.GlobalVar, tvm.tirx.PrimFunc]:
-        """The functions that `main` calls by name: those that converters wrote as loops."""
+        """Return the functions that `main` calls by name, which converters wrote as loops."""
         made = self._builder.get()
         called = {leaf for binding in bindings(main) for leaf in operands(binding.value)}
         return {var: made[var] for var in made.get_global_vars() if var in called}
 
     def _keep(self, value: relax.Expr, span: tvm.ir.Span, tensor: str) -> relax.Expr:
-        """The stand-in for `value` from now on: itself if a leaf, its number if known, else a new variable."""
+        """Return the replacement of `value` from now on: a leaf itself, a known number, or else a new variable."""
         if isinstance(value, relax.Var | relax.ShapeExpr | tvm.ir.GenericConst | tvm.tirx.IntImm):
             _refuse(self._sizes.refuses(value) if isinstance(value, tvm.ir.GenericConst) else None)
             return value
@@ -108,10 +112,10 @@ def _check_static(ty: relax.Type) -> None:
 def name_variables(
     statements: Sequence[Statement], tensors: Mapping[str, object], outputs: Sequence[str]
 ) -> tuple[list[relax.VarBinding], dict[relax.Var, relax.Var]]:
-    """Bindings with names, and the named variable for each unnamed one.
+    """Return bindings with names, and the named variable of each unnamed variable.
 
-    A variable that holds a tensor of the model has its name, that of an output first where it has several
-    (Identity). The others, inside what one node became, are called after the node's first output: `y.1`, `y.2`.
+    A variable that holds a tensor of the model has its name, preferably that of an output (Identity). Other variables,
+    inside the calls of a node, are named after the node's first output: `y.1`, `y.2`.
     """
     own: dict[object, str] = {}
     for name in [*outputs, *tensors]:

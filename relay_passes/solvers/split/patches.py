@@ -195,9 +195,7 @@ class _Walk:
         return max(alive.values())
 
     def _born_bytes(self, inside: int) -> int:
-        """Return the bytes where strips are written directly into the whole result, which exists from the first
-        strip on.
-        """
+        """Return the bytes if strips go directly into the whole result, which exists from the first strip on."""
         last = self.segments.columns[self.end - 1]
         if last is None or not last.writes_apart:
             return NEVER

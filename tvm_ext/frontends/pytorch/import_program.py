@@ -170,16 +170,16 @@ def _check_outputs(path: Path, mod: tvm.IRModule, program: Any, names: Sequence[
 
 
 def _place(node: Any) -> str:
-    """The module an operator stands in, and the operator: `stem.0/convolution`."""
+    """Return the module that contains an operator, and the operator: `stem.0/convolution`."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     module = str(stack[-1][0]) if stack else ""
     return f"{module}/{node.name}" if module else node.name
 
 
 def _named(mod: tvm.IRModule, made: Mapping[str, tuple[str, str]], output_names: Sequence[str]) -> tvm.IRModule:
-    """Variables called after torch's nodes; those inside what one node became are `node.1`, `node.2`.
+    """Return the module with variables named after torch's nodes, and `node.1`, `node.2` for inner values of a node.
 
-    made: for the variable a node became, by name, the names of the node and of its place.
+    made: names of the node and of its module, by the name of the variable that the node became.
     """
     func = mod["main"]
     if not is_dataflow(func):
@@ -217,7 +217,7 @@ def _named(mod: tvm.IRModule, made: Mapping[str, tuple[str, str]], output_names:
 
 
 def _computed(result: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    """The variable that a result is computed in: other names of it, and tuples it is taken from, go with the import."""
+    """Return the variable that computes a result, behind aliases and tuples of the import."""
     while (value := values.get(result)) is not None:
         if isinstance(value, relax.TupleGetItem) and isinstance(whole := values.get(value.tuple_value), relax.Tuple):
             result = whole.fields[value.index]
@@ -229,7 +229,7 @@ def _computed(result: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> rel
 
 
 def _results(func: relax.Function) -> list[relax.Expr]:
-    """Results of the function, a tuple bound to a variable opened."""
+    """Return the results of the function, with a tuple that is bound to a variable opened."""
     values = {binding.var: binding.value for binding in bindings(func)}
     (first, *rest) = outputs(func)
     bound = values.get(first)
@@ -238,10 +238,11 @@ def _results(func: relax.Function) -> list[relax.Expr]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MutatedBuffer:
-    """A buffer that a run leaves changed.
+    """A buffer that a run changes.
 
-    name: of the buffer in its module. placeholder: of the graph, which is an input now. result: place of its next value
-    among the graph's results.
+    name: of the buffer in its module.
+    placeholder: of the graph, which is now an input.
+    result: index of its next value among the graph's results.
     """
 
     name: str
@@ -251,7 +252,7 @@ class MutatedBuffer:
 
 
 def with_buffers_opened(program: Any) -> tuple[Any, tuple[MutatedBuffer, ...]]:
-    """A decomposed torch.export.ExportedProgram whose changed buffers are inputs and outputs, and these buffers."""
+    """Return a decomposed ExportedProgram whose changed buffers are inputs and outputs, and these buffers."""
     from torch.export.graph_signature import (  # pyright: ignore[reportMissingImports]
         ExportGraphSignature,
         InputKind,

@@ -1,4 +1,4 @@
-"""A .pt2 file as a static Relax module: screened, loaded by torch, imported, its shapes fixed."""
+"""Load a .pt2 file as a static Relax module: screen it, load it with torch, import it, and fix its shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvm_ext.frontends.relax_module import load_relax
 
 
 def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
-    """Read and import what torch.export.save wrote. Raises BadModel, BadOptions, UnsupportedModel."""
+    """Read and import a file of torch.export.save. Raises BadModel, BadOptions, UnsupportedModel."""
     data = mapped_file(path, kind="a .pt2 file")
     program = import_program(path, open_program(path, data, limits))
     loaded = _with_buffers(_with_torch_names(load_relax(program.mod, shapes, limits), program), program.buffers)
@@ -28,9 +28,9 @@ def load_torch(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: L
 
 
 def _with_torch_names(loaded: Loaded, program: ImportedProgram) -> Loaded:
-    """The model with torch's names of its results; two that have one there keep those of the graph's variables.
+    """Return the model with torch's names of its results. Equal names fall back to those of the graph's variables.
 
-    No variable carries the name of a constant, of an input's alias, or a second one of a result.
+    No variable carries the name of a constant, of an alias of an input, or a second name of a result.
     """
     if len(loaded.output_names) != len(program.output_names):
         return loaded
@@ -40,7 +40,7 @@ def _with_torch_names(loaded: Loaded, program: ImportedProgram) -> Loaded:
 
 
 def _with_buffers(loaded: Loaded, buffers: Sequence[MutatedBuffer]) -> Loaded:
-    """The model whose changed buffers are states, under their names in torch's module."""
+    """Return the model with its changed buffers as states, under their names in torch's module."""
     if not buffers:
         return loaded
     pairs = {buffer.placeholder: loaded.output_names[buffer.result] for buffer in buffers}
@@ -52,7 +52,7 @@ def _with_buffers(loaded: Loaded, buffers: Sequence[MutatedBuffer]) -> Loaded:
 
 
 def _without_dead(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module without values that no output needs: the indices of a max pool, the tuple of the results."""
+    """Return the module without values that no output needs, such as the indices of a max pool."""
     main = mod["main"]
     kept = mod.clone()
     kept.update_func(kept.get_global_var("main"), rebuild(main, live(bindings(main), outputs(main))))

@@ -16,9 +16,9 @@ Converter = Callable[[Any, Any], relax.Expr]
 
 
 def _elu(node: Any, importer: Any) -> relax.Expr:
-    """torch's node, TVM's importer -> scale * relu(x) - scale * alpha * relu(1 - exp(input_scale * x)).
+    """Convert torch's node to scale * relu(x) - scale * alpha * relu(1 - exp(input_scale * x)).
 
-    The same sum as TVM's own, which leaves both scales out. `alpha` may be negative, `input_scale` may not.
+    TVM's own converter computes the same sum without the two scales. `alpha` may be negative, `input_scale` may not.
     """
     given, emit = arguments_of(node), importer.block_builder.emit
     x = importer.env[given["self"]]
@@ -36,11 +36,11 @@ def _elu(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.add(falling, times(scale, emit(relax.op.nn.relu(x)))))
 
 
-"""Converters for TVM's importer by operator."""
+"""Converters for TVM's importer, by operator."""
 
 
 def _group_norm(node: Any, importer: Any) -> relax.Expr:
-    """torch's node, TVM's importer -> the normalized tensor; weights of 1 and biases of 0 where there are none."""
+    """Convert a group normalization. Missing weights count as 1, and missing biases as 0."""
     given = arguments_of(node)
     x = importer.env[given["input"]]
     shape, dtype = static_shape(x), str(x.ty.dtype)
@@ -58,7 +58,7 @@ def _group_norm(node: Any, importer: Any) -> relax.Expr:
 
 
 def _select(node: Any, importer: Any) -> relax.Expr:
-    """torch's node, TVM's importer -> the elements at one number of an axis, which is left out."""
+    """Convert a selection of the elements at an index of an axis, which the result lacks."""
     given = arguments_of(node)
     x, axis = importer.env[given["self"]], given["dim"]
     index = given["index"] % static_shape(x)[axis]
@@ -66,7 +66,7 @@ def _select(node: Any, importer: Any) -> relax.Expr:
 
 
 def _index(node: Any, importer: Any) -> relax.Expr:
-    """torch's node, TVM's importer -> the elements at the numbers of index tensors, whole axes elsewhere."""
+    """Convert a selection of the elements at the numbers of index tensors, with whole axes elsewhere."""
     given, emit = arguments_of(node), importer.block_builder.emit
     x, axes = importer.env[given["self"]], [axis for axis, index in enumerate(given["indices"]) if index is not None]
     shape = static_shape(x)
@@ -79,14 +79,14 @@ def _index(node: Any, importer: Any) -> relax.Expr:
     is_together = axes == list(range(axes[0], axes[0] + len(axes)))
     if not is_together or axes[0] == 0:
         return picked
-    # Axes that stand together keep their position: [indices, before, after] -> [before, indices, after].
+    # Adjacent indexed axes keep their position: [indices, before, after] -> [before, indices, after].
     num_picked, num_before = len(static_shape(picked)) - len(others), axes[0]
     order = [*range(num_picked, num_picked + num_before), *range(num_picked)]
     return emit(relax.op.permute_dims(picked, [*order, *range(num_picked + num_before, num_picked + len(others))]))
 
 
 def _from_zero(importer: Any, index: relax.Expr, extent: int) -> relax.Expr:
-    """An index tensor without negative numbers."""
+    """Return an index tensor without negative numbers."""
     dtype, emit = str(index.ty.dtype), importer.block_builder.emit
     if not dtype.startswith("int"):
         raise Refused(f"an index tensor of {dtype}, by which the number of elements depends on data; give integers")
@@ -98,7 +98,7 @@ def _arithmetic(
     make: Callable[..., relax.Expr], plain: Callable[..., Any], logic: Callable[..., relax.Expr]
 ) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> both operands by logic where they are bools."""
+        """Convert arithmetic, by logic where both operands are bools."""
         operands = [importer.env.get(arg) if hasattr(arg, "op") else None for arg in node.args[:2]]
         if all(value is not None and str(value.ty.dtype) == "bool" for value in operands):
             return importer.block_builder.emit(logic(*operands))
@@ -109,7 +109,7 @@ def _arithmetic(
 
 def _comparison(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, of_nan: bool) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> where a tensor is NaN, or is not, where it is compared with itself."""
+        """Convert the comparison of a tensor with itself, which is True where it is NaN, or where it is not."""
         left, right = node.args[:2]
         if left is not right or not str(importer.env[left].ty.dtype).startswith("float"):
             return importer._binary_op(make, plain)(node)
@@ -121,7 +121,7 @@ def _comparison(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, o
 
 def _scaled(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, is_reversed: bool = False) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> a sum or difference of one operand and alpha times the other."""
+        """Convert a sum or difference of an operand and alpha times the other."""
         given, emit = arguments_of(node), importer.block_builder.emit
         alpha, first, second = given.get("alpha", 1), given["self"], given["other"]
         if alpha == 1 and not is_reversed:
@@ -142,7 +142,7 @@ def _scaled(make: Callable[..., relax.Expr], plain: Callable[..., Any], *, is_re
 
 
 def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
-    """torch's node, TVM's importer -> the quotient, towards zero or down, in the type that both operands have."""
+    """Convert a quotient that is rounded toward zero or down, in the common type of both operands."""
     given, emit = arguments_of(node), importer.block_builder.emit
     x, divisor, mode = importer.env[given["self"]], given["other"], given.get("rounding_mode")
     if isinstance(divisor, float) and not str(x.ty.dtype).startswith("float"):
@@ -156,7 +156,7 @@ def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
     return emit(relax.op.trunc(quotient)) if str(x.ty.dtype).startswith("float") else quotient
 
 
-"""Converters for TVM's importer by operator; what is neither is TVM's own."""
+"""Converters for TVM's importer, by operator. TVM's own converters handle all others."""
 
 
 _QUANTIZED = ("int8", "uint8", "int16", "uint16")
@@ -164,12 +164,12 @@ _DEQUANTIZED = (*_QUANTIZED, "int32")
 
 
 def register_operators() -> None:
-    """Make torch know the operators, which it does once a module of its own is imported."""
+    """Make torch register the operators, which it does when it imports a module of its own."""
     import torch.ao.quantization.fx._decomposed  # pyright: ignore[reportMissingImports] # noqa: F401
 
 
 def _quantize(node: Any, importer: Any) -> relax.Expr:
-    """`quantize_per_tensor` and `quantize_per_channel`: torch's node, TVM's importer -> the integers."""
+    """Convert `quantize_per_tensor` and `quantize_per_channel` to integers."""
     x, scale, zero_point, axis, (least, most), dtype = _arguments(node, importer)
     if dtype not in _QUANTIZED or _dtype(x) != "float32":
         raise Refused(f"it quantizes {_dtype(x)} to {dtype}, not float32 to {', '.join(_QUANTIZED)}")
@@ -184,7 +184,7 @@ def _quantize(node: Any, importer: Any) -> relax.Expr:
 
 
 def _dequantize(node: Any, importer: Any) -> relax.Expr:
-    """`dequantize_per_tensor` and `dequantize_per_channel`: torch's node, TVM's importer -> real numbers."""
+    """Convert `dequantize_per_tensor` and `dequantize_per_channel` to real numbers."""
     x, scale, zero_point, axis, _, dtype = _arguments(node, importer)
     wanted = _torch_name(node.kwargs.get("out_dtype") or "float32")
     if dtype not in _DEQUANTIZED or wanted != "float32":
@@ -192,11 +192,11 @@ def _dequantize(node: Any, importer: Any) -> relax.Expr:
     return importer.block_builder.emit(relax.op.dequantize(x, scale, zero_point, axis, "float32"))
 
 
-"""Converters for TVM's importer by operator; each raises Refused for element types that have no integers here."""
+"""Converters for TVM's importer, by operator. Each raises Refused for element types without integers here."""
 
 
 def _arguments(node: Any, importer: Any) -> tuple[Any, Any, Any, int, tuple[int, int], str]:
-    """Data, scale float32, zero point in the type of the integers, axis of these two, bounds, type of the integers."""
+    """Return data, scale (float32), zero point (in the integers' type), axis, bounds, and the integers' type."""
     given = arguments_of(node)
     dtype = _torch_name(given["dtype"])
     values = [given.get("scale", given.get("scales")), given.get("zero_point", given.get("zero_points"))]
@@ -206,7 +206,7 @@ def _arguments(node: Any, importer: Any) -> tuple[Any, Any, Any, int, tuple[int,
 
 
 def _read(value: Any, dtype: str, importer: Any) -> relax.Expr:
-    """A number, or a tensor of the graph, as one of the given type; none as 0. One element loses its axes."""
+    """Return a number, or a tensor of the graph, in the given type; None as 0. A single element loses its axes."""
     if value is None or isinstance(value, int | float):
         return constant(np.array(value or 0).astype(dtype))
     emit, tensor = importer.block_builder.emit, importer.env[value]
@@ -224,7 +224,7 @@ def _torch_name(dtype: object) -> str:
 
 
 def arguments_of(node: Any) -> dict[str, Any]:
-    """Arguments that a node of an ATen operator gives, as its schema calls them; defaults are left out."""
+    """Return the arguments that a node of an ATen operator gives, by the names of its schema, without defaults."""
     positional = zip(node.target._schema.arguments, node.args, strict=False)
     return {**{argument.name: value for argument, value in positional}, **node.kwargs}
 

@@ -1,8 +1,8 @@
-"""Strict JSON of a file that is not trusted, and readers that rebuild values from an allow-list.
+"""Read strict JSON of an untrusted file, with readers that rebuild values from an allow-list.
 
-A reader takes a value and its location in the file, and returns a new value that holds nothing but what the reader
-names: keys that it does not know are left out, everything else that differs raises Damaged. So what stands in a file
-reaches the code behind a reader only in forms that were foreseen.
+A reader takes a value and its location in the file, and returns a new value with only what the reader names. It ignores
+unknown keys, and raises Damaged for every other difference. So the content of a file reaches the code behind a reader
+only in expected forms.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SPECIAL_FLOATS = ("Infinity", "-Infinity", "NaN")  # torch writes these as stri
 
 
 class Damaged(Exception):
-    """Raised where a file holds another value than its format allows; the text says where, and what."""
+    """Raised where a file contains a value that its format does not allow. The text says where, and which value."""
 
 
 class NotTaken(Exception):
-    """Raised where a file holds what its format allows and the compiler does not take."""
+    """Raised where a file contains something that its format allows and the compiler does not take."""
 
 
 def parse_json(data: bytes) -> Any:
@@ -39,7 +39,7 @@ def parse_json(data: bytes) -> Any:
         raise Damaged(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise Damaged("it is nested too deeply") from None
-    except ValueError as error:  # malformed text, a byte-order mark, an integer of thousands of digits
+    except ValueError as error:  # malformed text, a byte-order mark, or an integer of thousands of digits
         raise Damaged(str(error)) from None
 
 
@@ -57,13 +57,13 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def shown(value: Any) -> str:
-    """A value of a file in a message: its first characters."""
+    """Return the first characters of a file's value, for a message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def whole(low: int = -_INT64, high: int = _INT64 - 1) -> Reader:
-    """Reader of an integer from low to high."""
+    """Return a reader of an integer from low to high."""
 
     def read(value: Any, where: str) -> int:
         if type(value) is not int or not low <= value <= high:
@@ -90,7 +90,10 @@ def number(value: Any, where: str) -> float | str:
 
 
 def text(pattern: str, *, meaning: str, most: int = 1000) -> Reader:
-    """Reader of a string that matches a pattern as a whole. meaning: what the string should be, for the message."""
+    """Return a reader of a string that matches a pattern completely.
+
+    meaning: what the string should be, for the message.
+    """
     wanted = re.compile(pattern)
 
     def read(value: Any, where: str) -> str:
@@ -102,7 +105,7 @@ def text(pattern: str, *, meaning: str, most: int = 1000) -> Reader:
 
 
 def one_of(values: Collection[Any]) -> Reader:
-    """Reader of one of several numbers or strings."""
+    """Return a reader of one of several numbers or strings."""
 
     def read(value: Any, where: str) -> Any:
         if type(value) not in (int, str) or value not in values:
@@ -113,12 +116,12 @@ def one_of(values: Collection[Any]) -> Reader:
 
 
 def always(value: Any) -> Reader:
-    """Reader that returns one value, whatever the file has."""
+    """Return a reader that returns a fixed value, whatever the file has."""
     return lambda _value, _where: value
 
 
 def not_taken(reason: str) -> Reader:
-    """Reader that raises NotTaken."""
+    """Return a reader that raises NotTaken."""
 
     def read(_value: Any, where: str) -> NoReturn:
         raise NotTaken(f"{where}: {reason}")
@@ -127,12 +130,12 @@ def not_taken(reason: str) -> Reader:
 
 
 def or_null(reader: Reader) -> Reader:
-    """Reader that also takes null."""
+    """Return a reader that also takes null."""
     return lambda value, where: None if value is None else reader(value, where)
 
 
 def many(reader: Reader) -> Reader:
-    """Reader of a list."""
+    """Return a reader of a list."""
 
     def read(value: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
@@ -143,7 +146,7 @@ def many(reader: Reader) -> Reader:
 
 
 def table(key_reader: Reader, reader: Reader) -> Reader:
-    """Reader of an object whose keys are names."""
+    """Return a reader of an object whose keys are names."""
 
     def read(value: Any, where: str) -> dict[str, Any]:
         return {key_reader(key, where): reader(item, f"{where}.{key}") for key, item in an_object(value, where).items()}
@@ -152,7 +155,7 @@ def table(key_reader: Reader, reader: Reader) -> Reader:
 
 
 def record(fields: Mapping[str, Reader], defaults: Mapping[str, Any] | None = None) -> Reader:
-    """Reader of an object with these fields; those with a default may be absent."""
+    """Return a reader of an object with these fields. Fields with a default may be absent."""
     given = defaults or {}
 
     def read(value: Any, where: str) -> dict[str, Any]:
@@ -169,7 +172,7 @@ def record(fields: Mapping[str, Reader], defaults: Mapping[str, Any] | None = No
 
 
 def union(members: Mapping[str, Reader]) -> Reader:
-    """Reader of an object with exactly one of these fields."""
+    """Return a reader of an object with exactly one of these fields."""
 
     def read(value: Any, where: str) -> dict[str, Any]:
         found = an_object(value, where)
@@ -182,7 +185,7 @@ def union(members: Mapping[str, Reader]) -> Reader:
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
-    """The value, which must be an object. Raises Damaged."""
+    """Return the value, which must be an object. Raises Damaged."""
     if not isinstance(value, dict):
         raise Damaged(f"{where}: {shown(value)} is no object")
     return value

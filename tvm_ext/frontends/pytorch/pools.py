@@ -1,8 +1,7 @@
-"""Pools as PyTorch computes them: averages of sizes rounded up, padding that counts or not, a divisor of the user's;
-adaptive pools, whose number of windows is given; the least and the largest over whole axes.
+"""Pools as PyTorch computes them: rounded-up sizes, counted padding, divisors, adaptive pools, reductions of axes.
 
-Sources: aten/src/ATen/native/cpu/AvgPoolKernel.cpp and aten/src/ATen/native/AdaptivePooling.h of PyTorch. Where
-Relax's own pools give the same, they are used.
+Sources: aten/src/ATen/native/cpu/AvgPoolKernel.cpp and aten/src/ATen/native/AdaptivePooling.h of PyTorch. Where Relax's
+own pools give the same result, they are used.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _POOLS = {1: relax.op.nn.avg_pool1d, 2: relax.op.nn.avg_pool2d, 3: relax.op.nn.a
 
 def _average(rank: int) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> the averages of windows over the last `rank` axes."""
+        """Convert the averages of windows over the last `rank` axes."""
         given, emit = arguments_of(node), importer.block_builder.emit
         x = importer.env[given["self"]]
         if not str(x.ty.dtype).startswith("float"):
@@ -79,7 +78,7 @@ def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
 
 def _adaptive_average(rank: int) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> the averages of as many windows over the last `rank` axes as are wanted."""
+        """Convert the averages of a requested number of windows over the last `rank` axes."""
         given, emit = arguments_of(node), importer.block_builder.emit
         x = importer.env[given["self"]]
         batched = x if x.ty.ndim == rank + 2 else emit(relax.op.expand_dims(x, 0))
@@ -91,7 +90,7 @@ def _adaptive_average(rank: int) -> Converter:
 
 def _adaptive_maximum(rank: int) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> maxima of as many windows as are wanted, and their flat indices."""
+        """Convert the maxima of a requested number of windows, with their flat indices."""
         given, builder = arguments_of(node), importer.block_builder
         x = importer.env[given["self"]]
         if not str(x.ty.dtype).startswith("float"):
@@ -132,9 +131,9 @@ def _adaptive(
     shape: Sequence[int], output: Sequence[int],
     element: Callable[[list[tirx.Expr], list[tirx.Expr], tirx.Expr], tirx.Expr], reduce: Callable[..., tirx.Expr],
 ) -> te.Tensor:  # fmt: skip
-    """Return a reduction for each window; window i of n over e elements is that of i * e / n to (i + 1) * e / n.
+    """Return a reduction for each window. Window i of n over e elements covers i * e / n to (i + 1) * e / n.
 
-    element(output index, input index, True where that belongs to the window).
+    element: called with the output index, the input index, and whether the input belongs to the window.
     """
     lead = len(shape) - len(output)
     longest = [
@@ -154,7 +153,7 @@ def _adaptive(
 
 def _over_axes(reduce: Callable[..., relax.Expr]) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> a reduction over the axes that it names, or over all of them."""
+        """Convert a reduction over the axes that the node names, or over all axes."""
         given = arguments_of(node)
         x, axes = importer.env[given["self"]], list(given.get("dim") or ()) or None
         return importer.block_builder.emit(reduce(x, axes, bool(given.get("keepdim", False))))
@@ -173,4 +172,4 @@ CONVERTERS: dict[str, Converter] = {
     "amax.default": _over_axes(relax.op.max),
     **{f"adaptive_max_pool{rank}d.default": _adaptive_maximum(rank) for rank in _ADAPTIVE},
 }
-"""Converters for TVM's importer by operator; each raises Refused for element types that it cannot average."""
+"""Converters for TVM's importer, by operator. Each raises Refused for element types that it cannot average."""

@@ -1,8 +1,8 @@
-"""The JSON of an exported program: a reader for each part of torch's schema.
+"""The JSON of an exported program, with a reader for each part of torch's schema.
 
 torch looks up the class that a specification names, and parses the context of a container with a hook that imports any
-module and takes any attribute of it. Only builtin containers are taken here, whose contexts are null or lists of
-strings; nothing of the original text is kept.
+module and takes any of its attributes. So only builtin containers are taken here, whose contexts are null or lists of
+strings. Nothing of the original text is kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _KEY = text(r"[\w .:/-]*", meaning="key of letters, digits, spaces and .:/-", mo
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSpec:
-    """A container, or a leaf where kind is None. keys: of a mapping, one for each child."""
+    """A container, or a leaf where kind is None.
+
+    keys: of a mapping, one for each child.
+    """
 
     kind: str | None
     keys: tuple[str, ...] = ()
@@ -55,7 +58,7 @@ class TreeSpec:
         return 1 if self.kind is None else sum(child.num_leaves for child in self.children)
 
     def to_text(self) -> str:
-        """The specification as torch reads it."""
+        """Return the specification in torch's form."""
         return json.dumps([_PROTOCOL, self._plain()])
 
     def _plain(self) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class TreeSpec:
 
 
 def read_tree_spec(value: Any, where: str) -> TreeSpec:
-    """Read what torch.utils._pytree.treespec_dumps wrote. Raises Damaged, NotTaken."""
+    """Read a specification of torch.utils._pytree.treespec_dumps. Raises Damaged, NotTaken."""
     if not isinstance(value, str):
         raise Damaged(f"{where}: {shown(value)} is no specification of containers")
     if value.count("{") > _MOST_NODES:
@@ -78,12 +81,12 @@ def read_tree_spec(value: Any, where: str) -> TreeSpec:
 
 
 def read_arguments_spec(value: Any, where: str) -> TreeSpec:
-    """Read the specification of a call: a tuple of arguments, and a dict of those that have names."""
+    """Read the specification of a call: a tuple of arguments, and a dict of named arguments."""
     spec = read_tree_spec(value, where)
     kinds = [child.kind for child in spec.children]
     if spec.kind != "builtins.tuple" or kinds != ["builtins.tuple", "builtins.dict"]:
         raise Damaged(f"{where}: it is no tuple of arguments and a dict of those with names")
-    for key in spec.children[1].keys:  # torch makes parameters of a Python function of them
+    for key in spec.children[1].keys:  # torch creates parameters of a Python function from them
         if not key.isidentifier():
             raise Damaged(f"{where}: {shown(key)} is no name of an argument")
     return spec
@@ -112,7 +115,7 @@ def _read(value: Any, where: str, depth: int) -> TreeSpec:
 
 
 def _keys(context: Any, kind: str, where: str) -> tuple[str, ...]:
-    """Keys of a mapping out of its context; a sequence has the context null."""
+    """Return the keys of a mapping from its context. A sequence has the context null."""
     value = _parsed(context, where) if isinstance(context, str) else context
     if kind in _SEQUENCES:
         if value is not None:
@@ -137,7 +140,7 @@ ELEMENT_BYTES: Mapping[int, int] = {
     **dict.fromkeys((1, 2, 12, 29, 30, 31, 32, 33), 1), **dict.fromkeys((3, 6, 13, 28), 2),
     **dict.fromkeys((4, 7, 9, 34), 4), **dict.fromkeys((5, 8, 10, 35), 8), 11: 16,
 }  # fmt: skip
-"""Bytes of an element by torch's number for its type."""
+"""Bytes of an element, by torch's number for its type."""
 
 _STRIDED = 7
 _HOST = {"type": "cpu", "index": None}
@@ -160,18 +163,18 @@ def _layout(value: Any, where: str) -> int:
 
 
 def _device(value: Any, where: str) -> dict[str, Any]:
-    """Read any device of torch's as the processor of this machine, where nothing but shapes and constants lie."""
+    """Read any of torch's devices as the processor of this machine, because only shapes and constants lie there."""
     one_of(("cpu", "cuda", "mps", "xpu"))(an_object(value, where).get("type"), f"{where}.type")
     return _HOST
 
 
 def _modules(value: Any, where: str) -> dict[str, str]:
-    """Read a node's metadata: the modules that it stands in, from the whole model inwards, by which it is shown."""
+    """Read a node's metadata: the modules that contain it, from the whole model inward, which only name it."""
     stack = an_object(value, where).get("nn_module_stack")
     paths = [item.split(",")[1:2] for item in stack.split(";")] if isinstance(stack, str) else []
     try:
         read = [_NAMED_PARTS(path, where) if path else "" for (path,) in paths]
-    except (Damaged, ValueError):  # a name, which is shown and nothing else; without it, the operator has its own
+    except (Damaged, ValueError):  # the name is only displayed, and the operator has a name of its own
         return {}
     return (
         {"nn_module_stack": ";".join(f"module_{at},{path},torch.nn.Module" for at, path in enumerate(read))}
@@ -264,7 +267,7 @@ _OUTPUT = union(
 
 
 def _module_calls(value: Any, where: str) -> list[dict[str, Any]]:
-    """Read how the whole model is called; calls of modules in it are left out, which nothing here unflattens."""
+    """Read how the whole model is called. Calls of inner modules are ignored, because nothing here unflattens them."""
     calls = many(an_object)(value, where)
     roots = [call for call in calls if call.get("fqn") == ""]
     if len(roots) != 1:

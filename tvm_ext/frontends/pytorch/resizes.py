@@ -1,7 +1,7 @@
-"""Resizing of images and of tensors of one to three spatial axes, by tables made at compile time.
+"""Resize images and tensors of one to three spatial axes, by tables that are computed at compile time.
 
-Source: aten/src/ATen/native/UpSample.h of PyTorch. TVM's own converters compute the source of each element as it runs,
-leave antialiasing out, and take the nearest element by other coordinates.
+Source: aten/src/ATen/native/UpSample.h of PyTorch. TVM's own converters compute the source of each element at run time,
+ignore antialiasing, and take the nearest element by other coordinates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST_AXIS = 2
 
 def _resizes(mode: str, *, antialias: bool = False) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> the tensor in its new size."""
+        """Convert a resize to the tensor in its new size."""
         given = arguments_of(node)
         x = importer.env[given["input"] if "input" in given else given["self"]]
         if str(x.ty.dtype) not in ("float32", "float64"):
@@ -36,7 +36,7 @@ def _resizes(mode: str, *, antialias: bool = False) -> Converter:
             for axis, (source, target, factor) in _sizes(node, given, x).items()
             for scale in [float(factor or target / source)]
         }
-        # With antialiasing torch takes the scale from the corners, and coordinates from the centers of elements.
+        # With antialiasing torch takes the scale from the corners, but coordinates from the centres of elements.
         coordinates = "align_corners" if aligned and not antialias else "half_pixel"
         how = Interpolation(
             mode=mode, coordinates=coordinates, cubic_coeff_a=-0.5 if antialias else -0.75, antialias=antialias,
@@ -50,7 +50,7 @@ def _resizes(mode: str, *, antialias: bool = False) -> Converter:
 
 
 def _aligned(source: int, target: int) -> float:
-    """Return the scale by which the first and the last elements lie on each other."""
+    """Return the scale with which the first and the last elements coincide."""
     if source == 1 or target == 1:
         raise Refused(f"antialiasing with align_corners from {source} elements to {target}")
     return (target - 1) / (source - 1)
@@ -58,7 +58,7 @@ def _aligned(source: int, target: int) -> float:
 
 def _nearest(*, exact: bool = False) -> Converter:
     def convert(node: Any, importer: Any) -> relax.Expr:
-        """torch's node, TVM's importer -> the tensor with the element at or before each coordinate."""
+        """Convert a resize that takes the element at or ahead of each coordinate."""
         given = arguments_of(node)
         x = importer.env[given["input"] if "input" in given else given["self"]]
         tables = {}
@@ -81,7 +81,7 @@ def _nearest(*, exact: bool = False) -> Converter:
 
 
 def _sizes(node: Any, given: dict[str, Any], x: relax.Expr) -> dict[int, tuple[int, int, float | None]]:
-    """Return extent before and after and the factor, where the program gives it, of each spatial axis."""
+    """Return the extents before and after, and the factor if given, of each spatial axis."""
     shape, wanted = static_shape(x), node.meta["val"].shape
     rank = len(shape) - _FIRST_AXIS
     factors = given.get("scale_factors") or [given.get(name) for name in ("scales_d", "scales_h", "scales_w")[-rank:]]
@@ -94,7 +94,7 @@ _METHODS, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "r
 
 
 def _grid_sample(node: Any, importer: Any) -> relax.Expr:
-    """torch's node, TVM's importer -> elements at the coordinates of a grid, whose last axis TVM has as its second."""
+    """Convert the elements at the coordinates of a grid, whose last axis TVM has as its second."""
     given, emit = arguments_of(node), importer.block_builder.emit
     grid = emit(relax.op.permute_dims(importer.env[given["grid"]], [0, 3, 1, 2]))
     return emit(
@@ -120,4 +120,4 @@ CONVERTERS: dict[str, Converter] = {
     **{f"upsample_linear1d.{overload}": _resizes("linear") for overload in ("vec", "default")},
     **{f"upsample_trilinear3d.{overload}": _resizes("linear") for overload in ("vec", "default")},
 }
-"""Converters for TVM's importer by operator; each raises Refused for element types that it cannot interpolate."""
+"""Converters for TVM's importer, by operator. Each raises Refused for element types that it cannot interpolate."""

@@ -1,9 +1,9 @@
-"""Rebuild a .pt2 archive from an allow-list: operators, sizes, JSON and tensors.
+"""Rebuild a .pt2 archive from an allow-list of operators, sizes, JSON and tensors.
 
 torch.export.load unpickles sample inputs and custom objects, evaluates symbolic sizes as Python, imports what
 specifications of containers name, and looks up operators by any name below `torch`. A model file is not trusted that
-far: nothing of it reaches torch but bytes of tensors, and JSON that was checked field by field and written here.
-This needs neither torch nor TVM.
+far. Only bytes of tensors reach torch, and JSON that was checked field by field and written here. This file needs
+neither torch nor TVM.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _WAY_OUT = "Export the model without custom operators and control flow."
 
 @dataclass(frozen=True, kw_only=True)
 class ScreenedArchive:
-    """An archive that torch may load. targets: of the graph's nodes, for `declaration_refusals`."""
+    """An archive that torch may load.
+
+    targets: of the graph's nodes, for `declaration_refusals`.
+    """
 
     file: io.BytesIO
     targets: frozenset[str]
@@ -73,13 +76,16 @@ def screened_archive(path: Path, data: memoryview, limits: Limits) -> ScreenedAr
 
 
 def refused_operators(path: Path, refused: Mapping[str, str]) -> UnsupportedModel:
-    """One error for operators that are not taken, with their reasons."""
+    """Return a single error for refused operators, with their reasons."""
     listed = "\n".join(f"  {target[:200]}: {reason}" for target, reason in list(refused.items())[:20])
     return UnsupportedModel(f"{path}: cannot be compiled because of:\n{listed}\n{_WAY_OUT}")
 
 
 def _entries(path: Path, data: memoryview) -> dict[str, bytes]:
-    """File name below the archive's root folder -> bytes. Entries are stored, so together no larger than the file."""
+    """Return bytes by file name below the archive's root folder.
+
+    Entries are stored uncompressed, so together they are no larger than the file.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -103,7 +109,7 @@ def _entries(path: Path, data: memoryview) -> dict[str, bytes]:
 
 
 def _rebuilt(path: Path, data: bytes, name: str, reader: Reader, limits: Limits) -> dict[str, Any]:
-    """A JSON file of the archive, read field by field."""
+    """Return a JSON file of the archive, read field by field."""
     check_json(path, data, name, limits)
     try:
         return reader(parse_json(data), "$")
@@ -114,7 +120,7 @@ def _rebuilt(path: Path, data: bytes, name: str, reader: Reader, limits: Limits)
 
 
 def _payloads(path: Path, config: Mapping[str, Any]) -> Iterator[str]:
-    """The raw files that a config names. Raises UnsupportedModel for tensors and objects kept as pickles."""
+    """Yield the raw files that a config names. Raises UnsupportedModel for tensors and objects kept as pickles."""
     for key, meta in config["config"].items():
         file = meta["path_name"]
         if meta["use_pickle"] or meta["tensor_meta"] is None or not file.startswith(("weight_", "tensor_")):
@@ -126,7 +132,7 @@ def _payloads(path: Path, config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_nodes(path: Path, program: Mapping[str, Any]) -> frozenset[str]:
-    """Targets of the graph's nodes, all of which may be looked up."""
+    """Return the targets of the graph's nodes, all of which may be looked up."""
     nodes = program["graph_module"]["graph"]["nodes"]
     targets = frozenset(node["target"] for node in nodes)
     refused = refusals(targets)
@@ -140,7 +146,7 @@ def _check_nodes(path: Path, program: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _check_leaves(path: Path, program: Mapping[str, Any]) -> None:
-    """The containers of inputs and outputs hold as many values as the graph has."""
+    """Check that the containers of inputs and outputs hold as many values as the graph has."""
     module = program["graph_module"]
     signature, call = module["signature"], module["module_call_graph"][0]["signature"]
     for spec, listed, kinds in (
@@ -180,11 +186,11 @@ _LARGEST = (*(f"_operator.{name}" for name in "eq ne le ge lt gt neg pos floordi
             *(f"math.{name}" for name in "trunc floor ceil".split()),
             *(f"torch.sym_{name}" for name in "not int float ite max min sqrt".split()))  # fmt: skip
 _SYMBOLIC = frozenset((*_LARGEST, *(f"_operator.{name}" for name in "add sub mul truediv pow".split())))
-# What ATen computes from sizes and from what a tensor holds; the number of elements is a product of sizes.
+# What ATen computes from sizes and from the content of a tensor. The number of elements is a product of sizes.
 _ATEN_NUMBERS = re.compile(r"(?:sym_(?:size|stride|numel|storage_offset|is_contiguous)|item|_local_scalar_dense)\.\w+")
 _ATEN_CHECKS = re.compile(r"(?:_assert_(?:scalar|async|tensor_metadata)|sym_constrain_range(?:_for_size)?)\.\w+")
 _NUMEL_BITS = 16 * SYMBOL_BITS
-# Strings that choose one of several forms of an operator; other strings are texts, or names of files.
+# Strings that choose a form of an operator. Other strings are texts, or names of files.
 _CHOICES = frozenset(
     "activation approximate assert_msg driver equation indexing interpolation mode norm ord p pad_mode padding "
     "padding_side reduce rounding_mode side UPLO".split()
@@ -193,7 +199,7 @@ _TYPE = re.compile(r"(?:List\[|Optional\[)*(?:Tensor|int|bool|float|number|compl
 
 
 def refusals(targets: Collection[str]) -> dict[str, str]:
-    """Targets whose names are not taken, with the reason, in order."""
+    """Return the targets whose names are refused, with the reason, in order."""
     return {
         target: _reason(target)
         for target in sorted(targets)
@@ -210,7 +216,7 @@ def _reason(target: str) -> str:
 
 
 def declaration_refusals(torch: Any, targets: Collection[str]) -> dict[str, str]:
-    """Targets of ATen that this torch lacks, or that do more than compute tensors from tensors and numbers."""
+    """Return targets of ATen that this torch lacks, or that do more than compute tensors from tensors and numbers."""
     found = {}
     for target in sorted(target for target in targets if _ATEN.fullmatch(target)):
         name, overload = target.removeprefix("torch.ops.aten.").split(".")
@@ -251,7 +257,7 @@ def check_sizes_computed(nodes: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _bits(target: str, arguments: Sequence[Mapping[str, Any]], known: Mapping[str, int], where: str) -> int:
-    """Bits of a result that Python computes from numbers and symbols."""
+    """Return the bits of a result that Python computes from numbers and symbols."""
     values = [_number(argument, where) for argument in arguments]
     if not values:
         raise Damaged(f"{where}: {target} has no arguments")
@@ -267,7 +273,7 @@ def _bits(target: str, arguments: Sequence[Mapping[str, Any]], known: Mapping[st
 
 
 def _number(argument: Mapping[str, Any], where: str) -> int | float | str:
-    """A number, or the name of a symbolic one. Raises Damaged for anything else."""
+    """Return a number, or the name of a symbolic number. Raises Damaged for anything else."""
     ((kind, value),) = argument.items()
     if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
         ((kind, value),) = value.items()
@@ -278,12 +284,12 @@ def _number(argument: Mapping[str, Any], where: str) -> int | float | str:
 
 _END, _END_64 = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END_BYTES = 22 + 65535 + 20 + 56
-# An entry becomes an object of some hundred bytes, and takes 46 here.
+# An entry becomes an object of some hundred bytes, and takes 46 bytes in the file.
 _MOST_DIRECTORY_BYTES = 4 << 20
 
 
 def check_directory(path: Path, data: memoryview, limits: Limits) -> None:
-    """The archive's own size, and that of its list of entries. Raises BadModel, UnsupportedModel."""
+    """Check the archive's own size, and the size of its directory. Raises BadModel, UnsupportedModel."""
     reason = limits.excess("weights_bytes", len(data) - limits.text_bytes)
     if reason:
         raise UnsupportedModel(f"{path}: of its {len(data)} B, {reason}.")
@@ -297,7 +303,7 @@ def check_directory(path: Path, data: memoryview, limits: Limits) -> None:
 
 
 def check_json(path: Path, data: bytes, name: str, limits: Limits) -> None:
-    """A file of the archive, by its length and the values in it. Raises UnsupportedModel."""
+    """Check a file of the archive by its length and its number of values. Raises UnsupportedModel."""
     values = data.count(b",") + data.count(b"{") + data.count(b"[")
     reason = limits.excess("text_bytes", len(data)) or limits.excess("fields", values)
     if reason:
@@ -305,7 +311,7 @@ def check_json(path: Path, data: bytes, name: str, limits: Limits) -> None:
 
 
 def check_program(path: Path, program: object, limits: Limits) -> None:
-    """Nodes of the graph and the tensors they make. Raises UnsupportedModel."""
+    """Check the nodes of the graph and the tensors that they compute. Raises UnsupportedModel."""
     graph = _object(_object(program, "graph_module"), "graph")
     nodes = graph.get("nodes")
     reason = limits.excess("nodes", len(nodes)) if isinstance(nodes, list) else None
@@ -316,7 +322,7 @@ def check_program(path: Path, program: object, limits: Limits) -> None:
 
 
 def check_payloads(path: Path, configs: object, limits: Limits) -> None:
-    """Weights and constants as their configs describe them; several may lie in one file. Raises UnsupportedModel."""
+    """Check weights and constants as their configs describe them; a file may hold several. Raises UnsupportedModel."""
     total = 0
     for name, entry in _object(configs, "config").items():
         total += _check_tensor(path, name, _object(entry, "tensor_meta"), limits)
@@ -326,7 +332,7 @@ def check_payloads(path: Path, configs: object, limits: Limits) -> None:
 
 
 def _check_tensor(path: Path, name: str, meta: Any, limits: Limits) -> int:
-    """Bytes of a tensor by its sizes; those that are symbols count as 1 here, and are judged when they are fixed."""
+    """Return the bytes of a tensor by its sizes. Symbols count as 1 here, and are checked when they are fixed."""
     sizes = list(_sizes(meta))
     element_bytes = ELEMENT_BYTES.get(_fields(meta).get("dtype", 0), 16)
     reason = limits.excess_of_tensor(sizes, element_bytes)
@@ -346,7 +352,7 @@ def _sizes(meta: Any) -> Iterator[int]:
 
 
 def _object(value: object, key: str) -> dict[str, Any]:
-    """A field that should be an object, of one; an empty one where either is not, which torch then judges."""
+    """Return a field that should be an object, or an empty object, which torch then rejects."""
     return _fields(_fields(value).get(key))
 
 

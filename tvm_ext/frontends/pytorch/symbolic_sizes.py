@@ -1,11 +1,11 @@
-"""Symbolic sizes of exported programs: arithmetic on symbols, parsed and printed again.
+"""Symbolic sizes of exported programs: parse arithmetic on symbols, and print it again.
 
-torch hands the text of a size to sympy.sympify, which is Python's eval: what reaches it is only what this file writes.
-The text may be in sympy's constructor form, which torch writes (`Mul(Integer(2), Symbol('s0', integer=True))`), or in
-arithmetic form (`2*s0 + 1`).
+torch passes the text of a size to sympy.sympify, which is Python's eval, so only text that this file writes may reach
+it. The text may be in sympy's constructor form, which torch writes (`Mul(Integer(2), Symbol('s0', integer=True))`), or
+in arithmetic form (`2*s0 + 1`).
 
-sympy computes without limits: nine powers of nine in a row never end. Each expression therefore carries an upper bound
-of its magnitude in bits, where a symbol counts 64, and is refused beyond `MOST_BITS`.
+sympy computes without limits: nine powers of nine in a row never end. So each expression carries an upper bound of its
+magnitude in bits, where a symbol counts 64, and is refused beyond `MOST_BITS`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def bits_of_sum(bits: Sequence[int]) -> int:
 
 
 def bits_of_power(bits: int, exponent: int, where: str) -> int:
-    """Bits of a power. Raises Damaged for exponents that no size of a tensor has."""
+    """Return the bits of a power. Raises Damaged for exponents that no size of a tensor has."""
     if not -1 <= exponent <= _MOST_EXPONENT:
         raise Damaged(f"{where}: the exponent {exponent} of a symbolic size is not from -1 to {_MOST_EXPONENT}")
     return bits * max(abs(exponent), 1)
@@ -46,7 +46,7 @@ def bits_of_constant(value: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Function:
-    """A function of sympy's or torch's: numbers of arguments, and the bits of its result."""
+    """A function of sympy or torch: the allowed numbers of arguments, and the bits of its result."""
 
     least: int
     most: int
@@ -75,7 +75,10 @@ _FUNCTIONS: Mapping[str, _Function] = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """A part of an expression: as sympy's constructors write it, and its magnitude. value: of an integer."""
+    """A part of an expression in sympy's constructor form, with its magnitude.
+
+    value: of an integer.
+    """
 
     text: str
     bits: int
@@ -95,7 +98,7 @@ def read_expression(value: Any, where: str) -> str:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one text."""
+    """Recursive descent over the tokens of a text."""
 
     def __init__(self, text: str, where: str) -> None:
         self._text, self._where, self._at, self._parts, self._extremes = text, where, 0, 0, 0
@@ -123,7 +126,7 @@ class _Parser:
         return left
 
     def _signed(self, depth: int) -> _Part:
-        """Parse a power, with its sign before it."""
+        """Parse a power with its leading sign."""
         self._parts += 1
         if depth > _MOST_DEPTH or self._parts > _MOST_PARTS:
             raise Damaged(f"{self._where}: a symbolic size has too many parts: {shown(self._text)}")
@@ -211,7 +214,7 @@ class _Parser:
         return _Part(text=f"Symbol('{name}'{assumptions})", bits=SYMBOL_BITS)
 
     def _assumptions(self) -> str:
-        """The rest of a symbol: `, positive=True, integer=True)`."""
+        """Parse the rest of a symbol: `, positive=True, integer=True)`."""
         written = ""
         while self._token == ",":
             self._take(",")
@@ -226,7 +229,7 @@ class _Parser:
         return written
 
     def _float(self) -> _Part:
-        """The rest of a float: `'1.5', precision=53)`."""
+        """Parse the rest of a float: `'1.5', precision=53)`."""
         digits = self._quoted()
         if not _REAL.fullmatch(digits) or not math.isfinite(float(digits)):
             self._fail()
@@ -248,7 +251,7 @@ class _Parser:
         return expected
 
     def _advance(self) -> None:
-        """Move to the next token; kind 0 is the end, then numbers, names, strings and signs."""
+        """Move to the next token. Kind 0 is the end, followed by numbers, names, strings and signs."""
         found = _TOKEN.match(self._text, self._at)
         if found is None:
             if self._text[self._at :].strip():

@@ -1,1 +1,1 @@
-"""TensorFlow Lite files as static Relax modules."""
+"""Read TensorFlow Lite files as static Relax modules."""

@@ -28,7 +28,10 @@ def check_graph(
     outputs: Sequence[int],
     kept: Sequence[int] = (),
 ) -> None:
-    """Raises BadModel, and UnsupportedModel for a file of Vela's. kept: tensors that a run leaves to the next one."""
+    """Raise BadModel for a broken graph, and UnsupportedModel for a file of Vela.
+
+    kept: tensors that a run passes to the next run.
+    """
     compiled = next((node.label for node in nodes if node.is_custom and node.operator == _VELA), None)
     if compiled:
         raise UnsupportedModel(
@@ -46,7 +49,7 @@ def check_graph(
     known = constants | {-1, *inputs}
     for node in nodes:
         unread = [index for index in node.inputs if index not in known and not tensors[index].is_variable]
-        unknown = [index for index in unread if tensors[index].dtype is not None]  # else the operator is refused
+        unknown = [index for index in unread if tensors[index].dtype is not None]  # otherwise the operator is refused
         if unknown:
             raise BadModel(
                 f"{path}: {node.label} reads {tensors[unknown[0]].name!r}, which nothing computes before it."
@@ -72,12 +75,12 @@ _CONDITIONS = {
 }
 _RANDOM = frozenset("RANDOM_UNIFORM RANDOM_STANDARD_NORMAL MULTINOMIAL STABLEHLO_RNG_BIT_GENERATOR".split())
 _TABLES = "HASHTABLE"
-# Bit by bit the same in the schema, but another meaning: weights, biases, indices, shapes.
+# The schema has the same types for other purposes: weights, biases, indices, shapes.
 _INTEGER_DATA = ("int32", "int64")
 
 
 def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason to refuse a node from its name and tensors alone; None without."""
+    """Return why a node is refused by its name and tensors alone, or None."""
     if node.operator.startswith("Flex"):
         return "a TensorFlow operator carried along (select TF); convert with built-in operators only"
     if node.is_custom:
@@ -119,7 +122,7 @@ def _of_tensor(tensor: TfliteTensor) -> str | None:
     return None
 
 
-# Numbers of inputs, least and most, and of outputs (0: any number).
+# Least and most number of inputs, and number of outputs (0: any number).
 _ARITY: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(
         "ABS CEIL COS EXP FLOOR LOG NEG ROUND RSQRT SIN SQRT SQUARE SIGN LOGISTIC TANH RELU RELU6 RELU_N1_TO_1 "
@@ -163,7 +166,7 @@ _WINDOWED: dict[str, type] = {
     "L2_POOL_2D": tflite.Pool2DOptions,
 }
 _RANK_4 = (*_WINDOWED, "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "DEPTH_TO_SPACE", "SPACE_TO_DEPTH")
-# Operators whose second input is axes of the first.
+# Operators whose second input has axes of the first.
 _AXES = frozenset("MEAN SUM REDUCE_MAX REDUCE_MIN REDUCE_PROD REDUCE_ANY REDUCE_ALL ARG_MAX ARG_MIN REVERSE_V2".split())
 _OPTIONS: dict[str, type] = {
     **_WINDOWED,
@@ -180,7 +183,7 @@ _OPTIONS: dict[str, type] = {
 
 
 def impossible(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason why an operator's inputs, outputs or options cannot be as they are; None when they can."""
+    """Return why an operator's inputs, outputs or options are impossible, or None."""
     if node.operator in _ARITY:
         least, most, num_outputs = _ARITY[node.operator]
         if not least <= len(node.inputs) <= most:
@@ -243,7 +246,7 @@ def _of_options(file: TfliteFile, node: TfliteNode, options: Any, shape: tuple[i
 
 
 def _of_axes(file: TfliteFile, node: TfliteNode, shape: tuple[int, ...]) -> str | None:
-    """Constant axes and orders within the rank of what they belong to."""
+    """Check that constant axes and orders lie within the rank of their tensor."""
     if len(node.inputs) < 2 or node.inputs[1] < 0:
         return None
     second, rank = file.tensors[node.inputs[1]].data, len(shape)
@@ -259,7 +262,7 @@ def _of_axes(file: TfliteFile, node: TfliteNode, shape: tuple[int, ...]) -> str 
 
 
 def _of_moves(file: TfliteFile, node: TfliteNode, shape: tuple[int, ...]) -> str | None:
-    """Paddings, joins and indices that fit their data."""
+    """Check that paddings, concatenations and indices fit their data."""
     second = file.tensors[node.inputs[1]].data if len(node.inputs) > 1 and node.inputs[1] >= 0 else None
     if node.operator in ("PAD", "PADV2", "MIRROR_PAD") and second is not None:
         if second.shape != (len(shape), 2):
@@ -287,14 +290,14 @@ def _of_moves(file: TfliteFile, node: TfliteNode, shape: tuple[int, ...]) -> str
 
 
 _BYTES = ("int8", "uint8")
-# Operators that runtimes lack on quantized tensors, or compute there otherwise than on the real numbers.
+# Operators that runtimes lack on quantized tensors, or compute differently there from real numbers.
 _NOT_QUANTIZED = frozenset(
     "REDUCE_PROD FLOOR_DIV FLOOR_MOD LOG NEG SIN COS CEIL FLOOR ROUND SQUARE SIGN POW ATAN2 "
     "L2_POOL_2D CAST ONE_HOT RANGE BITWISE_XOR RIGHT_SHIFT SEGMENT_SUM SPARSE_TO_DENSE CONV_3D CONV_3D_TRANSPOSE "
     "RELU_N1_TO_1 RFFT2D LOCAL_RESPONSE_NORMALIZATION FAKE_QUANT BUCKETIZE REVERSE_SEQUENCE MATRIX_DIAG "
     "MATRIX_SET_DIAG".split()
 )
-# Small integers without scales: runtimes take some of them for quantized ones with a scale of zero.
+# Operators of small integers without scales, some of which runtimes take for quantized tensors with scale zero.
 _NOT_PLAIN_BYTES = frozenset(
     "ADD SUB MUL DIV MAXIMUM MINIMUM SQUARED_DIFFERENCE BATCH_MATMUL GREATER GREATER_EQUAL LESS LESS_EQUAL EQUAL "
     "NOT_EQUAL ABS NEG RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1 LEAKY_RELU ELU LOGISTIC TANH EXP LOG SQRT RSQRT SIN COS "
@@ -302,7 +305,7 @@ _NOT_PLAIN_BYTES = frozenset(
     "REDUCE_PROD ADD_N PRELU CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED TRANSPOSE_CONV AVERAGE_POOL_2D MAX_POOL_2D "
     "L2_POOL_2D RESIZE_BILINEAR CUMSUM POW ATAN2".split()
 )
-# Operators that are not defined on whole numbers without scales, or that no runtime has there.
+# Operators that are undefined on whole numbers without scales, or that no runtime has there.
 _REAL_ONLY = frozenset(
     "RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1 LEAKY_RELU ELU LOGISTIC TANH EXP LOG SQRT RSQRT SIN COS CEIL FLOOR ROUND "
     "HARD_SWISH GELU SOFTMAX LOG_SOFTMAX L2_NORMALIZATION CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED TRANSPOSE_CONV "
@@ -329,7 +332,7 @@ _WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint6
 
 
 def mistyped(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason why an operator cannot be compiled for the element types of its tensors; None when it can."""
+    """Return why an operator cannot be compiled for the element types of its tensors, or None."""
     if node.operator in _WITHOUT_REFERENCE:
         return _WITHOUT_REFERENCE[node.operator]
     if node.operator.startswith("STABLEHLO"):
@@ -362,7 +365,7 @@ def _of_kinds(node: TfliteNode, inputs: list[TfliteTensor], outputs: list[Tflite
 
 
 def _of_equals(node: TfliteNode, inputs: list[TfliteTensor], outputs: list[TfliteTensor]) -> str | None:
-    """Results have the type of what they are computed from, quantized if it is."""
+    """Check that results have the type of the operands, quantized if these are."""
     if node.operator not in _SAME_TYPE:
         return None
     first = inputs[0]
@@ -408,7 +411,7 @@ def _of_activation(node: TfliteNode, output: TfliteTensor) -> str | None:
     return None
 
 
-# Operators that copy, compare or select integers as they are, whatever the scales of these.
+# Operators that copy, compare or select integers unchanged, whatever their scales.
 _SAME_SCALE = frozenset(
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK GATHER GATHER_ND TILE "
     "DEPTH_TO_SPACE SPACE_TO_DEPTH BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND REVERSE_V2 REVERSE_SEQUENCE BROADCAST_TO "
@@ -425,13 +428,13 @@ _FIXED = {
     "L2_NORMALIZATION": (1 / 128, 0),
 }
 _WITH_WEIGHTS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0, "TRANSPOSE_CONV": 0}
-# Runtimes take the bias to be in steps of input times weight, and allow for rounding in the file.
+# Runtimes assume the bias in steps of input times weight, and tolerate rounding in the file.
 _MOST_BIAS_ERROR = 1e-4
 _MOST_OUTPUT_STEPS = 0.02
 
 
 def rescaling(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason why the scales of a node's tensors cannot be as they are; None when they can."""
+    """Return why the scales of a node's tensors are impossible, or None."""
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]
     outputs = [file.tensors[index] for index in node.outputs if index >= 0]
     if node.operator in _SAME_SCALE:
@@ -488,7 +491,7 @@ def _of_weights(node: TfliteNode, inputs: Sequence[TfliteTensor], outputs: Seque
     if bias.scales.zero_point.any():
         return "its bias has a zero point that is not 0"
     if bias.data is not None and not bias.data.any():
-        return None  # zeros in any scale: layers that have no bias share them
+        return None  # layers without a bias share zeros in any scale
     if bias.scales.scale.size not in (1, product.size) or (
         np.abs(bias.scales.scale / product - 1).max() > _MOST_BIAS_ERROR
     ):
@@ -516,13 +519,13 @@ OPERATORS = frozenset(
 
 
 def refusal_of_words(node: TfliteNode, tensors: Sequence[TfliteTensor]) -> str | None:
-    """Reason to refuse an operator for its tensors quantized to int16; None without."""
+    """Return why an operator is refused for its int16 tensors, or None."""
     for tensor in tensors:
         if tensor.scales is None or tensor.dtype != "int16":
             continue
         if node.operator not in OPERATORS:
             return f"its tensor {tensor.name!r} is quantized to int16, which is not supported here; quantize it to int8"
-        # Probabilities of int8 are int16 above the least one, and may be brought to another zero point.
+        # Probabilities of int8 are int16 above the least probability, and may be requantized to another zero point.
         is_free = node.operator == "QUANTIZE" or (node.operator == "SOFTMAX" and tensors[0].dtype == "int8")
         shifted = tensor.scales.zero_point.any() and not is_free
         if tensor.data is None and (tensor.scales.scale.size != 1 or shifted):

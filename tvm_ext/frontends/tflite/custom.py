@@ -1,6 +1,6 @@
 """Custom operators of a TensorFlow Lite file, and their options (flexbuffers).
 
-The file gives a name, tensors and options. All functions that run here are those of the `CustomOperator`.
+The file provides only a name, tensors and options. All functions that run here belong to the `CustomOperator`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MISSING = f"a custom operator; its meaning is not in the file. Bring it as {HOW
 
 
 def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason why a custom operator cannot be compiled; None where somebody brought it and it takes the call."""
+    """Return why a custom operator cannot be compiled, or None where the user provides it and it takes the call."""
     operator = custom_operator(node.operator)
     if operator is None:
         return _MISSING
@@ -51,7 +51,7 @@ def refusal_of_custom(file: TfliteFile, node: TfliteNode) -> str | None:
 
 
 def custom_states_opened(file: TfliteFile) -> tuple[TfliteFile, tuple[Variable, ...]]:
-    """The file with states of custom operators as tensors that go in and come out; refused ones stay as they are."""
+    """Return the file with states of custom operators as inputs and outputs. Refused operators are unchanged."""
     tensors, variables = list(file.tensors), list[Variable]()
     nodes: list[TfliteNode] = []
     for node in file.nodes:
@@ -74,7 +74,7 @@ def custom_states_opened(file: TfliteFile) -> tuple[TfliteFile, tuple[Variable, 
 
 
 def convert(file: TfliteFile, node: TfliteNode, values: Mapping[int, relax.Expr]) -> relax.Expr:
-    """A call that gives the operator's outputs, then what its states become. Raises Refused."""
+    """Return a call that computes the operator's outputs, followed by the next values of its states. Raises Refused."""
     operator = custom_operator(node.operator)
     assert operator is not None, "refused before"
     inputs, states = node.inputs, ()
@@ -92,7 +92,7 @@ def convert(file: TfliteFile, node: TfliteNode, values: Mapping[int, relax.Expr]
 
 
 def _declared_call(file: TfliteFile, node: TfliteNode) -> CustomCall:
-    """The call as the file has it, without its states. Raises Refused for options that cannot be read."""
+    """Return the call as in the file, without its states. Raises Refused for options that cannot be read."""
     raw = bytes(node.table.CustomOptionsAsNumpy()) if node.table.CustomOptionsLength() else b""
     num_inputs, num_outputs = (len(indices) - node.num_states for indices in (node.inputs, node.outputs))
     return CustomCall(
@@ -121,7 +121,7 @@ def _tensor(tensor: TfliteTensor) -> CustomTensor:
 
 
 def _with_shapes(call: CustomCall, given: Sequence[relax.Expr]) -> CustomCall:
-    """The call for inputs of the shapes, and the constants, that they have by now."""
+    """Return the call for the shapes and constants that its inputs have by now."""
     values = iter(given)
 
     def known(tensor: CustomTensor | None) -> CustomTensor | None:
@@ -134,20 +134,21 @@ def _with_shapes(call: CustomCall, given: Sequence[relax.Expr]) -> CustomCall:
 
 
 def _mismatch(operator: CustomOperator, call: CustomCall) -> str | None:
-    """Reason where the operator's results are not what the file declares."""
+    """Return why the operator's results differ from the file's declaration, or None."""
     found, wanted = listed(outputs_of(operator, call)), listed(call.outputs)
     return None if found == wanted else f"its outputs are {wanted} in the file, {found} by the operator's definition"
 
 
 _MOST_BYTES = 1 << 16
-# Exceptions of the flatbuffers library on offsets that lead nowhere.
+# Exceptions of the flatbuffers library for offsets that lead nowhere.
 _DAMAGE = (struct.error, ValueError, TypeError, IndexError, OverflowError, AttributeError, AssertionError, KeyError)
 
 
 def custom_options(raw: bytes) -> dict[str, OptionValue]:
-    """Numbers, texts and vectors of numbers by name; empty where the bytes are no map. Raises Refused for damaged ones.
+    """Return numbers, texts and vectors of numbers by name. Raises Refused for damaged bytes.
 
-    What else a map may hold (maps in it, vectors of texts) is left out; it stands in the raw bytes.
+    Empty where the bytes are no map. Other content of a map (nested maps, vectors of texts) is ignored; it remains in
+    the raw bytes.
     """
     if not raw:
         return {}
@@ -172,7 +173,7 @@ def _is_read(ref: flexbuffers.Ref) -> bool:
 
 
 def _is_numbers(ref: flexbuffers.Ref) -> bool:
-    """True for a vector whose elements are numbers of one type."""
+    """Return True for a vector whose elements are numbers of one type."""
     return bool(ref.IsTypedVector or ref.IsFixedTypedVector)
 
 

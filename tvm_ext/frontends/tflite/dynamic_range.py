@@ -1,7 +1,7 @@
-"""Layers of float activations and int8 weights: activations quantized at run time, as LiteRT's own kernels do it.
+"""Layers with float activations and int8 weights, whose activations are quantized at run time like in LiteRT's kernels.
 
-Dynamic range quantization; LiteRT calls such layers hybrid. XNNPACK, which it hands layers to by default, finds scales
-of its own (qd8); the kernels meant here are those of `BUILTIN_REF` and of `BUILTIN_WITHOUT_DEFAULT_DELEGATES`.
+This is dynamic range quantization; LiteRT calls such layers hybrid. XNNPACK, LiteRT's default delegate, determines
+scales of its own (qd8). The kernels meant here are those of `BUILTIN_REF` and of `BUILTIN_WITHOUT_DEFAULT_DELEGATES`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WAY_OUT = "quantize both, or none"
 
 
 def refusal_of_weights(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason to refuse a float operator with integer constants; None for those that are layers here."""
+    """Return why a float operator with integer constants is refused, or None for layers that are supported."""
     given = [file.tensors[index] for index in node.inputs if index >= 0]
     if node.operator == "DEQUANTIZE" or not given or given[0].dtype != "float32":
         return None
@@ -39,17 +39,17 @@ def refusal_of_weights(file: TfliteFile, node: TfliteNode) -> str | None:
 
 
 def of_convolution(x: relax.Expr, weights: Scales | None, groups: int) -> relax.Expr:
-    """Activations of CONV_2D: with a zero point where channels differ in their scales, or come in groups."""
+    """Return the activations of CONV_2D, with a zero point where channels have different scales, or for groups."""
     by_channel = weights is not None and (weights.scale != weights.scale[0]).any()
     return range_quantize(x, "tflite_asymmetric" if by_channel or groups > 1 else "tflite_symmetric", 1)
 
 
 def of_depthwise(x: relax.Expr) -> relax.Expr:
-    """Activations of DEPTHWISE_CONV_2D."""
+    """Return the activations of DEPTHWISE_CONV_2D."""
     return range_quantize(x, "tflite_asymmetric", 1)
 
 
 def of_rows(x: relax.Expr, options: tflite.FullyConnectedOptions) -> relax.Expr:
-    """Activations of FULLY_CONNECTED, rows of which are quantized each for itself."""
+    """Return the activations of FULLY_CONNECTED, whose rows are quantized separately."""
     meaning = "tflite_asymmetric" if options.AsymmetricQuantizeInputs() else "tflite_symmetric"
     return range_quantize(x, meaning, len(static_shape(x)) - 1)

@@ -1,7 +1,7 @@
-"""Import a TensorFlow Lite graph as one Relax function that keeps the model's names.
+"""Import a TensorFlow Lite graph as a Relax function that keeps the model's names.
 
-A quantized operator becomes dequantize, the operator on real numbers, quantize; the integers between operators have
-the model's names. What only moves numbers stays on integers.
+A quantized operator becomes a dequantize, the operator on real numbers, and a quantize. The integers between operators
+have the model's names. Operators that only move numbers stay on integers.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tvm_ext.frontends.tflite.rescale import rescaled_integers
 from tvm_ext.frontends.tflite.resources import Variable
 from tvm_ext.frontends.tflite.variable_tensors import KEEPING
 
-# Operators that move numbers, add none of their own, and mean the same on integers of one scale.
+# Operators that move numbers, add none of their own, and mean the same on integers of a single scale.
 _MOVES = frozenset(
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK GATHER GATHER_ND TILE "
     "DEPTH_TO_SPACE SPACE_TO_DEPTH REVERSE_V2 RESIZE_NEAREST_NEIGHBOR CONCATENATION BROADCAST_TO MIRROR_PAD "
     "ARG_MAX ARG_MIN SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND FILL EMBEDDING_LOOKUP DYNAMIC_UPDATE_SLICE "
     "ZEROS_LIKE SELECT SELECT_V2".split()
 )
-# The file says their output; CAST has options too, which the runtimes do not read.
+# The file declares their output. CAST also has options, which the runtimes do not read.
 _CASTS = frozenset(["QUANTIZE", "DEQUANTIZE", "CAST"])
 
 
@@ -52,16 +52,16 @@ def import_graph(
     sizes: ImportSizes,
     variables: Sequence[Variable] = (),
 ) -> tvm.IRModule:
-    """A module with one function `main`, inputs of the given shapes, weights bound as constants.
+    """Return a module with a function `main`, inputs of the given shapes, and constant weights.
 
-    variables: parameters behind the inputs, and results behind the outputs.
+    variables: parameters after the inputs, and results after the outputs.
     Raises UnsupportedModel that lists every operator that cannot be translated.
     """
     return _Importer(path, file, shapes, sizes, variables).run()
 
 
 class _Importer:
-    """Import of one graph; lives for one model."""
+    """Import of a graph. An instance lives for a single model."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class _Importer:
         self._refused: list[RefusedNode] = []
         self._params: list[relax.Var] = []
         self._values: dict[int, relax.Expr] = {}
-        # Shapes that the file gives for inner tensors hold only for the shapes it gives for its inputs.
+        # Shapes of inner tensors in the file hold only for its shapes of inputs.
         self._as_declared = all(shapes[file.tensors[i].name] == file.tensors[i].shape for i in file.inputs)
 
     def run(self) -> tvm.IRModule:
@@ -115,7 +115,7 @@ class _Importer:
         self._params.append(self._values[index])
 
     def _convert(self, node: TfliteNode) -> None:
-        """Translate `node` and add its results; what cannot be is a problem, and its results stay unknown."""
+        """Translate `node` and add its results. A failure is recorded, and its results stay unknown."""
         try:
             reason = refusal(self._file, node)
             if reason:
@@ -124,7 +124,7 @@ class _Importer:
                 self._values.update(zip(node.outputs, self._results(node), strict=True))
         except Refused as error:
             self._refuse(node, str(error))
-        except Exception as error:  # converters raise whatever they like, from KeyError to InternalError
+        except Exception as error:  # converters may raise anything, from KeyError to InternalError
             check_memory(error)
             self._refuse(node, f"TVM's importer fails: {summary(error)}")
 
@@ -135,7 +135,7 @@ class _Importer:
         wanted = [self._file.tensors[index] for index in node.outputs]
 
         def make(builder: relax.BlockBuilder) -> relax.Expr:
-            # These give elements of the file's own types.
+            # These return elements of the file's own types.
             moves = self._moves(node) or node.is_custom or node.operator in KEEPING or self._computes_integers(node)
             result = builder.normalize(self._computed(node, builder, moves))
             fields = self._fields(result, len(wanted), builder)
@@ -160,7 +160,7 @@ class _Importer:
         return fields
 
     def _moves(self, node: TfliteNode) -> bool:
-        """True if the operator runs on the integers themselves."""
+        """Return True if the operator runs on the integers themselves."""
         tensors = [self._file.tensors[index] for index in (*node.inputs, *node.outputs) if index >= 0]
         scaled = [tensor for tensor in tensors if tensor.scales is not None and tensor.dtype in ACTIVATIONS]
         same = all(scaled[0].scales.equals(tensor.scales) and scaled[0].dtype == tensor.dtype for tensor in scaled)
@@ -173,7 +173,7 @@ class _Importer:
         if node.operator in KEEPING:
             return KEEPING[node.operator].convert(self._file, node, self._values, builder)
         if node.operator == "TRANSPOSE_CONV" and array_of(self._values[node.inputs[0]]) is None:
-            # TensorFlow Lite Micro goes by the shape of the output in the file, whatever this input says.
+            # TensorFlow Lite Micro uses the shape of the output in the file, whatever this input says.
             given[0] = LayerInput(value=constant(np.array(self._file.tensors[node.outputs[0]].shape, np.int32)))
         if (convert := integer_converter(self._file, node)) is not None:
             return convert(self._integer_node(node, builder))
@@ -201,7 +201,7 @@ class _Importer:
             beta = options_of(node.table, tflite.SoftmaxOptions).Beta()
             data = values[node.inputs[0]]
             return relax.op.nn.softmax(data if beta == 1 else relax.op.multiply(data, relax.const(beta, "float32")), -1)
-        # TVM reads parameters (axes, shapes) out of the file itself, and asks for a value first.
+        # TVM reads parameters (axes, shapes) from the file itself, and looks for a value first.
         known = {i: v for i, v in values.items() if not (array_of(v) is not None and self._is_parameter(i))}
         computed = {i: data for i in values if i not in known and (data := array_of(values[i])) is not None}
         as_real = frozenset() if moves else frozenset(i for i in node.inputs + node.outputs if self._is_scaled(i))
@@ -225,12 +225,12 @@ class _Importer:
         return LayerInput(value=self._values[index], scales=tensor.scales if is_quantized else None)
 
     def _rescales(self, node: TfliteNode) -> bool:
-        """True for a QUANTIZE between int32 and other integers, which float32 would not hold."""
+        """Return True for a QUANTIZE between int32 and other integers, which float32 cannot represent."""
         types = [self._file.tensors[index].dtype for index in (*node.inputs, *node.outputs)]
         return node.operator == "QUANTIZE" and "int32" in types
 
     def _computes_integers(self, node: TfliteNode) -> bool:
-        """True for an operator that is converted in the arithmetic of its integers."""
+        """Return True for an operator that is converted in the arithmetic of its integers."""
         return self._rescales(node) or integer_converter(self._file, node) is not None
 
     def _integer_node(self, node: TfliteNode, builder: relax.BlockBuilder) -> IntegerNode:
@@ -247,7 +247,7 @@ class _Importer:
         return rescaled_integers(builder, self._values[node.inputs[0]], given.scales, wanted.scales, wanted.dtype)
 
     def _padded(self, node: TfliteNode, values: Mapping[int, relax.Expr]) -> relax.Expr:
-        """PAD and PADV2 on integers: with the zero point, or the number the model gives."""
+        """Convert PAD and PADV2 on integers, with the zero point, or with the number that the model gives."""
         width, data = array_of(values[node.inputs[1]]), values[node.inputs[0]]
         if width is None:
             raise Refused("its padding depends on data")
@@ -263,9 +263,9 @@ class _Importer:
     def _finished(
         self, node: TfliteNode, value: relax.Expr, tensor: TfliteTensor, moves: bool, builder: relax.BlockBuilder
     ) -> relax.Expr:
-        """The result as the file declares it: quantized, of its element type and its shape.
+        """Return the result as the file declares it: quantized, with its element type and its shape.
 
-        Its axes of one are the file's choice, and those of the rows of a dense layer.
+        The file decides about axes of extent 1, and about the rows of a dense layer.
         """
         assert tensor.dtype is not None, "refused before"
         value = builder.emit(value)
@@ -288,16 +288,17 @@ def _without_ones(shape: Sequence[int]) -> list[int]:
 
 
 def _folds(value: relax.Expr) -> bool:
-    """True but for a dequantized weight, which stays one: kernels use its integers."""
+    """Return True except for a dequantized weight, which is not folded because kernels use its integers."""
     return op_name(value) != "relax.dequantize"
 
 
 class FloatConverter(OperatorConverter):
-    """TVM's converter of one operator, over real values; lives for that operator.
+    """TVM's converter of an operator over real values. An instance lives for that operator.
 
-    graph: number of the subgraph that it stands in, whose tensors the following are. values: what is known of its
-    inputs, by tensor; constants need not be there. computed: constants that the file does not have. as_real: tensors
-    that are integers in the file, and float32 here.
+    graph: number of the subgraph that contains the operator and the following tensors.
+    values: the known inputs, by tensor; constants may be absent.
+    computed: constants that the file does not have.
+    as_real: tensors that are integers in the file, and float32 here.
     """
 
     def __init__(
@@ -313,7 +314,7 @@ class FloatConverter(OperatorConverter):
         self._values, self._computed, self._as_real = values, computed, as_real
 
     def convert(self, operator: str, table: tflite.Operator) -> relax.Expr:
-        """The operator's result, or a tuple of them. Raises Refused where TVM has no converter."""
+        """Return the operator's result, or a tuple of results. Raises Refused where TVM has no converter."""
         converter = self.convert_map.get(operator)
         if converter is None:
             raise Refused("there is no converter for it")
@@ -341,7 +342,7 @@ class FloatConverter(OperatorConverter):
         return found
 
     def get_tensor_value(self, tensor_wrapper: TensorWrapper, is_sparse: bool = False) -> np.ndarray:
-        """The numbers of a tensor: those worked out while importing, or those in the file."""
+        """Return the numbers of a tensor, as computed during the import, or as in the file."""
         known = self._values.get(tensor_wrapper.tensor_idx)
         if isinstance(known, tvm.ir.GenericConst):
             return known.value.numpy()
@@ -359,7 +360,7 @@ class FloatConverter(OperatorConverter):
 
 
 class _RealTensor:
-    """A tensor of the file that says it is float32, in the words of the flatbuffers library."""
+    """A tensor of the file that claims to be float32, with the interface of the flatbuffers library."""
 
     def __init__(self, tensor: tflite.Tensor) -> None:
         self._tensor = tensor

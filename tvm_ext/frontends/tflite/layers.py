@@ -1,6 +1,6 @@
-"""Converters of our own: layers with weights, which stay in the layout the kernels read, [K, R, S, C].
+"""Our own converters of layers with weights, which keep the layout that kernels read, [K, R, S, C].
 
-TVM's own converters turn them to HWIO, and give matrices the shape of their input where TensorFlow Lite flattens it.
+TVM's own converters permute it to HWIO, and give matrices the shape of their input where TensorFlow Lite flattens it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from tvm_ext.frontends.tflite.read_file import Scales
 from tvm_ext.frontends.tflite.rescale import check_sums
 
 _WIDEST = {"int8": 255, "uint8": 255, "int16": 1 << 15}
-"""The largest distance of an element from the zero point, by element type; that of int16 is 0."""
+"""Largest distance of an element from the zero point, by element type. The zero point of int16 is 0."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerInput:
-    """An input of a layer: its value in the graph; for a quantized constant its integers and their scales too."""
+    """An input of a layer: its value in the graph, and for a quantized constant also its integers and their scales."""
 
     value: relax.Expr
     scales: Scales | None = None
 
     def real(self, *, axes: tuple[int, ...] | None = None) -> relax.Expr:
-        """Real numbers of the input, its axes in another order if given: moved at compile time where it is constant."""
+        """Return the real numbers of the input, optionally with permuted axes.
+
+        Constants are permuted at compile time.
+        """
         array, value, axis = array_of(self.value), self.value, self.scales.axis if self.scales else 0
         if axes is not None:
             moved = None if array is None else constant(np.ascontiguousarray(array.transpose(axes)))
@@ -42,12 +45,12 @@ class LayerInput:
 
 
 def dequantized(value: relax.Expr, scales: Scales, axis: int) -> relax.Expr:
-    """Real numbers of a quantized value."""
+    """Return the real numbers of a quantized value."""
     return relax.op.dequantize(value, scale_constant(scales), zero_point_constant(scales, value), axis=axis)
 
 
 def quantized(value: relax.Expr, scales: Scales, dtype: str) -> relax.Expr:
-    """A real value as integers with one scale."""
+    """Return a real value as integers with a single scale."""
     if scales.scale.size != 1:
         raise Refused("its output has a scale for each channel")
     zero_point = constant(scales.zero_point.astype(dtype)[0])
@@ -68,7 +71,7 @@ def zero_point_constant(scales: Scales, value: relax.Expr) -> relax.Expr:
 
 
 def options_of(table: tflite.Operator, kind: type) -> Any:
-    """The operator's options; those a file leaves out have their defaults."""
+    """Return the operator's options, with defaults for options that a file leaves out."""
     union = table.BuiltinOptions()
     if union is None:
         raise Refused("its options are missing from the file")
@@ -78,7 +81,7 @@ def options_of(table: tflite.Operator, kind: type) -> Any:
 
 
 def activated(value: relax.Expr, function: int) -> relax.Expr:
-    """The activation fused into a layer, on real numbers."""
+    """Apply the activation that is fused into a layer, on real numbers."""
     kinds = tflite.ActivationFunctionType
     rules: dict[int, Callable[[], relax.Expr]] = {
         kinds.NONE: lambda: value,
@@ -92,7 +95,7 @@ def activated(value: relax.Expr, function: int) -> relax.Expr:
 
 
 def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
-    """CONV_2D: weights [K, R, S, C / groups] in the file."""
+    """Convert CONV_2D, whose weights are [K, R, S, C / groups] in the file."""
     data, weight = _given(operands[0]), _given(operands[1])
     options = options_of(table, tflite.Conv2DOptions)
     depth, per_group = static_shape(data.value)[3], static_shape(weight.value)[3]
@@ -106,7 +109,7 @@ def convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> re
 
 
 def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
-    """DEPTHWISE_CONV_2D: weights [1, R, S, C * multiplier] in the file."""
+    """Convert DEPTHWISE_CONV_2D, whose weights are [1, R, S, C * multiplier] in the file."""
     data, weight = _given(operands[0]), _given(operands[1])
     options = options_of(table, tflite.DepthwiseConv2DOptions)
     depth, num_outputs = static_shape(data.value)[3], static_shape(weight.value)[3]
@@ -119,7 +122,7 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
 
 
 def is_dynamic(data: LayerInput, weight: LayerInput) -> bool:
-    """True where activations are real numbers that the layer quantizes, beside integer weights."""
+    """Return True where activations are real numbers that the layer quantizes, beside integer weights."""
     return data.scales is None and weight.scales is not None
 
 

@@ -1,1 +1,1 @@
-"""Operators on quantized integers in TensorFlow Lite Micro's arithmetic, where real numbers would round otherwise."""
+"""Convert operators on quantized integers in TensorFlow Lite Micro's own integer arithmetic."""

@@ -1,7 +1,7 @@
 """Sums, products and element-wise arithmetic of integers, exact to TensorFlow Lite.
 
-Inputs of int8, uint8 or int16, repeated as numpy repeats them. Sums bring both inputs to 2^-20 of twice the larger
-scale, of int16 to 2^-15; squared differences to 2^-7 and 1; comparisons to 2^-8 of one.
+Inputs are int8, uint8 or int16, and broadcast as in numpy. Sums convert both inputs to 2^-20 of twice the larger scale,
+for int16 to 2^-15; squared differences to 2^-7 and 1; comparisons to 2^-8 of a step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUM_BITS = {"int8": 20, "uint8": 20, "int16": 15}
 _DIFFERENCE_BITS = {"int8": 7, "int16": 0}
 _COMPARISON_BITS = 8
 _FURTHEST = {"int8": 255, "uint8": 255, "int16": 1 << 15}
-"""The largest distance of an element from the zero point, which is 0 for int16."""
+"""Largest distance of an element from the zero point, which is 0 for int16."""
 
 
 def _sum(node: IntegerNode, options: type, sign: int) -> relax.Expr:
@@ -66,7 +66,7 @@ def minimum(node: IntegerNode) -> relax.Expr:
 
 
 def _chosen(node: IntegerNode, choose: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> relax.Expr:
-    """One of two elements of the same scale and zero point."""
+    """Select one of two elements of the same scale and zero point."""
     return node.elementwise(lambda a, b: clamped(choose(a, b) + wide(node.zero_point()), node.dtype), 0, 1)
 
 
@@ -95,7 +95,7 @@ def prelu(node: IntegerNode) -> relax.Expr:
 
 
 def leaky_relu(node: IntegerNode) -> relax.Expr:
-    """A negative slope, which turns the sign after the rounding."""
+    """Apply a negative slope, which changes the sign after the rounding."""
     slope = float(np.float32(node.options(tflite.LeakyReluOptions).Alpha()))
     above, below = node.scale(0) / node.scale(), -node.scale(0) * slope / node.scale()
     _check(node, 1, max(above, below))
@@ -107,7 +107,7 @@ def leaky_relu(node: IntegerNode) -> relax.Expr:
 
 
 def comparison(compare: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> Callable[[IntegerNode], relax.Expr]:
-    """A converter of a comparison of bytes."""
+    """Return a converter of a comparison of bytes."""
 
     def convert(node: IntegerNode) -> relax.Expr:
         if max(node.scale(0), node.scale(1)) >= 1:
@@ -123,12 +123,12 @@ def comparison(compare: Callable[[tirx.Expr, tirx.Expr], tirx.Expr]) -> Callable
 
 
 def _check(node: IntegerNode, steps: int, factor: float) -> None:
-    """Raises Refused where as many steps for each of an input's, times a factor, or twice as many, pass int32."""
+    """Raise Refused where steps of an input, times a factor and their number, or twice that, exceed int32."""
     check_sums(np.array([_FURTHEST[node.dtype] * steps]), factor)
 
 
 def _bounded(node: IntegerNode, steps: tirx.Expr, limits: tuple[int, int] | None = None) -> tirx.Expr:
-    """Steps of the output as its elements, within the limits of a fused activation."""
+    """Return steps of the output as its elements, within the limits of a fused activation."""
     shifted = steps + wide(node.zero_point())
     if limits is not None:
         shifted = tirx.max(tirx.min(shifted, wide(limits[1])), wide(limits[0]))
@@ -136,7 +136,7 @@ def _bounded(node: IntegerNode, steps: tirx.Expr, limits: tuple[int, int] | None
 
 
 def _limits(node: IntegerNode, function: int) -> tuple[int, int]:
-    """Least and greatest element that an activation leaves."""
+    """Return the least and greatest element that an activation keeps."""
     info, kinds = np.iinfo(node.dtype), tflite.ActivationFunctionType
     real = {kinds.NONE: (-np.inf, np.inf), kinds.RELU: (0, np.inf), kinds.RELU6: (0, 6), kinds.RELU_N1_TO_1: (-1, 1)}
     if function not in real:
@@ -149,12 +149,12 @@ def _limits(node: IntegerNode, function: int) -> tuple[int, int]:
 
 
 def _rounded(number: np.float32) -> int:
-    """The nearest whole number, halves away from zero."""
+    """Return the nearest whole number, with halves away from zero."""
     return int(np.copysign(np.floor(np.abs(number) + 0.5), number))
 
 
 def batch_matmul(node: IntegerNode) -> relax.Expr:
-    """a[..., N, K] times b[..., K, M], either with its last two axes swapped."""
+    """Multiply a[..., N, K] by b[..., K, M], either with its last two axes swapped."""
     options = node.options(tflite.BatchMatMulOptions)
     first, second = node.shape(0), node.shape(1)
     rows, depth = _swapped(first[-2:], options.AdjX())
@@ -183,7 +183,7 @@ def batch_matmul(node: IntegerNode) -> relax.Expr:
 
 
 def _distance(node: IntegerNode, source: te.Tensor, place: int, at: tuple) -> tirx.Expr:
-    """Distance of an element from its zero point, in the type of sums."""
+    """Return the distance of an element from its zero point, in the type of the accumulators."""
     dtype = "int32" if node.dtype == "int8" else "int64"
     return tirx.Cast(dtype, source(*at)) - tirx.const(node.zero_point(place), dtype)
 
@@ -209,17 +209,17 @@ def _repeated_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[in
 
 
 def _batch(outer: list[tirx.Var], shape: tuple[int, ...]) -> list:
-    """Indices of an input's batch axes, which may be fewer, or of extent 1."""
+    """Return the indices of an input's batch axes, which may be fewer, or of extent 1."""
     extents = shape[:-2]
     return [0 if e == 1 else i for e, i in zip(extents, outer[len(outer) - len(extents) :], strict=True)]
 
 
 _LARGEST_RATIO = 1 << 20
-"""Steps of the output in a step of an input, times how many are added up: sums stay in int64."""
+"""Output steps per input step, times the number of terms. Below this bound accumulators stay in int64."""
 
 
 def add_n(node: IntegerNode) -> relax.Expr:
-    """The sum of tensors of one shape, each of its own scale. Raises Refused for scales too far apart."""
+    """Add tensors of equal shape, each with its own scale. Raises Refused for scales too far apart."""
     ratios = [node.scale(place) / node.scale() for place in range(len(node.inputs))]
     shift = _shift(max(ratios), sum(ratios))
     factors = [round(ratio * 2.0**shift) for ratio in ratios]
@@ -232,7 +232,7 @@ def add_n(node: IntegerNode) -> relax.Expr:
 
 
 def sums_along(node: IntegerNode) -> relax.Expr:
-    """Sums of all elements up to each one along an axis. Raises Refused for scales too far apart."""
+    """Add all elements up to each element along an axis. Raises Refused for scales too far apart."""
     axis = int(node.array(1, "axis").reshape(()))
     ratio = node.scale(0) / node.scale()
     shift = _shift(ratio, ratio * static_shape(node.values[0])[axis])
@@ -245,7 +245,7 @@ def sums_along(node: IntegerNode) -> relax.Expr:
 
 
 def _shift(ratio: float, total: float) -> int:
-    """Bits after the point of factors: 31 bits of the largest one, as long as sums leave room."""
+    """Return the fractional bits of factors: 31 bits for the largest factor, as far as accumulators leave room."""
     if not math.isfinite(total) or total >= _LARGEST_RATIO:
         raise Refused(f"its sums reach {total:.3g} steps of its result for one of its inputs; the limit is 2^20")
     return min(fixed_point(ratio)[1], 50)

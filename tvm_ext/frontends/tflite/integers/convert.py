@@ -1,4 +1,4 @@
-"""Operators on integers that are converted here, by element type, and those of a constant."""
+"""The operators on integers that are converted here, by element type, and the operators with a constant."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _OF_A_CONSTANT: dict[str, Converter] = {
 
 
 def integer_converter(file: TfliteFile, node: TfliteNode) -> Converter | None:
-    """The converter of an operator whose inputs are quantized to int8, uint8 or int16; None for others."""
+    """Return the converter of an operator whose inputs are quantized to int8, uint8 or int16, or None for others."""
     inputs = [file.tensors[index] for index in node.inputs if index >= 0]
     if not inputs or inputs[0].scales is None:
         return None

@@ -1,8 +1,7 @@
-"""RESIZE_BILINEAR of bytes: of int8 in steps of 1/1024 of a pixel, rounded once, halves away from zero.
+"""RESIZE_BILINEAR of bytes: for int8 in steps of 1/1024 of a pixel, rounded once, halves away from zero.
 
-Of uint8, TensorFlow Lite adds up real numbers in single precision. Where these are exact, as of images that are made
-larger by a power of two, integers give the same elements; elsewhere the sums are those of single precision, in the same
-order.
+For uint8, TensorFlow Lite adds up real numbers in single precision. Where these are exact, as for images that grow by a
+power of two, integers give the same elements. Elsewhere the sums are in single precision, in the same order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _ONE = 1 << _BITS
 
 
 def resize_bilinear(node: IntegerNode) -> relax.Expr:
-    """[N, H, W, C] to the rows and columns of the second input."""
+    """Resize [N, H, W, C] to the rows and columns of the second input."""
     options = node.options(tflite.ResizeBilinearOptions)
     batch, height, width, channels = node.shape(0)
     size = node.array(1, "size")
@@ -48,7 +47,7 @@ def resize_bilinear(node: IntegerNode) -> relax.Expr:
 
 
 def _taps(extent: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> tuple[np.ndarray, ...]:
-    """For each pixel of the result: the pixels before and behind it, and its distance from the first, int32."""
+    """Return for each pixel of the result the pixels on both sides, and its distance from the first, int32."""
     step = (_ONE * extent + wanted // 2) // wanted
     if align_corners and wanted > 1:
         step = (_ONE * (extent - 1) + (wanted - 1) // 2) // (wanted - 1)
@@ -61,22 +60,25 @@ def _taps(extent: int, wanted: int, align_corners: bool, half_pixel_centers: boo
 
 
 def _divided(place: np.ndarray) -> np.ndarray:
-    """place / 1024 toward zero, as C divides."""
+    """Return place / 1024 rounded toward zero, as C divides."""
     return np.sign(place) * (np.abs(place) // _ONE)
 
 
 def _rounded(total: tirx.Expr) -> tirx.Expr:
-    """int8 of a sum in steps of 2^-20, halves away from zero; of 0 or less the division is toward zero."""
+    """Return int8 of a sum in steps of 2^-20, halves away from zero.
+
+    For sums of 0 or less the division rounds toward zero.
+    """
     half, shift = tirx.const(1 << (2 * _BITS - 1), "int32"), tirx.const(2 * _BITS, "int32")
     return tirx.Cast("int8", tirx.Select(total > 0, (total + half) >> shift, -((half - total) >> shift)))
 
 
 _EXACT_BITS = 8
-"""Bits of weights along each axis with which sums of products with bytes are exact in single precision."""
+"""Bits of weights along each axis for which sums of products with bytes are exact in single precision."""
 
 
 def resize_bilinear_unsigned(node: IntegerNode) -> relax.Expr:
-    """[N, H, W, C] to the rows and columns of the second input."""
+    """Resize [N, H, W, C] to the rows and columns of the second input."""
     options = node.options(tflite.ResizeBilinearOptions)
     batch, height, width, channels = node.shape(0)
     size = node.array(1, "size")
@@ -114,7 +116,7 @@ def resize_bilinear_unsigned(node: IntegerNode) -> relax.Expr:
 
 
 def _real_taps(extent: int, wanted: int, align_corners: bool, half_pixel_centers: bool) -> tuple[np.ndarray, ...]:
-    """For each pixel of the result: the pixels before and behind it, int32, and its float32 distance from the first."""
+    """Return for each pixel of the result the pixels on both sides, int32, and its float32 distance from the first."""
     single = np.float32
     scale = single(extent) / single(wanted)
     if align_corners and wanted > 1:

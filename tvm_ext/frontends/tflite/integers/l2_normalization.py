@@ -1,6 +1,6 @@
-"""L2_NORMALIZATION of bytes over the last axis: the inverse root of a sum of squares by five steps of Newton's method.
+"""L2_NORMALIZATION of bytes over the last axis, by an inverse root of five steps of Newton's method.
 
-Numbers of 3 integer bits are int32, in units of 2^-28. Operations: gemmlowp, fixedpoint/fixedpoint.h.
+Numbers with 3 integer bits are int32, in units of 2^-28. The operations are those of gemmlowp, fixedpoint/fixedpoint.h.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tvm_ext.frontends.tflite.integers.node import IntegerNode, wide
 from tvm_ext.frontends.tflite.rescale import clamped
 
 _LONGEST_AXIS = (1 << 31) // (255 * 255)
-"""Elements whose squared distances from the zero point add up to less than 2^31."""
+"""Number of elements whose squared distances from the zero point add up to less than 2^31."""
 _STEPS = 5
 _THREE_HALVES = (1 << 28) + (1 << 27)
 _HALF_ROOT_OF_2 = 1518500250
 """sqrt(2) / 2 in units of 2^-31."""
 _FIRST_SHIFT = 11
 _OUTPUT_BITS = 7
-"""Bits behind the point of the result."""
+"""Fractional bits of the result."""
 
 
 def l2_normalization(node: IntegerNode) -> relax.Expr:
@@ -44,7 +44,7 @@ def l2_normalization(node: IntegerNode) -> relax.Expr:
 
     def scaled(source: te.Tensor, factors: te.Tensor, shifts: te.Tensor) -> te.Tensor:
         def element(*at: tirx.Var) -> tirx.Expr:
-            # Of uint8 the distance is multiplied by 128 first; of int8 that is part of the shift.
+            # For uint8 the distance is multiplied by 128 first. For int8 that is part of the shift.
             places = tirx.Cast("int64", shifts(*at[:-1])) - wide(0 if node.dtype == "uint8" else _OUTPUT_BITS)
             before = wide(_OUTPUT_BITS) if node.dtype == "uint8" else tirx.max(-places, wide(0))
             high = _high(node.steps(source, 0, *at) << before, tirx.Cast("int64", factors(*at[:-1])))
@@ -60,7 +60,7 @@ def l2_normalization(node: IntegerNode) -> relax.Expr:
 
 
 def _pairs(total: tirx.Expr) -> tirx.Expr:
-    """Pairs of bits by which a sum above 1 is shifted to the left, to lie from 2^27 to 2^29; negative: to the right."""
+    """Return the pairs of bits that shift a sum above 1 left into 2^27 to 2^29; negative counts shift right."""
     pairs = tirx.const(13, "int32")
     for bits in range(3, 30, 2):
         pairs = pairs - tirx.Cast("int32", total >= tirx.const(1 << bits, "int32"))
@@ -68,19 +68,22 @@ def _pairs(total: tirx.Expr) -> tirx.Expr:
 
 
 def _shift(total: tirx.Expr) -> tirx.Expr:
-    """Places by which the product with the factor is divided; those of sums up to 1 are none."""
+    """Return the bits by which the product with the factor is divided, which is 0 for sums up to 1."""
     return tirx.Select(total <= 1, tirx.const(0, "int32"), tirx.const(_FIRST_SHIFT, "int32") - _pairs(total))
 
 
 def _normalized(total: tirx.Expr) -> tirx.Expr:
-    """int64: 0 for sums up to 1, otherwise the sum shifted to lie from 2^27 to 2^29."""
+    """Return int64: 0 for sums up to 1, otherwise the sum shifted to lie from 2^27 to 2^29."""
     pairs = tirx.Cast("int64", _pairs(total))
     left = tirx.Cast("int64", total) << tirx.max(pairs * wide(2), wide(0))
     return tirx.Select(total <= 1, wide(0), left >> tirx.max(pairs * wide(-2), wide(0)))
 
 
 def _inverse_roots(builder: relax.BlockBuilder, rows: tuple[int, ...], sums: relax.Expr) -> relax.Expr:
-    """int32 factors of sums: a function for each step of Newton's method, which reads its last value several times."""
+    """Return int32 factors of sums.
+
+    Each step of Newton's method is its own function, because it reads its last value several times.
+    """
 
     def normalized(sums: te.Tensor) -> te.Tensor:
         return te.compute(rows, lambda *at: _normalized(sums(*at)) >> wide(1), "values")
@@ -116,12 +119,12 @@ def _inverse_roots(builder: relax.BlockBuilder, rows: tuple[int, ...], sums: rel
 
 
 def _high(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
-    """Upper 32 bits of 2 * a * b, halves up."""
+    """Return the upper 32 bits of 2 * a * b, with halves up."""
     return (a * b + wide(1 << 30)) >> wide(31)
 
 
 def _divided(value: tirx.Expr, places: tirx.Expr) -> tirx.Expr:
-    """value / 2^places, halves away from zero."""
+    """Return value / 2^places, with halves away from zero."""
     mask = (wide(1) << places) - wide(1)
     threshold = (mask >> wide(1)) + tirx.Cast("int64", value < wide(0))
     return (value >> places) + tirx.Cast("int64", (value & mask) > threshold)

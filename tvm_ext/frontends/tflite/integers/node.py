@@ -1,4 +1,4 @@
-"""An operator on integers: its tensors, their values, and how elements of several of them meet."""
+"""An operator on integers: its tensors, their values, and how elements of several tensors are combined."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteTensor
 
 Element = Callable[..., tirx.Expr]
-"""int64 distances of elements from their zero points -> the result's element."""
+"""Computes the result's element from int64 distances of elements from their zero points."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IntegerNode:
-    """An operator with one scale for each tensor. inputs, values: in the order of the file; builder: of the graph."""
+    """An operator with a single scale for each tensor.
+
+    inputs, values: in the order of the file.
+    builder: of the graph.
+    """
 
     table: tflite.Operator
     inputs: tuple[TfliteTensor, ...]
@@ -39,14 +43,14 @@ class IntegerNode:
         return options_of(self.table, kind)
 
     def scale(self, place: int | None = None) -> float:
-        """Scale of an input, or of the output. Raises Refused for several."""
+        """Return the scale of an input, or of the output. Raises Refused for several scales."""
         return float(self._scales(place).scale[0])
 
     def zero_point(self, place: int | None = None) -> int:
         return int(self._scales(place).zero_point[0])
 
     def array(self, place: int, name: str) -> np.ndarray:
-        """Numbers of an input. Raises Refused where the model computes them."""
+        """Return the numbers of an input. Raises Refused where the model computes them."""
         found = array_of(self.values[place])
         if found is None:
             raise Refused(f"its {name} depends on data")
@@ -56,11 +60,11 @@ class IntegerNode:
         return static_shape(self.values[place])
 
     def steps(self, source: te.Tensor, place: int, *at: tirx.Expr) -> tirx.Expr:
-        """int64 distance of an input's element from its zero point."""
+        """Return the int64 distance of an input's element from its zero point."""
         return tirx.Cast("int64", source(*at)) - tirx.const(self.zero_point(place), "int64")
 
     def elementwise(self, element: Element, *places: int) -> relax.Expr:
-        """The result of a function of one element of each of some inputs, repeated to one shape."""
+        """Return the result of a function of one element of each of some inputs, which are broadcast."""
         shape = np.broadcast_shapes(*(self.shape(place) for place in places))
 
         def compute(*sources: te.Tensor) -> te.Tensor:
@@ -73,7 +77,7 @@ class IntegerNode:
         return self.builder.call_te(compute, *(self.values[place] for place in places), primfunc_name_hint="integers")
 
     def of_integers(self, value: relax.Expr, element: Element) -> relax.Expr:
-        """The result of a function of each integer of a tensor of the result's shape, as int64."""
+        """Return the result of a function of each integer, as int64, of a tensor of the result's shape."""
         shape = static_shape(value)
 
         def compute(source: te.Tensor) -> te.Tensor:

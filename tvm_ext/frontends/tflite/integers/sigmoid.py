@@ -1,4 +1,4 @@
-"""LOGISTIC and TANH of int16: a table of the sigmoid at every 1/24, between which the result is a straight line."""
+"""LOGISTIC and TANH of int16, by linear interpolation in a table of the sigmoid at every 1/24."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tvm_ext.frontends.tflite.integers.node import IntegerNode
 
 _STEPS = 24
 _INPUT_BITS = 12
-"""Bits behind the point of an input that needs no other factor than 3."""
+"""Fractional bits of an input that needs no factor other than 3."""
 _MOST_FACTOR = 32767 / 2
 
 Finish = Callable[[tirx.Expr, tirx.Expr, tirx.Expr], tirx.Expr]
-"""Scaled input, its place in the table, the value between two entries -> int16 result, both in int32."""
+"""Computes the int16 result, in int32, from the scaled input, its index in the table, and the interpolated value."""
 
 
 def _table() -> np.ndarray:
-    """int32[256]: the sigmoid times 2^16, raised by half of what a straight line misses in its middle."""
+    """Return int32[256]: the sigmoid times 2^16, raised by half of the error of a straight line in its middle."""
     places = np.arange(257) / _STEPS
     values, middles = 65536 / (1 + np.exp(-places)), 65536 / (1 + np.exp(-places[:-1] - 0.5 / _STEPS))
     missed = middles - (values[:-1] + values[1:]) / 2
@@ -36,7 +36,7 @@ def logistic(node: IntegerNode) -> relax.Expr:
 
 
 def tanh(node: IntegerNode) -> relax.Expr:
-    """2 sigmoid(2 x) - 1: half as many bits between the entries of the table."""
+    """Convert 2 sigmoid(2 x) - 1, with half as many bits between the entries of the table."""
     return _sigmoid(node, bits=8, direct_shifts=(0, 1), finish=_finished_tanh)
 
 
@@ -74,7 +74,7 @@ def _finished_tanh(scaled: tirx.Expr, place: tirx.Expr, between: tirx.Expr) -> t
 
 
 def _factor(scale: float, direct_shifts: tuple[int, ...]) -> tuple[int, int]:
-    """(factor, shift) from steps of the input to steps of 1 / (3 * 4096)."""
+    """Return (factor, shift) from steps of the input to steps of 1 / (3 * 4096)."""
     exponent = math.log2(scale)
     if exponent.is_integer() and int(exponent) + _INPUT_BITS in direct_shifts:
         return 3 << (int(exponent) + _INPUT_BITS), 0

@@ -1,6 +1,6 @@
 """SOFTMAX of int8, int16 and uint8 over the last axis, exact to TensorFlow Lite.
 
-Each table is of int16; tables are in single precision, each line moved by half of its error in the middle.
+Tables are int16, computed in single precision, with each line moved by half of its error in the middle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINES = 512
 _RANGE = 65535
 _EXPONENT_RANGE = 10.0
 _LONGEST_AXIS = 1 << 15
-"""Elements whose exponentials, each below 2^15, add up to less than 2^30."""
+"""Number of elements whose exponentials, each below 2^15, add up to less than 2^30."""
 
 
 def softmax(node: IntegerNode) -> relax.Expr:
@@ -50,7 +50,7 @@ def softmax(node: IntegerNode) -> relax.Expr:
         inverse = te.compute(rows, lambda *at: _reciprocal(sums(*at), reciprocals), "inverse")
 
         def element(*at: tirx.Var) -> tirx.Expr:
-            # The shift is at least 14: the largest element's exponential is 2^15 - 1 alone.
+            # The shift is at least 14, because the largest element's exponential alone is 2^15 - 1.
             shift = tirx.Cast("int64", _bits(sums(*at[:-1])) - 1)
             product = tirx.Cast("int64", powers(*at)) * tirx.Cast("int64", inverse(*at[:-1]))
             value = (product + (wide(1) << (shift - 1))) >> shift
@@ -64,14 +64,14 @@ def softmax(node: IntegerNode) -> relax.Expr:
 
 
 def _reciprocal(total: tirx.Expr, table: te.Tensor) -> tirx.Expr:
-    """2^15 / (1 + x), where 1 + x is a sum shifted to 17 bits."""
+    """Return 2^15 / (1 + x), where 1 + x is a sum shifted to 17 bits."""
     shifted = (tirx.Cast("int64", total) << tirx.Cast("int64", 31 - _bits(total))) + wide(1 << 13)
     centred = tirx.Cast("int32", shifted >> wide(14)) - _narrow((1 << 15) + (1 << 16))
     return _looked_up(tirx.max(tirx.min(centred, _narrow(32767)), _narrow(-32768)), table)
 
 
 def _bits(total: tirx.Expr) -> tirx.Expr:
-    """Bits of a sum from 2^14 to 2^31."""
+    """Return the bits of a sum from 2^14 to 2^31."""
     found = _narrow(15)
     for bit in range(15, 31):
         found = found + tirx.Cast("int32", total >= _narrow(1 << bit))
@@ -79,7 +79,7 @@ def _bits(total: tirx.Expr) -> tirx.Expr:
 
 
 def _looked_up(steps: tirx.Expr, table: te.Tensor) -> tirx.Expr:
-    """A table's value for int32 steps within int16: 128 steps for each line, halves up."""
+    """Return a table's value for int32 steps within int16: 128 steps for each line, with halves up."""
     index = _narrow(_LINES // 2) + (steps >> _narrow(7))
     base = table[index]
     slope = table[index + 1] - base
@@ -87,7 +87,7 @@ def _looked_up(steps: tirx.Expr, table: te.Tensor) -> tirx.Expr:
 
 
 def _table(function: Callable[[np.ndarray], np.ndarray], first: int, scale: float) -> np.ndarray:
-    """int32[513] of int16 results at the ends of lines, for a function over `scale` a step from `first - 32768` on."""
+    """Return int32[513] of int16 results at line ends, of a function over `scale` a step from `first - 32768` on."""
     single = np.float32
     step_in, step_out = single(single(scale) / single(_RANGE)), single(single(2) / single(_RANGE))
     low, high = (step_in * single(bound - first) for bound in (-32768, 32767))
@@ -122,9 +122,9 @@ _RECIPROCALS = _table(lambda x: 1 / (1 + x), -32768, 1.0)
 _BITS = {"int8": 8, "int16": 16}
 _MOST_SHIFT = 31
 _SCALE_ERROR = 1e-3
-"""Part of an output's scale that a file may round away."""
+"""Fraction of an output's scale that a file may round away."""
 _SMALLEST_SCALE = 2.0**-26
-# 48 / 17 and 32 / 17 in units of 2^-29: where Newton's method begins.
+# 48 / 17 and 32 / 17 in units of 2^-29, the initial values of Newton's method.
 _FIRST, _SLOPE = 1515870810, -1010580540
 
 
@@ -171,7 +171,7 @@ def softmax_of_bytes(node: IntegerNode) -> relax.Expr:
 
 
 def _reciprocals(builder: relax.BlockBuilder, rows: tuple[int, ...], sums: relax.Expr) -> relax.Expr:
-    """int64 2^31 / (1 + x), where 1 + x are sums shifted to 32 bits: three steps of Newton's method."""
+    """Return int64 2^31 / (1 + x), where 1 + x are sums shifted to 32 bits, by three steps of Newton's method."""
 
     def begun(sums: te.Tensor) -> te.Tensor:
         return te.compute(rows, lambda *at: wide(_FIRST) + _high(_half(sums(*at)), wide(_SLOPE)), "guess")
@@ -194,22 +194,22 @@ def _reciprocals(builder: relax.BlockBuilder, rows: tuple[int, ...], sums: relax
 
 
 def _half(total: tirx.Expr) -> tirx.Expr:
-    """int64 half of a sum that is shifted to 32 bits."""
+    """Return int64 half of a sum that is shifted to 32 bits."""
     return (tirx.Cast("int64", total) << _leading_zeros(total)) >> wide(1)
 
 
 def _high(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
-    """Upper 32 bits of 2 * a * b, halves up."""
+    """Return the upper 32 bits of 2 * a * b, with halves up."""
     return (a * b + wide(1 << 30)) >> wide(31)
 
 
 def _divided(value: tirx.Expr, places: tirx.Expr) -> tirx.Expr:
-    """value / 2^places for values from 0 on, halves up."""
+    """Return value / 2^places for values from 0 on, with halves up."""
     return (value + ((wide(1) << places) >> wide(1))) >> places
 
 
 def _leading_zeros(total: tirx.Expr) -> tirx.Expr:
-    """Places by which a sum above 0 is shifted to the left until its bit 31 is set."""
+    """Return the bits by which a positive sum is shifted left until its bit 31 is set."""
     found = wide(31)
     for bit in range(1, 31):
         found = found - tirx.Cast("int64", total >= tirx.const(1 << bit, "int32"))
@@ -220,7 +220,7 @@ def _saturated(value: tirx.Expr) -> tirx.Expr:
     return tirx.max(tirx.min(value, wide((1 << 31) - 1)), wide(-(1 << 31)))
 
 
-"""Part of the output's scale that a file may round away."""
+"""Fraction of the output's scale that a file may round away."""
 
 
 def softmax_of_unsigned(node: IntegerNode) -> relax.Expr:
