@@ -141,3 +141,15 @@ def test_the_whole_and_its_rows_are_the_same_bits(name: str) -> None:
         rows = by_rows(StoredRows(at_once=1))
         (in_rows,) = run_kernel(operator, rows, [array], [(h, h + 1) for h in range(operator.output.shape[1])])
         np.testing.assert_array_equal(in_rows, whole, made.kernel)
+
+
+def test_a_batch_is_computed_as_images_of_one_row_too() -> None:
+    (operator, *_) = drawn(1)
+    shapes = [(2, *kind.shape[1:]) for kind in (*operator.inputs, operator.output)]
+    batch = replace(operator, inputs=(floats(*shapes[0]),), outputs=(floats(*shapes[1]),))
+    one, two = select(operator, CORTEX_M4), select(batch, CORTEX_M4)
+    assert isinstance(one, Implementation) and isinstance(two, Implementation)
+    assert two.instructions <= 2 * one.instructions, "of a batch, too, columns are computed several at a time"
+    array = elements(batch.inputs[0], 3)
+    (found,) = run_kernel(batch, two, [array])
+    np.testing.assert_allclose(found, two.reference([array])[0], rtol=1e-5, atol=1e-5)

@@ -1,6 +1,6 @@
 """Windows over sequences, images of one column, computed as windows over images of one row.
 
-Both images have the same bytes, [1, T, 1, C] and [1, 1, T, C]. Memory is planned along the rows of the first. Kernels
+Both images have the same bytes, [N, T, 1, C] and [N, 1, T, C]. Memory is planned along the rows of the first. Kernels
 compute several columns of the second at a time, which share the loads of weights.
 """
 
@@ -20,7 +20,7 @@ def as_one_row(operator: Operator) -> Operator | None:
     if not isinstance(operator, WINDOWS) or operator.window.kernel[1] != 1:
         return None
     tensors = (*operator.inputs, *operator.outputs)
-    if any(len(tensor.shape) != 4 or (tensor.shape[0], tensor.shape[2]) != (1, 1) for tensor in tensors):
+    if any(len(tensor.shape) != 4 or tensor.shape[2] != 1 for tensor in tensors):
         return None
     window, sides = operator.window, (operator.window.padding[1], operator.window.padding[3])
     if any(sides) or operator.output.shape[1] == 1:
@@ -54,5 +54,5 @@ def along_columns(operator: Operator, row: Implementation) -> Implementation:
 
 
 def _one_row(tensor: TensorType) -> TensorType:
-    _, rows, _, channels = tensor.shape
-    return replace(tensor, shape=(1, 1, rows, channels))
+    batch, rows, _, channels = tensor.shape
+    return replace(tensor, shape=(batch, 1, rows, channels))
