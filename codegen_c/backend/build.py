@@ -33,6 +33,7 @@ from codegen_c.lowering.lower_region import lower_region
 from codegen_c.lowering.merge_steps import merge_steps
 from codegen_c.lowering.views import with_views
 from codegen_c.operators.kinds import Rounding
+from codegen_c.program.guards import with_guards
 from codegen_c.program.interface import Interface
 from codegen_c.program.parallel import ParallelProgram
 from codegen_c.program.program import Program, drivers_of
@@ -256,8 +257,13 @@ def _planned(
         if len(shared[2].lists) > 1:
             return shared
         program = viewed  # the other processors would only run copies, which are removed
-    ways = dict.fromkeys([merge_steps(viewed), viewed, program])
+    guarded = with_guards(viewed)
+    # Calls are not merged into loops where some of them run only if a branch is taken.
+    unguarded = dict.fromkeys([merge_steps(viewed), viewed, program])
+    ways = unguarded if guarded is viewed else dict.fromkeys([guarded, with_guards(program)])
     found = min((plan(with_waits(way)) for way in ways), key=_bytes)
+    if ways is not unguarded and _bytes(found) > options.limit_bytes(platform):
+        found = min((plan(with_waits(way)) for way in unguarded), key=_bytes)
     if drivers_of(program) and _bytes(found) > options.limit_bytes(platform):
         found = min((plan(with_waits(way, at_once=True)) for way in ways), key=_bytes)
     return *found, None

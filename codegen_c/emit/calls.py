@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
@@ -15,7 +15,7 @@ from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, callback_lines
 from codegen_c.program.interface import Interface, Port
 from codegen_c.program.program import Program, drivers_of
-from codegen_c.program.steps import AffineRow, Call, DriverWait, KernelCall, RowSteps, Transfer, Turned, Wait
+from codegen_c.program.steps import AffineRow, Call, DriverWait, Guard, KernelCall, RowSteps, Transfer, Turned, Wait
 from tvm_ext.core.platform import STATE_MEMORY
 from tvm_ext.core.row_sequence import RowCall, Schedule
 
@@ -102,6 +102,7 @@ class Calls:
             names = [call.target, *([] if call.source_is_constant else [call.source])]
         else:
             names = [*call.inputs, *call.outputs, *(tensor for _, tensor in call.fetched)]
+            names += [guard.condition for guard in call.guards]
             roles = {parameter.role for parameter in call.implementation.function.parameters}
             names += [scratch_name(step_name)] if "scratch" in roles else []
         placements = self.plan.placements
@@ -166,6 +167,12 @@ class Calls:
             else:
                 arguments.append(next(rows))
         return arguments
+
+    def holds(self, guards: Sequence[Guard]) -> str:
+        """C expression that is true if all guards let their step run."""
+        places = [self._place(guard.condition) for guard in guards]
+        values = [text[1:] if text.startswith("&") else f"{text}[0]" for text in places]
+        return " && ".join(f"{'' if g.holds else '!'}{value}" for g, value in zip(guards, values, strict=True))
 
     def _place(self, name: str) -> str:
         return place(self.program, self.plan, name)

@@ -21,10 +21,23 @@ from codegen_c.emit.memory import arena_pointer, instance_pointer
 from codegen_c.emit.pieces import Piece
 from codegen_c.emit.sharing import ALONE, Sharing
 from codegen_c.emit.stream import RowBounds, streamed
+from codegen_c.program.guards import guards_of
 from codegen_c.program.interface import Interface
 from codegen_c.program.program import Program, drivers_of
 from codegen_c.program.sequences import spatial_of
-from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, RowSteps, Step, Transfer, Wait, calls, reads
+from codegen_c.program.steps import (
+    Call,
+    DriverWait,
+    Guard,
+    KernelCall,
+    Loop,
+    RowSteps,
+    Step,
+    Transfer,
+    Wait,
+    calls,
+    reads,
+)
 from tvm_ext.core.platform import STATE_MEMORY
 from tvm_ext.core.row_sequence import RowCall, RowLoop, in_turn
 
@@ -165,20 +178,37 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
 
 
 def _entries(written: Calls, interface: Interface, entries: Sequence[Step | str], after_step: bool) -> list[Piece]:
-    """Steps and signals in order."""
+    """Steps and signals in order, those of a branch under its condition.
+
+    after_step: all steps run, so that tests can look at what each of them writes.
+    """
     pieces: list[Piece] = []
+    before: tuple[Guard, ...] = ()
     for index, entry in enumerate(entries):
+        guards = () if after_step or isinstance(entry, str) else guards_of(entry)
+        pieces += [Piece(text=block(line)) for line in _between(written, before, guards)]
+        before = guards
         if isinstance(entry, str):
             pieces.append(Piece(text=block(entry)))
             continue
-        lines = _step(written, entry)
+        lines = _step(written, entry, columns=8 if guards else 4)
         written = replace(written, under_way=_under_way(entry, written.under_way))
         if after_step:
             hook = f"{interface.model}_after_step"
             lines += [f"if ({hook}) {{", block(f"{hook}({index});"), "}"]
         names = tuple(call.name for call in calls(entry))
-        pieces.append(Piece(text=block(lines), kind="step", name=entry.name, steps=names))
-    return pieces
+        text = block([block(lines)]) if guards else block(lines)
+        pieces.append(Piece(text=text, kind="step", name=entry.name, steps=names))
+    return [*pieces, Piece(text=block("}"))] if before else pieces
+
+
+def _between(written: Calls, before: tuple[Guard, ...], guards: tuple[Guard, ...]) -> list[str]:
+    """Lines between a step under some guards and a step under others."""
+    if guards == before:
+        return []
+    if len(before) == 1 and guards == (replace(before[0], holds=not before[0].holds),):
+        return ["} else {"]
+    return [*(["}"] if before else []), *([f"if ({written.holds(guards)}) {{"] if guards else [])]
 
 
 def _begins(written: Calls, interface: Interface, one: WrittenList, *, uses_context: bool) -> list[str]:
@@ -207,12 +237,13 @@ _BACKWARD = (
 )
 
 
-def _step(written: Calls, step: Step) -> list[str]:
+def _step(written: Calls, step: Step, columns: int = 4) -> list[str]:
+    """Lines of a step. columns: by which they are indented."""
     if isinstance(step, Loop):
         body = [line for inner in step.body for line in _timed(written, inner, step.name)]
         if step.count == 1:
             return [f"/* {len(step.body)} calls that do not depend on each other. */", *body]
-        note = [comment_block([_BACKWARD], columns=4)] if runs_backward(step) else []
+        note = [comment_block([_BACKWARD], columns=columns)] if runs_backward(step) else []
         return [*note, f"for (int32_t i = 0; i < {step.count}; ++i) {{", block(body), "}"]
     if isinstance(step, RowSteps):
         return sequence_lines(

@@ -17,6 +17,7 @@ from tvm import relax
 
 from codegen_c.composites.graph import tensor_type
 from codegen_c.composites.lower_operator import Lower, Lowered, lower_operator
+from codegen_c.composites.selection import selection_of
 from codegen_c.kernels.contract import Refusal, Target
 from codegen_c.kernels.shared.requantize import factors_note
 from codegen_c.lowering.states import KeptPair, with_states
@@ -244,6 +245,7 @@ class _Lowering:
             constants=tuple(constants), source_nodes=source_nodes,
             scratch_memory=placement.scratch_memory, processor=self._caller(composite),
             computes=title(lowered.operator), weight_bits=lowered.operator.weight_bits, operator=lowered.operator,
+            selection=selection_of(composite, lowered.arguments),
         )  # fmt: skip
 
     def _constant(self, array: np.ndarray, name: str, role: str, factors: str = "") -> str:

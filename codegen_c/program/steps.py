@@ -38,6 +38,26 @@ class RowRange:
     end: AffineRow
 
 
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """Condition under which a step runs: the only element of a bool tensor, and what it has to be."""
+
+    condition: str
+    holds: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Inputs of a call that select between others: positions among its inputs.
+
+    condition: the input whose only element selects. when: of True and of False, the inputs whose elements reach the
+    result in that case alone, as they are.
+    """
+
+    condition: int
+    when: dict[bool, frozenset[int]]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KernelCall:
     """One operator as one C function.
@@ -54,6 +74,8 @@ class KernelCall:
     weight_bits: those in which its operator's weights are stored, where it is quantized.
     operator: as its composite was read; None of what was made without one.
     stored: rows that are stored of its operands, as its implementation has them.
+    selection: which of its inputs select between others; None for a call that needs all inputs.
+    guards: conditions that must all hold for the call to run. What it does not write then is not read either.
     """
 
     name: str
@@ -72,6 +94,8 @@ class KernelCall:
     weight_bits: int = 8
     operator: Operator | None = None
     stored: StoredRows = ALL_STORED
+    selection: Selection | None = None
+    guards: tuple[Guard, ...] = ()
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
         """Shape in which the kernel sees the tensor that is its input `position`."""
@@ -183,7 +207,7 @@ def _inputs(call: Call) -> tuple[str, ...]:
     if isinstance(call, DriverWait):
         return _inputs(call.call)
     if isinstance(call, KernelCall):
-        return (*call.inputs, *(tensor for _, tensor in call.fetched))
+        return (*call.inputs, *(tensor for _, tensor in call.fetched), *(guard.condition for guard in call.guards))
     return tuple(transfer.source for transfer in transfers_of(call) if not transfer.source_is_constant)
 
 

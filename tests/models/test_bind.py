@@ -99,9 +99,9 @@ def test_branches_of_two_shapes_name_the_input_that_selects(tmp_path: Path) -> N
         tvm_ext.load(saved(selecting(TIMES, SUM), tmp_path))
 
 
-def test_both_branches_are_computed_where_nothing_is_bound(tmp_path: Path) -> None:
+def test_both_branches_are_compiled_where_nothing_is_bound(tmp_path: Path) -> None:
     path = saved(selecting(TIMES, NEGATED), tmp_path)
-    with pytest.warns(ModelNotice, match=r"rate: both branches are computed .* input sr selects it.*--bind sr=VALUE"):
+    with pytest.warns(ModelNotice, match=r"rate: both branches are compiled, .* input sr selects it.*--bind sr=VALUE"):
         mod = tvm_ext.load(path)
     package = tvm_ext.build(mod, "host", tmp_path / "out", HOST_ONLY)
     for rate, wanted in ((16000, 3 * X), (8000, -X)):

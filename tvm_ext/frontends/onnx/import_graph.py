@@ -292,7 +292,8 @@ class _Importer:
             results = unroll(node, inputs, opset, label, run=run, emit=lambda build: self._nodes.emit(build, label))
             if node.op_type == "If" and not all_constant(inputs):
                 hint = bind_hint(selecting_inputs(self._model, self._shapes, node.input))
-                warnings.warn(f"{label}: both branches are computed in each run{hint}.", ModelNotice, stacklevel=2)
+                said = "both branches are compiled, and a run skips steps of the branch that is not taken"
+                warnings.warn(f"{label}: {said}{hint}.", ModelNotice, stacklevel=2)
             return results
         finally:
             self._repeats, self._is_guarded, self._is_repeated = outside, was_guarded, was_repeated

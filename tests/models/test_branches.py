@@ -1,0 +1,117 @@
+"""Of an If whose condition is known only at run time, a run executes one branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tvm_ext
+from tests.support.onnx_models import saved
+from tvm_ext import BuildOptions
+from tvm_ext.frontends.shapes import ModelNotice
+
+SHAPE = (1, 8, 16, 16)
+pytestmark = pytest.mark.filterwarnings("ignore:.*both branches are compiled")
+
+
+class Graph:
+    """Nodes and constants of a graph whose tensors have names that begin alike."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.nodes = name, list[onnx.NodeProto]()
+        self.constants, self.rng = list[onnx.TensorProto](), np.random.default_rng(len(name))
+
+    def node(self, operator: str, *inputs: str, **attributes: object) -> str:
+        output = f"{self.name}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [output], output, **attributes))
+        return output
+
+    def constant(self, array: np.ndarray) -> str:
+        name = f"{self.name}_w{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(array.astype(np.float32), name))
+        return name
+
+    def convolution(self, x: str, before: int, after: int) -> str:
+        weights = self.constant(self.rng.normal(size=(after, before, 3, 3)) * 0.2)
+        return self.node("Conv", x, weights, pads=[1, 1, 1, 1])
+
+    def body(self, output: str) -> onnx.GraphProto:
+        value = helper.make_tensor_value_info(output, TensorProto.FLOAT, SHAPE)
+        return helper.make_graph(self.nodes, self.name, [], [value], self.constants)
+
+
+def layers(name: str, x: str, inner: int) -> onnx.GraphProto:
+    """Two convolutions, from 8 channels to `inner` and back."""
+    graph = Graph(name)
+    hidden = graph.node("Relu", graph.convolution(x, 8, inner))
+    return graph.body(graph.convolution(hidden, inner, 8))
+
+
+def exceeds(graph: Graph, x: str, threshold: float) -> str:
+    """Whether the mean of a tensor exceeds a threshold."""
+    return graph.node("Greater", graph.node("ReduceMean", x, keepdims=0), graph.constant(np.array(threshold)))
+
+
+def model(threshold: float, *, nested: bool = False) -> onnx.ModelProto:
+    """A convolution, then many or few more of them. nested: the branch of many decides once more."""
+    graph = Graph("main")
+    shared = graph.node("Relu", graph.convolution("x", 3, 8))
+    many = layers("many", shared, 32)
+    if nested:
+        outer = Graph("outer")
+        first = outer.convolution(shared, 8, 8)
+        inner = exceeds(outer, first, 0.0)
+        many = outer.body(
+            outer.node("If", inner, then_branch=layers("deep", first, 16), else_branch=layers("flat", shared, 4))
+        )
+    chosen = graph.node("If", exceeds(graph, shared, threshold), then_branch=many, else_branch=layers("few", shared, 8))
+    output = graph.node("Relu", chosen)
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (1, 3, 16, 16)), (output, SHAPE))
+    ]
+    made = helper.make_graph(graph.nodes, "main", ports[:1], ports[1:], graph.constants)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.board
+def test_a_run_executes_one_branch(tmp_path: Path) -> None:
+    """The branches have 1,179,648 and 294,912 multiply-accumulates."""
+    counts: dict[bool, int] = {}
+    for takes_many, threshold in ((True, -100.0), (False, 100.0)):
+        path = saved(model(threshold), tmp_path, f"branches_{takes_many}".lower())
+        options = BuildOptions(verify=("host", "qemu"))
+        folder = tmp_path / f"out_{takes_many}"
+        package = tvm_ext.build(path, "cortex_m4", folder, options)
+        assert all(package.report["verify"][target]["passed"] for target in ("host", "qemu"))
+        counts[takes_many] = package.report["verify"]["qemu"]["instructions"]
+        assert "} else {" in (folder / f"{path.stem}.c").read_text()
+    assert 0.6 * 1_179_648 < counts[True] - counts[False] < 2 * 1_179_648
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_both_sides_give_the_numbers_of_onnxruntime(nested: bool, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = saved(model(0.35, nested=nested), tmp_path)
+    with pytest.warns(ModelNotice, match="a run skips steps of the branch that is not taken"):
+        module = tvm_ext.load(path)
+    package = tvm_ext.build(module, "host", tmp_path / "out", BuildOptions(verify=("host",)))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(0)
+    for scale in (0.1, 0.3, 1.0, 3.0, -1.0):
+        x = (scale * (1 + rng.normal(size=(1, 3, 16, 16)))).astype(np.float32)
+        (found,) = package.run({"x": x}).values()
+        (expected,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_branch_in_parts_stays_right(tmp_path: Path) -> None:
+    """Sequences of rows run for both branches; what they read is never skipped."""
+    path = saved(model(0.35), tmp_path)
+    whole = tvm_ext.estimate(path, "host").arena_bytes
+    package = tvm_ext.build(path, "host", tmp_path / "out", BuildOptions(verify=("host",), ram=whole * 2 // 3))
+    assert package.report["verify"]["host"]["passed"]
