@@ -15,7 +15,7 @@ import numpy as np
 from codegen_c.kernels.contract import Copy, Kept, StoredRows
 from codegen_c.program.phases import processors_touching
 from codegen_c.program.program import Program
-from codegen_c.program.share_functions import with_parameters
+from codegen_c.program.share_functions import has_constants_of, with_parameters
 from codegen_c.program.steps import KernelCall, Step, Transfer, Turned, reads, writes
 from codegen_c.program.tensors import KeptState, Part, Ring, Tensor, Update
 from tvm_ext.core.model_nodes import ModelState
@@ -255,7 +255,7 @@ def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> Kernel
     made = with_parameters(implementation.keeping, rows, [name])
     if made.function.helpers != implementation.function.helpers and name in made.function.helpers:
         return None
-    if [role for role, _ in made.constants] != [role for role, _ in implementation.constants]:
+    if not has_constants_of(made, implementation):  # by rows, another kernel may be the best one
         return None
     if name not in made.function.body:
         return None
