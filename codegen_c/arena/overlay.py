@@ -11,7 +11,7 @@ from tvm_ext.core.alignment import ALIGNMENT_BYTES, aligned
 
 @dataclass(frozen=True, kw_only=True)
 class Overlay:
-    """One memory that several programs share.
+    """Memory that several programs share.
 
     offsets: bytes from its begin to the arena of each program, multiples of `alignment_bytes`.
     """

@@ -122,7 +122,7 @@ class Compiled:
 
     @property
     def own_flags(self) -> dict[str, tuple[str, ...]]:
-        """C file -> compiler flags, for the files of `processor_of_source`."""
+        """Return the compiler flags of each C file that `processor_of_source` names."""
         named = self.platform.processor_named
         return {file: self.platform.flags_of(named(name)) for file, name in self.processor_of_source.items()}
 

@@ -1,4 +1,4 @@
-"""Which parameters of a fused operator reach its results only if a condition holds, or only if it does not hold."""
+"""Find the parameters of a fused operator that it needs for only one value of a condition."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _VIEWS = ("reshape", "squeeze", "expand_dims")
 
 
 def selection_of(function: relax.Function, arguments: Sequence[int]) -> Selection | None:
-    """Return the selection that a composite makes by a bool of one element; None if it makes none.
+    """Return the selection that a fused operator makes by a bool of one element; None if it makes no selection.
 
-    arguments: the composite's parameter that is operator input i. Only operands that `where` takes as they are count:
-    nothing is computed from the elements of the side that is not taken.
+    arguments: for each operator input, the number of the composite's parameter. A parameter is selected only if `where`
+    reads it directly: an operator in between would compute with elements of a branch that was not taken.
     """
     composite = Composite.read(function)
     shown = {call.var: call.operands[0] for call in composite.calls if call.name in _VIEWS}
@@ -32,7 +32,7 @@ def selection_of(function: relax.Function, arguments: Sequence[int]) -> Selectio
     if condition is None or composite.inputs[condition].num_elements != 1 or arguments.count(condition) != 1:
         return None
     uses: dict[int, set[bool | None]] = {}
-    """How each parameter is used: by a side of a `where` with the condition, or otherwise."""
+    """Uses of each parameter: True or False for a side of a `where` by the condition, None for any other use."""
     for call in composite.calls:
         if call.name in _VIEWS:
             continue

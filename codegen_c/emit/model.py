@@ -178,9 +178,9 @@ def _run(written: Calls, interface: Interface, one: WrittenList, after_step: boo
 
 
 def _entries(written: Calls, interface: Interface, entries: Sequence[Step | str], after_step: bool) -> list[Piece]:
-    """Steps and signals in order, those of a branch under its condition.
+    """Return steps and signals in order, with the steps of a branch inside an `if`.
 
-    after_step: all steps run, so that tests can look at what each of them writes.
+    after_step: the hook is called after each step, and every step runs, so that tests see the results of all steps.
     """
     pieces: list[Piece] = []
     before: tuple[Guard, ...] = ()
@@ -203,7 +203,7 @@ def _entries(written: Calls, interface: Interface, entries: Sequence[Step | str]
 
 
 def _between(written: Calls, before: tuple[Guard, ...], guards: tuple[Guard, ...]) -> list[str]:
-    """Lines between a step under some guards and a step under others."""
+    """Return the lines that end the `if` of one step and begin the `if` of the next step."""
     if guards == before:
         return []
     if len(before) == 1 and guards == (replace(before[0], holds=not before[0].holds),):

@@ -159,7 +159,7 @@ def _of_sequence(
 
 
 def _sums_alike(one: Implementation, other: Implementation) -> bool:
-    """True where two kernels of an operator give the same bits."""
+    """Return True if two kernels of an operator give the same bits."""
     return (one.exact and other.exact) or one.accumulation == other.accumulation
 
 

@@ -10,12 +10,10 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from codegen_c.arena.local_peaks import changed, counted
-from codegen_c.kernels.contract import Copy, Implementation
+from codegen_c.kernels.contract import Copy
 from codegen_c.program.program import Program, parts_of
-from codegen_c.program.share_functions import with_rings
+from codegen_c.program.share_functions import has_constants_of, with_rings
 from codegen_c.program.steps import KernelCall, RowSteps, Step, reads, writes
 from codegen_c.program.tensors import Part, Tensor
 
@@ -37,7 +35,7 @@ def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:
 
 
 def _saves(step: Step) -> bool:
-    """True of a step that only copies, and could be saved."""
+    """Return True if a step only copies elements, so that a view may replace it."""
     return isinstance(step, KernelCall) and bool(step.implementation.copies)
 
 
@@ -146,7 +144,7 @@ def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int, wri
         return None
     stored = replace(call.stored, pitch=pitch) if by_pixels else replace(call.stored, row_pitch=pitch)
     apart = replace(implementation.keeping(stored), alternatives=implementation.alternatives)
-    if not _same_constants(apart, implementation):
+    if not has_constants_of(apart, implementation):
         return None
     made = replace(apart, keeping=implementation.keeping, in_place=())
     return _with_call(program, call, replace(call, implementation=made, stored=stored, rings=()))
@@ -168,13 +166,6 @@ def _with_call(program: Program, old: KernelCall, new: KernelCall) -> Program:
         return new if step is old else step
 
     return replace(program, steps=tuple(changed(step) for step in program.steps))
-
-
-def _same_constants(one: Implementation, other: Implementation) -> bool:
-    """True where kernels read the same weights, packed alike."""
-    if [role for role, _ in one.constants] != [role for role, _ in other.constants]:
-        return False
-    return all(np.array_equal(a, b) for (_, a), (_, b) in zip(one.constants, other.constants, strict=True))
 
 
 def _put_inside(program: Program, tensor: Tensor, whole: Tensor, part: Part) -> Program:

@@ -1,12 +1,12 @@
-"""Steps of branches that are not taken are skipped.
+"""Skip the steps of a branch that is not taken.
 
-A step runs under a guard if all that its results reach is one side of a selection. Demand flows from the outputs of a
-program backward:
+A step gets a guard if its results are needed for only one value of a condition. The need is propagated backward from
+the outputs of the program:
 
-    c = x > 0;  a = f(x);  b = g(x);  y = where(c, a, b)     f is wanted only if c holds, g only if it does not
+    c = x > 0;  a = f(x);  b = g(x);  y = where(c, a, b)     f is needed only if c is true, g only if c is false
 
-A guarded step leaves its outputs unwritten when it is skipped, so each reader must be skipped as well, or be the
-selection itself, which then reads the other side.
+A step that is skipped does not write its outputs. So every step that reads them must be skipped too, or it must be the
+selection, which then reads the other side.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ def _known(program: Program, condition: str) -> int:
 
 
 def _may_reorder(program: Program) -> bool:
-    """Whether only data connect the steps: neither transfers, which are numbered in order, nor states."""
+    """Return True if steps may change places as far as data allow.
+
+    Transfers are numbered in their order, and a state must be read before it is written.
+    """
     return not program.states and all(isinstance(step, KernelCall | RowSteps) for step in program.steps)
 
 
@@ -97,7 +100,7 @@ def _wanted(program: Program, condition: str, known: int = -1) -> list[frozenset
     """
     whole, found = _wholes(program), list[frozenset[bool]]()
     wanted = dict.fromkeys((whole[name] for name in (*program.outputs, *program.kept) if name in whole), BOTH)
-    """Tensor -> values of the condition for which its elements are wanted."""
+    """Values of the condition for which the elements of each tensor are needed."""
     for index, step in reversed([*enumerate(program.steps)]):
         values = frozenset[bool]().union(*(wanted.get(whole[name], frozenset()) for name in writes(step)))
         values = values if _can_wait(step) and index > known and values else BOTH
@@ -117,7 +120,7 @@ def _touches(names: Collection[str], tensor: str, whole: dict[str, str]) -> bool
 
 
 def _can_wait(step: Step) -> bool:
-    """True of a step that may be skipped: a call of one of the program's own functions for a whole tensor."""
+    """Return True if a step may be skipped: a kernel call that neither the application nor an accelerator waits for."""
     return isinstance(step, KernelCall) and not step.implementation.callback and not step.implementation.driver
 
 

@@ -56,9 +56,12 @@ def _made(call: KernelCall, implementation: Implementation, stored: StoredRows) 
 
 
 def has_constants_of(implementation: Implementation, other: Implementation) -> bool:
-    """True where two ways to implement an operator read the same constants."""
-    pairs = zip_longest(implementation.constants, other.constants, fillvalue=("", None))
-    return all(role == name and np.array_equal(mine, theirs) for (role, mine), (name, theirs) in pairs)
+    """Return True if two implementations of an operator read the same constants, of the same element types."""
+    pairs = zip_longest(implementation.constants, other.constants, fillvalue=("", np.empty(0, np.void)))
+    return all(
+        role == name and mine.dtype == theirs.dtype and np.array_equal(mine, theirs)
+        for (role, mine), (name, theirs) in pairs
+    )
 
 
 def parameters_of(make: Make, stored: StoredRows, names: Collection[str]) -> list[str]:

@@ -40,7 +40,7 @@ class RowRange:
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """Condition under which a step runs: the only element of a bool tensor, and what it has to be."""
+    """Condition of a step. condition: a bool tensor of one element. holds: the value for which the step runs."""
 
     condition: str
     holds: bool
@@ -48,10 +48,10 @@ class Guard:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Inputs of a call that select between others: positions among its inputs.
+    """Choice of a kernel call between some of its inputs, which are given by position.
 
-    condition: the input whose only element selects. when: of True and of False, the inputs whose elements reach the
-    result in that case alone, as they are.
+    condition: the input whose only element chooses. when: for True and for False, the inputs that the result needs for
+    that value only.
     """
 
     condition: int
@@ -74,8 +74,8 @@ class KernelCall:
     weight_bits: those in which its operator's weights are stored, where it is quantized.
     operator: as its composite was read; None of what was made without one.
     stored: rows that are stored of its operands, as its implementation has them.
-    selection: which of its inputs select between others; None for a call that needs all inputs.
-    guards: conditions that must all hold for the call to run. What it does not write then is not read either.
+    selection: the choice that the kernel makes between inputs; None if it needs all inputs.
+    guards: the call runs if all of these conditions hold. If it is skipped, no step reads its outputs.
     """
 
     name: str

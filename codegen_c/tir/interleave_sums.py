@@ -38,7 +38,7 @@ def _interleaved(loop: tirx.For) -> tirx.Stmt:
 
 
 def _is_sum(parts: Sequence[tirx.Stmt]) -> bool:
-    """Whether statements allocate an accumulator, set it, add terms in a loop, and store it elsewhere."""
+    """Return True if the statements set an accumulator, add terms to it in a loop, and store it in another buffer."""
     if [type(part) for part in parts] != [tirx.AllocBuffer, tirx.BufferStore, tirx.For, tirx.BufferStore]:
         return False
     allocation, start, inner, store = parts
@@ -50,7 +50,7 @@ def _is_sum(parts: Sequence[tirx.Stmt]) -> bool:
 
 
 def _is_constant(loop: tirx.For) -> bool:
-    """Whether the bounds of a loop are numbers, and its step is one."""
+    """Return True if a loop has constant bounds and a step of one."""
     return loop.step is None and isinstance(loop.min, tirx.IntImm) and isinstance(loop.extent, tirx.IntImm)
 
 

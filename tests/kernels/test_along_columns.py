@@ -124,7 +124,7 @@ def test_outputs_may_lie_over_the_input(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_whole_and_its_rows_are_the_same_bits(name: str) -> None:
-    """What `select` takes computes the operator whole, and by rows in a ring of as few as a sequence keeps."""
+    """The selected kernels compute the same bits for the whole operator and for one row at a time."""
     operators = [operator for seed in range(2) for operator in drawn(seed)]
     found = [select(operator, TARGETS[name]) for operator in operators]
     assert all(isinstance(made, Implementation) for made in found)

@@ -52,7 +52,7 @@ def layers(name: str, x: str, inner: int) -> onnx.GraphProto:
 
 
 def exceeds(graph: Graph, x: str, threshold: float) -> str:
-    """Whether the mean of a tensor exceeds a threshold."""
+    """Add the comparison of a tensor's mean with a threshold."""
     return graph.node("Greater", graph.node("ReduceMean", x, keepdims=0), graph.constant(np.array(threshold)))
 
 
@@ -110,8 +110,17 @@ def test_both_sides_give_the_numbers_of_onnxruntime(nested: bool, tmp_path: Path
 
 
 def test_a_branch_in_parts_stays_right(tmp_path: Path) -> None:
-    """Sequences of rows run for both branches; what they read is never skipped."""
+    """Sequences of rows run for both branches, so no step whose results they read is skipped."""
     path = saved(model(0.35), tmp_path)
     whole = tvm_ext.estimate(path, "host").arena_bytes
     package = tvm_ext.build(path, "host", tmp_path / "out", BuildOptions(verify=("host",), ram=whole * 2 // 3))
+    assert package.report["fit"]["attempts"][-1]["method"] != "whole"
     assert package.report["verify"]["host"]["passed"]
+
+
+@pytest.mark.parametrize(("threshold", "branch"), [(-100.0, "else_few"), (1e30, "then_many")])
+def test_a_branch_that_no_sample_takes_gets_a_warning(threshold: float, branch: str, tmp_path: Path) -> None:
+    options = BuildOptions(verify=("host",))
+    report = tvm_ext.build(saved(model(threshold), tmp_path), "host", tmp_path / "out", options).report
+    (said,) = [text for text in report["verify"]["host"]["warnings"] if "takes the branch of" in text]
+    assert branch in said and "its C was compiled and not run" in said

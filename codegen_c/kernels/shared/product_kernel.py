@@ -115,17 +115,20 @@ class Loops:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a target supplies for one convolution: packed operands, inner product, epilogue and their cost.
+    """Parts of a convolution kernel that differ by target: packed operands, inner product, epilogue and their cost.
 
-    parameters, constants: of packed weights, starts of sums and factors. members: members of the layer's structure
-    for the inner product and the epilogue. function: other loops of the same header, where windows of some kind have
-    their own. functions: definitions of C functions that the loops call for some pixels.
-    leading: arguments of the loops before the activations. statements: before the call. tables: arguments for the
-    constants. scratch: argument for the scratch, None where the loops take none; the kernel's function has such a
-    parameter where scratch_bytes is above zero. includes: headers beside those of the loops. behind, descends: as in
-    `Spatial`. is_in_place: whether the output may take the place of the input, whatever the loops say; pitched: whether
-    pixels of the output may lie apart, where the loops allow it. instructions, passes,
-    grows_weights: as in `Implementation`.
+    parameters, constants: packed weights, initial accumulators and factors.
+    members: members of the layer's structure that the inner product and the epilogue read.
+    function: name of other loops in the same header, if a kind of window has its own loops.
+    functions: definitions of the C functions that the loops call for a group of pixels.
+    statements: C before the call of the loops. leading: arguments of the loops before the activations.
+    tables: arguments for the constants.
+    scratch: argument for the scratch; None if the loops take no scratch. The kernel's function has a scratch parameter
+        if scratch_bytes is above zero.
+    includes: headers that are needed besides the header of the loops.
+    behind, descends: as in `Spatial`. instructions, passes, grows_weights: as in `Implementation`.
+    is_in_place: the output may replace the input, even if the loops in general do not allow it.
+    pitched: pixels of the output may have gaps between them, if the loops allow it.
     """
 
     parameters: tuple[Parameter, ...]

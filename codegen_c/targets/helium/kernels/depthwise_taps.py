@@ -227,7 +227,7 @@ def _interleave(operator: QConv2d) -> str:
 
 
 def single_rows(operator: QConv2d, target: Target) -> tuple[Block, ...]:
-    """One row at a time."""
+    """Return the only other block that tuning may measure: one row at a time."""
     return ((1,),)
 
 
