@@ -20,25 +20,27 @@ from tvm_ext.core.compiled_search import compiled_search, starts
 BOUND_WIDTHS = (1, 2, 4)
 MOST_TO_BOUND = 24
 BOUND_NODES = 2_000
-"""Moments in a row whose buffers are looked at alone for a bound, how many those may be, and the effort."""
+"""Limits of a search for a higher bound: numbers of consecutive moments, most buffers, and most nodes."""
 
 REPAIR_WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 REPAIR_NODES = 20_000
 MOST_AT_FULL_EFFORT = 200
-"""Moments before and after a buffer whose buffers are moved to lower it, and the effort of the search; with more
-buffers each partial solution is more work, and fewer of them are looked at."""
+"""Moments around a buffer in which a repair moves buffers, and most nodes of its search.
+
+With more buffers than MOST_AT_FULL_EFFORT each node takes longer, so fewer nodes are visited.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackingProblem:
-    """Buffers, the clearances between them, and the pairs that may be closer."""
+    """Buffers, the clearances between them, and pairs that may be closer than their clearance."""
 
     buffers: Sequence[Buffer]
     near: Neighbours
     choices: Sequence[Choice]
 
     def part(self, inside: Sequence[int], buffers: Sequence[Buffer]) -> PackingProblem:
-        """The problem of some of these buffers alone, in the form given."""
+        """Return the problem of the buffers with the indices `inside`, which are given as `buffers`."""
         number = {index: position for position, index in enumerate(inside)}
         ways = [tuple(_renamed(way, number) for way in self.choices[index]) for index in self._choices_of(inside)]
         return PackingProblem(
@@ -46,6 +48,7 @@ class PackingProblem:
         )
 
     def solved_below(self, capacity: int, most_nodes: int) -> Feasibility:
+        """Search for offsets below a capacity; see `decide`."""
         return decide(self.buffers, self.near, self.choices, capacity, most_nodes)
 
     def _choices_of(self, inside: Sequence[int]) -> list[int]:
@@ -65,9 +68,9 @@ def _renamed(way: Distances, number: dict[int, int]) -> dict[tuple[int, int], in
 
 
 def raised_bound(problem: PackingProblem, known: int, reached: int) -> int:
-    """The bytes that are needed at least: what `known` says, or more where a few moments alone need more.
+    """Return a lower bound of the bytes that are needed: `known`, or more if the buffers of a few moments need more.
 
-    reached: bytes of a solution.
+    reached: bytes of a known solution.
     """
     begins = sorted({buffer.begin for buffer in problem.buffers})
     for width in BOUND_WIDTHS:
@@ -82,7 +85,7 @@ def raised_bound(problem: PackingProblem, known: int, reached: int) -> int:
 
 
 def _least(part: PackingProblem, known: int, reached: int) -> int:
-    """The most that is proved of a few buffers: no capacity below it holds them."""
+    """Return the highest bound that is proved for a few buffers: no lower capacity holds them."""
     impossible = known - 1
     possible = reached
     tried = known
@@ -96,18 +99,18 @@ def _least(part: PackingProblem, known: int, reached: int) -> int:
 
 
 def repaired(problem: PackingProblem, offsets: Sequence[int], capacity: int) -> list[int] | None:
-    """Other offsets, all below a capacity; None where that was not found.
+    """Return other offsets with all buffers below a capacity, or None if the search finds none.
 
-    Buffers that end above the capacity are placed again, with the buffers that live close to them; the rest stays.
+    Buffers that end above the capacity are placed again, together with buffers that are live at about the same time.
+    All other buffers keep their offsets.
     """
     found = list(offsets)
     while high := {i for i, buffer in enumerate(problem.buffers) if found[i] + buffer.size > capacity}:
         first = min(high, key=lambda index: (problem.buffers[index].begin, index))
         last_tried = 0
         for free in (_around(problem.buffers, first, high, width) for width in REPAIR_WIDTHS):
-            if (
-                len(free) <= last_tried + (last_tried - MOST_TO_BOUND) // 4
-            ):  # hardly more than what was in vain just now
+            # Skip a set that is hardly larger than the set that was just tried without success.
+            if len(free) <= last_tried + (last_tried - MOST_TO_BOUND) // 4:
                 continue
             last_tried = len(free)
             if (lower := _placed_again(problem, found, free, capacity)) is not None:
@@ -119,7 +122,7 @@ def repaired(problem: PackingProblem, offsets: Sequence[int], capacity: int) -> 
 
 
 def _around(buffers: Sequence[Buffer], first: int, high: set[int], width: int) -> list[int]:
-    """Buffers that live within `width` moments of one, and all that are too high close to it."""
+    """Return buffers that live within `width` moments of buffer `first`, and live buffers of `high` near it."""
     begin, end = buffers[first].begin - width, buffers[first].end + width
     return [
         index for index, b in enumerate(buffers)
@@ -131,7 +134,7 @@ def _around(buffers: Sequence[Buffer], first: int, high: set[int], width: int) -
 def _placed_again(
     problem: PackingProblem, offsets: Sequence[int], free: Sequence[int], capacity: int
 ) -> list[int] | None:
-    """The offsets with some buffers elsewhere, below a capacity; None where that was not found."""
+    """Return the offsets with the buffers of `free` moved below a capacity, or None if the search finds none."""
     fixed = sorted({other for index in free for other in problem.near[index]} - set(free))
     buffers = [problem.buffers[index] for index in free]
     buffers += [replace(problem.buffers[index], offset=offsets[index]) for index in fixed]
@@ -147,14 +150,14 @@ Neighbours = Sequence[Mapping[int, int]]
 
 MOST_SEARCHES = 64
 MOST_UNDECIDED = 8
-"""Ways to take the choices that a search may go through, and how many of them without an answer."""
+"""Most combinations of choices that a search tries, and most of these that may end without a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feasibility:
-    """The answer of a search below a capacity.
+    """Result of a search below a capacity.
 
-    offsets: those found, if any. exhausted: there are none at all.
+    offsets: the offsets, or None if the search found none. exhausted: True if it is proved that there are none.
     """
 
     offsets: list[int] | None = None
@@ -164,9 +167,10 @@ class Feasibility:
 def decide(
     buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], capacity: int, most_nodes: int
 ) -> Feasibility:
-    """Complete search, as far as most_nodes go for each way to take the choices.
+    """Search completely for offsets below a capacity, with at most `most_nodes` nodes for each combination of choices.
 
-    Whatever a choice allows is allowed at first; where the offsets then fit none of its distances, each is tried.
+    First all distances of all choices are allowed. If the resulting offsets break a choice, each of its alternatives is
+    tried on its own.
     """
     undecided = 0
     open_cases: list[dict[int, int]] = [{}]
@@ -188,7 +192,7 @@ def decide(
 
 
 def _allowed(near: Neighbours, choices: Sequence[Choice], taken: Mapping[int, int]) -> Distances:
-    """Least distances, by pair, that the choices still open allow."""
+    """Return the least distance of each pair under the alternatives of the choices that are still open."""
     allowed: dict[tuple[int, int], int] = {}
     for number, choice in enumerate(choices):
         ways = [choice[taken[number]]] if number in taken else choice
@@ -199,7 +203,7 @@ def _allowed(near: Neighbours, choices: Sequence[Choice], taken: Mapping[int, in
 
 
 def _fits(choice: Choice, near: Neighbours, offsets: Sequence[int]) -> bool:
-    """True if all pairs of a choice keep the distances of one of its ways."""
+    """Return True if all pairs of a choice keep the distances of at least one of its alternatives."""
     pairs = {pair for way in choice for pair in way}
     pairs = {(a, b) for a, b in pairs if b in near[a]}
     return any(all(_apart(a, b, way, near, offsets) for a, b in pairs) for way in choice)
@@ -211,21 +215,27 @@ def _apart(a: int, b: int, way: Distances, near: Neighbours, offsets: Sequence[i
 
 
 ORDERS = ("WAT", "TAW", "TWA", "ATW", "ZTW")
-"""Keys that rank open buffers at one offset, in turn: W width in time, A area, T bytes open beside them, Z size."""
+"""Orders of open buffers at one offset: W width in time, A area, T bytes live at the same time, Z size."""
 
 BEAMS = ((60, 6500), (120, 1300), (60, 1300))
-"""Beam searches in turn: partial solutions that go on at each level, and how far their scores are disturbed, in
-65536ths. The order was chosen on MiniMalloc's D and J, which the third and the second solve at their bounds. Of thirty
-in turn two solve D (0.5 s of CPU a try) and two J (2 s): a problem like them takes about fifteen tries, not three."""
+"""Beam searches, used in turn: beam width, and noise on the scores in 65536ths.
+
+The order was chosen on the problems D and J of MiniMalloc, which the third and the second search solve at their bounds.
+Of thirty searches, two solve D (0.5 s of CPU each) and two solve J (2 s each), so a similar problem takes about fifteen
+tries instead of three.
+"""
 
 MOST_BUFFERS = 2000
 _LARGEST = 2**48
-"""Bytes and moments above this are left to others, so that sums of them fit into 64 bits."""
+"""Larger byte counts and times are not searched, so that their sums fit into 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """offsets: of each buffer, None where none were found. exhausted: there are none at all below the capacity."""
+    """Result of the compiled search.
+
+    offsets: offset of each buffer, or None if the search found none. exhausted: True if no offsets fit the capacity.
+    """
 
     offsets: tuple[int, ...] | None = None
     exhausted: bool = False
@@ -249,11 +259,12 @@ class _Problem(ctypes.Structure):
 def place_below(
     buffers: Sequence[Buffer], distances: Distances, capacity: int, most_nodes: int, beams: int = 0
 ) -> Outcome:
-    """Offsets with which no buffer ends above `capacity`, or the proof that there are none.
+    """Return offsets with which no buffer ends above `capacity`, or the proof that there are none.
 
-    distances: pairs that may be closer than their sizes say. most_nodes: partial solutions to look at in all; the same
-    number gives the same outcome everywhere. beams: beam searches that follow without an answer, to find offsets only.
-    Without a C compiler, or for very large problems, nothing is found.
+    distances: pairs that may be closer than their sizes require. most_nodes: partial solutions to visit in all; the
+    same number gives the same outcome on every machine. beams: beam searches to run if there is no result; they can
+    find offsets but prove nothing.
+    The outcome is empty without a C compiler, and for very large problems.
     """
     zero = tuple(buffer.offset or 0 for buffer in buffers)
     used = [index for index, buffer in enumerate(buffers) if buffer.extents()]
@@ -286,19 +297,19 @@ def place_below(
 
 
 def _with_others(used: Sequence[int], offsets: NDArray[np.int64], zero: Sequence[int]) -> Outcome:
-    """Offsets of buffers that were placed, between those of the others."""
+    """Merge the offsets of the placed buffers with the offsets of buffers that use no bytes."""
     found = dict(zip(used, offsets.tolist(), strict=True))
     return Outcome(offsets=tuple(found.get(index, offset) for index, offset in enumerate(zero)))
 
 
 def is_available() -> bool:
-    """True where there is a C compiler to build the search with."""
+    """Return True if a C compiler can build the search."""
     return _library() is not None
 
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The compiled search; None where no compiler is at hand."""
+    """Return the compiled search, or None if no compiler is available."""
     return compiled_search([Path(__file__).with_name(name) for name in ("exact.c", "exact_place.c", "exact_beam.c")])
 
 
@@ -320,9 +331,9 @@ def _beam(arrays: dict[str, NDArray[np.generic]], capacity: int, seed: int, offs
 
 
 def _called(arrays: dict[str, NDArray[np.generic]], capacity: int) -> tuple[ctypes.CDLL, _Problem]:
-    """The library, and a problem as its functions take it."""
+    """Return the library and a problem in the form that its functions take."""
     library = _library()
-    assert library is not None, "asked before"
+    assert library is not None, "is_available() is checked first"
     pointers = {name: array.ctypes.data for name, array in arrays.items()}
     count, sections = len(arrays["begin"]), len(arrays["load"])
     return library, _Problem(count=count, num_sections=sections, capacity=capacity, **pointers)
@@ -330,7 +341,7 @@ def _called(arrays: dict[str, NDArray[np.generic]], capacity: int) -> tuple[ctyp
 
 @dataclass(frozen=True, kw_only=True)
 class _Tables:
-    """A problem as exact.c reads it. complete: every solution is among those it looks at."""
+    """A problem in the form that exact.c reads. complete: True if the search covers every solution."""
 
     arrays: dict[str, NDArray[np.generic]]
     complete: bool
@@ -339,7 +350,8 @@ class _Tables:
 def _tables(buffers: Sequence[Buffer], distances: Distances) -> _Tables:
     count = len(buffers)
     grain = math.gcd(*(b.alignment for b in buffers), *(b.offset for b in buffers if b.offset is not None))
-    taken = [-(-b.size // grain) * grain for b in buffers]  # what keeps the next one clear, at whatever alignment
+    # All offsets are multiples of the grain, so a size rounded up to it loses no solution.
+    taken = [-(-b.size // grain) * grain for b in buffers]
     times = _moments(buffers)
     span = [(bisect_left(times, b.begin), bisect_left(times, b.end)) for b in buffers]
     near = [
@@ -355,7 +367,7 @@ def _tables(buffers: Sequence[Buffer], distances: Distances) -> _Tables:
     uses = [_uses(b, taken[i], times) for i, b in enumerate(buffers)]
     members: list[list[int]] = [[] for _ in times]
     load = [0] * len(times)
-    slack = [0] * len(times)  # of the highest buffer, which may end at the capacity
+    slack = [0] * len(times)  # rounding of the highest buffer, whose exact size may end at the capacity
     for i, used in enumerate(uses):
         for section, num_bytes in used.items():
             members[section].append(i)
@@ -366,7 +378,7 @@ def _tables(buffers: Sequence[Buffer], distances: Distances) -> _Tables:
                 for section in range(max(span[i][0], span[j][0]), min(span[i][1], span[j][1])):
                     load[section] -= n
             elif buffers[i].gaps or buffers[j].gaps:
-                shared[i][j] = 0  # what windows leave free is not counted in the first place
+                shared[i][j] = 0  # the load already excludes the bytes that gaps leave free
     width = [b.end - b.begin for b in buffers]
     rows: dict[str, tuple[list[int], type[np.generic]]] = {
         "begin": ([b for b, _ in span], np.int32),
@@ -393,7 +405,7 @@ def _tables(buffers: Sequence[Buffer], distances: Distances) -> _Tables:
 
 
 def _moments(buffers: Sequence[Buffer]) -> list[int]:
-    """Times at which what is in use is not just part of what is in use at another."""
+    """Return the times at which the set of live buffers is not a subset of the set at another time."""
     extents = [extent for buffer in buffers for extent in buffer.extents()]
     begins, ends = sorted({e.begin for e in extents}), sorted({e.end for e in extents})
     kept = [a for a, b in pairwise(begins) if bisect_left(ends, a + 1) < bisect_left(ends, b + 1)]
@@ -401,7 +413,7 @@ def _moments(buffers: Sequence[Buffer]) -> list[int]:
 
 
 def _uses(buffer: Buffer, taken: int, times: Sequence[int]) -> dict[int, int]:
-    """Section -> bytes in use there."""
+    """Return the bytes in use in each section of time in which the buffer is live."""
     return {
         section: min(extent.high - extent.low, taken) if buffer.gaps else taken
         for extent in buffer.extents()
@@ -410,7 +422,10 @@ def _uses(buffer: Buffer, taken: int, times: Sequence[int]) -> dict[int, int]:
 
 
 def _twins(buffers: Sequence[Buffer], close: Sequence[bool]) -> list[int]:
-    """Index of an equal buffer before each one, or -1: which of both lies lower makes no difference."""
+    """Return the index of the previous equal buffer of each buffer, or -1.
+
+    Swapping two equal buffers changes nothing, so the search needs only one order of the two.
+    """
     last: dict[Buffer, int] = {}
     twins: list[int] = []
     for index, buffer in enumerate(buffers):

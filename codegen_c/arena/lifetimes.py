@@ -28,6 +28,7 @@ def lifetimes(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def _own_lifetimes(program: Program) -> dict[str, tuple[int, int]]:
+    """Return the steps [begin, end) in which a step uses each tensor itself, without regard to its parts."""
     num_steps = max(len(program.steps), 1)
     begin = {name: 0 for name in program.inputs}
     end = {name: 1 for name in program.inputs}

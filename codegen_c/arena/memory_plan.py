@@ -82,10 +82,12 @@ class MemoryPlan:
 
     @property
     def arena_bytes(self) -> int:
+        """Bytes of all arenas, states included."""
         return sum(arena.num_bytes for arena in self.arenas)
 
     @property
     def lower_bound_bytes(self) -> int:
+        """Sum of the lower bounds of all arenas."""
         return sum(arena.lower_bound_bytes for arena in self.arenas)
 
 

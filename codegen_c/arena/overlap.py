@@ -137,7 +137,7 @@ def sequence_pairs(program: Program, step: RowSteps) -> list[tuple[str, str]]:
 
 
 def _has_rows(step: RowSteps, tensor: Tensor) -> bool:
-    """True where all readers of a tensor in the step divide it into the same number of equal rows."""
+    """Return True if all readers of a tensor in the step divide it into the same number of equal rows."""
     rows = {
         call.implementation.spatial.inputs[position].input_rows if call.implementation.spatial else 0
         for call in step.body

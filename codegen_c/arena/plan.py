@@ -38,7 +38,7 @@ from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 @dataclass(frozen=True, kw_only=True)
 class _Item:
-    """Something that needs a place of its own."""
+    """A tensor or scratch that needs an offset of its own."""
 
     name: str
     memory: str
@@ -57,13 +57,14 @@ def plan_memory(
     phased: Collection[str] = (),
     alignments: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Program, MemoryPlan]:
-    """Offsets for all tensors of a program and its kernels' scratch, and the program with the row order they ask for.
+    """Return the program and a plan with an offset for every tensor and the scratch of every kernel.
 
-    activations: memory of scratch that has no other. held_by_caller: tensors that get no place here. pinned: tensor ->
-    offset that it has to have. kept: tensors over whose bytes nothing else is ever put. order: of steps that several
-    processors run, None for the program's own. phased: tensors of a pipeline with a place for each input in flight,
-    which nothing else ever takes either. alignments: memory of the platform -> bytes of which what lies in it begins at
-    a multiple, 16 for others. Raises BadOptions where pinned tensors meet.
+    The returned program has loops over single rows where an overlap needs them. activations: memory of scratch that
+    names none. held_by_caller: tensors in the caller's memory, which get no offset. pinned: tensor -> its required
+    offset. kept: tensors that no other tensor may ever overlap. order: order of the steps of several processors, or
+    None for the program's own order. phased: tensors of a pipeline with a copy for each input in flight, which no other
+    tensor may ever overlap either. alignments: memory of the platform -> alignment of its tensors in bytes, 16 by
+    default. Raises BadOptions if pinned tensors overlap.
     """
     kept = [*kept, *phased]
     pins, outside = pinned or {}, set(held_by_caller)
@@ -71,13 +72,13 @@ def plan_memory(
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
     uses = at_once(program, order, kept) if order else None
     planned = _planned(program, alive, activations, pins, kept, alignments, uses)
-    if uses:  # what is free of a state at a step of one processor, another one may use
+    if uses:  # another processor may use a state at a step in which this processor does not
         return planned
     sharing = with_guests(program, alive, {*pins, *kept})
     if sharing is program:
         return planned
     shared = _planned(sharing, alive, activations, pins, kept, alignments)
-    if shared[1].state_bytes > planned[1].state_bytes:  # more to save, and to retain
+    if shared[1].state_bytes > planned[1].state_bytes:  # states would take more memory to retain and to save
         return planned
     return min(planned, shared, key=lambda found: found[1].arena_bytes)
 
@@ -91,12 +92,13 @@ def _planned(
     alignments: Mapping[str, int],
     uses: AtOnce | None = None,
 ) -> tuple[Program, MemoryPlan]:
-    """The plan with every tensor in the memory that it names."""
+    """Return the plan with every tensor in the memory that it names."""
     of_memory = {**alignments, STATE_MEMORY: STATE_ALIGNMENT_BYTES}
     items = [*_tensors(program, alive, pins, kept, of_memory), *_scratch(program, activations, of_memory)]
     near = [step.without(kept) for step in overlaps(program)]
     near = uses.kept(near) if uses else near
     apart: set[tuple[str, str]] = set()
+    # Plan again without the overlaps that kernels which return to rows do not allow, until there are none.
     while True:
         placements, arenas = _placed(program, items, near, alive, activations, apart, uses, kept)
         refused = too_near(program, {name: place.offset for name, place in placements.items()})
@@ -118,7 +120,10 @@ def _placed(
     uses: AtOnce | None,
     kept: Collection[str],
 ) -> tuple[dict[str, Placement], list[Arena]]:
-    """A place for each item, where those that may overlap do so as far as `near` allows. apart: pairs that do not."""
+    """Return a placement for each item and the arenas.
+
+    near: pairs that may overlap, with their distances. apart: pairs that must not overlap.
+    """
     pairs = {pair for step in near for pair in (*step.ascending, *step.descending)}
     _check_pins(items, pairs - {*apart}, uses)
     placements: dict[str, Placement] = {}
@@ -169,7 +174,7 @@ def _tensors(
     kept: Collection[str],
     alignments: Mapping[str, int],
 ) -> list[_Item]:
-    """Live ranges of tensors that are no part of another one; of a tensor, only the bytes that matter take memory."""
+    """Return an item for each tensor that is not a part, with gaps in which only some of its bytes are live."""
     needed = extents_while(program, alive, kept)
     items: list[_Item] = []
     for name, (begin, end) in alive.items():
@@ -190,6 +195,7 @@ def _tensors(
 
 
 def _scratch(program: Program, default: str, alignments: Mapping[str, int]) -> list[_Item]:
+    """Return an item for the scratch of each step that needs any."""
     return [
         _Item(
             name=scratch_name(step.name),
@@ -207,7 +213,7 @@ def _scratch(program: Program, default: str, alignments: Mapping[str, int]) -> l
 def _parts(
     program: Program, placements: Mapping[str, Placement], alive: Mapping[str, tuple[int, int]]
 ) -> dict[str, Placement]:
-    """Placements of parts inside their whole; none where the caller holds it."""
+    """Return the placements of parts inside their whole. A part of a tensor in the caller's memory has none."""
     found: dict[str, Placement] = {}
     for name, (begin, end) in alive.items():
         tensor = program.tensors[name]
@@ -221,13 +227,13 @@ def _parts(
 
 
 def _check_pins(items: Sequence[_Item], pairs: Collection[tuple[str, str]], uses: AtOnce | None) -> None:
-    """Raises BadOptions naming two pinned tensors that need the same bytes at one time, or one at no aligned place."""
+    """Raise BadOptions if two pinned tensors need the same bytes at the same time, or if a pin is not aligned."""
     fixed = [item for item in items if item.buffer.offset is not None]
     for one in fixed:
         if (one.buffer.offset or 0) % one.buffer.alignment:
             raise BadOptions(
-                f"pin {one.name}={one.buffer.offset}: {one.memory} of this platform has its tensors at multiples of "
-                f"{one.buffer.alignment} bytes. Take one of these."
+                f"pin {one.name}={one.buffer.offset}: offsets in {one.memory} must be multiples of "
+                f"{one.buffer.alignment} bytes. Choose such an offset."
             )
     for one, other in permutations(fixed, 2):
         begin, next_begin = one.buffer.offset or 0, other.buffer.offset or 0
@@ -244,9 +250,9 @@ def _check_pins(items: Sequence[_Item], pairs: Collection[tuple[str, str]], uses
 def check_capacity(
     program: Program, plan: MemoryPlan, platform: Platform, limits: Mapping[str, int] | None = None
 ) -> None:
-    """Raises DoesNotFit if an arena or the weights exceed a memory: names the step, what is alive there, the memory.
+    """Raise DoesNotFit if an arena or the weights exceed a memory, with the step and the tensors that are live there.
 
-    limits: bytes that an arena may take, where that is less than its memory holds.
+    limits: bytes that arenas may take in a memory, if fewer than it holds.
     """
     for arena in plan.arenas:
         memory = platform.memory(arena.inside)
@@ -258,7 +264,7 @@ def check_capacity(
         step = program.steps[arena.peak_step].name if program.steps else program.name
         beside = f" beside {needed - arena.num_bytes} B of others" if needed > arena.num_bytes else ""
         raise DoesNotFit(
-            f"{step}: {arena.lower_bound_bytes} B are alive at step {arena.peak_step} ({listed}) and the "
+            f"{step}: {arena.lower_bound_bytes} B are live at step {arena.peak_step} ({listed}) and the "
             f"{arena.memory if arena.home else 'arena'} "
             f"needs {arena.num_bytes} B{beside}; {memory.name} of {platform.name} "
             f"{'holds' if limit == memory.capacity_bytes else 'may give'} {limit} B, {needed - limit} B less. "
@@ -282,9 +288,9 @@ BoolArray = np.ndarray
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AtOnce:
-    """Uses of everything that needs bytes of its own, under a partial order of steps.
+    """Uses of all tensors and scratch under a partial order of steps.
 
-    touched: steps that touch it, of a tensor and all its parts together. always: what is never dead.
+    touched: steps that touch each tensor, including its parts. always: tensors that are always live.
     """
 
     program: Program
@@ -298,7 +304,7 @@ class AtOnce:
 
     @cached_property
     def table(self) -> BoolArray:
-        """bool[n, n]: pairs that may be alive at once under some interleaving."""
+        """bool[n, n]: True for two tensors that may be live at once in some interleaving."""
         num_lists = len(self.order.done[0]) if self.order.done else 1
         last = np.full((len(self.touched), num_lists), NONE, np.int64)
         known = np.full((len(self.touched), num_lists), NONE, np.int64)
@@ -308,7 +314,7 @@ class AtOnce:
                 last[index, home] = max(last[index, home], step)
             clocks = [self.order.done[step] for step in steps]
             known[index] = np.min(clocks, axis=0) if clocks else NONE
-            if name in self.program.inputs:  # there before all steps
+            if name in self.program.inputs:  # written before all steps
                 known[index] = NONE
             if name in self.program.outputs or not steps:
                 last[index] = len(self.program.steps)
@@ -321,23 +327,26 @@ class AtOnce:
         return ~(before | before.T)
 
     def meet(self, one: str, other: str) -> bool:
-        """True if both may be alive at once."""
+        """Return True if both may be live at once."""
         return bool(self.table[self._index[one], self._index[other]])
 
     def pairs(self, names: Sequence[str]) -> BoolArray:
-        """bool[n, n]: of these, the pairs of two that may be alive at once."""
+        """Return bool[n, n]: True for two of these tensors that may be live at once."""
         index = [self._index[name] for name in names]
         return self.table[np.ix_(index, index)] & ~np.eye(len(index), dtype=bool)
 
     def kept(self, overlaps: Sequence[Overlaps]) -> list[Overlaps]:
-        """Overlaps of steps that stay right: no other processor may still use the input, or use the output before."""
+        """Return the overlaps that stay valid when other processors run steps at the same time.
+
+        No other processor may still use the input, or already use the output.
+        """
         pairs = {pair for step in overlaps for way in (step.ascending, step.descending) for pair in way}
         wrong = {pair for pair in pairs if not (self._takes_over(*pair) or self._takes_over(*pair[::-1]))}
         found = [step.without((), wrong) for step in overlaps]
         return [step for step in found if step.ascending or step.descending]
 
     def _takes_over(self, output: str, source: str) -> bool:
-        """True if the step that both share comes behind all others of the input and before all others of the output."""
+        """Return True if the only common step of both is the last use of the input and the first use of the output."""
         common = {*self.touched[output]} & {*self.touched[source]}
         if len(common) != 1 or source in self.program.outputs or output in self.program.inputs:
             return False
@@ -348,7 +357,7 @@ class AtOnce:
 
 
 def at_once(program: Program, order: StepOrder, kept: Collection[str] = ()) -> AtOnce:
-    """Uses of the tensors of a program that are no parts, and of the scratch of its steps. kept: what is never dead."""
+    """Return the uses of tensors that are not parts, and of scratch. kept: tensors that are always live."""
     named = dict.fromkeys([*lifetimes(program), *kept])
     touched: dict[str, set[int]] = {name: set() for name in named if program.tensors[name].part is None}
     for index, step in enumerate(program.steps):
@@ -362,7 +371,7 @@ def at_once(program: Program, order: StepOrder, kept: Collection[str] = ()) -> A
 
 
 def with_directions(program: Program, placements: Mapping[str, Placement]) -> Program:
-    """The program with such steps as loops over single rows, last row first."""
+    """Return the program with loops over single rows, last row first, where the planned overlap needs that order."""
     return replace(program, steps=tuple(_directed(step, placements) for step in program.steps))
 
 
@@ -382,14 +391,14 @@ def _directed(step: Step, placements: Mapping[str, Placement]) -> Step:
 
 @dataclass(kw_only=True)
 class _Room:
-    """Bytes of a state that do not matter at some steps, and how many of them guests take at each."""
+    """Bytes of a state that are free at some steps. taken: bytes that intermediates take at each step."""
 
     num_bytes: int
     is_free: list[bool]
     taken: list[int] = field(default_factory=list[int])
 
     def admits(self, begin: int, end: int, num_bytes: int) -> bool:
-        """True if there is room at steps [begin, end)."""
+        """Return True if `num_bytes` more are free at all steps [begin, end)."""
         return all(self.is_free[i] and self.taken[i] + num_bytes <= self.num_bytes for i in range(begin, end))
 
     def take(self, begin: int, end: int, num_bytes: int) -> None:
@@ -398,9 +407,9 @@ class _Room:
 
 
 def with_guests(program: Program, alive: Mapping[str, tuple[int, int]], stay: Collection[str]) -> Program:
-    """The program with as many bytes of intermediates as find room among its states, the largest tensors first.
+    """Return the program with as many intermediates as possible in free bytes of its states, the largest first.
 
-    alive: steps during which tensors that have a place matter. stay: tensors that are left where they are.
+    alive: steps in which tensors with an offset are live. stay: tensors that must not move.
     """
     rooms = _rooms(program)
     if not rooms:
@@ -423,7 +432,7 @@ def with_guests(program: Program, alive: Mapping[str, tuple[int, int]], stay: Co
 
 
 def _rooms(program: Program) -> list[_Room]:
-    """The smallest first, so that what is large stays for what is large."""
+    """Return the free bytes of states, the smallest first, so that large ones stay free for large tensors."""
     needed, num_steps = extents(program), len(program.steps)
     rooms: list[_Room] = []
     for state in program.states:

@@ -55,26 +55,27 @@ def with_planners(problem: AllocationProblem, ours: Solution) -> tuple[Solution,
 
 
 def _planned(extension: Extension, problem: AllocationProblem) -> list[int] | None:
+    """Call a planner and check its offsets. Return None if the planner gives none."""
     where = f"planner {extension.said}, on {len(problem.buffers)} buffers of {problem.memory}"
     try:
         given = extension.value(problem)
     except Exception as error:  # whatever the other distribution's code raises
-        raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Mend or uninstall it.") from error
+        raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Fix or uninstall it.") from error
     if given is None:
         return None
     try:
         offsets = [int(offset) for offset in given]
     except (TypeError, ValueError):
-        raise ExtensionFailed(f"{where}: gives no integers, one offset for each buffer.") from None
+        raise ExtensionFailed(f"{where}: does not return one integer offset for each buffer.") from None
     if fault := offset_fault(problem, offsets):
-        raise ExtensionFailed(f"{where}: {fault}. Nothing of it was used; mend or uninstall it.")
+        raise ExtensionFailed(f"{where}: {fault}. Its offsets are not used; fix or uninstall it.")
     return offsets
 
 
 def offset_fault(problem: AllocationProblem, offsets: Sequence[int]) -> str:
     """Return the first reason why offsets are invalid, or an empty string. Compares the used bytes of each pair."""
     if len(offsets) != len(problem.buffers):
-        return f"gives {len(offsets)} offsets; one for each buffer is needed"
+        return f"returns {len(offsets)} offsets, but each buffer needs one"
     for name, buffer, offset in zip(problem.names, problem.buffers, offsets, strict=True):
         if offset < 0 or offset % buffer.alignment:
             return f"{name} at {offset}: a multiple of {buffer.alignment} bytes, 0 or more, is needed"

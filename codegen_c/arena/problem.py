@@ -74,7 +74,7 @@ def _clearance(lower: Sequence[Gap], upper: Sequence[Gap]) -> int | None:
 
 
 def clearances(buffers: Sequence[Buffer]) -> list[dict[int, int]]:
-    """`clearance` of each buffer to every other one that uses memory at the same time, were that above it."""
+    """Return the `clearance` of each buffer to every other buffer that is in use at the same time."""
     order = sorted(range(len(buffers)), key=lambda index: (buffers[index].begin, index))
     pieces = [buffer.extents() for buffer in buffers]
     near: list[dict[int, int]] = [{} for _ in buffers]

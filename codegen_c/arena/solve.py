@@ -41,6 +41,7 @@ class Solution:
 
     @property
     def proved(self) -> bool:
+        """True if no packing is lower."""
         return self.num_bytes == self.lower_bound_bytes
 
 
@@ -92,6 +93,7 @@ def _bisect(problem: PackingProblem, offsets: list[int], known: int) -> tuple[li
 
 
 def _check_fixed(buffers: Sequence[Buffer], near: Sequence[Mapping[int, int]], choices: Sequence[Choice]) -> None:
+    """Raise PlanRejected if two buffers with given offsets overlap while both are live."""
     closer = {pair for choice in choices for way in choice for pair in way}
     for i, buffer in enumerate(buffers):
         for j, above in near[i].items():
@@ -101,7 +103,7 @@ def _check_fixed(buffers: Sequence[Buffer], near: Sequence[Mapping[int, int]], c
             if other.offset < buffer.offset + above and (buffer.offset < other.offset or i < j):
                 raise PlanRejected(
                     f"buffers {i} ({buffer.size} B at {buffer.offset}) and {j} ({other.size} B at {other.offset}) are "
-                    "in use at the same time and overlap where they are fixed. Move one of them."
+                    "in use at the same time, and their fixed offsets overlap. Move one of them."
                 )
 
 
@@ -184,6 +186,7 @@ def improve(
 def _attempt(
     buffers: Sequence[Buffer], near: Neighbours, choices: Sequence[Choice], order: list[int], taken: list[int]
 ) -> Packing:
+    """Pack the buffers by first fit in the given order, with the given alternative of each choice."""
     closer = {pair: n for choice, index in zip(choices, taken, strict=True) for pair, n in choice[index].items()}
     offsets = _place(buffers, near, closer, order)
     return Packing(num_bytes=height(buffers, offsets), offsets=offsets, order=order, taken=taken)

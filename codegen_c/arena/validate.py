@@ -1,7 +1,7 @@
-"""Check a memory plan by replaying the program over bytes that know their owner.
+"""Check a memory plan by replaying the program and tracking which tensor each byte holds.
 
-Every byte of every memory carries the number of the tensor that was last written there. A step may read a
-tensor only if all its bytes still carry its number, and nothing may be written over a tensor that is read later.
+Every byte of every memory carries the number of the tensor that was last written there. A step may read a tensor only
+if all its bytes still carry its number, and no step may overwrite a tensor that is read later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOBODY = -1
 
 
 def validate(program: Program, plan: MemoryPlan) -> None:
-    """Raises PlanRejected with the step, the tensor and who overwrote it."""
+    """Raise PlanRejected with the step, the tensor and the tensor that overwrote it, if the plan is invalid."""
     _require_places(program, plan)
     check_states(program)
     _check_parts(program, plan)
@@ -35,7 +35,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
     check_drivers(program, plan)
     owners = _empty_memories(program, plan)
     numbers = {name: number for number, name in enumerate(plan.placements)}
-    for name, place in plan.placements.items():  # the bytes of a part are those of the whole
+    for name, place in plan.placements.items():  # a part shares the bytes of its whole, and thus its number
         numbers[name] = numbers[place.part_of] if place.part_of else numbers[name]
     names = list(plan.placements)
 
@@ -54,9 +54,9 @@ def validate(program: Program, plan: MemoryPlan) -> None:
         held = bytes_of(name)[:first_bytes] if name in plan.placements else np.empty(0)
         lost = held[held != numbers.get(name)]
         if lost.size:
-            missing = "nothing (it was never written)" if lost[0] == NOBODY else "what is still on its way"
+            missing = "nothing, because no step wrote them" if lost[0] == NOBODY else "data of an unfinished transfer"
             thief = names[int(lost[0])] if lost[0] >= 0 else missing
-            raise PlanRejected(f"{where}: {lost.size} B of {name} are not its own any more but hold {thief}.")
+            raise PlanRejected(f"{where}: {lost.size} B of {name} do not hold its value but hold {thief}.")
 
     found = {state.tensor: program.kept_bytes(state) for state in program.states}
     for name in (*program.inputs, *program.kept):
@@ -75,7 +75,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
                 for transfer in inner.transfers:
                     flights.wait(transfer, numbers.get(transfer.target, NOBODY), where)
                 continue
-            if isinstance(inner, DriverWait):  # what was written since the start, `check_drivers` knows
+            if isinstance(inner, DriverWait):  # `check_drivers` checks writes between the start and this wait
                 continue
             if isinstance(inner, Transfer) and inner.number is not None:
                 flights.start(inner, where)
@@ -83,7 +83,8 @@ def validate(program: Program, plan: MemoryPlan) -> None:
             for name in (*outputs, f"{step.name}_scratch"):
                 if name in plan.placements:
                     bytes_of(name)[:] = numbers[name]
-            for position, name in enumerate(inputs):  # a kernel reads while it writes
+            # A kernel reads its inputs while it writes its outputs, so the inputs must survive its own writes.
+            for position, name in enumerate(inputs):
                 if not _is_read_ahead(program, inner, position, plan, order):
                     require(name, where)
     flights.finish()
@@ -92,7 +93,7 @@ def validate(program: Program, plan: MemoryPlan) -> None:
 
 
 def _require_places(program: Program, plan: MemoryPlan) -> None:
-    """Everything has a place, but for inputs and outputs, which the caller may hold."""
+    """Raise PlanRejected if a tensor or scratch has no offset. Inputs and outputs may be in the caller's memory."""
     known = {*plan.placements, *program.inputs, *program.outputs}
     known |= {name for name, tensor in program.tensors.items() if tensor.part and tensor.part.tensor in known}
     for index, step in enumerate(program.steps):
@@ -101,41 +102,41 @@ def _require_places(program: Program, plan: MemoryPlan) -> None:
             has_scratch = isinstance(inner, KernelCall) and inner.implementation.scratch_bytes > 0
             for name in (*inputs, *outputs, *([f"{step.name}_scratch"] if has_scratch else [])):
                 if name not in known:
-                    raise PlanRejected(f"step {index} ({step.name}): {name} has no place.")
+                    raise PlanRejected(f"step {index} ({step.name}): {name} has no offset.")
 
 
 def _empty_memories(program: Program, plan: MemoryPlan) -> dict[str, np.ndarray]:
-    """One array of owners per memory, after checking that every place is inside it, aligned and of the right size."""
+    """Return one array of owners per memory. Check that each placement is in range, aligned and large enough."""
     sizes = {arena.memory: arena.num_bytes for arena in plan.arenas}
     alignments = {arena.memory: arena.alignment_bytes for arena in plan.arenas}
     for name, place in plan.placements.items():
         if place.offset < 0 or place.offset + place.num_bytes > sizes.get(place.memory, 0):
             raise PlanRejected(
-                f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} leave {place.memory}."
+                f"{name}: bytes {place.offset} to {place.offset + place.num_bytes} are outside of {place.memory}."
             )
         wanted = alignments[place.memory] if place.memory != STATE_MEMORY else STATE_ALIGNMENT_BYTES
         if place.offset % wanted and not place.part_of:
-            raise PlanRejected(f"{name}: offset {place.offset} is no multiple of {wanted}.")
+            raise PlanRejected(f"{name}: offset {place.offset} is not a multiple of {wanted}.")
         _check_size(program, place)
     return {memory: np.full(size, NOBODY, dtype=np.int32) for memory, size in sizes.items()}
 
 
 def _check_parts(program: Program, plan: MemoryPlan) -> None:
-    """Parts lie where the whole has them, and no two steps write the same bytes of one tensor."""
+    """Check that parts have the offsets that their whole gives them, and that no two steps write the same elements."""
     written: dict[str, list[Tensor]] = {}
     made = [name for step in program.steps for inner in calls(step) for name in _operands(inner)[1]]
     for name in dict.fromkeys((*program.inputs, *made)):
         tensor = program.tensors[name]
-        if tensor.ring:  # which rows of it are whose, the replay of its sequence shows
+        if tensor.ring:  # the replay of its sequence checks which row each slot holds
             continue
         written.setdefault(tensor.part.tensor if tensor.part else name, []).append(tensor)
     for whole_name, family in written.items():
         count = int(np.prod(program.tensors[whole_name].shape, dtype=np.int64))
-        writers = np.full(count if len(family) > 1 else 0, NOBODY)  # of each element, the number of who writes it
+        writers = np.full(count if len(family) > 1 else 0, NOBODY)  # the number of the writer of each element
         for number, tensor in enumerate(family if len(family) > 1 else ()):
             places = _elements_inside(tensor)
             if places[-1] >= count:
-                raise PlanRejected(f"{tensor.name} is no part of {whole_name}.")
+                raise PlanRejected(f"{tensor.name} is not a part of {whole_name}.")
             others = writers[places][writers[places] != NOBODY]
             if others.size:
                 raise PlanRejected(
@@ -152,17 +153,17 @@ def _check_parts(program: Program, plan: MemoryPlan) -> None:
             or (whole.dtype != tensor.dtype and not tensor.ring)
             or _elements_inside(tensor)[-1] >= np.prod(whole.shape, dtype=np.int64)
         ):
-            raise PlanRejected(f"{name} is no part of {whole.name}.")
+            raise PlanRejected(f"{name} is not a part of {whole.name}.")
         if place and (
             place.part_of != whole.name
             or place.memory != plan.placements[whole.name].memory
             or place.offset - plan.placements[whole.name].offset != tensor.part.first * np.dtype(whole.dtype).itemsize
         ):
-            raise PlanRejected(f"{name} does not lie where {whole.name} has it.")
+            raise PlanRejected(f"{name} is not at its offset in {whole.name}.")
 
 
 def _elements_inside(tensor: Tensor) -> np.ndarray:
-    """Bytes of the whole that are the tensor's, ascending."""
+    """Return the indices of the tensor's elements in the whole that contains it, ascending."""
     count, first = int(np.prod(tensor.shape, dtype=np.int64)), tensor.part.first if tensor.part else 0
     if tensor.part is None or tensor.part.pitch is None:
         return np.arange(first, first + count)
@@ -171,7 +172,7 @@ def _elements_inside(tensor: Tensor) -> np.ndarray:
 
 
 def _run_length(tensor: Tensor) -> int:
-    """Elements of a part that lie together: a pixel, or a row of a strip of columns."""
+    """Return the number of contiguous elements of a part: a pixel, or a row of a strip of columns."""
     axes = tensor.part.run_axes if tensor.part else 1
     return int(np.prod(tensor.shape[len(tensor.shape) - axes :], dtype=np.int64))
 
@@ -191,14 +192,14 @@ def _check_size(program: Program, place: Placement) -> None:
         if tensor.ring:
             need = need // tensor.ring.rows * tensor.ring.stored
     if place.num_bytes < need:
-        raise PlanRejected(f"{place.name}: has {place.num_bytes} B and needs {need} B.")
+        raise PlanRejected(f"{place.name}: has {place.num_bytes} B, but needs {need} B.")
 
 
 def _inner(step: Call | Loop) -> list[tuple[Call, list[int]]]:
-    """The calls a step makes, each with the output rows it computes, in order.
+    """Return the calls of a step in order, each with the output rows that it computes.
 
     A loop over one kernel that computes every row once counts as one call. The body of any other loop is replayed
-    twice, so that what its second iteration reads is checked too.
+    twice, so that the reads of its second iteration are checked too.
     """
     if not isinstance(step, Loop):
         spatial = step.implementation.spatial if isinstance(step, KernelCall) and step.rows is None else None
@@ -223,11 +224,11 @@ def _operands(step: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan, order: list[int]) -> bool:
-    """True if every byte of an input is read for the last time before the kernel writes there.
+    """Return True if every byte of an input is read for the last time before the kernel overwrites it.
 
-    Replayed row by row in the order the rows are computed: which input rows are still needed when an output row
-    is written, and which bytes that row takes. Kernels that go element by element read each before they write it;
-    those that come back to a row for its other channels do so only for the element's own place.
+    The rows are replayed in the order in which they are computed, with the input rows that are still needed when an
+    output row is written, and the bytes that this output row takes. An element-wise kernel reads each element before it
+    writes it. A kernel that returns to a row for its other channels does so only at the element's own offset.
     """
     if not isinstance(step, KernelCall) or position >= len(step.inputs) or step.inputs.count(step.inputs[position]) > 1:
         return False
@@ -257,7 +258,8 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
     output_row, other_rest = divmod(target.num_bytes, spatial.output_rows)
     if rest or other_rest:
         return False
-    first, last = access.input_rows, 0  # input rows needed from a row on to the end, gathered backwards
+    # Input rows that the remaining output rows still need, from each output row on; collected from the last row back.
+    first, last = access.input_rows, 0
     needed: list[tuple[int, int]] = []
     for row in reversed(order):
         begin, end = access.read(row, row + 1)
@@ -275,23 +277,26 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
 
 
 def _lies_row_by_row(shape: tuple[int, ...], rows: int) -> bool:
-    """Rows lie one behind the other: those of one image, or all the vectors of a tensor; not those of a batch."""
+    """Return True if the rows are contiguous: rows of one image or all vectors of a tensor, not rows of a batch."""
     return shape[0] == 1 or rows == np.prod(shape[:-1], dtype=np.int64)
 
 
 def _meets(one: Placement | None, other: Placement) -> bool:
-    """True if two places share a byte."""
+    """Return True if two placements share a byte."""
     if one is None or one.memory != other.memory:
         return False
     return one.offset < other.offset + other.num_bytes and other.offset < one.offset + one.num_bytes
 
 
 FIRST_FLIGHT_NUMBER = -(1 << 30)
-"""Bytes of targets in flight carry numbers from here up: rings of rows have some just below 0."""
+"""First owner number of bytes that a running transfer fills. The owner numbers of ring rows end just below 0."""
 
 
 class Flights:
-    """The transfers under way. bytes_of: owners of a tensor's bytes, None of one that the caller holds."""
+    """Transfers that have started and not yet been waited for.
+
+    bytes_of: returns the owners of a tensor's bytes, or None for a tensor in the caller's memory.
+    """
 
     def __init__(self, bytes_of: Callable[[str], np.ndarray | None]) -> None:
         self.bytes_of = bytes_of
@@ -299,17 +304,17 @@ class Flights:
         self.under_way: dict[int, Transfer] = {}
 
     def start(self, transfer: Transfer, where: str) -> None:
-        """Raises PlanRejected for a number out of turn: transfers end in the order in which they start."""
+        """Start a transfer. Raise PlanRejected if its number is out of order: transfers end in the order they start."""
         if transfer.number != self.started:
-            raise PlanRejected(f"{where}: transfer {transfer.number} starts when {self.started} is next.")
+            raise PlanRejected(f"{where}: transfer {transfer.number} starts, but transfer {self.started} is next.")
         self.under_way[self.started] = transfer
         self._mark(transfer, FIRST_FLIGHT_NUMBER + self.started)
         self.started += 1
 
     def wait(self, transfer: Transfer, number: int, where: str) -> None:
-        """Ends a transfer: its target's bytes become its own.
+        """End a transfer: the target's bytes hold its value from now on.
 
-        Raises PlanRejected where it never began, or something was written over its target.
+        Raises PlanRejected if the transfer was not started, or if a step wrote to its target meanwhile.
         """
         if transfer.number is None or self.under_way.pop(transfer.number, None) != transfer:
             raise PlanRejected(f"{where}: waits for {transfer.name}, which is not under way.")
@@ -319,10 +324,10 @@ class Flights:
         self._mark(transfer, number)
 
     def finish(self) -> None:
-        """Raises PlanRejected for transfers that no step waited for."""
+        """Raise PlanRejected if no step waits for a transfer."""
         if self.under_way:
             names = ", ".join(transfer.name for transfer in self.under_way.values())
-            raise PlanRejected(f"the end: nothing waits for {names}.")
+            raise PlanRejected(f"the end: no step waits for {names}.")
 
     def _mark(self, transfer: Transfer, number: int) -> None:
         target = self.bytes_of(transfer.target)
@@ -331,7 +336,7 @@ class Flights:
 
 
 def check_copies(program: Program) -> None:
-    """Raises PlanRejected where a transfer's ends differ in bytes, or a kernel's constants were never copied there."""
+    """Raise PlanRejected if the ends of a transfer differ in size, or a kernel's constants were never copied."""
     copied: set[tuple[str, str]] = set()
     for index, step in enumerate(program.steps):
         for inner in calls(step):
@@ -340,28 +345,28 @@ def check_copies(program: Program) -> None:
                 constant = program.constants[inner.source] if inner.source_is_constant else None
                 size = constant.data.nbytes if constant else program.tensors[inner.source].num_bytes
                 if size != program.tensors[inner.target].num_bytes:
-                    raise PlanRejected(f"{where}: {inner.source} and {inner.target} differ in bytes.")
+                    raise PlanRejected(f"{where}: {inner.source} and {inner.target} differ in size.")
                 if constant:
                     copied.add((inner.source, inner.target))
             for constant, tensor in getattr(inner, "fetched", ()):
                 held = program.constants[constant].layer or constant
                 if (held, tensor) not in copied:
-                    raise PlanRejected(f"{where}: {constant} is read from {tensor} and was never copied there.")
+                    raise PlanRejected(f"{where}: {constant} is read from {tensor}, but was never copied there.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _UnderWay:
-    """A call that an accelerator is at. touched: bytes that it may read or write at any time, by memory."""
+    """A call that an accelerator is running. touched: bytes that it may read or write at any time, by memory."""
 
     call: KernelCall
     touched: tuple[tuple[str, Touch], ...]
 
 
 def check_drivers(program: Program, plan: MemoryPlan) -> None:
-    """Raises PlanRejected where steps in their order do not keep to what accelerators are at.
+    """Raise PlanRejected if a step conflicts with a call that an accelerator is still running.
 
-    No step reads what an accelerator writes, or writes what it reads or writes, before the wait. An accelerator is at
-    one call at a time, and done with all of them at the end.
+    Before the wait, no step may read bytes that the accelerator writes, or write bytes that it reads or writes. An
+    accelerator runs one call at a time, and has finished all calls at the end.
     """
     under_way: dict[str, _UnderWay] = {}
     for index, step in enumerate(program.steps):
@@ -372,7 +377,7 @@ def check_drivers(program: Program, plan: MemoryPlan) -> None:
                 raise PlanRejected(f"{where}: waits for {step.call.name}, which was not started.")
             if under_way[driver.processor].call is not step.call:
                 at = under_way[driver.processor].call.name
-                raise PlanRejected(f"{where}: waits for {step.call.name}, and {driver.processor} is at {at}.")
+                raise PlanRejected(f"{where}: waits for {step.call.name}, but {driver.processor} is running {at}.")
             del under_way[driver.processor]
             continue
         touched = tuple(located(plan, touch) for touch in touches(program, plan, step))
@@ -386,15 +391,15 @@ def check_drivers(program: Program, plan: MemoryPlan) -> None:
                 raise PlanRejected(f"{where}: starts {call.name} on {driver.processor} inside a loop.")
             if driver.processor in under_way:
                 at = under_way[driver.processor].call.name
-                raise PlanRejected(f"{where}: starts {driver.processor} while it is at {at}; wait for that before.")
+                raise PlanRejected(f"{where}: starts {driver.processor} while it is running {at}; wait for it first.")
             under_way[driver.processor] = _UnderWay(call=call, touched=touched)
     if under_way:
         names = ", ".join(other.call.name for other in under_way.values())
-        raise PlanRejected(f"the end: nothing waits for {names}.")
+        raise PlanRejected(f"the end: no step waits for {names}.")
 
 
 def _check_apart(where: str, touched: tuple[tuple[str, Touch], ...], processor: str, other: _UnderWay) -> None:
-    """Raises PlanRejected where a step touches bytes that an accelerator is at, and one of the two writes them."""
+    """Raise PlanRejected if a step and a running accelerator touch the same bytes, and one of the two writes them."""
     for memory, touch in touched:
         for held_in, held in other.touched:
             if memory != held_in or not (touch.writes or held.writes):
@@ -405,12 +410,12 @@ def _check_apart(where: str, touched: tuple[tuple[str, Touch], ...], processor: 
                 shared = f", which shares them with {held.tensor}" if held.tensor != touch.tensor else ""
                 raise PlanRejected(
                     f"{where}: {done} {common} B of {touch.tensor}{shared}, in {memory}, while {processor} may "
-                    f"still be at {other.call.name}, which {does} them; wait for it before."
+                    f"still be running {other.call.name}, which {does} them; wait for it first."
                 )
 
 
 def _num_common(one: Touch, other: Touch) -> int:
-    """Bytes that two touches of one memory have in common."""
+    """Return the number of bytes that two touches of one memory share."""
     if isinstance(one.places, slice) and isinstance(other.places, slice):
         return max(0, min(one.places.stop, other.places.stop) - max(one.places.start, other.places.start))
     return int(np.isin(_places(one), _places(other)).sum())
@@ -422,10 +427,7 @@ def _places(touch: Touch) -> np.ndarray:
 
 
 def driver_ends(parallel: ParallelProgram) -> dict[int, int]:
-    """Step that starts an accelerator -> position behind the wait for it, in the same list.
-
-    Raises PlanRejected where two lists call one driver: nothing keeps their calls apart.
-    """
+    """Return the position after the wait for each step that starts an accelerator, in the same per-core schedule."""
     callers: dict[str, int] = {}
     starts: dict[str, int] = {}
     ends: dict[int, int] = {}
@@ -439,7 +441,7 @@ def driver_ends(parallel: ParallelProgram) -> dict[int, int]:
             if callers.setdefault(driver.processor, number) != number:
                 raise PlanRejected(
                     f"{steps.processor}, entry {position}: calls the driver of {driver.processor}, as "
-                    f"{parallel.lists[callers[driver.processor]].processor} does; all such calls need one list."
+                    f"{parallel.lists[callers[driver.processor]].processor} does; one processor must make all calls."
                 )
             if isinstance(step, DriverWait):
                 ends[starts.get(call.name, entry.index)] = position + 1
@@ -451,20 +453,17 @@ def driver_ends(parallel: ParallelProgram) -> dict[int, int]:
 def check_reach(
     program: Program, plan: MemoryPlan, platform: Platform, parallel: ParallelProgram | None = None
 ) -> None:
-    """Raises PlanRejected naming a step, its processor, and what it touches in a memory that it does not reach.
-
-    parallel: the program in lists, whose processors run its steps; without, the platform's first one runs all.
-    """
+    """Raise PlanRejected if a processor cannot access the memory of an operand of a step that it runs."""
     for arena in plan.arenas:
         wanted = platform.memory(arena.inside).alignment_bytes
         if arena.alignment_bytes % wanted:
-            raise PlanRejected(f"{arena.memory}: lies at multiples of {arena.alignment_bytes} B, not of {wanted} B.")
+            raise PlanRejected(f"{arena.memory}: is aligned to {arena.alignment_bytes} B, but needs {wanted} B.")
     inside = {arena.memory: arena.inside for arena in plan.arenas}
     joined = {(link.source, link.target) for link in platform.links}
     by_dma = {(link.source, link.target) for link in platform.links if link.dma}
 
     def memory_of(name: str) -> str | None:
-        """The platform's memory that holds a tensor or scratch; None for what the caller holds."""
+        """Return the platform's memory that holds a tensor or scratch; None for a tensor in the caller's memory."""
         place = plan.placements.get(name)
         return inside.get(place.memory, place.memory) if place else None
 
@@ -476,14 +475,14 @@ def check_reach(
             if isinstance(call, Transfer) and call.number is not None:
                 ends = _source_memory(program, call, memory_of(call.source)), memory_of(call.target)
                 if None not in ends and ends not in by_dma:
-                    raise PlanRejected(f"{where}: no DMA of {platform.name} moves from {ends[0]} to {ends[1]}.")
+                    raise PlanRejected(f"{where}: no DMA of {platform.name} copies from {ends[0]} to {ends[1]}.")
                 continue
             driver = call.implementation.driver if isinstance(call, KernelCall) else None
             processor = driver.processor if driver else runners.get(index, platform.processors[0].name)
             for name, memory in _touched(program, step, call):
                 held = memory or memory_of(name)
                 if held and not {(processor, held), (held, processor)} & joined:
-                    raise PlanRejected(f"{where}: {processor} touches {name} in {held}, which it does not reach.")
+                    raise PlanRejected(f"{where}: {processor} accesses {name} in {held}, but has no link to {held}.")
 
 
 def _source_memory(program: Program, transfer: Transfer, placed: str | None) -> str | None:
@@ -491,7 +490,7 @@ def _source_memory(program: Program, transfer: Transfer, placed: str | None) -> 
 
 
 def _runners(parallel: ParallelProgram) -> dict[int, str]:
-    """The processor whose list each step is in."""
+    """Return the processor that runs each step."""
     return {
         entry.index: steps.processor
         for steps in parallel.lists
@@ -501,8 +500,8 @@ def _runners(parallel: ParallelProgram) -> dict[int, str]:
 
 
 def _touched(program: Program, step: Step, call: Call) -> Iterator[tuple[str, str]]:
-    """Operands of a call; and memories of those that are constants, which no plan places."""
-    if isinstance(call, Wait | DriverWait):  # what they wait for has been looked at where it started
+    """Yield the operands of a call, each with its memory if it is a constant; constants have no offset in the plan."""
+    if isinstance(call, Wait | DriverWait):  # the operands were checked at the start of the transfer or call
         return
     if isinstance(call, Transfer):
         held = program.constants[call.source].memory if call.source_is_constant else ""

@@ -1,8 +1,9 @@
 """Check the plan of a parallel program for every interleaving that its signals allow.
 
-The lists are played once, over bytes that know which list touched them last and when. Two steps of which one writes a
-byte that the other touches have to be ordered by lists and signals; if all such pairs are, every interleaving computes
-what this one does. So what is left is the rules for one processor, which `validate` holds for the order played.
+The per-core schedules are replayed once, with a record of which schedule touched each byte last and when. If one of two
+steps writes a byte that the other touches, schedules and signals must order the two steps. If all such pairs are
+ordered, every interleaving computes the same values as the replay. The rules for one processor remain, and `validate`
+checks them for the replayed order.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from tvm_ext.core.errors import PlanRejected
 
 @dataclass(kw_only=True)
 class _Bytes:
-    """Bytes of a memory, or of a tensor that the caller holds, after some of the steps.
+    """Bytes of a memory, or of a tensor in the caller's memory, after some of the steps.
 
-    written, read: per list, the position behind which its last write or read of the byte has ended; 0 for none.
-    users: what was touched there, by list and that position.
+    written, read: per schedule, the position after which its last write or read of the byte has ended; 0 for none.
+    users: touches, by schedule and that position.
     """
 
     written: np.ndarray
@@ -35,10 +36,11 @@ class _Bytes:
 
 
 def validate_order(parallel: ParallelProgram, plan: MemoryPlan) -> None:
-    """Raises PlanRejected with the two steps that are not in order, the processors they run on, and what they share.
+    """Raise PlanRejected with two unordered steps, their processors and the bytes that they share.
 
-    Proved for any interleaving of any number of runs: each step and each signal is used once, no list waits for ever,
-    nothing runs outside of its run, reads come behind their writes, nothing is written over what is still used.
+    Proves for any interleaving of any number of runs: each step and each signal is used once, no schedule waits
+    forever, no step runs outside of its run, reads come after their writes, and no value is overwritten before its last
+    read.
     """
     played = play(parallel)
     ends, behind_waits = _transfer_ends(parallel), driver_ends(parallel)
@@ -51,7 +53,7 @@ def validate_order(parallel: ParallelProgram, plan: MemoryPlan) -> None:
 
 
 def _transfer_ends(parallel: ParallelProgram) -> dict[int, int]:
-    """Position behind the wait for each transfer that goes on while steps run, by number."""
+    """Return the position after the wait for each asynchronous transfer, by its number."""
     started = [
         (number, position, transfer)
         for number, position, call in _placed_calls(parallel)
@@ -65,13 +67,14 @@ def _transfer_ends(parallel: ParallelProgram) -> dict[int, int]:
     }
     ends: dict[int, int] = {}
     for number, position, transfer in started:
-        home, end = waited.get(transfer.number, (number, position))  # `validate` refuses one without a wait
+        home, end = waited.get(transfer.number, (number, position))  # `validate` rejects a transfer without a wait
         first, processors = started[0], [steps.processor for steps in parallel.lists]
         if home != number or number != first[0]:
             other = processors[home if home != number else first[0]]
             raise PlanRejected(
                 f"{processors[number]}, entry {position}: {transfer.name} goes on while steps run, and {other} "
-                f"{'waits for it' if home != number else f'starts {first[2].name}'}; all such transfers need one list."
+                f"{'waits for it' if home != number else f'starts {first[2].name}'}; all asynchronous "
+                "transfers need one processor."
             )
         ends[transfer.number or 0] = end + 1
     return ends
@@ -86,7 +89,7 @@ def _placed_calls(parallel: ParallelProgram) -> Iterator[tuple[int, int, Call]]:
 
 
 def _untouched(parallel: ParallelProgram, plan: MemoryPlan) -> dict[str, _Bytes]:
-    """Bytes of every memory, and of wholes without a place, that no step has touched."""
+    """Return the bytes of every memory, and of tensors without an offset, before any step touches them."""
     count = len(parallel.lists)
     return {
         name: _Bytes(written=np.zeros((count, size), np.int32), read=np.zeros((count, size), np.int32))
@@ -95,7 +98,7 @@ def _untouched(parallel: ParallelProgram, plan: MemoryPlan) -> dict[str, _Bytes]
 
 
 def _sizes(program: Program, plan: MemoryPlan) -> dict[str, int]:
-    """Bytes of every memory as far as it is used, and of wholes without a place."""
+    """Return the used bytes of every memory, and the bytes of tensors without an offset."""
     sizes: dict[str, int] = {}
     for place in plan.placements.values():
         memory = f"memory {place.memory}"
@@ -115,7 +118,7 @@ def _check_step(
     ends: Mapping[int, int],
     behind_waits: Mapping[int, int],
 ) -> None:
-    """Raises PlanRejected where a step of another list may run at the same time and touch the same bytes."""
+    """Raise PlanRejected if a step of another schedule may run at the same time and touch the same bytes."""
     step = parallel.program.steps[index]
     end = behind_waits.get(index, moment.position + 1)
     if isinstance(step, Transfer) and step.number is not None:
@@ -134,7 +137,7 @@ def _check_step(
 def _check_touch(
     parallel: ParallelProgram, name: str, held: _Bytes, touch: Touch, moment: Moment, number: int, *, writes: bool
 ) -> None:
-    """Raises PlanRejected where a list may not have ended its last writes, or reads, of bytes that are touched now."""
+    """Raise PlanRejected if another schedule may not yet have ended its last writes, or reads, of the touched bytes."""
     last = (held.written if writes else held.read)[number, touch.places]
     late = np.flatnonzero(last > moment.seen[number])
     if late.size == 0:
@@ -150,7 +153,7 @@ def _check_touch(
 
 
 def _ran(parallel: ParallelProgram, number: int, position: int) -> str:
-    """The step at a position of a list."""
+    """Return a title of the step at a position of a schedule."""
     steps = parallel.lists[number]
     entry = steps.entries[position]
     assert isinstance(entry, RunStep), "only steps touch bytes"
@@ -158,7 +161,7 @@ def _ran(parallel: ParallelProgram, number: int, position: int) -> str:
 
 
 def _check_values(program: Program, plan: MemoryPlan) -> None:
-    """Raises PlanRejected where a step reads bytes made later, or never, or gone since; byte for byte, also of rows."""
+    """Raise PlanRejected if a step reads bytes that are not yet written, or that were overwritten."""
     names = {name: number for number, name in enumerate(program.tensors)}
     made = {
         name: np.zeros(tensor.num_bytes, bool)
@@ -187,7 +190,7 @@ def _check_values(program: Program, plan: MemoryPlan) -> None:
             missing = ~made[touch.whole][touch.places] if touch.whole in made else np.zeros(1, bool)
             if missing.any():
                 raise PlanRejected(
-                    f"step {index} ({step.name}): {missing.sum()} B of {touch.tensor} are not made before it."
+                    f"step {index} ({step.name}): {missing.sum()} B of {touch.tensor} are not computed before it."
                 )
             name, moved = located(plan, touch)
             held = owners[name][moved.places]
@@ -199,13 +202,13 @@ def _check_values(program: Program, plan: MemoryPlan) -> None:
             if touch.writes:
                 again = touch.whole in made and made[touch.whole][touch.places].any()
                 if again and not several and not isinstance(step, Wait | DriverWait):
-                    raise PlanRejected(f"step {index} ({step.name}): {touch.tensor} was made before.")
+                    raise PlanRejected(f"step {index} ({step.name}): {touch.tensor} was already computed before.")
                 write(touch)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """An entry of a list as it was played. seen: per list, how many of its entries are surely done when it ends."""
+    """An entry of a schedule in the replay. seen: per schedule, how many entries have surely ended by then."""
 
     number: int
     position: int
@@ -213,9 +216,10 @@ class Moment:
 
 
 def play(parallel: ParallelProgram) -> list[tuple[int, Moment]]:
-    """Steps and their moments, in an order in which they may run.
+    """Return the steps and their moments in an order in which they may run.
 
-    Raises PlanRejected for what is missing, there twice or never reached, and for steps outside of the run.
+    Raises PlanRejected for steps or signals that are missing, duplicate or never reached, and for steps outside of the
+    run.
     """
     check_entries(parallel)
     moments, last = _played(parallel)
@@ -228,12 +232,14 @@ def play(parallel: ParallelProgram) -> list[tuple[int, Moment]]:
 
 
 def check_entries(parallel: ParallelProgram) -> None:
-    """Raises PlanRejected where a step or signal is not used once, or not as the other end has it."""
+    """Raise PlanRejected if a step or signal is not used exactly once, or if the two ends of a signal disagree."""
     if not parallel.lists:
-        raise PlanRejected(f"{parallel.program.name}: no processor runs it.")
+        raise PlanRejected(f"{parallel.program.name}: it has no per-core schedule.")
     names = [steps.processor for steps in parallel.lists]
     if len(set(names)) < len(names):
-        raise PlanRejected(f"{parallel.program.name}: two lists are of one processor; its lists are {names}.")
+        raise PlanRejected(
+            f"{parallel.program.name}: two per-core schedules name the same processor; the processors are {names}."
+        )
     ran: dict[int, str] = {}
     sent: dict[int, tuple[int, int, str]] = {}
     awaited: dict[int, tuple[int, int, str]] = {}
@@ -250,7 +256,9 @@ def check_entries(parallel: ParallelProgram) -> None:
                 continue
             other = entry.target if isinstance(entry, Notify) else entry.source
             if not 0 <= other < len(names) or other == number:
-                raise PlanRejected(f"{where}: signal {entry.signal} needs another list, and names list {other}.")
+                raise PlanRejected(
+                    f"{where}: signal {entry.signal} names schedule {other}, not that of another processor."
+                )
             used, ends = (sent, (number, other)) if isinstance(entry, Notify) else (awaited, (other, number))
             if entry.signal in used:
                 done = "sends" if isinstance(entry, Notify) else "awaits"
@@ -258,7 +266,7 @@ def check_entries(parallel: ParallelProgram) -> None:
             used[entry.signal] = (*ends, where)
     for index in range(len(parallel.program.steps)):
         if index not in ran:
-            raise PlanRejected(f"{_step(parallel, index)} is in no list.")
+            raise PlanRejected(f"{_step(parallel, index)} is in no per-core schedule.")
     _check_signals(sent, awaited, names)
 
 
@@ -279,7 +287,7 @@ def _check_signals(
 ) -> None:
     for signal, (source, target, where) in sent.items():
         if signal not in awaited:
-            raise PlanRejected(f"{where}: nothing awaits signal {signal}; the next run would find it.")
+            raise PlanRejected(f"{where}: nothing awaits signal {signal}, so it would be left for the next run.")
         if awaited[signal][:2] != (source, target):
             raise PlanRejected(
                 f"{where}: signal {signal} goes to {names[target]}, and {awaited[signal][2]} awaits it from "
@@ -294,12 +302,12 @@ def _check_signals(
             if found != wanted:
                 raise PlanRejected(
                     f"{awaited[found][2]}: awaits signal {found} of {names[ends[0]]}, which sends {wanted} before it; "
-                    "a channel counts signals, and takes the one for the other."
+                    "a channel only counts signals, so it would confuse the two."
                 )
 
 
 def _played(parallel: ParallelProgram) -> tuple[list[Moment], list[tuple[int, ...]]]:
-    """All entries in an order in which they may run, and what each list has seen at its end."""
+    """Return all entries in an order in which they may run, and the entries that each schedule has seen at its end."""
     count = len(parallel.lists)
     position = [0] * count
     seen = [tuple(0 for _ in range(count)) for _ in range(count)]
@@ -317,12 +325,16 @@ def _played(parallel: ParallelProgram) -> tuple[list[Moment], list[tuple[int, ..
     waits = [_waits(parallel, number, at) for number, at in enumerate(position)]
     stuck = [text for text in waits if text]
     if stuck:
-        raise PlanRejected(f"{parallel.program.name}: waits for ever: {'; '.join(stuck)}.")
+        raise PlanRejected(f"{parallel.program.name}: waits forever: {'; '.join(stuck)}.")
     return moments, seen
 
 
 def _next(parallel: ParallelProgram, position: list[int], sent: Container[int]) -> int | None:
-    """List whose turn it is: one with a signal to send or to take, else that of the first step; None if all wait."""
+    """Return the next schedule to replay; None if all wait.
+
+    A schedule whose next entry is a signal that it can send or receive comes first, then the schedule with the first
+    step.
+    """
     found: dict[int, int] = {}
     for number, steps in enumerate(parallel.lists):
         if position[number] == len(steps.entries):
@@ -336,7 +348,7 @@ def _next(parallel: ParallelProgram, position: list[int], sent: Container[int]) 
 
 
 def _waits(parallel: ParallelProgram, number: int, position: int) -> str:
-    """Reason for which a list does not go on; empty at its end."""
+    """Return the entry at which a schedule waits, or an empty string at its end."""
     steps = parallel.lists[number]
     if position == len(steps.entries):
         return ""
@@ -346,7 +358,7 @@ def _waits(parallel: ParallelProgram, number: int, position: int) -> str:
 
 
 def _check_inside(parallel: ParallelProgram, moments: list[Moment], last: list[tuple[int, ...]]) -> None:
-    """Raises PlanRejected for entries that may come before the begin of the run, or after its end."""
+    """Raise PlanRejected if an entry may run before the begin of the run or after its end."""
     caller = parallel.lists[0].processor
     for moment in moments:
         steps = parallel.lists[moment.number]

@@ -1,4 +1,4 @@
-"""Replay row sequences and states over bytes that know which row of which tensor they hold."""
+"""Replay row sequences and states and track which row of which tensor each byte holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_ext.core.row_access import RowAccess
 from tvm_ext.core.row_sequence import RowCall, Schedule
 
 FIRST_ROW_NUMBER = -2
-"""Highest number of a ring's row, others follow downwards: tensors have numbers from 0 up, and -1 is no owner."""
+"""Owner number of the first row of a ring; other rows count down from it. Tensors count up from 0; -1 is no owner."""
 
 
 def replay_sequence(
@@ -28,10 +28,7 @@ def replay_sequence(
     numbers: Mapping[str, int],
     where: str,
 ) -> None:
-    """Raises PlanRejected where a call reads a row that is gone or was never made, or loses one while it writes.
-
-    owners: per memory, the number of the tensor that each byte holds; changed as the sequence changes it.
-    """
+    """Raise PlanRejected if a call reads a row that its bytes do not hold, or overwrites a row that it still needs."""
     rings = {name: ring for name in _touched(step) if (ring := program.tensors[name].ring)}
     base = {name: FIRST_ROW_NUMBER - sum(r.rows for r in list(rings.values())[:i]) for i, name in enumerate(rings)}
 
@@ -43,7 +40,7 @@ def replay_sequence(
     }
 
     def row(name: str, rows: int, index: int) -> tuple[np.ndarray, int] | None:
-        """The bytes that hold a row, and the number they must carry; None for a tensor that the caller holds."""
+        """Return the bytes that hold a row and the number they must carry; None for a tensor in the caller's memory."""
         if name not in plan.placements:
             return None
         place, tensor = plan.placements[name], program.tensors[name]
@@ -53,7 +50,7 @@ def replay_sequence(
         size, rest = divmod(place.num_bytes, ring.stored if ring else rows)
         slot = (index + ring.shift) % ring.stored if ring else index
         if rest:
-            raise PlanRejected(f"{where}: {name} of {place.num_bytes} B is not made of {rows} equal rows.")
+            raise PlanRejected(f"{where}: {name} of {place.num_bytes} B cannot be divided into {rows} equal rows.")
         begin = place.offset + slot * size
         return owners[place.memory][begin : begin + size], base[name] - index if ring else numbers[name]
 
@@ -61,7 +58,7 @@ def replay_sequence(
         for constant, name in call.fetched:
             held = row(name, 1, 0)
             if held is not None and (held[0] != held[1]).any():
-                raise PlanRejected(f"{where}: {call.name} reads {constant} from {name}, which is not there any more.")
+                raise PlanRejected(f"{where}: {call.name} reads {constant} from {name}, which was overwritten.")
         for position, (name, access) in enumerate(zip(call.inputs, _accesses(call), strict=True)):
             if behind and (call.name, position) in in_place:
                 continue
@@ -69,24 +66,24 @@ def replay_sequence(
                 found = row(name, access.input_rows, index)
                 if found is not None and (found[0] != found[1]).any():
                     raise PlanRejected(
-                        f"{where}: {call.name} reads row {index} of {name}, which is not there any more."
+                        f"{where}: {call.name} reads row {index} of {name}, which its bytes do not hold."
                     )
 
     def accumulate(call: KernelCall, begin: int) -> None:
-        """Sums lie in a kernel's outputs from its first call on, and each later one needs them."""
+        """Check and mark accumulators: a kernel keeps them in its outputs, and each later call needs them unchanged."""
         if call is not step.body[-1]:
-            raise PlanRejected(f"{where}: {call.name} adds up rows; nothing may follow it in its sequence.")
+            raise PlanRejected(f"{where}: {call.name} accumulates rows, so no call may follow it in its sequence.")
         for place in (plan.placements[name] for name in call.outputs if name in plan.placements):
             held = owners[place.memory][place.offset : place.offset + place.num_bytes]
             if begin > 0 and (held != numbers[place.name]).any():
-                raise PlanRejected(f"{where}: {call.name} adds to {place.name}, which is not there any more.")
+                raise PlanRejected(f"{where}: {call.name} accumulates in {place.name}, which was overwritten.")
             held[:] = numbers[place.name]
 
     made = {call.outputs[0]: 0 for call in step.body}
     for call, begin, end in ((step.body[turn.operator], turn.begin, turn.end) for turn in _turns(step.schedule, {})):
         if begin != made[call.outputs[0]]:
             raise PlanRejected(
-                f"{where}: {call.name} computes rows from {begin} on; it has computed {made[call.outputs[0]]}."
+                f"{where}: {call.name} computes rows from {begin} on, but row {made[call.outputs[0]]} is next."
             )
         require(call, begin, end)
         spatial = call.implementation.spatial
@@ -100,7 +97,8 @@ def replay_sequence(
         scratch = plan.placements.get(f"{step.name}_scratch")
         if scratch and call.implementation.scratch_bytes:
             owners[scratch.memory][scratch.offset : scratch.offset + scratch.num_bytes] = numbers[scratch.name]
-        require(call, begin, end, behind=True)  # a kernel reads while it writes
+        # A kernel reads its inputs while it writes its outputs, so the rows must survive its own writes.
+        require(call, begin, end, behind=True)
         made[call.outputs[0]] = end
     for call in step.body:
         spatial = call.implementation.spatial
@@ -109,20 +107,23 @@ def replay_sequence(
 
 
 def _row_apart(tensor: Tensor, held: np.ndarray, rows: int, index: int, where: str) -> np.ndarray:
-    """Bytes of a row of a part whose runs lie apart. held: from its first byte on."""
-    assert tensor.part and tensor.part.pitch, "its runs lie apart"
+    """Return the bytes of a row of a part whose runs are not contiguous. held: bytes from the part's first byte on."""
+    assert tensor.part and tensor.part.pitch, "its runs are not contiguous"
     item, axes = np.dtype(tensor.dtype).itemsize, tensor.part.run_axes
     run = item * int(np.prod(tensor.shape[len(tensor.shape) - axes :], dtype=np.int64))
     runs, rest = divmod(item * int(np.prod(tensor.shape, dtype=np.int64)), run * rows)
     if rest:
-        raise PlanRejected(f"{where}: {tensor.name} with runs of {run} B is not made of {rows} equal rows.")
+        raise PlanRejected(f"{where}: {tensor.name} with runs of {run} B cannot be divided into {rows} equal rows.")
     apart = tensor.part.pitch * item
     strides = (apart * held.itemsize, held.itemsize)
     return as_strided(held[index * runs * apart :], (runs, run), strides)
 
 
 def _turns(schedule: Schedule, ahead: Mapping[int, int]) -> Iterator[RowCall]:
-    """The calls as the generated loops make them. ahead: rows that the loops around are ahead, by operator."""
+    """Yield the calls in the order of the generated loops.
+
+    ahead: by operator, the rows that the enclosing loops have advanced it.
+    """
     for entry in schedule:
         if isinstance(entry, RowCall):
             rows = ahead.get(entry.operator, 0)
@@ -133,7 +134,7 @@ def _turns(schedule: Schedule, ahead: Mapping[int, int]) -> Iterator[RowCall]:
 
 
 def _lies_in_place(program: Program, call: KernelCall, position: int) -> bool:
-    """True where the output lies in an input's ring, each row over one that no later row reads any more."""
+    """Return True if the output is in an input's ring buffer, each row in the slot of a row that no later row reads."""
     tensor, source = program.tensors[call.outputs[0]], program.tensors[call.inputs[position]]
     home = source.part.tensor if source.part else source.name
     if tensor.part is None or tensor.part.tensor != home or tensor.ring is None or source.ring is None:
@@ -141,7 +142,7 @@ def _lies_in_place(program: Program, call: KernelCall, position: int) -> bool:
     access, stored = _accesses(call)[position], tensor.ring.stored
     lag, needed = (source.ring.shift - tensor.ring.shift) % stored, access.input_rows
     for row in reversed(range(access.output_rows)):
-        if row - lag >= needed:  # a row that comes later still reads what lies there
+        if row - lag >= needed:  # a later row still reads the row in this slot
             return False
         needed = min(needed, access.begins[row]) if access.begins[row] < access.ends[row] else needed
     return position in call.implementation.in_place and stored == source.ring.stored
@@ -149,7 +150,7 @@ def _lies_in_place(program: Program, call: KernelCall, position: int) -> bool:
 
 def _accesses(call: KernelCall) -> tuple[RowAccess, ...]:
     if call.implementation.spatial is None:
-        raise PlanRejected(f"{call.name}: stands in a sequence and has no rows.")
+        raise PlanRejected(f"{call.name}: is in a row sequence, but computes no rows.")
     return call.implementation.spatial.inputs
 
 
@@ -158,20 +159,20 @@ def _touched(step: RowSteps) -> list[str]:
 
 
 def check_states(program: Program) -> None:
-    """Raises PlanRejected with the state and the step that reads elements no longer there, or not yet."""
+    """Raise PlanRejected if a step reads elements of a state that are overwritten or not yet written."""
     owners: dict[str, str] = {}
     for state in program.states:
         if state.tensor in owners:
-            raise PlanRejected(f"{state.source} and {owners[state.tensor]} are kept in one tensor, {state.tensor}.")
+            raise PlanRejected(f"{state.source} and {owners[state.tensor]} are kept in the same tensor {state.tensor}.")
         owners[state.tensor] = state.source
         tensor = program.tensors[state.tensor]
         if tensor.role != "state" or tensor.memory != STATE_MEMORY:
-            raise PlanRejected(f"{state.source}: {state.tensor} does not lie where runs keep states.")
+            raise PlanRejected(f"{state.source}: {state.tensor} is not in the memory of states.")
         _replay(program, state)
 
 
 def _replay(program: Program, state: KeptState) -> None:
-    """Elements [0, n) of the tensor, and whether this run has written them."""
+    """Replay a run for one state, and track which elements of its tensor this run has written."""
     tensor = program.tensors[state.tensor]
     fresh = np.zeros(tensor.num_elements, dtype=bool)
     for index, step in enumerate(program.steps):
@@ -184,7 +185,7 @@ def _replay(program: Program, state: KeptState) -> None:
             for name in _written(call):
                 part = program.tensors[name].part
                 if name == state.tensor:
-                    raise PlanRejected(f"{where}: writes over all of state {state.source}, which only parts may be.")
+                    raise PlanRejected(f"{where}: overwrites all of state {state.source}, not a part of it.")
                 if part and part.tensor == state.tensor:
                     fresh[part.first : part.first + program.tensors[name].num_elements] = True
     wanted = np.ones_like(fresh)
@@ -193,19 +194,22 @@ def _replay(program: Program, state: KeptState) -> None:
     elif state.update == "ring":
         wanted[: -(tensor.num_elements // _rows(tensor.shape) * state.pushed)] = False
     elif state.update == "shift":
-        wanted = fresh  # the moved end, and what was new
+        wanted = fresh  # the moved elements and the new ones
     if not np.array_equal(fresh, wanted) or (state.update != "none" and not fresh.any()):
-        raise PlanRejected(f"state {state.source}: a run leaves {int(fresh.sum())} elements of {fresh.size} in it.")
+        raise PlanRejected(
+            f"state {state.source}: a run writes {int(fresh.sum())} of its {fresh.size} elements, not the elements "
+            "that it must update."
+        )
 
 
 def _check_read(program: Program, state: KeptState, fresh: np.ndarray, name: str, where: str) -> None:
-    """The state as found is read before any of it is written, a window with its new end, a part as written."""
+    """Check a read of a state: the old state before any write, a window with its new end, or a part after its write."""
     tensor = program.tensors[name]
     if name == state.tensor:
         old = not fresh.any()
         window = state.update in ("ring", "shift")
         if (window and (old or fresh[0])) or (not window and not old):
-            raise PlanRejected(f"{where}: reads state {state.source} when it is not what the step needs.")
+            raise PlanRejected(f"{where}: reads state {state.source} when it does not hold the needed value.")
     elif tensor.part and tensor.part.tensor == state.tensor:
         held = fresh[tensor.part.first : tensor.part.first + tensor.num_elements]
         moves_up = state.update == "shift" and not fresh[0]

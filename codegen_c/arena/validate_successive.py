@@ -1,13 +1,13 @@
 """Check a pipeline over successive inputs, for every order of puts and takes.
 
-The caller's puts and its takes are two threads here, for it may do either first: a take comes behind the put of its
-input, and a put behind the take that makes room for it; nothing else is known. As all that an input needs is done when
-it was taken, inputs meet only those fewer than `in_flight` away, so twice as many of them show every pair in every
-phase. Signals of a channel are matched by their count, as the C does, not by their names. What runs keep is found as
-where inputs come one at a time, and turned in the stage that uses it.
+The caller's puts and takes are two threads here, because the caller may do either first. A take comes after the put of
+its input, and a put comes after the take that frees its buffers; no other order is known. Once an input was taken, all
+its work is done, so only inputs fewer than `in_flight` apart can conflict. A replay of twice as many inputs therefore
+shows every pair in every phase. Signals of a channel are matched by their count, as in the C code, not by their names.
+A state has the same value as if inputs came one at a time, and its ring advances in the stage that uses it.
 
-No list waits for ever: each run by itself ends, which `validate_order` holds; putting more inputs only sends more
-signals, and each channel is sent from one thread, so none is taken for another.
+No schedule waits forever: each run by itself ends, which `validate_order` proves. Further inputs only send further
+signals, and each channel is sent from one thread, so signals are not confused.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Clock = tuple[int, ...]
 
 
 def validate_successive(parallel: ParallelProgram, plan: MemoryPlan) -> None:
-    """Raises PlanRejected with two steps, their inputs and processors, and the bytes that they may fight for.
+    """Raise PlanRejected with two steps, their inputs and processors, and the bytes on which they conflict.
 
-    Proved beside what `validate_order` proves of each input: reads find the values of their own input, nothing is
-    written over what another stage still uses, whichever inputs the stages are at. Nothing to do where runs never meet.
+    Proves in addition to `validate_order`: each read finds the value of its own input, and no stage overwrites bytes
+    that another stage still uses, whatever inputs the stages work on. A program without phases needs no check.
     """
     if not parallel.phases:
         return
@@ -53,7 +53,7 @@ def validate_successive(parallel: ParallelProgram, plan: MemoryPlan) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Event:
-    """A touch of bytes. tick: entries of its thread that are done behind it."""
+    """A touch of bytes. tick: number of the thread's entries that have ended after it."""
 
     thread: int
     tick: int
@@ -63,7 +63,7 @@ class _Event:
 
 @dataclass(kw_only=True)
 class _Bytes:
-    """Bytes of a memory. written, read: per thread, the tick behind its last touch. owners: value that each holds."""
+    """Bytes of a memory. written, read: per thread, the tick after its last touch. owners: the value in each byte."""
 
     written: np.ndarray
     read: np.ndarray
@@ -73,7 +73,7 @@ class _Bytes:
 
 @dataclass(kw_only=True)
 class _Thread:
-    """A thread: its entries for one input, and how far it is. seen: per thread, ticks that are surely done."""
+    """A thread: its entries for one input, and its progress. seen: per thread, the ticks that have surely ended."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -83,7 +83,7 @@ class _Thread:
 
 
 class _Play:
-    """The pipeline played once over some inputs, every thread as far as it can."""
+    """A replay of the pipeline over some inputs. Each thread advances as far as it can."""
 
     def __init__(self, parallel: ParallelProgram, plan: MemoryPlan) -> None:
         self.parallel, self.plan, self.program = parallel, plan, parallel.program
@@ -103,13 +103,13 @@ class _Play:
         self.states = StatesInTurn(self.program, plan, self.turns)
 
     def all(self) -> None:
-        """Plays all inputs. Raises PlanRejected."""
+        """Replay all inputs. Raises PlanRejected."""
         while any([self._advance(number) for number in range(self.reader)]):
             pass
         assert all(thread.turn == self.turns for thread in self.threads), "each run ends, so all of them do"
 
     def _advance(self, number: int) -> bool:
-        """Goes on with a thread as far as it can; False if not at all."""
+        """Advance a thread as far as possible. Return False if it cannot advance."""
         thread, moved = self.threads[number], False
         while thread.turn < self.turns:
             if thread.position == 0 and not self._begin(number):
@@ -123,7 +123,7 @@ class _Play:
         return moved
 
     def _begin(self, number: int) -> bool:
-        """Begin a thread's next input; False where it still has to wait for a place or for the input."""
+        """Begin a thread's next input. Return False if the thread must wait for free buffers or for the input."""
         thread = self.threads[number]
         if number == 0:
             room = (self.reader, thread.turn - self.count)
@@ -140,7 +140,7 @@ class _Play:
         return True
 
     def _enter(self, number: int, entry: Entry) -> bool:
-        """Does an entry; False where it has to wait."""
+        """Run an entry. Return False if it must wait."""
         thread = self.threads[number]
         if isinstance(entry, Await):
             channel = (entry.source, number % self.take)
@@ -157,7 +157,7 @@ class _Play:
         return True
 
     def _end(self, number: int) -> None:
-        """The end of a thread's part of an input; behind a take, the caller reads the outputs before the next put."""
+        """End a thread's part of an input. After a take, the caller reads the outputs before the next put."""
         thread = self.threads[number]
         if number == self.take:
             reader = self.threads[self.reader]
@@ -171,7 +171,7 @@ class _Play:
         thread.turn, thread.position = thread.turn + 1, 0
 
     def _fill(self, *, early: bool) -> None:
-        """The caller writes inputs before it puts them: where there is one place, as early as behind the last put."""
+        """Let the caller write the inputs before it puts them, as early as it may."""
         thread = self.threads[0]
         for name in self.program.inputs:
             if (name in self.plan.placements and name not in self.parallel.copies) == early:
@@ -193,7 +193,7 @@ class _Play:
         self._run_states(number, step, index, title)
 
     def _run_states(self, number: int, step: Step, index: int, title: str) -> None:
-        """Touches of what runs keep; behind the last of them its rings are turned."""
+        """Replay the touches of states. After the last touch of a state, its ring advances."""
         turn, states = self.threads[number].turn, self.states
         found = iter(states.found[turn, index])
         touched = states.touched(step)
@@ -216,13 +216,10 @@ class _Play:
         knows_value: bool = True,
         value: int | np.ndarray | None = None,
     ) -> None:
-        """Raises PlanRejected where a thread may touch bytes while another one does, or finds another value there.
-
-        value: of each byte; by default that of the thread's input.
-        """
+        """Raise PlanRejected if another thread may touch the bytes at the same time, or if they hold another value."""
         thread = self.threads[number]
         name, moved = located(self.plan, touch)
-        if name.startswith("tensor"):  # the caller's, another one for each input in flight
+        if name.startswith("tensor"):  # the caller has a separate tensor for each input in flight
             name = f"{name} of input {thread.turn % self.count}"
         held = self.memories.setdefault(name, self._untouched(touch))
         for other, last in self._conflicts(held, moved):
@@ -247,7 +244,7 @@ class _Play:
         )  # fmt: skip
 
     def _conflicts(self, held: _Bytes, touch: Touch) -> Iterator[tuple[int, int]]:
-        """Threads that touched the same bytes, one of the two writing, and behind which tick at the latest."""
+        """Yield each thread that has a conflicting touch of the same bytes, with the last tick after it."""
         for tables in (held.written, held.read) if touch.writes else (held.written,):
             last = tables[:, touch.places]
             if last.shape[1]:
@@ -262,12 +259,12 @@ class _Play:
         return _Bytes(written=tables[0], read=tables[1], owners=np.full(size, -1, np.int64))
 
     def _value(self, touch: Touch, turn: int) -> int:
-        """Number of a tensor's value for an input; of scratch, one that nobody asks for."""
+        """Return the number of a tensor's value for an input. Scratch has the number -2, which is never checked."""
         number = self.numbers.get(touch.whole)
         return -2 if number is None else number * self.turns + turn
 
     def _own(self, name: str, turn: int) -> str:
-        """The place of a tensor for an input."""
+        """Return the name of a tensor's buffer for an input."""
         return self.parallel.copies[name][turn % self.count] if name in self.parallel.copies else name
 
     def _learn(self, thread: _Thread, clock: Clock) -> None:
@@ -275,14 +272,14 @@ class _Play:
 
 
 def _meet(one: Touch, other: Touch) -> bool:
-    """True where both touch a byte."""
+    """Return True if two touches share a byte."""
     if isinstance(one.places, slice) and isinstance(other.places, slice):
         return one.places.start < other.places.stop and other.places.start < one.places.stop
     return any(one.holds(place) for place in np.r_[other.places].tolist())
 
 
 class StatesInTurn:
-    """Runs of a program one after the other, as far as its states go. turns: how many."""
+    """Values of states in successive runs of a program. turns: number of runs."""
 
     def __init__(self, program: Program, plan: MemoryPlan, turns: int) -> None:
         self.program, self.plan, self.turns = program, plan, turns
@@ -290,7 +287,7 @@ class StatesInTurn:
 
     @cached_property
     def found(self) -> Mapping[tuple[int, int], list[np.ndarray]]:
-        """Numbers that a step, of an input, finds in the states that it reads, in the order of its touches."""
+        """Values that a step finds in the states it reads, by run and step index, in the order of its touches."""
         owners = {name: np.full(self.program.tensors[name].num_bytes, -1, np.int64) for name in self.kept}
         found: dict[tuple[int, int], list[np.ndarray]] = {}
         for turn in range(self.turns):
@@ -307,11 +304,14 @@ class StatesInTurn:
         return found
 
     def number(self, turn: int, step: int) -> int:
-        """The number of what a step writes for an input, less than all others; one more step turns the rings."""
+        """Return the number of the value that a step writes in a run. They are below all other numbers.
+
+        A step index after the last step stands for the advance of the rings at the end of a run.
+        """
         return -3 - turn * (len(self.program.steps) + 1) - step
 
     def touched(self, step: Step) -> list[Touch]:
-        """Bytes of states that a step touches, but for those that it reads behind its own writes."""
+        """Return the bytes of states that a step touches, without reads that follow the step's own writes."""
         found = [touch for touch in touches(self.program, self.plan, step) if touch.whole in self.kept]
         inside = {touch.whole for touch in found if touch.writes and isinstance(step, Loop | RowSteps)}
         turned = [
@@ -325,18 +325,18 @@ class StatesInTurn:
 
 
 def check_phases(parallel: ParallelProgram) -> None:
-    """Raises PlanRejected where a phase does not run the program's steps over its own tensors."""
+    """Raise PlanRejected if a phase does not run the program's steps on its own tensors."""
     program, count = parallel.program, len(parallel.phases)
     owners: dict[str, str] = {}
     for name, copies in parallel.copies.items():
         if len(copies) != count or copies[0] != name:
-            raise PlanRejected(f"{program.name}: {name} has places {', '.join(copies)} for {count} inputs in flight.")
+            raise PlanRejected(f"{program.name}: {name} has copies {', '.join(copies)} for {count} inputs in flight.")
         for copy in copies:
             if owners.setdefault(copy, name) != name or (copy != name and copy in parallel.copies):
-                raise PlanRejected(f"{program.name}: {copy} is a place of {owners[copy]}, and of {name}.")
+                raise PlanRejected(f"{program.name}: {copy} is a copy both of {owners[copy]} and of {name}.")
             one, other = program.tensors[copy], program.tensors[name]
             if (one.shape, one.dtype, one.memory) != (other.shape, other.dtype, other.memory):
-                raise PlanRejected(f"{program.name}: {copy} is no place for {name}: it differs in bytes or memory.")
+                raise PlanRejected(f"{program.name}: {copy} and {name} differ in shape, type or memory.")
     for number, steps in enumerate(parallel.phases):
         names = {name: copies[number] for name, copies in parallel.copies.items()}
         if [step.name for step in steps] != [step.name for step in program.steps]:
@@ -346,12 +346,12 @@ def check_phases(parallel: ParallelProgram) -> None:
             if [list(reads(step)), list(writes(step))] != wanted:
                 raise PlanRejected(
                     f"{program.name}: {step.name} of phase {number} touches "
-                    f"{', '.join((*reads(step), *writes(step)))}; {', '.join(wanted[0] + wanted[1])} are its own."
+                    f"{', '.join((*reads(step), *writes(step)))}, not its own {', '.join(wanted[0] + wanted[1])}."
                 )
 
 
 def check_transfers(parallel: ParallelProgram) -> None:
-    """Raises PlanRejected where transfers that go on are of both puts and takes: they end as they start, by number."""
+    """Raise PlanRejected if both puts and takes have asynchronous transfers: transfers end in order of number."""
     at, own = parallel.take_begins, parallel.lists[0]
     found = [
         own.entries.index(entry) >= at
@@ -362,18 +362,18 @@ def check_transfers(parallel: ParallelProgram) -> None:
     ]
     if len(set(found)) > 1:
         raise PlanRejected(
-            f"{own.processor} has transfers that go on when an input is put, and when one is taken: those of the next "
-            "input may come between."
+            f"{own.processor} has asynchronous transfers both when an input is put and when an output is taken: "
+            "transfers of the next input may come between them."
         )
 
 
 def check_channels(parallel: ParallelProgram) -> None:
-    """Raises PlanRejected where both putting and taking send on a channel: the next put may come before the take."""
+    """Raise PlanRejected if both puts and takes signal on one channel: the next put may come before the take."""
     at, own = parallel.take_begins, parallel.lists[0]
     put = {entry.target for entry in own.entries[:at] if isinstance(entry, Notify)}
     take = {entry.target for entry in own.entries[at:] if isinstance(entry, Notify)}
     for target in sorted(put & take):
         raise PlanRejected(
-            f"{own.processor} signals {parallel.lists[target].processor} when an input is put, and again when one is "
-            "taken: signals of the next input may come between."
+            f"{own.processor} signals {parallel.lists[target].processor} both when an input is put and when an output "
+            "is taken: signals of the next input may come between them."
         )

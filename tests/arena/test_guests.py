@@ -70,7 +70,7 @@ def test_a_guest_over_bytes_that_matter_is_rejected(name: str, what: str) -> Non
     _, whole = plan_memory(made, activations="ram")
     offset = 0 if what == "over what is kept" else 12
     moved = replace(whole.placements[name], offset=offset)
-    with pytest.raises(PlanRejected, match=r"of (s|old|end|n|a) are not its own any more but hold"):
+    with pytest.raises(PlanRejected, match=r"of (s|old|end|n|a) do not hold its value but hold"):
         validate(made, replace(whole, placements={**whole.placements, name: moved}))
 
 

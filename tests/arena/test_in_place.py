@@ -56,7 +56,7 @@ def test_the_validator_and_the_planner_agree(behind: int, x: int, holds: bool) -
     if holds:
         validate(made, plan(x, 0))
     else:
-        with pytest.raises(PlanRejected, match=r"step 0 \(s\): 48 B of x are not its own any more but hold y"):
+        with pytest.raises(PlanRejected, match=r"step 0 \(s\): 48 B of x do not hold its value but hold y"):
             validate(made, plan(x, 0))
 
 

@@ -172,9 +172,9 @@ def test_the_run_reads_as_a_loop() -> None:
 @pytest.mark.parametrize(
     ("name", "onto", "lost"),
     [
-        ("middle", "held", r"step 1 \(one_top\): \d+ B of held are not its own any more but hold middle"),
-        ("y", "middle", r"step 2 \(two_top\): \d+ B of middle are not its own any more but hold y"),
-        ("y", "held", r"step 3 \(rows\): \d+ B of held are not its own any more but hold y"),
+        ("middle", "held", r"step 1 \(one_top\): \d+ B of held do not hold its value but hold middle"),
+        ("y", "middle", r"step 2 \(two_top\): \d+ B of middle do not hold its value but hold y"),
+        ("y", "held", r"step 3 \(rows\): \d+ B of held do not hold its value but hold y"),
     ],
 )
 def test_a_wrong_plan_of_it_is_rejected(name: str, onto: str, lost: str) -> None:

@@ -110,7 +110,7 @@ def test_too_small_a_memory_names_step_tensors_and_limits() -> None:
     with pytest.raises(DoesNotFit) as raised:
         check_capacity(CHAIN, plan_memory(CHAIN, activations="ram")[1], platform)
     message = str(raised.value)
-    for part in ("s0: 192 B are alive at step 0", "a (128 B), x (64 B)", "ram of cortex_m4 holds 191 B", "Try"):
+    for part in ("s0: 192 B are live at step 0", "a (128 B), x (64 B)", "ram of cortex_m4 holds 191 B", "Try"):
         assert part in message
 
 

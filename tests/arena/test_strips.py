@@ -107,9 +107,9 @@ def test_strips_that_have_to_be_copied(row_pitched: bool, last: str) -> None:
     ("a", "b", "message"),
     [
         (part(0), part(7), "a and b are both written to the same elements of j."),
-        (part(0), part(9), "b is no part of j."),
-        (part(0, 13), part(8, 13), "b is no part of j."),
-        (part(0), Part(tensor="j", first=8, pitch=12), "b is no part of j."),
+        (part(0), part(9), "b is not a part of j."),
+        (part(0, 13), part(8, 13), "b is not a part of j."),
+        (part(0), Part(tensor="j", first=8, pitch=12), "b is not a part of j."),
         (part(0), Part(tensor="j", first=32), "a and b are both written to the same elements of j."),
     ],
     ids=["meets", "leaves", "too far apart", "pixels apart", "in one run"],
@@ -121,7 +121,7 @@ def test_the_validator_finds_strips_at_wrong_places(a: Part, b: Part, message: s
 def test_the_validator_finds_a_strip_that_nobody_writes() -> None:
     made = with_parts(part(0), part(8))
     assert rejected(replace(made, steps=(made.steps[0], made.steps[2]))).startswith(
-        "step 1 (s4): 16 B of j are not its own any more but hold nothing"
+        "step 1 (s4): 16 B of j do not hold its value but hold nothing"
     )
 
 
@@ -129,7 +129,7 @@ def test_the_validator_finds_rows_that_a_run_does_not_divide() -> None:
     """Of a strip whose runs are whole images no row lies by itself."""
     a = Part(tensor="j", first=0, pitch=48, run_axes=3)
     made = with_parts(a, part(8))
-    assert "with runs of 32 B is not made of 4 equal rows" in rejected(
+    assert "with runs of 32 B cannot be divided into 4 equal rows" in rejected(
         replace(made, tensors=made.tensors | {"b": replace(made.tensors["b"], part=Part(tensor="j", first=32))})
     )
 
@@ -138,7 +138,7 @@ def test_the_validator_finds_a_strip_that_is_written_over() -> None:
     """The second strip's ring in the columns of the first one."""
     viewed, plan = plan_memory(with_views(strips()), activations="ram")
     inside = replace(plan.placements["q"], offset=plan.placements["j"].offset)
-    with pytest.raises(PlanRejected, match=r"step 2 \(s4\): 8 B of j are not its own any more but hold"):
+    with pytest.raises(PlanRejected, match=r"step 2 \(s4\): 8 B of j do not hold its value but hold"):
         validate(viewed, replace(plan, placements=plan.placements | {"q": inside}))
 
 

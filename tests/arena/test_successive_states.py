@@ -127,13 +127,13 @@ def test_a_state_with_a_place_for_each_input_under_way() -> None:
     moved["n_phase1"] = replace(moved["n_phase1"], part_of="s_phase1")
     copies = {**parallel.copies, "s": ("s", "s_phase1"), "n": ("n", "n_phase1")}
     planted = with_phases(replace(parallel, program=program_, phases=(), copies={}), copies, 2)
-    assert "state s: a run leaves 0 elements" in rejected(planted, replace(plan, placements=plan.placements | moved))
+    assert "state s: a run writes 0 of its" in rejected(planted, replace(plan, placements=plan.placements | moved))
 
 
 def test_a_tensor_over_a_state() -> None:
     parallel, plan = staged(overwritten(), ["push", "last"])
     over = replace(plan.placements["x"], memory=STATE_MEMORY, offset=plan.placements["s"].offset)
-    assert "16 B of x are not its own any more but hold s" in rejected(
+    assert "16 B of x do not hold its value but hold s" in rejected(
         parallel, replace(plan, placements=plan.placements | {"x": over})
     )
 

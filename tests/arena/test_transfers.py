@@ -59,7 +59,7 @@ def test_what_is_spilled_leaves_its_place_to_others() -> None:
 def test_a_target_is_not_read_while_it_is_filled() -> None:
     given, plan = planned(spilled())
     early = replace(given, steps=(*given.steps[:6], given.steps[7], given.steps[6]))
-    assert "of a_again are not its own any more but hold what is still on its way" in rejected(early, plan)
+    assert "of a_again do not hold its value but hold data of an unfinished transfer" in rejected(early, plan)
 
 
 def test_a_target_is_not_written_while_it_is_filled() -> None:
@@ -73,14 +73,14 @@ def test_a_target_is_not_written_while_it_is_filled() -> None:
 def test_a_source_is_not_written_while_it_is_read() -> None:
     given, plan = planned(spilled())
     over = replace(plan.placements["b"], offset=plan.placements["a"].offset)
-    assert "step 3 (spilled): 64 B of a are not its own any more but hold b" in rejected(
+    assert "step 3 (spilled): 64 B of a do not hold its value but hold b" in rejected(
         given, replace(plan, placements={**plan.placements, "b": over})
     )
 
 
 def test_every_transfer_is_waited_for() -> None:
     given, plan = planned(spilled())
-    assert "nothing waits for fetch" in rejected(replace(given, steps=(*given.steps[:6], call("end", "c", "y"))), plan)
+    assert "no step waits for fetch" in rejected(replace(given, steps=(*given.steps[:6], call("end", "c", "y"))), plan)
 
 
 def test_nothing_waits_for_what_never_began() -> None:
@@ -93,7 +93,7 @@ def test_transfers_start_in_the_order_of_their_numbers() -> None:
     late = replace(SPILL, number=3)
     steps = (STEPS[0], late, Wait(name="w", transfers=(late,)), *STEPS[4:5], *STEPS[2:3], *STEPS[5:])
     given, plan = planned(spilled(*steps))
-    assert "transfer 3 starts when 0 is next" in rejected(given, plan)
+    assert "transfer 3 starts, but transfer 0 is next" in rejected(given, plan)
 
 
 def streamed(number: int | None = 0, size: int = 64) -> Program:
@@ -123,9 +123,9 @@ def test_fetched_constants_are_run_in_numpy() -> None:
 def test_constants_of_another_size_are_refused() -> None:
     given, plan = plan_memory(streamed(), activations="ram")
     other = Constant(name="w", data=np.zeros(32, np.uint8), memory="flash")
-    assert "w and w_copy differ in bytes" in rejected(replace(given, constants={"w": other}), plan)
+    assert "w and w_copy differ in size" in rejected(replace(given, constants={"w": other}), plan)
 
 
 def test_constants_that_were_never_fetched_are_refused() -> None:
     given, plan = plan_memory(streamed(), activations="ram")
-    assert "w is read from w_copy and was never copied there" in rejected(replace(given, steps=given.steps[2:]), plan)
+    assert "w is read from w_copy, but was never copied there" in rejected(replace(given, steps=given.steps[2:]), plan)

@@ -57,7 +57,7 @@ def test_dead_bytes_may_be_used_again() -> None:
 
 def test_overlap_of_an_input_and_a_result() -> None:
     message = rejected(plan(a={"offset": 48}))
-    assert message == "step 0 (s0): 16 B of x are not its own any more but hold a."
+    assert message == "step 0 (s0): 16 B of x do not hold its value but hold a."
 
 
 def test_overlap_of_two_inputs() -> None:
@@ -65,60 +65,60 @@ def test_overlap_of_two_inputs() -> None:
     _, good = plan_memory(two, activations="ram")
     validate(two, good)
     bad = replace(good, placements=good.placements | {"u": replace(good.placements["x"], name="u")})
-    assert "step 0 (s0): 16 B of x are not its own any more but hold u." in rejected(bad, two)
+    assert "step 0 (s0): 16 B of x do not hold its value but hold u." in rejected(bad, two)
 
 
 def test_premature_reuse() -> None:
     """b takes the place of a, which s2 still reads."""
-    assert rejected(plan(b={"offset": 64})) == "step 1 (s1): 32 B of a are not its own any more but hold b."
+    assert rejected(plan(b={"offset": 64})) == "step 1 (s1): 32 B of a do not hold its value but hold b."
 
 
 def test_an_output_overwritten_behind_its_step() -> None:
     late = program({"x": 16, "y": 16, "z": 16}, call("s0", "x", "y"), call("s1", "x", "z"), outputs="y z")
     _, good = plan_memory(late, activations="ram")
     bad = replace(good, placements=good.placements | {"z": replace(good.placements["y"], name="z")})
-    assert rejected(bad, late).startswith("the end: 16 B of y are not its own any more but hold z")
+    assert rejected(bad, late).startswith("the end: 16 B of y do not hold its value but hold z")
 
 
 def test_scratch_over_an_input_of_its_step() -> None:
-    assert rejected(plan(s1_scratch={"offset": 64})).startswith("step 1 (s1): 32 B of a are not")
+    assert rejected(plan(s1_scratch={"offset": 64})).startswith("step 1 (s1): 32 B of a do not")
 
 
 def test_scratch_over_a_value_that_is_read_later() -> None:
     message = rejected(plan(b={"offset": 0}, a={"offset": 64}, s1_scratch={"offset": 0}))
-    assert "of b are not its own" in message or "of a are not its own" in message
+    assert "of b do not hold its value" in message or "of a do not hold its value" in message
 
 
 def test_too_small() -> None:
-    assert rejected(plan(a={"num_bytes": 31})) == "a: has 31 B and needs 32 B."
-    assert rejected(plan(s1_scratch={"num_bytes": 39})) == "s1_scratch: has 39 B and needs 40 B."
+    assert rejected(plan(a={"num_bytes": 31})) == "a: has 31 B, but needs 32 B."
+    assert rejected(plan(s1_scratch={"num_bytes": 39})) == "s1_scratch: has 39 B, but needs 40 B."
 
 
 def test_misaligned() -> None:
-    assert rejected(plan(y={"offset": 136})) == "y: offset 136 is no multiple of 16."
+    assert rejected(plan(y={"offset": 136})) == "y: offset 136 is not a multiple of 16."
 
 
 @pytest.mark.parametrize("offset", [-16, 176, 192, 1 << 40])
 def test_outside_of_the_arena(offset: int) -> None:
-    assert rejected(plan(a={"offset": offset})).startswith(f"a: bytes {offset} to {offset + 32} leave ram.")
+    assert rejected(plan(a={"offset": offset})).startswith(f"a: bytes {offset} to {offset + 32} are outside of ram.")
 
 
 def test_in_a_memory_without_an_arena() -> None:
-    assert "leave dtcm" in rejected(plan(a={"memory": "dtcm"}))
+    assert "are outside of dtcm" in rejected(plan(a={"memory": "dtcm"}))
 
 
 def test_read_before_it_was_written() -> None:
     backwards = replace(PROGRAM, steps=PROGRAM.steps[::-1])
-    assert "of a are not its own any more but hold nothing (it was never written)" in rejected(plan(), backwards)
+    assert "of a do not hold its value but hold nothing, because no step wrote them" in rejected(plan(), backwards)
 
 
 def test_without_a_place() -> None:
     """Only what the caller holds may have none, and that is an input or an output."""
     made = plan()
     missing = replace(made, placements={name: p for name, p in made.placements.items() if name != "a"})
-    assert rejected(missing) == "step 0 (s0): a has no place."
+    assert rejected(missing) == "step 0 (s0): a has no offset."
     no_scratch = replace(made, placements={name: p for name, p in made.placements.items() if name != "s1_scratch"})
-    assert rejected(no_scratch) == "step 1 (s1): s1_scratch has no place."
+    assert rejected(no_scratch) == "step 1 (s1): s1_scratch has no offset."
     ports = {name: p for name, p in made.placements.items() if name not in ("x", "y")}
     validate(PROGRAM, replace(made, placements=ports))
 
@@ -130,9 +130,9 @@ def test_what_a_later_iteration_of_a_loop_reads() -> None:
     _, good = plan_memory(loop, activations="ram")
     validate(loop, good)
     bad = replace(good, placements=good.placements | {"r": replace(good.placements["u"], name="r")})
-    assert "of u are not its own any more but hold r" in rejected(bad, loop)
+    assert "of u do not hold its value but hold r" in rejected(bad, loop)
     over_x = replace(good, placements=good.placements | {"y": replace(good.placements["x"], name="y")})
-    assert "step 0 (l): 16 B of x are not its own any more but hold y." in rejected(over_x, loop)
+    assert "step 0 (l): 16 B of x do not hold its value but hold y." in rejected(over_x, loop)
     validate(replace(loop, steps=(Loop(name="l", count=1, body=body),)), over_x)
 
 
@@ -166,7 +166,7 @@ def overlapping(y_offset: int, x_offset: int = 0) -> MemoryPlan:
 def test_rows_over_rows_that_are_done_with() -> None:
     made = images(program({"x": 64, "y": 64}, rows(call("s", "x", "y"))))
     validate(made, overlapping(0, 16))
-    assert "64 B of x are not its own" in rejected(overlapping(0, 0), made)
+    assert "64 B of x do not hold its value" in rejected(overlapping(0, 0), made)
     assert "step 0 (s)" in rejected(overlapping(16, 0), made)
 
 
@@ -185,7 +185,7 @@ def test_descending_rows_over_rows_that_are_done_with() -> None:
 
 def test_rows_of_a_batch_do_not_pass_for_those_of_one_image() -> None:
     """Row 3 of the first image would lie over row 1 of the second, which is not read yet."""
-    assert "step 0 (s): 48 B of x are not its own" in rejected(overlapping(16, 0), descending(2))
+    assert "step 0 (s): 48 B of x do not hold its value" in rejected(overlapping(16, 0), descending(2))
 
 
 def test_rows_read_again_later_are_not_written_over() -> None:

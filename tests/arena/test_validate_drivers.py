@@ -70,7 +70,7 @@ def test_planned_memory_is_not_taken_before_the_wait() -> None:
     [
         (
             (CONV, BESIDE, JOIN, WAIT),
-            r"step 2 \(join\): reads 16 B of a, in memory ram, while npu may still be at conv, w",
+            r"step 2 \(join\): reads 16 B of a, in memory ram, while npu may still be running conv, w",
         ),
         ((CONV, BESIDE, JOIN), r"step 2 \(join\): reads 16 B of a"),
         (
@@ -79,14 +79,14 @@ def test_planned_memory_is_not_taken_before_the_wait() -> None:
         ),
         (
             (BESIDE, CONV, NEXT, WAIT_NEXT, WAIT, JOIN),
-            r"step 2 \(next\): starts npu while it is at conv; wait for that",
+            r"step 2 \(next\): starts npu while it is running conv; wait for it",
         ),
         ((WAIT, CONV, BESIDE, JOIN), r"step 0 \(wait\): waits for conv, which was not started"),
         (
             (BESIDE, CONV, WAIT_NEXT, JOIN, call("last", "b", "c")),
-            r"step 2 \(wait_next\): waits for next, and npu is at conv",
+            r"step 2 \(wait_next\): waits for next, but npu is running conv",
         ),
-        ((CONV, BESIDE, call("end", "b", "y")), r"the end: nothing waits for conv"),
+        ((CONV, BESIDE, call("end", "b", "y")), r"the end: no step waits for conv"),
         (
             (Loop(name="loop", count=2, body=(CONV,)), WAIT, BESIDE, JOIN),
             r"step 0 \(loop\): starts conv on npu inside a",
@@ -143,7 +143,7 @@ def test_another_core_waits_for_the_wait() -> None:
 def test_one_list_calls_a_driver() -> None:
     both = made(BESIDE, CONV, WAIT, NEXT, WAIT_NEXT, call("join", "a c", "y"))
     lists = listed(both, "0 1 2 !0>1 ?1<1 5", "?0<0 3 4 !1>0")
-    with pytest.raises(PlanRejected, match="cpu1, entry 1: calls the driver of npu, as cpu0 does; all such calls need"):
+    with pytest.raises(PlanRejected, match="cpu1, entry 1: calls the driver of npu, as cpu0 does; one processor must"):
         validate_order(lists, placed(both))
 
 

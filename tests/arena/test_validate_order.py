@@ -25,8 +25,8 @@ def test_the_lists_as_they_stand() -> None:
 @pytest.mark.parametrize(
     ("lists", "message"),
     [
-        ([], "p: no processor runs it."),
-        (["0 1 2"], "step 3 (s3) is in no list."),
+        ([], "p: it has no per-core schedule."),
+        (["0 1 2"], "step 3 (s3) is in no per-core schedule."),
         (["0 1 2 3 4"], "cpu0, entry 4: there is no step 4."),
         (["-1 0 1 2 3"], "cpu0, entry 0: there is no step -1."),
         (["0 1 2 1 3"], "cpu0, entry 3: runs step 1 (s1), as cpu0, entry 1 does."),
@@ -35,13 +35,22 @@ def test_the_lists_as_they_stand() -> None:
         (["0 !0>1 1 ?1<1 3", "?0<0 2 ?0<0 !1>0"], "cpu1, entry 2: awaits signal 0, as cpu1, entry 0 does."),
         (
             ["0 !0>1 1 ?1<1 3", "?0<0 2 !1>0 !2>0"],
-            "cpu1, entry 3: nothing awaits signal 2; the next run would find it.",
+            "cpu1, entry 3: nothing awaits signal 2, so it would be left for the next run.",
         ),
         (["0 !0>1 1 ?1<1 ?2<1 3", "?0<0 2 !1>0"], "cpu0, entry 4: nothing sends signal 2."),
-        (["0 !0>0 ?0<0 1 2 3"], "cpu0, entry 1: signal 0 needs another list, and names list 0."),
-        (["0 !0>2 1 ?1<1 3", "?0<0 2 !1>0"], "cpu0, entry 1: signal 0 needs another list, and names list 2."),
-        (["0 !0>3 1 ?1<1 3", "?0<0 2 !1>0"], "cpu0, entry 1: signal 0 needs another list, and names list 3."),
-        (["0 !0>1 1 ?1<1 3", "?0<-1 2 !1>0"], "cpu1, entry 0: signal 0 needs another list, and names list -1."),
+        (["0 !0>0 ?0<0 1 2 3"], "cpu0, entry 1: signal 0 names schedule 0, not that of another processor."),
+        (
+            ["0 !0>2 1 ?1<1 3", "?0<0 2 !1>0"],
+            "cpu0, entry 1: signal 0 names schedule 2, not that of another processor.",
+        ),
+        (
+            ["0 !0>3 1 ?1<1 3", "?0<0 2 !1>0"],
+            "cpu0, entry 1: signal 0 names schedule 3, not that of another processor.",
+        ),
+        (
+            ["0 !0>1 1 ?1<1 3", "?0<-1 2 !1>0"],
+            "cpu1, entry 0: signal 0 names schedule -1, not that of another processor.",
+        ),
         (
             ["0 !0>2 1 ?1<1 3", "?0<0 2 !1>0", ""],
             "cpu0, entry 1: signal 0 goes to cpu2, and cpu1, entry 0 awaits it from cpu0.",
@@ -53,7 +62,7 @@ def test_the_lists_as_they_stand() -> None:
         (
             ["!2>1 0 !0>1 1 ?1<1 3", "?0<0 ?2<0 2 !1>0"],
             "cpu1, entry 0: awaits signal 0 of cpu0, which sends 2 before it; "
-            "a channel counts signals, and takes the one for the other.",
+            "a channel only counts signals, so it would confuse the two.",
         ),
     ],
 )
@@ -64,7 +73,10 @@ def test_entries_that_are_missing_or_there_twice(lists: list[str], message: str)
 def test_two_lists_of_one_processor() -> None:
     made = listed(DIAMOND, "0 !0>1 1 ?1<1 3", "?0<0 2 !1>0")
     twice = replace(made, lists=(made.lists[0], replace(made.lists[1], processor="cpu0")))
-    assert rejected(twice, APART) == "p: two lists are of one processor; its lists are ['cpu0', 'cpu0']."
+    assert (
+        rejected(twice, APART)
+        == "p: two per-core schedules name the same processor; the processors are ['cpu0', 'cpu0']."
+    )
 
 
 def test_a_kernel_for_another_processor() -> None:
@@ -89,11 +101,11 @@ def test_a_function_of_the_application_on_another_processor() -> None:
     [
         (
             ["0 ?1<1 !0>1 1 3", "?0<0 2 !1>0"],
-            "p: waits for ever: cpu0, entry 1, for signal 1 of cpu1; cpu1, entry 0, for signal 0 of cpu0.",
+            "p: waits forever: cpu0, entry 1, for signal 1 of cpu1; cpu1, entry 0, for signal 0 of cpu0.",
         ),
         (
             ["?2<2 !0>1 0 3", "?0<0 !1>2 1", "?1<1 !2>0 2"],
-            "p: waits for ever: cpu0, entry 0, for signal 2 of cpu2; cpu1, entry 0, for signal 0 of cpu0; "
+            "p: waits forever: cpu0, entry 0, for signal 2 of cpu2; cpu1, entry 0, for signal 0 of cpu0; "
             "cpu2, entry 0, for signal 1 of cpu1.",
         ),
         (
@@ -102,7 +114,7 @@ def test_a_function_of_the_application_on_another_processor() -> None:
         ),
         (
             ["0 !0>1 1 ?1<1 3", "?0<0 ?2<2 2 !3>2 !1>0", "?3<1 !2>1"],
-            "p: waits for ever: cpu0, entry 3, for signal 1 of cpu1; cpu1, entry 1, for signal 2 of cpu2; "
+            "p: waits forever: cpu0, entry 3, for signal 1 of cpu1; cpu1, entry 1, for signal 2 of cpu2; "
             "cpu2, entry 0, for signal 3 of cpu1.",
         ),
     ],

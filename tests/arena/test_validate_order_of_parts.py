@@ -52,14 +52,17 @@ def test_rows_that_two_processors_compute() -> None:
         "step 1 (a1) of cpu1 writes 16 B of a, in memory ram, while step 0 (a0) of cpu0 may still run, and writes "
         "them: no signal orders the two."
     )
-    assert rejected(listed(twice, "0 !0>1 ?1<1 2", "?0<0 1 !1>0"), placed(twice)) == "step 1 (a1): a was made before."
+    assert (
+        rejected(listed(twice, "0 !0>1 ?1<1 2", "?0<0 1 !1>0"), placed(twice))
+        == "step 1 (a1): a was already computed before."
+    )
 
 
 def test_rows_that_nothing_computes() -> None:
     x, a, y = rows().tensors.values()
     gap = rows(sliding("a0", x, a, 1, (0, 2)), sliding("a1", x, a, 1, (3, 4)), sliding("y0", a, y, 1))
     made = listed(gap, "!0>1 0 ?1<1 2", "?0<0 1 !1>0")
-    assert rejected(made, placed(gap)) == "step 2 (y0): 16 B of a are not made before it."
+    assert rejected(made, placed(gap)) == "step 2 (y0): 16 B of a are not computed before it."
 
 
 def test_rows_that_are_gone_when_the_others_are_made() -> None:
@@ -146,11 +149,13 @@ def test_transfers_that_two_processors_start_or_wait_for() -> None:
     wait = Wait(name="w", transfers=(other,))
     made = replace(FLIGHT, steps=(*FLIGHT.steps[:3], other, wait, FLIGHT.steps[4]))
     assert rejected(listed(made, "0 1 2 !0>1 ?1<1 5", "?0<0 3 4 !1>0"), placed(made)) == (
-        "cpu1, entry 1: again goes on while steps run, and cpu0 starts spill; all such transfers need one list."
+        "cpu1, entry 1: again goes on while steps run, and cpu0 starts spill; all asynchronous "
+        "transfers need one processor."
     )
     apart = listed(FLIGHT, "0 1 !0>1 ?1<1 3 4", "?0<0 2 !1>0")
     assert rejected(apart, placed(FLIGHT)) == (
-        "cpu0, entry 1: spill goes on while steps run, and cpu1 waits for it; all such transfers need one list."
+        "cpu0, entry 1: spill goes on while steps run, and cpu1 waits for it; all asynchronous "
+        "transfers need one processor."
     )
 
 
@@ -171,4 +176,4 @@ def test_a_plan_that_is_wrong_on_one_processor() -> None:
     made = listed(DIAMOND, "0 !0>1 1 ?1<1 3", "?0<0 2 !1>0")
     plan = placed(DIAMOND)
     missing = {name: place for name, place in plan.placements.items() if name != "b"}
-    assert rejected(made, replace(plan, placements=missing)) == "step 1 (s1): b has no place."
+    assert rejected(made, replace(plan, placements=missing)) == "step 1 (s1): b has no offset."

@@ -64,11 +64,11 @@ def test_a_core_works_in_its_own_memory() -> None:
 @pytest.mark.parametrize(
     ("place", "fault", "said"),
     [
-        (0, replace(FETCH, processor=""), r"step 0 (fetch): cpu touches a in own, which it does not reach."),
-        (1, on("cpu", "inner", "a", "b"), r"step 1 (inner): cpu touches a in own, which it does not reach."),
-        (1, on("cpu", "inner", "x", "b"), r"step 1 (inner): cpu touches b in own, which it does not reach."),
-        (2, replace(SPILL, processor="cpu"), r"step 2 (spill): cpu touches b in own, which it does not reach."),
-        (3, on("cpu", "last", "b", "y"), r"step 3 (last): cpu touches b in own, which it does not reach."),
+        (0, replace(FETCH, processor=""), r"step 0 (fetch): cpu accesses a in own, but has no link to own."),
+        (1, on("cpu", "inner", "a", "b"), r"step 1 (inner): cpu accesses a in own, but has no link to own."),
+        (1, on("cpu", "inner", "x", "b"), r"step 1 (inner): cpu accesses b in own, but has no link to own."),
+        (2, replace(SPILL, processor="cpu"), r"step 2 (spill): cpu accesses b in own, but has no link to own."),
+        (3, on("cpu", "last", "b", "y"), r"step 3 (last): cpu accesses b in own, but has no link to own."),
     ],
 )
 def test_a_step_on_the_other_core_is_refused(place: int, fault: Step, said: str) -> None:
@@ -80,7 +80,7 @@ def test_scratch_lies_where_its_step_reaches_it() -> None:
     last = on("cpu", "last", "c", "y")
     scratchy = replace(last, implementation=replace(last.implementation, scratch_bytes=32), scratch_memory="own")
     assert refused(made(*GOOD[:3], scratchy)) == (
-        "step 3 (last): cpu touches last_scratch in own, which it does not reach."
+        "step 3 (last): cpu accesses last_scratch in own, but has no link to own."
     )
 
 
@@ -88,7 +88,7 @@ def test_constants_lie_where_their_step_reaches_them() -> None:
     last = replace(on("cpu", "last", "c", "y"), constants=("w",))
     weights = Constant(name="w", data=np.zeros(4, np.int8), memory="own", note="weights")
     one = replace(made(*GOOD[:3], last), constants={"w": weights})
-    assert refused(one) == "step 3 (last): cpu touches w in own, which it does not reach."
+    assert refused(one) == "step 3 (last): cpu accesses w in own, but has no link to own."
     check(replace(one, constants={"w": replace(weights, memory=PLATFORM.weights)}))
 
 
@@ -104,7 +104,7 @@ def test_an_accelerator_is_who_touches_what_it_computes() -> None:
     one = made(replace(FETCH, processor=""), started, replace(SPILL, processor=""), call("last", "c", "y"))
     plan: MemoryPlan
     one, plan = plan_memory(one, activations=HOME)
-    with pytest.raises(PlanRejected, match=r"step 1 \(inner\): npu touches a in own, which it does not reach"):
+    with pytest.raises(PlanRejected, match=r"step 1 \(inner\): npu accesses a in own, but has no link to own"):
         check_reach(one, plan, platform)
     check_reach(one, plan, replace(platform, links=(*platform.links, replace(link, source="npu"))))
 
@@ -112,7 +112,7 @@ def test_an_accelerator_is_who_touches_what_it_computes() -> None:
 def test_a_dma_moves_where_its_links_lead() -> None:
     flight = replace(FETCH, number=0, processor="")
     one = made(flight, on("cpu", "beside", "x", "c"), on("cpu", "last", "c", "y"))
-    assert refused(one) == f"step 0 (fetch): no DMA of {PLATFORM.name} moves from {HOME} to own."
+    assert refused(one) == f"step 0 (fetch): no DMA of {PLATFORM.name} copies from {HOME} to own."
     check(one, BY_DMA)
 
 

@@ -59,7 +59,7 @@ def test_an_input_that_is_not_read_by_rows_is_not_overlapped() -> None:
     made = images(program({"x": 64, "u": 64, "y": 64}, in_rows(call("s", "x u", "y")), inputs="x u"))
     plan = placed(beside({"x": 64, "u": 64, "y": 64}), x={"offset": 16}, y={"offset": 0}, u={"offset": 128})
     validate(made, plan)
-    assert "of u are not" in rejected(made, placed(plan, x={"offset": 128}, u={"offset": 16}))
+    assert "of u do not" in rejected(made, placed(plan, x={"offset": 128}, u={"offset": 16}))
 
 
 def test_in_place_is_the_same_place_or_below_for_the_input_it_names() -> None:
@@ -69,10 +69,10 @@ def test_in_place_is_the_same_place_or_below_for_the_input_it_names() -> None:
     plan = beside({"x": 64, "u": 64, "y": 64})
     for offset in (64, 48, 128):
         validate(made, placed(plan, y={"offset": offset}, x={"offset": 192}))
-    assert "of u are not" in rejected(made, placed(plan, y={"offset": 80}, x={"offset": 192}))
-    assert "of x are not" in rejected(made, placed(plan, y={"offset": 0}))
+    assert "of u do not" in rejected(made, placed(plan, y={"offset": 80}, x={"offset": 192}))
+    assert "of x do not" in rejected(made, placed(plan, y={"offset": 0}))
     longer = placed(plan, y={"offset": 64, "num_bytes": 80}, x={"offset": 192})
-    assert "of u are not" in rejected(made, longer), "elements of one size only lie over each other"
+    assert "of u do not" in rejected(made, longer), "elements of one size only lie over each other"
 
 
 def sequence(*body: KernelCall, sizes: dict[str, int], **rings: int) -> Program:
@@ -88,7 +88,7 @@ def test_rows_that_a_stride_asks_for() -> None:
     made = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=2)
     validate(made, beside({"x": 64, "a": 32, "y": 32}))
     short = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=1)
-    assert "s1 reads row 0 of a, which is not there any more" in rejected(short, beside({"x": 64, "a": 16, "y": 32}))
+    assert "s1 reads row 0 of a, which its bytes do not hold" in rejected(short, beside({"x": 64, "a": 16, "y": 32}))
 
 
 def test_rows_that_a_dilated_window_asks_for() -> None:
@@ -97,7 +97,7 @@ def test_rows_that_a_dilated_window_asks_for() -> None:
     made = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=3)
     validate(made, beside({"x": 64, "a": 48, "y": 32}))
     short = sequence(*body, sizes={"x": 64, "a": 64, "y": 32}, a=2)
-    assert "s1 reads row 0 of a, which is not there any more" in rejected(short, beside({"x": 64, "a": 32, "y": 32}))
+    assert "s1 reads row 0 of a, which its bytes do not hold" in rejected(short, beside({"x": 64, "a": 32, "y": 32}))
 
 
 def test_more_rows_than_the_producer_has() -> None:
@@ -122,14 +122,14 @@ def test_rows_of_a_sequence_are_equal() -> None:
     made = sequence(*body, sizes={"x": 64, "a": 64, "y": 64})
     validate(made, beside({"x": 64, "a": 64, "y": 64}))
     message = rejected(made, beside({"x": 66, "a": 64, "y": 64}))
-    assert message == "step 0 (q): x of 66 B is not made of 4 equal rows."
+    assert message == "step 0 (q): x of 66 B cannot be divided into 4 equal rows."
 
 
 def test_a_call_without_rows_in_a_sequence() -> None:
     body = (call("s0", "x", "a"), in_rows(call("s1", "a", "y")))
     schedule = (RowCall(operator=0, begin=0, end=ROWS), RowCall(operator=1, begin=0, end=ROWS))
     made = program({"x": 64, "a": 64, "y": 64}, RowSteps(name="q", body=body, schedule=schedule))
-    assert "s0: stands in a sequence and has no rows." in rejected(made, beside({"x": 64, "a": 64, "y": 64}))
+    assert "s0: is in a row sequence, but computes no rows." in rejected(made, beside({"x": 64, "a": 64, "y": 64}))
 
 
 def in_calls(*schedule: RowCall | RowLoop) -> Program:
@@ -153,18 +153,18 @@ def test_a_schedule_is_replayed_as_it_stands() -> None:
     halves = RowLoop(count=2, body=(turns(2),), advances={0: 2, 1: 2})
     validate(in_calls(halves), plan)
     assert rejected(in_calls(turns(ROWS - 1)), plan) == "step 0 (q): only 3 rows of y are computed."
-    message = "step 0 (q): s0 computes rows from 2 on; it has computed 1."
+    message = "step 0 (q): s0 computes rows from 2 on, but row 1 is next."
     assert rejected(in_calls(turns(1), turns(ROWS - 2, 2)), plan) == message
     assert rejected(in_calls(turns(ROWS, a=2)), plan) == message
     assert rejected(in_calls(replace(halves, advances={0: 1, 1: 2})), plan) == (
-        "step 0 (q): s0 computes rows from 1 on; it has computed 2."
+        "step 0 (q): s0 computes rows from 1 on, but row 2 is next."
     )
     late = in_calls(turns(1), RowCall(operator=0, begin=1, end=2), RowCall(operator=0, begin=2, end=3), turns(2, 1))
     assert "s0 computes rows from 1 on" in rejected(late, plan)
     ahead = in_calls(
         turns(1), *(RowCall(operator=0, begin=row, end=row + 1) for row in (1, 2)), RowCall(operator=1, begin=1, end=2)
     )
-    assert "s1 reads row 1 of a, which is not there any more" in rejected(ahead, plan)
+    assert "s1 reads row 1 of a, which its bytes do not hold" in rejected(ahead, plan)
 
 
 def test_what_a_sequence_writes_over_its_input() -> None:
@@ -174,7 +174,7 @@ def test_what_a_sequence_writes_over_its_input() -> None:
     plan = beside({"x": 64, "a": 16, "y": 64})
     validate(made, placed(plan, y={"offset": 0}))
     late = placed(plan, y={"offset": 16}, a={"offset": 128})
-    assert "s0 reads row 1 of x, which is not there any more" in rejected(made, late)
+    assert "s0 reads row 1 of x, which its bytes do not hold" in rejected(made, late)
 
 
 def test_scratch_of_a_sequence_over_its_rows() -> None:
@@ -184,7 +184,7 @@ def test_scratch_of_a_sequence_over_its_rows() -> None:
     validate(made, plan)
     assert "s0 reads row 0 of x" in rejected(made, placed(plan, q_scratch={"offset": 0}))
     assert "s0 reads row 1 of x" in rejected(made, placed(plan, q_scratch={"offset": 16}))
-    assert "of y are not its own any more but hold q_scratch" in rejected(made, placed(plan, q_scratch={"offset": 80}))
+    assert "of y do not hold its value but hold q_scratch" in rejected(made, placed(plan, q_scratch={"offset": 80}))
 
 
 def test_constants_fetched_for_a_sequence_last_until_its_last_call() -> None:
@@ -199,8 +199,8 @@ def test_constants_fetched_for_a_sequence_last_until_its_last_call() -> None:
     plan = beside({"x": 64, "a": 64, "w_copy": 16, "y": 64})
     validate(made, plan)
     over = placed(plan, w_copy={"offset": 112})  # row 3 of a
-    assert "s1 reads w from w_copy, which is not there any more" in rejected(made, over)
+    assert "s1 reads w from w_copy, which was overwritten" in rejected(made, over)
     wide = {"w_copy": {"offset": 64, "num_bytes": 32}, "a": {"offset": 80}, "y": {"offset": 256}}  # its end only
-    assert "s1 reads w from w_copy, which is not there any more" in rejected(made, placed(plan, **wide))
+    assert "s1 reads w from w_copy, which was overwritten" in rejected(made, placed(plan, **wide))
     never = replace(made, steps=made.steps[2:])
-    assert rejected(never, plan) == "step 0 (q): w is read from w_copy and was never copied there."
+    assert rejected(never, plan) == "step 0 (q): w is read from w_copy, but was never copied there."

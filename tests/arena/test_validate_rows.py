@@ -78,18 +78,18 @@ def test_the_planner_keeps_sums_apart() -> None:
 
 def test_rings_that_are_too_short() -> None:
     message = rejected(plan(a={"num_bytes": 32}), pooled(stored=2))
-    assert message == "step 0 (q): s1 reads row 0 of a, which is not there any more."
+    assert message == "step 0 (q): s1 reads row 0 of a, which its bytes do not hold."
 
 
 @pytest.mark.parametrize(("offset", "lost"), [(144, "row 0 of b"), (96, "row 0 of a")])
 def test_sums_that_lie_in_rings(offset: int, lost: str) -> None:
-    assert f"reads {lost}, which is not there any more" in rejected(plan(y={"offset": offset}), pooled())
+    assert f"reads {lost}, which its bytes do not hold" in rejected(plan(y={"offset": offset}), pooled())
 
 
 @pytest.mark.parametrize(("name", "offset"), [("s", 192), ("y", 240)])
 def test_sums_that_are_written_over(name: str, offset: int) -> None:
     """By scratch: also where only the output is hit, as sums of floats lie there."""
-    assert f"s2 adds to {name}, which is not there any more" in rejected(plan(**{name: {"offset": offset}}), pooled())
+    assert f"s2 accumulates in {name}, which was overwritten" in rejected(plan(**{name: {"offset": offset}}), pooled())
 
 
 def test_nothing_follows_a_kernel_that_adds_up() -> None:
@@ -98,7 +98,7 @@ def test_nothing_follows_a_kernel_that_adds_up() -> None:
         spatial(call("s1", "a", "b"), accumulated(ROWS)),
         spatial(call("s2", "b", "y"), accumulated(ROWS)),
     )
-    assert "s1 adds up rows; nothing may follow it" in rejected(plan(), pooled(body=body))
+    assert "s1 accumulates rows, so no call may follow it" in rejected(plan(), pooled(body=body))
 
 
 def test_rows_that_are_never_computed() -> None:
@@ -152,8 +152,8 @@ def test_a_ring_inside_a_ring() -> None:
 
 @pytest.mark.parametrize("lag", [0, 3])
 def test_a_ring_inside_a_ring_in_the_wrong_slots(lag: int) -> None:
-    assert "which is not there any more" in rejected(ring_plan(), in_ring(lag=lag))
+    assert "which its bytes do not hold" in rejected(ring_plan(), in_ring(lag=lag))
 
 
 def test_a_ring_inside_a_ring_of_a_kernel_that_is_not_in_place() -> None:
-    assert "s1 reads row 0 of a, which is not there any more" in rejected(ring_plan(), in_ring(lag=1, in_place=()))
+    assert "s1 reads row 0 of a, which its bytes do not hold" in rejected(ring_plan(), in_ring(lag=1, in_place=()))

@@ -36,7 +36,7 @@ def test_channels_side_by_side(dtype: str) -> None:
 
 def test_channels_that_leave_one_unwritten() -> None:
     made = channels(a=(0, 10, 4, 6), b=(7, 10, 4, 3))
-    assert rejected(made, planned(made)).startswith("step 2 (s2): 8 B of j are not its own any more but hold nothing")
+    assert rejected(made, planned(made)).startswith("step 2 (s2): 8 B of j do not hold its value but hold nothing")
 
 
 def test_channels_that_meet_behind_the_first_pixel() -> None:
@@ -51,7 +51,7 @@ def test_channels_that_leave_the_whole(first: int, pitch: int, leaves: bool) -> 
     made = replace(made, steps=(call("s0", "x", "j"), call("s1", "j", "y"), call("s2", "b", "y")))
     plan = planned(made)
     if leaves:
-        assert rejected(made, plan) == "b is no part of j."
+        assert rejected(made, plan) == "b is not a part of j."
     else:
         validate(made, plan)
 
@@ -78,13 +78,13 @@ def test_a_part_lies_where_the_whole_has_it(change: dict[str, Any]) -> None:
     plan = placed(planned(halves()), b=change)
     elsewhere = Arena(memory="dtcm", num_bytes=512, lower_bound_bytes=0, peak_step=0)
     plan = replace(plan, arenas=(*plan.arenas, elsewhere))
-    assert rejected(halves(), plan) == "b does not lie where j has it."
+    assert rejected(halves(), plan) == "b is not at its offset in j."
 
 
 def test_a_part_of_another_type_is_none() -> None:
     """But of a ring, whose bytes are rows of any type."""
     plan = planned(halves())
-    assert rejected(halves(b={"dtype": "int8"}), plan) == "b is no part of j."
+    assert rejected(halves(b={"dtype": "int8"}), plan) == "b is not a part of j."
 
 
 def test_elements_that_one_step_writes_as_the_whole_and_another_as_a_part() -> None:
@@ -100,7 +100,7 @@ def test_a_part_that_is_written_ends_inside_the_whole(first: int, holds: bool) -
     if holds:
         validate(made, planned(made))
     else:
-        assert rejected(made, planned(made)) == "b is no part of j."
+        assert rejected(made, planned(made)) == "b is not a part of j."
 
 
 @pytest.mark.parametrize("missing", ["b", "r"])
@@ -109,7 +109,7 @@ def test_what_a_loop_touches_has_a_place(missing: str) -> None:
     made = program({"x": 16, "r": 16, "b": 16, "y": 16}, Loop(name="l", count=2, body=body), call("s", "b", "y"))
     plan = planned(made)
     places = {name: place for name, place in plan.placements.items() if name != missing}
-    assert rejected(made, replace(plan, placements=places)) == f"step 0 (l): {missing} has no place."
+    assert rejected(made, replace(plan, placements=places)) == f"step 0 (l): {missing} has no offset."
 
 
 def test_parts_of_what_the_caller_holds_need_no_place_and_others_do() -> None:
@@ -117,7 +117,7 @@ def test_parts_of_what_the_caller_holds_need_no_place_and_others_do() -> None:
     ports = beside({"y": 16})
     validate(made, ports)
     inner = replace(halves(call("s0", "x", "j"), call("s1", "a b", "y")))
-    assert rejected(inner, ports) == "step 0 (s0): j has no place."
+    assert rejected(inner, ports) == "step 0 (s0): j has no offset."
 
 
 def test_alignment_and_room() -> None:
@@ -125,11 +125,11 @@ def test_alignment_and_room() -> None:
     plan = beside({"x": 16, "y": 16}, room=0)
     validate(made, plan)
     short = replace(plan, arenas=(replace(plan.arenas[0], num_bytes=31),))
-    assert rejected(made, short) == "y: bytes 16 to 32 leave ram."
+    assert rejected(made, short) == "y: bytes 16 to 32 are outside of ram."
     below = replace(plan, placements=plan.placements | {"x": replace(plan.placements["x"], offset=-1)})
-    assert rejected(made, below) == "x: bytes -1 to 15 leave ram."
+    assert rejected(made, below) == "x: bytes -1 to 15 are outside of ram."
     odd = placed(plan, y={"offset": 24})
-    assert rejected(made, odd) == "y: offset 24 is no multiple of 16."
+    assert rejected(made, odd) == "y: offset 24 is not a multiple of 16."
     parts = halves(a={"shape": (24,)}, b={"shape": (40,), "part": Part(tensor="j", first=24)})
     validate(parts, planned(parts))
 
@@ -139,11 +139,11 @@ def test_sizes_of_scratch_are_those_of_the_largest_call() -> None:
     made = program({"x": 16, "r": 16, "y": 16}, Loop(name="l", count=2, body=body))
     sizes = {"x": 16, "r": 16, "y": 16, "l_scratch": 48}
     validate(made, beside(sizes))
-    assert rejected(made, beside(sizes | {"l_scratch": 47})) == "l_scratch: has 47 B and needs 48 B."
+    assert rejected(made, beside(sizes | {"l_scratch": 47})) == "l_scratch: has 47 B, but needs 48 B."
 
 
 def test_sizes_count_bytes_of_elements_and_rows_of_rings() -> None:
     made = program({"x": 16, "y": 16}, call("s", "x", "y"))
     wide = replace(made, tensors=made.tensors | {"y": replace(made.tensors["y"], dtype="int32")})
     validate(wide, beside({"x": 16, "y": 64}))
-    assert rejected(wide, beside({"x": 16, "y": 63})) == "y: has 63 B and needs 64 B."
+    assert rejected(wide, beside({"x": 16, "y": 63})) == "y: has 63 B, but needs 64 B."

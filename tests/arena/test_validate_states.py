@@ -28,7 +28,7 @@ def test_states_that_hold(made: Program) -> None:
 
 
 def test_a_state_read_behind_its_change() -> None:
-    assert rejected(in_place(late=True)) == "step 1 (read): reads state s when it is not what the step needs."
+    assert rejected(in_place(late=True)) == "step 1 (read): reads state s when it does not hold the needed value."
 
 
 def test_a_state_written_by_a_kernel_that_still_reads_it() -> None:
@@ -36,26 +36,28 @@ def test_a_state_written_by_a_kernel_that_still_reads_it() -> None:
 
 
 def test_a_window_read_before_its_new_rows() -> None:
-    assert rejected(window("ring", early=True)) == "step 0 (read): reads state s when it is not what the step needs."
+    assert (
+        rejected(window("ring", early=True)) == "step 0 (read): reads state s when it does not hold the needed value."
+    )
 
 
 def test_a_ring_that_a_run_does_not_push_into() -> None:
     made = window("ring")
     made = replace(made, states=(replace(made.states[0], pushed=5),))
-    assert rejected(made) == "state s: a run leaves 4 elements of 16 in it."
+    assert rejected(made) == "state s: a run writes 4 of its 16 elements, not the elements that it must update."
 
 
 def test_a_state_that_is_never_left() -> None:
     made = in_place()
     steps = tuple(step for step in made.steps if step.name == "read")
     made = replace(made, steps=(*steps, call("last", "a", "y")))
-    assert rejected(made) == "state s: a run leaves 0 elements of 16 in it."
+    assert rejected(made) == "state s: a run writes 0 of its 16 elements, not the elements that it must update."
 
 
 def test_a_whole_state_written_over() -> None:
     made = in_place()
     made = replace(made, steps=(*made.steps, call("again", "x", "s")))
-    assert rejected(made) == "step 3 (again): writes over all of state s, which only parts may be."
+    assert rejected(made) == "step 3 (again): overwrites all of state s, not a part of it."
 
 
 def test_a_part_of_a_window_read_before_it_is_written() -> None:
@@ -67,10 +69,10 @@ def test_a_part_of_a_window_read_before_it_is_written() -> None:
 def test_two_states_in_one_tensor() -> None:
     made = in_place()
     made = replace(made, states=(*made.states, replace(made.states[0], source="t")))
-    assert rejected(made) == "t and s are kept in one tensor, s."
+    assert rejected(made) == "t and s are kept in the same tensor s."
 
 
 def test_a_state_outside_of_what_runs_keep() -> None:
     made = in_place()
     made = replace(made, tensors={**made.tensors, "s": replace(made.tensors["s"], memory="ram")})
-    assert "does not lie where runs keep states" in rejected(made)
+    assert "is not in the memory of states" in rejected(made)

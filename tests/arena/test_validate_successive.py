@@ -121,7 +121,7 @@ def test_a_signal_of_a_put_and_one_of_a_take_on_one_channel() -> None:
         check_stages(parallel)
     shared, plan = in_stages(CHAIN, STAGES)
     message = rejected(with_phases(replace(parallel, program=shared.program), shared.copies, 2), plan)
-    assert "cpu0 signals cpu1 when an input is put, and again when one is taken" in message
+    assert "cpu0 signals cpu1 both when an input is put and when an output is taken" in message
 
 
 def test_a_transfer_that_goes_on_from_put_to_take() -> None:
@@ -140,7 +140,7 @@ def test_a_transfer_that_goes_on_from_put_to_take() -> None:
     parallel = replace(parallel, lists=(replace(own, entries=tuple(order)), parallel.lists[1]))
     with pytest.raises(PlanRejected, match="transfers go on from one stage of a pipeline to another one"):
         check_stages(parallel)
-    with pytest.raises(PlanRejected, match="cpu0 has transfers that go on when an input is put, and when one is taken"):
+    with pytest.raises(PlanRejected, match="cpu0 has asynchronous transfers both when an input is put"):
         check_transfers(with_phases(parallel, {}, 2))
 
 
@@ -152,12 +152,12 @@ def test_phases_run_the_steps_over_their_own_tensors() -> None:
     backwards = replace(parallel, phases=(one, other[::-1]))
     assert "phase 1 does not run the program's steps in their order" in rejected(backwards, plan)
     missing = replace(parallel, copies=parallel.copies | {"b": ("b",)})
-    assert "b has places b for 2 inputs in flight" in rejected(missing, plan)
+    assert "b has copies b for 2 inputs in flight" in rejected(missing, plan)
     twice = with_phases(parallel, parallel.copies | {"y": ("y", "b_phase1")}, 2)
-    assert "b_phase1 is a place of b, and of y" in rejected(twice, plan)
+    assert "b_phase1 is a copy both of b and of y" in rejected(twice, plan)
     larger = {**tensors, "b_phase1": replace(tensors["b_phase1"], shape=(32,))}
     changed = replace(parallel, program=replace(parallel.program, tensors=larger))
-    assert "b_phase1 is no place for b: it differs" in rejected(changed, plan)
+    assert "b_phase1 and b differ in shape" in rejected(changed, plan)
 
 
 def test_values_of_another_input() -> None:

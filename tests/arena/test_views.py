@@ -209,7 +209,7 @@ def test_the_validator_finds_channels_that_nobody_writes() -> None:
     viewed = with_views(CHANNELS)
     without = replace(viewed, steps=(viewed.steps[0], viewed.steps[2]))
     without, plan = plan_memory(without, activations="ram")
-    with pytest.raises(PlanRejected, match="32 B of j are not its own any more but hold nothing"):
+    with pytest.raises(PlanRejected, match="32 B of j do not hold its value but hold nothing"):
         validate(without, plan)
 
 
@@ -233,7 +233,7 @@ def test_tensors_that_are_to_stay_apart() -> None:
 def test_the_validator_finds_a_part_at_another_place() -> None:
     viewed, plan = plan_memory(with_views(JOINED), activations="ram")
     moved = {**plan.placements, "b": replace(plan.placements["b"], offset=plan.placements["b"].offset - 16)}
-    with pytest.raises(PlanRejected, match="b does not lie where j has it"):
+    with pytest.raises(PlanRejected, match="b is not at its offset in j"):
         validate(viewed, replace(plan, placements=moved))
 
 
@@ -251,14 +251,14 @@ def test_the_validator_finds_a_part_that_leaves_the_whole() -> None:
     b = replace(viewed.tensors["b"], part=Part(tensor="j", first=64))
     viewed = replace(viewed, tensors={**viewed.tensors, "b": b})
     viewed, plan = plan_memory(viewed, activations="ram")
-    with pytest.raises(PlanRejected, match="b is no part of j"):
+    with pytest.raises(PlanRejected, match="b is not a part of j"):
         validate(viewed, plan)
 
 
 def test_the_validator_finds_what_overwrites_a_part() -> None:
     viewed, plan = plan_memory(with_views(JOINED), activations="ram")
     x = replace(plan.placements["x"], offset=plan.placements["a"].offset)
-    with pytest.raises(PlanRejected, match=r"step 0 \(s0\): \d+ B of x are not its own any more but hold"):
+    with pytest.raises(PlanRejected, match=r"step 0 \(s0\): \d+ B of x do not hold its value but hold"):
         validate(viewed, replace(plan, placements={**plan.placements, "x": x}))
 
 
@@ -268,5 +268,5 @@ def test_the_validator_finds_a_part_of_a_part() -> None:
     b = replace(viewed.tensors["b"], part=Part(tensor="a", first=0))
     viewed = replace(viewed, tensors={**viewed.tensors, "b": b})
     _, plan = plan_memory(with_views(JOINED), activations="ram")
-    with pytest.raises(PlanRejected, match="b is no part of a"):
+    with pytest.raises(PlanRejected, match="b is not a part of a"):
         validate(viewed, plan)

@@ -60,7 +60,7 @@ def test_the_validator_refuses_a_tensor_beside_its_line() -> None:
 def test_the_validator_refuses_an_arena_with_too_small_an_alignment() -> None:
     platform = lines_of("host", 64)
     check_reach(MADE, planned(64), platform)
-    with pytest.raises(PlanRejected, match="ram: lies at multiples of 16 B, not of 64 B"):
+    with pytest.raises(PlanRejected, match="ram: is aligned to 16 B, but needs 64 B"):
         check_reach(MADE, planned(16), platform)
 
 

@@ -244,7 +244,7 @@ def test_memory_too_small_names_step_bytes_and_memory(tmp_path: Path) -> None:
         tvm_ext.build(mod, platform, tmp_path / "out")
     said = str(error.value)
     for part in (
-        r"^\w+: \d+ B are alive at step \d+ \(\w+ \(\d+ B\)",
+        r"^\w+: \d+ B are live at step \d+ \(\w+ \(\d+ B\)",
         "ram of mine holds 1000 B",
         "Try a larger memory",
     ):

@@ -65,9 +65,9 @@ FAULTS: dict[str, tuple[str, str]] = {
     "overlap": ("[0, 16, 48]", "a at 0 and b at 16 share bytes in step 1"),
     "alignment": ("[0, 40, 80]", "b at 40: a multiple of 16 bytes, 0 or more, is needed"),
     "below": ("[-16, 32, 0]", "a at -16: a multiple of 16 bytes, 0 or more"),
-    "count": ("[0, 32]", "gives 2 offsets; one for each buffer is needed"),
-    "words": ("'abc'", "gives no integers, one offset for each buffer"),
-    "raises": ("1 // 0", "ZeroDivisionError: integer division or modulo by zero. Mend or uninstall it"),
+    "count": ("[0, 32]", "returns 2 offsets, but each buffer needs one"),
+    "words": ("'abc'", "does not return one integer offset for each buffer"),
+    "raises": ("1 // 0", "ZeroDivisionError: integer division or modulo by zero. Fix or uninstall it"),
 }
 
 
@@ -154,7 +154,7 @@ def nodes_of(package: tvm_ext.Package) -> set[str]:
     ("body", "message"),
     [
         ("return None", "leaves no well-formed module: it is of type NoneType. Mend"),
-        ("raise KeyError('k')", r"KeyError: 'k'\. Mend or uninstall it"),
+        ("raise KeyError('k')", r"KeyError: 'k'\. Fix or uninstall it"),
         ("mod['main'] = mod['main'].with_attr('global_symbol', 'n'); return mod", "no well-formed module: Name in Glo"),
         ("return other(mod)", "inputs and outputs have to stay"),
     ],

@@ -221,7 +221,7 @@ def test_the_validator_knows_rows_that_came(tmp_path: Path) -> None:
     short = replace(program, tensors={**program.tensors, name: replace(tensor, ring=ring)})
     size = place.num_bytes // tensor.ring.stored * ring.stored
     placements = {**plan.placements, name: replace(place, num_bytes=size)}
-    with pytest.raises(PlanRejected, match=r"reads row .* of x_nhwc, which is not there any more"):
+    with pytest.raises(PlanRejected, match=r"reads row .* of x_nhwc, which its bytes do not hold"):
         validate(short, replace(plan, placements=placements))
 
 

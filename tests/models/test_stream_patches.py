@@ -198,7 +198,7 @@ def test_the_validator_knows_columns_that_came(network: Path) -> None:
     short = replace(program, tensors={**program.tensors, tensor.name: replace(tensor, ring=ring)})
     size = place.num_bytes // tensor.ring.stored * ring.stored
     placements = {**plan.placements, tensor.name: replace(place, num_bytes=size)}
-    with pytest.raises(PlanRejected, match=rf"reads row .* of {tensor.name}, which is not there any more"):
+    with pytest.raises(PlanRejected, match=rf"reads row .* of {tensor.name}, which its bytes do not hold"):
         validate(short, replace(plan, placements=placements))
 
 
