@@ -1,4 +1,4 @@
-"""The comment at the top of every generated file, and headers that custom operators bring."""
+"""The banner comment of generated files, and the headers that custom operators bring."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tvm_ext.core.errors import UnsupportedModel
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Origin of a package, and its bytes in each memory as (memory, bytes).
+    """Origin of a package, and the bytes that it uses in each memory as (memory, bytes).
 
-    operators: kind of each of the model's operators by its name, as the model's file calls them.
+    operators: the kind of each operator of the model by its name, as the model's file calls it.
     """
 
     generator: str
@@ -26,7 +26,7 @@ class Origin:
 
 
 def banner(origin: Origin, title: str) -> str:
-    """`title`, then generator, model, platform and bytes per memory."""
+    """Return the comment that begins a generated file: `title`, generator, model, platform and bytes per memory."""
     memories = ", ".join(f"{name} {num_bytes} B" for name, num_bytes in origin.memories)
     lines = [
         comment(title),
@@ -39,12 +39,15 @@ def banner(origin: Origin, title: str) -> str:
 
 
 def user_headers(program: Program) -> dict[str, str]:
-    """Name -> text of the headers that functions of the program bring. Raises UnsupportedModel for two of one name."""
+    """Return the headers that the program's custom operators bring, as name -> text.
+
+    Raises UnsupportedModel if two operators bring different headers of the same name.
+    """
     found: dict[str, str] = {}
     for call in program.kernel_calls():
         for name, text in call.implementation.function.headers:
             if found.setdefault(name, text) != text:
                 raise UnsupportedModel(
-                    f"custom operators bring two different headers {name}; one of them needs another name."
+                    f"custom operators bring two different headers named {name}; rename one of them."
                 )
     return dict(sorted(found.items()))

@@ -31,14 +31,15 @@ def emit_build_files(
     driver: str = "",
     parts: PackageParts | None = None,
 ) -> dict[str, str]:
-    """Build files that work wherever the folder is copied.
+    """Return the build files of a package by name; they work wherever the folder is copied.
 
-    sources: the library's C files, relative names; the self-test and `board/` are added here. tested: of a bundle its
-    models, whose self-tests and firmware come with its own. otherwise: sources that are optimized for the other aim.
-    image: whether there is one to be made. own_flags: of sources that other processors run than the first.
-    several: whether several processors run it. driver: source that stands in for drivers of accelerators, if any.
-    parts: the package as other build systems take it, whose files come along; None where it has sources of its own for
-    other processors, for which those systems have no flags.
+    sources: C files of the library, as relative names; the self-test and `board/` are added here. tested: the models of
+    a bundle, whose self-tests and firmware are built with the bundle's. otherwise: sources that are optimized for the
+    other aim (size instead of speed, or the reverse). image: True if the package contains a relocatable image.
+    own_flags: compiler flags of the sources that run on processors other than the first. several: True if several
+    processors run the model. driver: source of the reference drivers of accelerators, if there are any. parts:
+    description of the package for other build systems, whose files are added; None if some sources need flags of their
+    own, which those systems cannot express.
     """
     toolchain, board = platform.toolchain, platform.board
     flags = {"speed": toolchain.speed_flags, "size": toolchain.size_flags}
@@ -78,6 +79,9 @@ def emit_build_files(
 
 
 def _in_project(flags: Sequence[str], *, drop_specs: bool = False) -> list[str]:
-    """Flags whose folders lie in the one that build files call PROJECT. drop_specs: without those, for clang."""
+    """Return the flags with each folder in them relative to PROJECT, the variable of the build files.
+
+    drop_specs: leave out the flags that name a specs file, which clang does not know.
+    """
     kept = [flag for flag in flags if not (drop_specs and specs_of(flag))]
     return [flag.replace(folder, f"${{PROJECT}}/{folder}") if (folder := folder_of(flag)) else flag for flag in kept]

@@ -1,4 +1,4 @@
-"""Emit what the models of a bundle share: overlaid arenas, functions and constants."""
+"""Emit the parts that the models of a bundle share: overlaid arenas, functions and constants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bundle:
-    """Models of one package, and what they share."""
+    """The models of one package, and the objects that they share."""
 
     name: str
     members: tuple[Member, ...]
@@ -56,12 +56,12 @@ class Bundle:
         return sharing_of(self.name, member, self.functions, self.constants, states_in)
 
     def group_of(self, model: str) -> VariantGroup | None:
-        """The variants that a model is one of; None for one that does a task alone."""
+        """Return the group of variants that contains a model; None if the model is no variant."""
         return next((group for group in self.variants if model in [one.model for one in group.models]), None)
 
     @property
     def state_overlays(self) -> dict[str, Overlay]:
-        """States of variants, which lie over each other, by group; where there are any."""
+        """Overlay of the states of each group of variants that has states, by the group's name."""
         sizes = {
             group.name: {one.model: one.state_bytes for one in group.models if one.state_bytes}
             for group in self.variants
@@ -71,18 +71,21 @@ class Bundle:
 
     @property
     def weights_bytes(self) -> int:
-        """Bytes of all constants, each counted once."""
+        """Bytes of all constants; each shared constant counts once."""
         return sum(member.program.weights_bytes for member in self.members) - sum(c.saved_bytes for c in self.constants)
 
 
 def _alignment_bytes(members: Sequence[Member], memory: str) -> int:
-    """Bytes of which arenas in a memory begin at a multiple."""
+    """Return the largest alignment, in bytes, of the members' arenas in a memory."""
     found = (arena.alignment_bytes for one in members for arena in one.plan.arenas if arena.memory == memory)
     return max(found, default=ALIGNMENT_BYTES)
 
 
 def bundle_of(name: str, members: Sequence[Member], at_once: Sequence[Sequence[str]]) -> Bundle:
-    """A bundle with its arenas placed, and all found that stands once. at_once: groups of models that may meet."""
+    """Return a bundle with its arenas at their offsets, and its shared functions and constants.
+
+    at_once: groups of models that may run at the same time.
+    """
     memories = dict.fromkeys(memory for member in members for memory in member.overlaid)
     groups = [frozenset(group) for group in at_once]
     overlays = [
@@ -101,7 +104,7 @@ def bundle_of(name: str, members: Sequence[Member], at_once: Sequence[Sequence[s
 
 
 def emit_bundle(bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], platform: Platform) -> dict[str, str]:
-    """File name -> text. origins: of each model."""
+    """Return the texts of the files that belong to the bundle as a whole, by name. origins: origin of each model."""
     texts = {f"{bundle.name}.h": _header(bundle, origin)}
     texts |= emit_variants(bundle.name, bundle.variants, origin)
     if bundle.overlays or bundle.state_overlays:
@@ -190,7 +193,7 @@ def _kernels_header(bundle: Bundle, origin: Origin) -> str:
 def common_pieces(
     bundle: Bundle, origin: Origin, origins: Mapping[str, Origin], platform: Platform
 ) -> dict[str, list[CommonPiece]]:
-    """File name -> pieces of the functions and constants that several models have in common."""
+    """Return the pieces of the files of shared functions and constants, by file name."""
     constants = common_constants(bundle.name, bundle.members, bundle.constants, origin, origins, platform)
     return common_functions(bundle.name, bundle.functions, origin, origins) | constants
 
@@ -202,7 +205,7 @@ ModelCall = tuple[str, KernelCall]
 
 @dataclass(frozen=True, kw_only=True)
 class CommonPiece:
-    """Lines of a file of a bundle. name: of the function or constant; calls: of models, that they are for."""
+    """Lines of a file of a bundle. name: of the function or constant; calls: the models' calls that use it."""
 
     text: str
     kind: PieceKind = "text"
@@ -210,13 +213,13 @@ class CommonPiece:
     calls: tuple[ModelCall, ...] = ()
 
     def of(self, model: str) -> Piece:
-        """The piece as one model sees it: mere text where it is for others alone."""
+        """Return the piece from the view of one model: plain text without steps if only other models use it."""
         steps = tuple(call.name for owner, call in self.calls if owner == model)
         return Piece(text=self.text, kind=self.kind, name=self.name, steps=steps) if steps else Piece(text=self.text)
 
 
 def kernels_file(bundle: str, optimize: CompileFor) -> str:
-    """Name of the file of the functions that are shared among models optimized for one aim."""
+    """Return the name of the file with the shared functions of all models that are optimized for one aim."""
     return f"{bundle}_kernels_{optimize}.c"
 
 
@@ -227,7 +230,7 @@ def kernels_title(bundle: str) -> str:
 def common_functions(
     bundle: str, functions: Sequence[SharedFunction], origin: Origin, origins: Mapping[str, Origin]
 ) -> dict[str, list[CommonPiece]]:
-    """File name -> its pieces: a file for each aim that functions are optimized for."""
+    """Return the pieces of the files of shared functions, by file name: one file per optimization aim."""
     files: dict[str, list[CommonPiece]] = {}
     aims: list[CompileFor] = [one.optimize for one in functions]
     for optimize in dict.fromkeys(aims):
@@ -242,7 +245,7 @@ def common_functions(
 
 
 def _definitions(functions: Sequence[SharedFunction], origins: Mapping[str, Origin]) -> list[CommonPiece]:
-    """Functions with their helpers, those that several have in common before the first of them."""
+    """Return the functions after their helpers; shared helpers stand before the first function that uses them."""
     owners: dict[str, str] = {}
     users: dict[str, list[SharedFunction]] = {}
     for one in functions:
@@ -274,7 +277,7 @@ def common_constants(
     origins: Mapping[str, Origin],
     platform: Platform,
 ) -> dict[str, list[CommonPiece]]:
-    """File name -> its pieces; no file where there is nothing in common."""
+    """Return the pieces of the file of shared constants, by its name; no file without shared constants."""
     if not constants:
         return {}
     memories = dict.fromkeys(one.constant.memory for one in constants)
@@ -295,7 +298,7 @@ def common_constants(
 
 
 def _readers(members: Sequence[Member], one: SharedConstant) -> tuple[ModelCall, ...]:
-    """Calls that read a constant."""
+    """Return the calls that read a constant."""
     found: list[ModelCall] = []
     for member in members:
         names = {name for model, name in one.users if model == member.model}
@@ -305,7 +308,7 @@ def _readers(members: Sequence[Member], one: SharedConstant) -> tuple[ModelCall,
 
 
 def _layers(readers: Sequence[ModelCall], origins: Mapping[str, Origin]) -> str:
-    """Models, each with the layers that are in its calls."""
+    """Return a text that lists the models, each with the layers that its calls compute."""
     layers: dict[str, dict[str, None]] = {}
     for model, call in readers:
         layers.setdefault(model, {})[layer_names(call, origins[model].operators)] = None

@@ -1,4 +1,4 @@
-"""Self-test and firmware of a bundle: those of its models, called in turn, and looks at states in between."""
+"""Self-test and firmware of a bundle: they call those of its models in turn, and check the states in between."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _LINE_LENGTH = 100
 def emit_bundle_selftest(
     bundle: Bundle, vectors: Mapping[str, Sequence[TestVector]], *, tolerance: float, compares: bool
 ) -> dict[str, str]:
-    """`<bundle>_selftest.h/.c`, and a program for the host. compares: whether the models' self-tests do.
+    """Return the texts of `<bundle>_selftest.h` and `.c`, and of a program for the host.
 
-    vectors: of each model, by which links are tested. tolerance: of floats, as in `emit_selftest`.
+    vectors: test vectors of each model, with which links are tested, too. tolerance: of floats, as in `emit_selftest`.
+    compares: True if the models' self-tests compare outputs.
     """
     interfaces = [member.interface for member in bundle.members]
     values = {
@@ -44,7 +45,7 @@ def emit_bundle_selftest(
 
 
 def emit_bundle_firmware(bundle: Bundle, platform: Platform, *, compares: bool) -> dict[str, str]:
-    """Files under `board/`. Raises BadPlatform as `emit_firmware` does."""
+    """Return the files under `board/`. Raises BadPlatform under the same conditions as `emit_firmware`."""
     moves = any(member.program.moves() for member in bundle.members)
     values = {
         "bundle": bundle.name,
@@ -62,7 +63,7 @@ def emit_bundle_firmware(bundle: Bundle, platform: Platform, *, compares: bool) 
 
 
 def _linked(bundle: Bundle, source: Interface, vectors: Sequence[TestVector], tolerance: float) -> dict[str, object]:
-    """Fields of a model, of its links, and of what its first answer becomes by them."""
+    """Return the template's fields of a model, of its links, and of the values that they make of its first output."""
     vector = vectors[source.warm_up_runs] if source.warm_up_runs < len(vectors) else vectors[-1]
     links: list[dict[str, object]] = []
     for link in bundle.links:
@@ -96,7 +97,7 @@ def _linked(bundle: Bundle, source: Interface, vectors: Sequence[TestVector], to
 
 
 def _variants(group: VariantGroup) -> dict[str, object]:
-    """Fields of models for one task."""
+    """Return the template's fields of a group of variants."""
     stateful = [(index, one.model) for index, one in enumerate(group.models) if one.state_bytes]
     return {
         "name": group.name,
@@ -108,7 +109,7 @@ def _variants(group: VariantGroup) -> dict[str, object]:
 
 
 def _models(interfaces: Sequence[Interface]) -> list[dict[str, str | int]]:
-    """Fields of models for the templates."""
+    """Return the template's fields of the models."""
     return [
         {
             "name": one.model,

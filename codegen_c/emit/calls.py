@@ -1,4 +1,4 @@
-"""Emit calls of kernels: their operands, and functions that compute some rows of a layer."""
+"""Emit calls of kernels with their operands, and functions that compute some rows of a layer."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from tvm_ext.core.platform import STATE_MEMORY
 from tvm_ext.core.row_sequence import RowCall, Schedule
 
 MOVED_BYTES = 16
-"""Bytes that tvm_ext_move_up moves at once."""
+"""Bytes that tvm_ext_move_up copies per iteration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """Writes calls as C, from the places of their operands and the names of their functions.
+    """Writer of calls in C, which knows the addresses of operands and the names of functions.
 
-    row_names: of the functions that are given rows alone (`row_functions`), by call. under_way: number of the last
-    transfer that a DMA may still be at; None where it is at none. layers: numbers of the calls with hooks around them.
+    row_names: names of the functions that compute some rows (`row_functions`), by call. under_way: number of the last
+    DMA transfer that may still be running; None if no transfer is running. layers: number of each call that has hooks
+    around it.
     """
 
     program: Program
@@ -47,11 +48,11 @@ class Calls:
 
     @property
     def always_ends(self) -> bool:
-        """True where a run goes on to its end whatever fails: other cores, or accelerators, are at work for it."""
+        """True if a run continues after an error, because other cores or accelerators wait for its signals."""
         return bool(self.interface.servers or drivers_of(self.program))
 
     def _function(self, call: KernelCall) -> str:
-        """C name of the function that a call calls."""
+        """Return the C name of the function that computes a call."""
         return self.sharing.functions.get(call.implementation.function, f"{self.model}_{self.names[call.name]}")
 
     def _constant(self, name: str) -> str:
@@ -61,7 +62,7 @@ class Calls:
         return f"{symbol}.{constant.member}" if constant.layer else symbol
 
     def lines(self, call: Call, step_name: str, bounds: RowBounds | None = None) -> list[str]:
-        """Lines of a call. bounds: rows that a kernel computes; by default its own."""
+        """Return the lines of a call. bounds: the rows that the kernel computes; by default all of its rows."""
         if isinstance(call, Wait):
             last = max(transfer.number or 0 for transfer in call.transfers)
             return [f"tvm_ext_dma_wait({last}u); /* {', '.join(t.target for t in call.transfers)} */"]
@@ -77,7 +78,7 @@ class Calls:
         return wrapped(f"{self._function(call)}({arguments});")
 
     def row_lines(self, call: KernelCall, step_name: str, bounds: RowBounds) -> list[str]:
-        """Lines of a call for some rows in a sequence."""
+        """Return the lines of a call that computes some rows in a sequence."""
         if call.name not in self.row_names:
             return self.lines(call, step_name, bounds)
         handed_in = [*self.arenas_handed_in(call, step_name), *self.handed_in(call)]
@@ -85,17 +86,20 @@ class Calls:
         return wrapped(f"{self.model}_{self.row_names[call.name]}({arguments});")
 
     def arenas_handed_in(self, call: Call, step_name: str) -> list[str]:
-        """Memories whose arenas a function for some rows of a call is given: those of the caller's instance."""
+        """Return the memories whose arenas a function for some rows takes as arguments:
+
+        those of the caller's instance.
+        """
         return self.memories(call, step_name) if self.interface.holds_context else []
 
     def handed_in(self, call: KernelCall) -> list[str]:
-        """Tensors of a call that lie in the caller's memory."""
+        """Return the tensors of a call that lie in memory of the caller."""
         tensors = self.program.tensors
         homes = [part.tensor if (part := tensors[name].part) else name for name in (*call.inputs, *call.outputs)]
         return list(dict.fromkeys(name for name in homes if name not in self.plan.placements))
 
     def memories(self, call: Call, step_name: str) -> list[str]:
-        """Memories whose arenas a call names."""
+        """Return the memories whose arenas a call refers to."""
         if isinstance(call, Wait | DriverWait):
             return []
         if isinstance(call, Transfer):
@@ -124,7 +128,7 @@ class Calls:
         return f"{self._copies(step)}({operands});"
 
     def _copies(self, step: Transfer) -> str:
-        """The function that copies: source and target may lie in one tensor, and meet."""
+        """Return the name of the C function that copies; source and target may overlap if they lie in one tensor."""
         parts = [self.program.tensors[name].part for name in (step.source, step.target) if not step.source_is_constant]
         if len({part.tensor for part in parts if part}) != 1 or not all(parts):
             return "memcpy"
@@ -169,7 +173,7 @@ class Calls:
         return arguments
 
     def holds(self, guards: Sequence[Guard]) -> str:
-        """C expression that is true if all guards let their step run."""
+        """Return a C expression that is true if all guards let their step run."""
         places = [self._place(guard.condition) for guard in guards]
         values = [text[1:] if text.startswith("&") else f"{text}[0]" for text in places]
         return " && ".join(f"{'' if g.holds else '!'}{value}" for g, value in zip(guards, values, strict=True))
@@ -179,14 +183,14 @@ class Calls:
 
 
 def _ring(value: int | Turned) -> str:
-    """A number of a ring as C."""
+    """Return the C expression of an argument that describes a ring."""
     if isinstance(value, int):
         return str(value)
     return f"(int32_t){STATE_MEMORY}->{value.turn}[0]{f' + {value.shift}' if value.shift else ''}"
 
 
 def wrapped(text: str) -> list[str]:
-    """A statement as lines that are not too long."""
+    """Return a statement as lines of at most 104 columns."""
     return wrap(text, 104, subsequent_indent="    ", break_long_words=False)
 
 
@@ -210,7 +214,7 @@ BOUNDS = RowBounds(begin="row_begin", end="row_end", count=0)
 
 
 def row_function_names(program: Program) -> dict[str, str]:
-    """Names of such functions by kernel call, where a sequence calls the kernel from several places."""
+    """Return the names of functions that compute some rows, for kernels that a sequence calls several times."""
     taken = {call.name for call in program.kernel_calls()}
     found: dict[str, str] = {}
     for step in program.steps:
@@ -228,7 +232,7 @@ def row_function_names(program: Program) -> dict[str, str]:
 
 
 def _operators(schedule: Schedule) -> Iterator[int]:
-    """The operator of each call as it stands."""
+    """Yield the operator of each call in the order of the C text."""
     for entry in schedule:
         if isinstance(entry, RowCall):
             yield entry.operator
@@ -237,7 +241,7 @@ def _operators(schedule: Schedule) -> Iterator[int]:
 
 
 def row_functions(written: Calls) -> list[Piece]:
-    """Definitions of the functions that `row_function_names` names."""
+    """Return the definitions of the functions that `row_function_names` names."""
     return [
         Piece(
             text=_definition(written, call, step.name), kind="function",
@@ -268,5 +272,5 @@ def _definition(written: Calls, call: KernelCall, step_name: str) -> str:
         *written.lines(call, step_name, BOUNDS),
     ]
     rows = ", ".join([*parameters, "int32_t row_begin", "int32_t row_end"])
-    note = f"/* {call.name} by rows, in {step_name}. */"
+    note = f"/* {call.name} for some rows, in {step_name}. */"
     return "\n".join([note, *wrapped(f"{head}{rows})"), "{", block(lines), "}", ""])

@@ -1,8 +1,8 @@
-"""Vectors of a self-test whose inputs the device draws: a recipe each, and a CRC of the outputs, or some elements.
+"""Test vectors that the device draws itself: a recipe of each, and a CRC or some elements of the outputs.
 
-Where the model's own bytes are defined, integers by exact kernels, a CRC-32 stands for an output. Floats differ from
-processor to processor, so elements are stored and compared within a tolerance: of large outputs another part for each
-vector.
+If the model's results are the same bytes on every processor (integers by exact kernels), a CRC-32 represents each
+output. Floats differ from processor to processor, so some elements are stored and compared within a tolerance; of large
+outputs, each vector stores another part.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from codegen_c.program.drawn_inputs import Domain, Recipe
 from codegen_c.program.interface import Interface, Port
 
 MOST_STORED_BYTES = 8192
-"""Elements of outputs that all drawn vectors of a self-test store together."""
+"""Limit of the bytes of output elements that all drawn vectors of a self-test store together."""
 _LINE_LENGTH = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnVector:
-    """A recipe, and the outputs that the reference computes from its inputs, by the model's own names."""
+    """A recipe, and the outputs that the reference computes from its inputs, under the names in the model."""
 
     recipe: Recipe
     outputs: Mapping[str, np.ndarray]
@@ -36,8 +36,8 @@ class DrawnVector:
 class DrawnVectors:
     """All drawn vectors of a self-test.
 
-    domains: of each input, in the order of the interface. exact: whether every processor computes the same bytes.
-    largest: magnitude of each float output that its tolerance is a part of, by the model's own names.
+    domains: the values of each input, in the order of the interface. exact: True if every processor computes the same
+    bytes. largest: magnitude of each float output, of which the tolerance is a fraction, under the names in the model.
     """
 
     domains: tuple[Domain, ...]
@@ -47,12 +47,12 @@ class DrawnVectors:
 
     @property
     def hashed(self) -> bool:
-        """True where a CRC stands for each output."""
+        """True if a CRC represents each output."""
         return self.exact and all(array.dtype.kind in "biu" for array in self.vectors[0].outputs.values())
 
 
 def drawn_fields(interface: Interface, drawn: DrawnVectors) -> dict[str, Any]:
-    """Fields of the templates for drawn vectors."""
+    """Return the template's fields of drawn vectors."""
     streams = interface.io == "stream"
     outputs = [port for port in interface.outputs if port.stream or not streams]
     inputs = [
@@ -94,18 +94,18 @@ def drawn_fields(interface: Interface, drawn: DrawnVectors) -> dict[str, Any]:
 
 
 def is_float(dtype: str) -> bool:
-    """True for floats of any width."""
+    """Return True for floats of any width."""
     return dtype.startswith("float") or dtype in NARROW_FLOATS
 
 
 def _stored(port: Port, outputs: Sequence[Port], drawn: DrawnVectors) -> int:
-    """Elements of an output that each vector stores."""
+    """Return the number of elements of an output that each vector stores."""
     most = MOST_STORED_BYTES // (len(drawn.vectors) * len(outputs) * np.dtype(port.dtype).itemsize)
     return max(1, min(port.num_elements, most))
 
 
 def _value(port: Port, domain: Domain) -> str:
-    """C expression of element i of an input, from `values`."""
+    """Return the C expression of element i of an input, computed from `values`."""
     number = "value_at(&values, (uint32_t)i)"
     if port.dtype == "bool":
         return f"{number} != 0"
@@ -118,7 +118,7 @@ def _value(port: Port, domain: Domain) -> str:
 
 
 def _largest(port: Port, drawn: DrawnVectors) -> str:
-    """C literal of the magnitude that the tolerance of an output is a part of; empty for integers."""
+    """Return the C literal of the magnitude of an output, of which the tolerance is a fraction; empty for integers."""
     if not is_float(port.dtype):
         return ""
     value = drawn.largest[port.source]
@@ -149,7 +149,7 @@ def _vector(
 
 
 def stored_bytes(interface: Interface, drawn: DrawnVectors | None) -> int:
-    """Bytes of flash that the drawn vectors take."""
+    """Return the bytes of flash that the drawn vectors occupy."""
     if drawn is None:
         return 0
     fields = drawn_fields(interface, drawn)["outputs"]

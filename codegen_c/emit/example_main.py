@@ -1,4 +1,4 @@
-"""Files of a new project beside its package: a program that runs the model once, and its build."""
+"""Files of a new project beside its package: a program that runs the model once, and its build files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from codegen_c.program.interface import Interface, Port
 
 
 def emit_main(interface: Interface) -> str:
-    """Text of main.c: fills the inputs, runs the model, prints the outputs. The interface has io `arena`."""
+    """Return the text of main.c, which fills the inputs, runs the model and prints the outputs.
+
+    The interface must have io `arena`.
+    """
     inputs = [{**_port(interface, port), "value": _zero(interface, port)} for port in interface.inputs]
     outputs = [{**_port(interface, port), **_printed(interface, port)} for port in interface.outputs]
     return render(
@@ -20,7 +23,7 @@ def emit_main(interface: Interface) -> str:
 
 
 def emit_project_cmake(model: str, package: str) -> str:
-    """Text of CMakeLists.txt. package: the package's folder, from the project's."""
+    """Return the text of CMakeLists.txt. package: the package's folder relative to the project's."""
     return render("project_CMakeLists.txt.j2", model=model, package=package)
 
 
@@ -32,14 +35,14 @@ def _port(interface: Interface, port: Port) -> dict[str, str]:
 
 
 def _zero(interface: Interface, port: Port) -> str:
-    """C expression of an element that stands for the number zero."""
+    """Return the C expression of the element that represents the number zero."""
     if convertible(port):
         return f"{interface.quantize(port)}(0.0f)"
     return "0.0f" if port.dtype == "float32" else "0"
 
 
 def _printed(interface: Interface, port: Port) -> dict[str, str]:
-    """Format and C expression by which an element is printed."""
+    """Return the printf format and the C expression with which an element is printed."""
     element = f"{port.name}[i]"
     if convertible(port):
         return {"format": "%g", "value": f"(double){interface.dequantize(port)}({element})"}

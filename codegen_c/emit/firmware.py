@@ -1,8 +1,8 @@
-"""Emit `board/`: the files that make firmware for a QEMU board of a package, and linker sections.
+"""Emit `board/`: the files that build firmware of a package for a QEMU board, and linker sections.
 
-Regions of the linker script are the platform's memories, where the QEMU machine has them. A memory's own section goes
-to that memory: ram is zeroed at start, but for what the first processor does not reach; constants of rom are loaded in
-place, constants in ram are copied at start.
+The regions of the linker script are the platform's memories, at the addresses of the QEMU machine. Each memory has its
+own section: RAM is zeroed at start, except memory that the first processor cannot reach; constants in ROM are loaded in
+place, and constants in RAM are copied at start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from codegen_c.targets.registry import instruction_set_of, runtime_text, starts_
 from tvm_ext.core.errors import BadPlatform
 from tvm_ext.core.platform import Board, Memory, Platform
 
-_MAX_SHIFT = 10  # QEMU's own limit
+_MAX_SHIFT = 10  # limit of QEMU's -icount option
 _NANOSECONDS = 1_000_000_000
 _VECTORS_BYTES = 4096
 STARTUP_FILES = (
@@ -39,13 +39,13 @@ def emit_firmware(
     image: bool = False,
     drives: bool = False,
 ) -> dict[str, str]:
-    """Files under `board/`. The platform must have a board.
+    """Return the files under `board/`. The platform must have a board.
 
-    Raises BadPlatform where the stack does not fit, or the start-up code has no such timer.
+    Raises BadPlatform if the stack does not fit, or if the start-up code has no timer of that name.
 
-    moves: whether the model copies between memories; the firmware then counts the bytes.
-    compares: whether the self-test does. image: whether the command line may end with an image's place. drives:
-    whether the model calls drivers; the firmware then tells how often, where what stands in for them counts.
+    moves: True if the model copies between memories; the firmware then counts the bytes. compares: True if the
+    self-test compares outputs. image: True if the command line may end with the address of an image. drives: True if
+    the model calls accelerators; the firmware then prints the number of calls, if the reference drivers count them.
     """
     _board(platform)
     part = firmware_part(interface, platform, moves=moves, compares=compares, image=image, drives=drives)
@@ -58,9 +58,10 @@ def emit_firmware(
 def board_files(
     platform: Platform, generated: Mapping[str, str], *, moves: bool, others: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Files under `board/`: those that only the platform decides, and `generated`. Raises as `emit_firmware` does.
+    """Return the files under `board/`: the files that depend on the platform alone, and `generated`.
 
-    others: processors beside the first that firmware runs on.
+    others: processors beside the first on which the firmware runs. Raises BadPlatform under the same conditions as
+    `emit_firmware`.
     """
     platform = platform.on_machine
     board, startup = _board(platform), startup_of(platform)
@@ -73,14 +74,14 @@ def board_files(
 
 
 def other_processors(interface: Interface, platform: Platform) -> dict[str, str]:
-    """Files that start processors beside the first, and let each run its part of the model. Raises BadPlatform."""
+    """Return the files that start the processors beside the first and let each run its part. Raises BadPlatform."""
     board, startup = _board(platform), startup_of(platform)
     known = starts_of(startup)
     if board.starts not in known:
         raise BadPlatform(
-            f"platform {platform.name}: the model runs on {' and '.join(interface.servers)}, too, and "
-            f"{'board.starts is not there' if board.starts is None else f'board.starts = {board.starts!r}'}; the "
-            f"start-up code knows {', '.join(known) or 'no way to start a processor'}."
+            f"platform {platform.name}: the model also runs on {' and '.join(interface.servers)}, but "
+            f"{'board.starts is missing' if board.starts is None else f'board.starts = {board.starts!r}'}; the "
+            f"start-up code supports {', '.join(known) or 'no method to start a processor'}."
         )
     numbers = {processor.name: number for number, processor in enumerate(platform.processors)}
     servers = [{"number": numbers[one], "name": one, "function": interface.serve(one)} for one in interface.servers]
@@ -92,23 +93,23 @@ def other_processors(interface: Interface, platform: Platform) -> dict[str, str]
 
 
 def instruction_shift(board: Board) -> int:
-    """The smallest QEMU -icount shift at which a timer tick tells single instructions apart.
+    """Return the smallest QEMU -icount shift at which a timer tick tells single instructions apart.
 
-    An instruction then takes 2**shift ns, more than two ticks. Raises BadPlatform for a timer too slow for it.
+    An instruction then takes 2**shift ns, which is more than two ticks. Raises BadPlatform if the timer is too slow.
     """
     shift = next((s for s in range(_MAX_SHIFT + 1) if (1 << s) * board.timer_hz > 2 * _NANOSECONDS), None)
     if shift is None:
         raise BadPlatform(
-            f"board.timer_hz = {board.timer_hz}: too slow to count instructions; more than "
+            f"board.timer_hz = {board.timer_hz}: the timer is too slow to count instructions; more than "
             f"{2 * _NANOSECONDS >> _MAX_SHIFT} Hz are needed."
         )
     return shift
 
 
 def qemu_arguments(platform: Platform, *, shift: int | None) -> list[str]:
-    """QEMU's arguments but for the kernel and the firmware's command line. The platform must have a board.
+    """Return QEMU's arguments except the kernel and the firmware's command line. The platform must have a board.
 
-    shift: of a clock that counts instructions; None for real time, in which processors run at once.
+    shift: -icount shift of a clock that counts instructions; None for real time, in which processors run in parallel.
     """
     board = _board(platform)
     no_devices = ["-display", "none", "-serial", "none", "-monitor", "none", "-nic", "none"]
@@ -118,9 +119,9 @@ def qemu_arguments(platform: Platform, *, shift: int | None) -> list[str]:
 
 
 def stack_range(platform: Platform, number: int = 0) -> tuple[int, int]:
-    """Addresses [begin, end) of the stack of a processor: behind the last of all memory for data lies the first one's.
+    """Return the addresses [begin, end) of a processor's stack. The platform must have a board.
 
-    The platform must have a board.
+    The stack of the first processor lies at the end of the data memory; the stacks of the others lie below it.
     """
     board = _board(platform)
     data = platform.on_machine.memory(board.data_memory)
@@ -181,7 +182,7 @@ def _linker_script(platform: Platform, board: Board, others: Sequence[str]) -> s
 
 
 def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[dict[str, object]]:
-    """The memories, the stacks of all processors cut off the end of the data memory."""
+    """Return the memory regions; the stacks of all processors are cut off the end of the data memory."""
     stack_bytes = _stack_bytes(board)
     stacks = ["STACK", *(f"STACK_{name}" for name in others)]
     data = platform.memory(board.data_memory)
@@ -210,12 +211,12 @@ def _regions(platform: Platform, board: Board, others: Sequence[str]) -> list[di
 
 
 def print_layers(interface: Interface) -> str:
-    """A function of firmware that prints what the hooks around layers counted."""
+    """Return a firmware function that prints the counts of the hooks around layers."""
     return render("print_layers.c.j2", model=interface.model, macro=interface.model.upper())
 
 
 def profile_counter(model: str) -> str:
-    """The header that names the counter of layers on a board, for all files that are compiled with hooks on."""
+    """Return the header that names the board's cycle counter, for all files that are compiled with hooks enabled."""
     return render("profile_counter.h.j2", macro=model.upper())
 
 
@@ -238,7 +239,7 @@ def firmware_part(
     image: bool = False,
     drives: bool = False,
 ) -> str:
-    """The part of firmware that runs one model: all of it, or in a bundle what its other part calls."""
+    """Return the firmware source that runs one model: the whole program, or the part that a bundle's program calls."""
     startup = startup_of(platform)
     types = [f"const {port.c_type} *" for port in interface.inputs] + [f"{p.c_type} *" for p in interface.outputs]
     types = {"arena": [], "caller": types, "stream": [f"const {interface.io_struct} *"]}[interface.io]
@@ -277,7 +278,10 @@ def firmware_part(
 
 
 def emit_layers_firmware(interface: Interface, platform: Platform) -> dict[str, str]:
-    """Files under `board/`; inputs and outputs lie in the arena. Raises BadPlatform as `emit_firmware` does."""
+    """Return the files under `board/` that measure layers; inputs and outputs lie in the arena.
+
+    Raises BadPlatform under the same conditions as `emit_firmware`.
+    """
     text = render(
         "layers_firmware.c.j2",
         model=interface.model,
@@ -293,12 +297,15 @@ SECTIONS_FILE = "sections.ld"
 
 
 def sectioned_memories(platform: Platform, used: Collection[str]) -> list[Memory]:
-    """Memories whose section is the platform's own and no vendor's linker script has. used: those with any bytes."""
+    """Return the memories with a section that only the platform knows and no vendor's linker script has.
+
+    used: names of the memories that hold any bytes.
+    """
     return [one for one in platform.memories if one.section and not one.linker_has_section and one.name in used]
 
 
 def emit_linker_sections(platform: Platform, origin: Origin) -> dict[str, str]:
-    """`sections.ld`; nothing for a build of this machine, and where no memory in use needs it."""
+    """Return the text of `sections.ld`; no file for a build for the host, or if no used memory needs a section."""
     used = [name for name, num_bytes in origin.memories if num_bytes]
     memories = sectioned_memories(platform, used) if platform.toolchain.prefix else []
     if not memories:
@@ -320,5 +327,5 @@ def emit_linker_sections(platform: Platform, origin: Origin) -> dict[str, str]:
 
 
 def linker_region(memory: Memory) -> str:
-    """Name of the region of the user's linker script that has a memory."""
+    """Return the name of a memory's region in the user's linker script."""
     return memory.linker_region or memory.name.upper()

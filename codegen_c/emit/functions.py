@@ -1,4 +1,4 @@
-"""Kernels as C functions, the names of a model's functions, and layer names in comments."""
+"""Kernels as C functions, the names of a model's functions, and the names of layers in comments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_ext.core.names import unique
 
 
 def declaration(function: CFunction, name: str, linkage: str) -> str:
-    """`<linkage> void name(const int8_t *input, ...)`."""
+    """Return the head of a function: `<linkage> void name(const int8_t *input, ...)`."""
     declarations = [parameter.declaration() for parameter in function.parameters]
     head = f"{linkage} void {name}({', '.join(declarations)})"
     if len(head) > MOST_COLUMNS:
@@ -23,9 +23,10 @@ def declaration(function: CFunction, name: str, linkage: str) -> str:
 
 
 def definition(function: CFunction, name: str, helpers_of: str = "", linkage: str = "TVM_EXT_STEP") -> str:
-    """The function under `name`, never inlined into another step.
+    """Return the definition of the function under `name`; its macro keeps it from being inlined into another step.
 
-    helpers_of: name under which its helpers stand elsewhere; by default they stand before it, under its own.
+    helpers_of: name of the function under which the helpers are defined elsewhere; by default they are defined before
+    this function, under its own name.
     """
     head = declaration(function, name, linkage)
     helpers = f"{function.helpers}\n" if function.helpers and not helpers_of else ""
@@ -34,7 +35,7 @@ def definition(function: CFunction, name: str, helpers_of: str = "", linkage: st
 
 
 CONTEXT_NAMES = frozenset({"context", "context_bytes", "context_alignment", INSTANCE, "load", "loaded"})
-"""Names that a model has, too, where the caller holds its instances; images, which need it so, are loaded."""
+"""Further names of a model whose instances the caller holds, and of an image, which requires this."""
 
 RESERVED = frozenset(
     {
@@ -44,13 +45,13 @@ RESERVED = frozenset(
         "status_most", "take",
     }
 )  # fmt: skip
-"""Names of the model's own that nothing else of it may have."""
+"""Names of the model's interface, which no other object of the model may have."""
 
 
 def function_names(program: Program) -> dict[str, str]:
-    """Name of each kernel call's function: layers of one shape share it, then it is named for what it computes.
+    """Return the name of each kernel call's function, except of calls of the application's functions.
 
-    Calls of the application's functions have none.
+    Layers of the same shape share a function; a shared function is named after the operation it computes.
     """
     users: dict[CFunction, list[KernelCall]] = {}
     for call in program.kernel_calls():
@@ -68,20 +69,20 @@ def function_names(program: Program) -> dict[str, str]:
 
 
 CARRIES_SCALES = ("quantizelinear", "dequantizelinear", "quantize", "dequantize", "dynamicquantizelinear")
-"""Operators, in lower case, that stand around layers of a quantized model."""
+"""Operators, in lower case, that convert between numbers and integers around layers of a quantized model."""
 
 
 def layer_names(call: KernelCall, operators: Mapping[str, str]) -> str:
-    """The model's operators that a call computes; with their kind where the name does not begin with it.
+    """Return the model's operators that a call computes, with the kind of each whose name does not begin with it.
 
-    operators: kind of each of the model's operators by its name.
+    operators: kind of each operator of the model by its name.
     """
     names = [name for name in call.source_nodes if operators.get(name, "").lower() not in CARRIES_SCALES]
     return ", ".join(_named(name, operators.get(name, "")) for name in names or call.source_nodes) or call.name
 
 
 def function_comment(program: Program, users: Sequence[KernelCall], operators: Mapping[str, str]) -> str:
-    """Layers that a function computes, on which shapes, and by which kernel; layers of the same shapes together."""
+    """Return the lines of the comment on a function: its layers, their shapes and the kernel, grouped by shapes."""
     layers: dict[str, list[str]] = {}
     for call in users:
         inputs = ", ".join(_shape(program.tensors[name]) for name in call.inputs)

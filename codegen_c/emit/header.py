@@ -1,4 +1,4 @@
-"""Emit `<model>.h`: typed pointers, sizes, status, labels, quantization functions, and the check of them."""
+"""Emit `<model>.h`: typed pointers, sizes, status, labels and quantization functions; and a file that checks it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from codegen_c.program.interface import EMPTY, FULL, MISALIGNED, NOT_READY, NOT_
 def emit_header(
     interface: Interface, origin: Origin, kept_api: str = "", arenas: Mapping[str, int] = MappingProxyType({})
 ) -> str:
-    """Text of `<model>.h`.
+    """Return the text of `<model>.h`.
 
-    kept_api: declarations of values that are kept (`codegen_c.emit.memory`). arenas: bytes of arenas and states in each
-    memory that holds any.
+    kept_api: declarations of the intermediate values that are kept (`codegen_c.emit.memory`). arenas: bytes of arenas
+    and states in each memory that holds any.
     """
     guard = f"{interface.model.upper()}_H"
     sizes = [line for port in (*interface.inputs, *interface.outputs) for line in _port_macros(interface, port)]
@@ -61,7 +61,7 @@ def emit_header(
 
 
 def _port_macros(interface: Interface, port: Port) -> list[str]:
-    """Macros of a tensor: what code around the model needs to fill or read it."""
+    """Return the macros of a tensor: the facts with which an application fills or reads it."""
     shape, quantization = ", ".join(map(str, port.shape)), port.quantization
     values = {"SIZE": str(port.num_elements), "BYTES": str(port.num_bytes)}
     values |= {"RANK": str(len(port.shape)), "TYPE": port.c_type}
@@ -73,7 +73,7 @@ def _port_macros(interface: Interface, port: Port) -> list[str]:
 
 
 def _facts(interface: Interface, origin: Origin, arenas: Mapping[str, int]) -> list[str]:
-    """Macros of the package: its memory, and the file that it was made from."""
+    """Return the macros of the package: its memory, and the hash of the model's file."""
     macros = [f"#define {interface.arena_bytes_macro()} {sum(arenas.values())}u"]
     macros += [f"#define {interface.arena_bytes_macro(memory)} {count}u" for memory, count in arenas.items()]
     return [
@@ -85,13 +85,13 @@ def _facts(interface: Interface, origin: Origin, arenas: Mapping[str, int]) -> l
 
 
 def _defined(macro: str, value: str) -> str:
-    """A definition, in two lines where one is too long."""
+    """Return a macro's definition, in two lines if one line is too long."""
     line = f"#define {macro} {value}"
     return line if len(line) <= MOST_COLUMNS else f"#define {macro} \\\n    {value}"
 
 
 def _statuses(interface: Interface) -> str:
-    """Definition of `<model>_status`. Its extremes make it as wide as int32_t, and signed, for every compiler."""
+    """Return the definition of `<model>_status`; its extreme values make it as wide as int32_t for every compiler."""
     known = [(interface.ok, 0, "success")]
     if interface.state_bytes:
         known += [(interface.not_reset, NOT_RESET, f"the state is not initialized: call {interface.reset} first")]
@@ -113,13 +113,13 @@ def _statuses(interface: Interface) -> str:
 
 
 def describe(port: Port) -> str:
-    """`describe_type`, then the model's own name of it, and what the model takes of a value."""
+    """Return `describe_type` of a port, then its name in the model and the values that the model takes it for."""
     taken_as = f", which takes {port.taken_as}" if port.taken_as else ""
     return f"{describe_type(port)}, in the model {comment(port.source)}{taken_as}"
 
 
 def describe_type(port: Port) -> str:
-    """`float32[1, 49, 10, 1] NHWC, real = 0.5847 * (value - 83)`."""
+    """Return a text such as `float32[1, 49, 10, 1] NHWC, real = 0.5847 * (value - 83)`."""
     text = f"{port.dtype}[{', '.join(map(str, port.shape))}]{f' {port.layout}' if port.layout else ''}"
     if port.quantization:
         zero_point = port.quantization.zero_point
@@ -129,7 +129,7 @@ def describe_type(port: Port) -> str:
 
 
 def signature(interface: Interface, function: str = "") -> str:
-    """`<model>_status <model>_run(...)` without the semicolon. function: another one of the same arguments."""
+    """Return `<model>_status <model>_run(...)`, without a semicolon. function: another name of the same arguments."""
     name = function or interface.run
     arguments: list[str] = []
     if interface.io == "stream":
@@ -144,7 +144,7 @@ def signature(interface: Interface, function: str = "") -> str:
 
 
 def accessor_signature(interface: Interface, port: Port, function: str = "") -> str:
-    """`float *<model>_<input>(void)`; outputs are const. function: another one of the same type."""
+    """Return `float *<model>_<input>(void)`; outputs are const. function: another name of the same type."""
     name = function or interface.accessor(port)
     if port in interface.outputs:
         return f"const {port.c_type} *{name}({_parameters(interface, const=True)})"
@@ -152,27 +152,27 @@ def accessor_signature(interface: Interface, port: Port, function: str = "") -> 
 
 
 def reset_signature(interface: Interface) -> str:
-    """`void <model>_reset(void)`."""
+    """Return `void <model>_reset(void)`."""
     return f"void {interface.reset}({_parameters(interface)})"
 
 
 def take_signature(interface: Interface) -> str:
-    """`<model>_status <model>_take(void)`."""
+    """Return `<model>_status <model>_take(void)`."""
     return f"{interface.status_type} {interface.take}(void)"
 
 
 def serve_signature(interface: Interface, processor: str) -> str:
-    """`void <model>_serve_<processor>(void)`."""
+    """Return `void <model>_serve_<processor>(void)`."""
     return f"void {interface.serve(processor)}(void)"
 
 
 def state_place_signature(interface: Interface) -> str:
-    """`void *<model>_state_place(void)`."""
+    """Return `void *<model>_state_place(void)`."""
     return f"void *{interface.state_place}({_parameters(interface)})"
 
 
 def _parameters(interface: Interface, *others: str, const: bool = False) -> str:
-    """Parameters of a function, the instance first where the caller holds it."""
+    """Return the parameters of a function; the instance comes first if the caller holds it."""
     own = [f"{'const ' if const else ''}{interface.context_type} *context"] if interface.holds_context else []
     return ", ".join([*own, *others]) or "void"
 
@@ -190,9 +190,9 @@ def _arena_api(interface: Interface, memories: Iterable[str]) -> str:
 
 
 def _plain_accessors(interface: Interface, memories: Iterable[str]) -> list[str]:
-    """`<model>_input` and `<model>_output`: names that stay when the model calls its tensors otherwise.
+    """Return `<model>_input` and `<model>_output`, whose names do not depend on the model's tensor names.
 
-    A memory of the platform that is called so has the name for its arena.
+    If a memory of the platform has the same name, the name belongs to its arena and the accessor is left out.
     """
     arenas = {f"{interface.model}_{memory}" for memory in memories}
     found = {name: port for name, port in interface.plain_accessors().items() if name not in arenas}
@@ -279,7 +279,7 @@ def _pipeline_api(interface: Interface) -> str:
 
 
 def _kept_in_stages(interface: Interface) -> list[str]:
-    """Notes on states of a pipeline."""
+    """Return the notes on the states of a pipeline."""
     if not interface.state_bytes:
         return []
     waits = f" {interface.take} returns {interface.not_ready} for the first inputs." if interface.warm_up_runs else ""
@@ -290,7 +290,7 @@ def _kept_in_stages(interface: Interface) -> list[str]:
 
 
 def _listed(processors: Sequence[str]) -> str:
-    """`The part of cpu1`, `The parts of cpu1 and cpu2`."""
+    """Return `The part of cpu1` or `The parts of cpu1 and cpu2`."""
     return f"The part{'s' if len(processors) > 1 else ''} of {' and '.join(processors)}"
 
 
@@ -343,7 +343,7 @@ def _warm_up(interface: Interface) -> str:
 
 
 def labels_api(interface: Interface) -> str:
-    """Declaration for the header."""
+    """Return the declaration of the labels for the header."""
     return (
         "/* Names of the classes, in the order of the output's last axis: UTF-8. */\n"
         f"#define {interface.num_labels_macro} {len(interface.labels)}\n"
@@ -352,7 +352,7 @@ def labels_api(interface: Interface) -> str:
 
 
 def emit_labels(interface: Interface, origin: Origin) -> dict[str, str]:
-    """Text of `<model>_labels.c`; no file without labels."""
+    """Return the text of `<model>_labels.c`; no file without labels."""
     if not interface.labels:
         return {}
     model = interface.model
@@ -368,18 +368,18 @@ def emit_labels(interface: Interface, origin: Origin) -> dict[str, str]:
 
 
 _WIDEST_BITS = 16
-"""Widest integers whose distances from any zero point are exact in float32."""
+"""Widest integers whose differences from any zero point are exact in float32."""
 
 
 def convertible(port: Port) -> bool:
-    """True for a port that has these functions: of 8 or 16 bits, or of int32 around zero."""
+    """Return True for a port with conversion functions: of 8 or 16 bits, or of int32 with zero point 0."""
     if port.quantization is None:
         return False
     return np.iinfo(port.dtype).bits <= _WIDEST_BITS or (port.dtype == "int32" and not port.quantization.zero_point)
 
 
 def quantize_functions(interface: Interface) -> str:
-    """Definitions for the header, after its macros; empty for a model whose ports are plain numbers."""
+    """Return the conversion functions of quantized ports, for the header after its macros; empty without such ports."""
     ports = [port for port in (*interface.inputs, *interface.outputs) if convertible(port)]
     if not ports:
         return ""
@@ -387,7 +387,7 @@ def quantize_functions(interface: Interface) -> str:
 
 
 def _nearest(interface: Interface) -> str:
-    """The function that rounds steps from the zero point; comparisons are none of equality, for -Wfloat-equal."""
+    """Return the C function that rounds to steps from the zero point; it compares without `==`, for -Wfloat-equal."""
     up, down = "rest >= 0.5f", "rest <= -0.5f"
     halves = "away from zero, as TensorFlow Lite's QUANTIZE rounds them"
     if interface.rounding == "onnx":
@@ -438,7 +438,7 @@ def _functions(interface: Interface, port: Port) -> list[str]:
 
 
 def emit_interface_check(interface: Interface) -> str:
-    """Text of the file. A second declaration of a function must agree with the first one in every type."""
+    """Return the text of a file that checks the header: its second declarations must agree with the first ones."""
     ports = (*interface.inputs, *interface.outputs)
     lines = ["#include <stddef.h>", f'#include "{interface.model}.h"']
     lines += [_equal(interface.size_macro(port), port.num_elements) for port in ports]
@@ -461,7 +461,7 @@ def emit_interface_check(interface: Interface) -> str:
 
 
 def _stream_lines(interface: Interface) -> list[str]:
-    """Rows of each port, and the functions of the io struct: which there are, their order and their types."""
+    """Return checks of each port's rows, and of the io struct: its functions, their order and their types."""
     lines: list[str] = []
     members = [(direction, port, f"{direction}_{port.name}") for direction, port in streamed(interface)]
     for index, (direction, port, name) in enumerate(members):

@@ -1,7 +1,7 @@
-"""`image/`: a model as an image that a main program finds in memory, and the files that make and call one.
+"""`image/`: a model as an image that a main program finds in memory, and the files that build and call an image.
 
-`<model>_image.*` stand in the main program for the library: the same functions, run by the image that was loaded.
-`head.c` and `link.ld` make the image of the library's sources; the loader is the same in every package.
+`<model>_image.*` replace the library in the main program: the same functions, which call the loaded image. `head.c` and
+`link.ld` build the image from the library's sources; the loader is the same in every package.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ LOADER = ("tvm_ext_image.h", "tvm_ext_image.c")
 MAKES = ("tvm_ext_image_math.c", "tvm_ext_image_hidden.h", "tvm_ext_image_seal.c")
 HIDDEN_HEADER = "tvm_ext_image_hidden.h"
 LINK_FLAGS = ("-Wl,-pie", "-Wl,--no-dynamic-linker", "-Wl,--build-id=none")
-"""Flags of the C compiler that link an image: no address in it is known, and nobody is there to fill in any."""
+"""Flags of the C compiler that link an image: its address is unknown, and no loader relocates it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A function of an image. handed: arguments that are handed on. missing: the answer without one; empty for none."""
+    """A function of an image.
+
+    handed: arguments that are passed on. missing: result without an image; empty for void.
+    """
 
     declared: str
     name: str
@@ -36,27 +39,27 @@ class Entry:
     missing: str
 
     def typed(self, number: int) -> str:
-        """The declaration of its type, `function_<number>`."""
+        """Return the declaration of the function's type, `function_<number>`."""
         return " ".join(self.declared.replace(f"{self.name}(", f"function_{number}(", 1).split())
 
 
 def check_image(platform: Platform) -> None:
-    """Raises BadOptions where no code of the platform runs wherever it lies."""
+    """Raise BadOptions if the platform's code cannot be made to run at any address."""
     if platform.board is None or not startup_of(platform).image_flags:
         raise BadOptions(
-            f"relocatable_image: {platform.name} has no board whose code can be made to run wherever it lies; choose "
-            "a platform that has one, such as cortex_m4, or leave it out."
+            f"relocatable_image: {platform.name} has no board whose code can be made to run at any address; choose "
+            "a platform that has one, such as cortex_m4, or remove the option."
         )
 
 
 def image_flags(model: str, platform: Platform) -> list[str]:
-    """Flags of the compiler for the sources of an image, beside those of the library."""
+    """Return the compiler flags for the sources of an image, in addition to those of the library."""
     sections = [f"-D{section_macro(model, memory.name)}=" for memory in platform.memories]
     return [*startup_of(platform).image_flags, "-fno-math-errno", "-include", HIDDEN_HEADER, *sections]
 
 
 def entries(interface: Interface) -> list[Entry]:
-    """Functions of an image in the order in which it has them."""
+    """Return the functions of an image in the order of its table."""
     ports = (*interface.inputs, *interface.outputs)
     extra = {"arena": [], "caller": [port.name for port in ports], "stream": ["io"]}[interface.io]
     run = ", ".join(["context", *extra])
@@ -78,9 +81,9 @@ def entries(interface: Interface) -> list[Entry]:
 
 
 def interface_id(interface: Interface) -> tuple[int, int]:
-    """64 bits that stand for functions and tensors: names, types, shapes, rows, whether anything is kept.
+    """Return 64 bits that identify functions and tensors: names, types, shapes, rows, and the presence of state.
 
-    Scales and zero points are left out: a network that was trained again has others, and the image says which.
+    Scales and zero points are left out: a retrained network has different ones, and the image contains them.
     """
     said = {
         "io": interface.io,
@@ -94,7 +97,7 @@ def interface_id(interface: Interface) -> tuple[int, int]:
 
 
 def emit_image(interface: Interface, platform: Platform) -> dict[str, str]:
-    """Files under `image/`. The platform has passed `check_image`, and callers hold the instances."""
+    """Return the files under `image/`. The platform has passed `check_image`, and callers hold the instances."""
     model = interface.model
     ports = (*interface.inputs, *interface.outputs)
     values = {

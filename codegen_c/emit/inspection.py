@@ -14,13 +14,13 @@ from codegen_c.program.steps import KernelCall
 
 
 def profiled_layers(program: Program) -> dict[str, int]:
-    """Numbers of the kernel calls that have hooks, by name: all but the application's functions."""
+    """Return the numbers of the kernel calls that have hooks, by name: all except the application's functions."""
     calls = [call for call in program.kernel_calls() if not call.implementation.callback]
     return {call.name: number for number, call in enumerate(calls)}
 
 
 def emit_profile(program: Program, interface: Interface, origin: Origin) -> dict[str, str]:
-    """The header's text under its name; nothing where the package has no hooks."""
+    """Return the profile header's text under its name; nothing if the package has no hooks."""
     if not interface.has_hooks:
         return {}
     model = interface.model
@@ -29,18 +29,18 @@ def emit_profile(program: Program, interface: Interface, origin: Origin) -> dict
 
 
 def profile_header(model: str) -> str:
-    """Name of the header."""
+    """Return the name of the profile header."""
     return f"{model}_profile.h"
 
 
 def profile_definition(model: str) -> str:
-    """Definition of what the hooks count into, for one file of the package."""
+    """Return the definition of the hooks' counters, for one file of the package."""
     macro = f"{model.upper()}_PROFILE"
     return f"#ifdef {macro}\n{model}_profile_layer {model}_profile[{macro}_LAYERS];\n#endif\n"
 
 
 def hooked(call: KernelCall, lines: Sequence[str], layers: Mapping[str, int], model: str) -> list[str]:
-    """Lines of a call between its hooks. layers: numbers of those that have any."""
+    """Return the lines of a call between its hooks. layers: numbers of the calls that have hooks."""
     if call.name not in layers:
         return list(lines)
     macro, number = f"{model.upper()}_PROFILE_LAYER", layers[call.name]
@@ -62,13 +62,13 @@ void tvm_ext_compare(size_t place, void *value, size_t bytes);
 
 
 def emit_compare(path: str, *, on_board: bool) -> dict[str, str]:
-    """File name -> text. path: of the file of values, as `tvm_ext.comparison` lays it out."""
+    """Return the comparison's files by name. path: the file of values, as `tvm_ext.comparison` lays it out."""
     source = render("compare.c.j2", path=json.dumps(path), on_board=on_board)
     return {HEADER: _HEADER_TEXT, f"board/{_SOURCE}" if on_board else _SOURCE: source}
 
 
 def compare_line(interface: Interface, memory: str, name: str, place: int) -> str:
-    """Line of a run that hands a tensor over; it stands behind the step that writes it."""
+    """Return the line of a run that hands a tensor over; it follows the step that writes the tensor."""
     arena = union_name(interface.model, memory)
     if interface.holds_context:
         arena = f"((struct {interface.model}_{INSTANCE} *)(void *)context->bytes)->{memory}"

@@ -1,4 +1,4 @@
-"""Files of the layers: `<model>.c`, and one for each other kind of processor."""
+"""Files of the layers: `<model>.c`, and one file for each other kind of processor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def layer_pieces(
     *,
     after_step: bool = False,
 ) -> dict[str, list[Piece]]:
-    """File name -> pieces. parallel: the program in lists of several processors. after_step as in `model_pieces`."""
+    """Return the pieces of the files of layers, by file name.
+
+    parallel: the program with per-core schedules. after_step: as in `model_pieces`.
+    """
     if parallel is None:
         pieces = model_pieces(program, plan, interface, origin, after_step=after_step, sharing=sharing)
         return {f"{interface.model}.c": pieces}
@@ -42,7 +45,7 @@ def layer_pieces(
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFile:
-    """A file of layers. lists: those of the program that its processors run; processor: the first of these."""
+    """A file of layers. lists: the per-core schedules in it; processor: the processor of the first of them."""
 
     file: str
     lists: tuple[int, ...]
@@ -50,7 +53,7 @@ class LayerFile:
 
 
 def layer_files_of(parallel: ParallelProgram, platform: Platform, model: str) -> tuple[LayerFile, ...]:
-    """The files, the caller's first: `<model>.c`, then `<model>_<processor>.c` for other code."""
+    """Return the files, the caller's first: `<model>.c`, then `<model>_<processor>.c` for each other kind of code."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for number, steps in enumerate(parallel.lists):
         groups.setdefault(_code(platform.processor_named(steps.processor)), []).append(number)
@@ -63,7 +66,7 @@ def layer_files_of(parallel: ParallelProgram, platform: Platform, model: str) ->
 
 
 def steps_in(parallel: ParallelProgram, one: LayerFile) -> Program:
-    """The program with the steps of a file alone, in their order."""
+    """Return the program with the steps of one file only, in their order."""
     indices = {
         entry.index for number in one.lists for entry in parallel.lists[number].entries if isinstance(entry, RunStep)
     }
@@ -72,5 +75,5 @@ def steps_in(parallel: ParallelProgram, one: LayerFile) -> Program:
 
 
 def _code(processor: Processor) -> tuple[object, ...]:
-    """Properties of a processor that decide its code."""
+    """Return the properties of a processor that decide its code."""
     return processor.isa, processor.simd, processor.fpu, processor.flags

@@ -1,4 +1,4 @@
-"""`<bundle>_links.*`: runs that hand their outputs on, mapped, to inputs and states of other models."""
+"""`<bundle>_links.*`: runs that pass their outputs, mapped, to inputs and states of other models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _LINE_LENGTH = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinkedTensor:
-    """An input or a state that a link writes to. c_name: in the program; offset: of a state, bytes in its struct."""
+    """An input or a state that a link writes.
+
+    c_name: its name in the program; offset: of a state, bytes in its struct.
+    """
 
     name: str
     c_name: str
@@ -27,7 +30,7 @@ class LinkedTensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelLink:
-    """An output of one model that becomes an input or a state of another, or of itself in its next run."""
+    """An output of one model that becomes an input or a state of another model, or of the same model's next run."""
 
     number: int
     bundle: str
@@ -43,7 +46,7 @@ class ModelLink:
 
     @property
     def place(self) -> str:
-        """C expression of the target's first element."""
+        """The C expression of the target's first element."""
         model, name = self.target.model, self.tensor.c_name
         return f"{model}_{STATE_MEMORY}.{name}" if self.tensor.is_state else f"{model}_{name}()"
 
@@ -54,12 +57,12 @@ class ModelLink:
 
 
 def run_symbol(bundle: str, model: str) -> str:
-    """Name of the function that runs a model and hands its outputs on."""
+    """Return the name of the function that runs a model and passes its outputs on."""
     return f"{bundle}_run_{model}"
 
 
 def emit_links(bundle: str, links: Sequence[ModelLink], origin: Origin) -> dict[str, str]:
-    """Texts of `<bundle>_links.h` and `.c`; no files without links."""
+    """Return the texts of `<bundle>_links.h` and `.c`; no files without links."""
     if not links:
         return {}
     sources = dict.fromkeys(link.source.model for link in links)
@@ -67,15 +70,15 @@ def emit_links(bundle: str, links: Sequence[ModelLink], origin: Origin) -> dict[
     declared: list[str] = []
     for model in sources:
         notes = [f"   {link.description}." for link in links if link.source.model == model]
-        head = f"/* {model}_run(), and behind a run that answers 0, what its outputs are linked to:"
+        head = f"/* Calls {model}_run(); after a run that returns 0, it writes what the outputs are linked to:"
         declared.append("\n".join([head, *notes]) + f" */\n{model}_status {run_symbol(bundle, model)}(void);\n")
     header = [
-        banner(origin, f"{bundle}: runs that hand their outputs on."),
+        banner(origin, f"{bundle}: runs that pass their outputs to other models."),
         f"#ifndef {guard}\n#define {guard}\n",
         "".join(f'#include "{model}.h"\n' for model in sources),
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
-        "/* A linked input keeps its value until the next one comes, whatever runs meanwhile; it begins with zeros. A\n"
-        "   linked state is overwritten: reset its model before. */\n",
+        "/* A linked input keeps its value until the next write, whatever runs meanwhile; at first it is zero.\n"
+        "   A linked state is overwritten: reset its model first. */\n",
         *declared,
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
     ]
@@ -84,7 +87,7 @@ def emit_links(bundle: str, links: Sequence[ModelLink], origin: Origin) -> dict[
     states = dict.fromkeys(link.target.model for link in links if link.tensor.is_state)
     includes += [f'#include "{model}_memory.h"' for model in states]
     source = [
-        banner(origin, f"{bundle}: runs that hand their outputs on."),
+        banner(origin, f"{bundle}: runs that pass their outputs to other models."),
         *includes,
         "",
         *(_function(link) for link in links),
@@ -129,7 +132,7 @@ def _function(link: ModelLink) -> str:
 
 
 def _element(link: ModelLink) -> list[str]:
-    """Lines that map element i."""
+    """Return the lines that map element i."""
     mapping = link.mapping
     factor, offset = float_literal(mapping.factor), float_literal(mapping.offset)
     if mapping.kind == "table":
@@ -142,7 +145,7 @@ def _element(link: ModelLink) -> list[str]:
     kind = C_TYPES[mapping.target.dtype]
     return [
         f"const float value = {factor} * source[i] + {offset};",
-        f"const float limited = value < {most}.0f ? value : {most}.0f; /* also of what is no number: then the least */",
+        f"const float limited = value < {most}.0f ? value : {most}.0f; /* NaN becomes the least value */",
         f"target[i] = ({kind})(value > {least}.0f ? (int32_t)rintf(limited) : {least});",
     ]
 

@@ -1,4 +1,4 @@
-"""Emit the run functions: lists of steps for each processor, of pipelines too, and checks of states."""
+"""Emit the run functions: per-core schedules, also of pipelines, and the checks of states."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from codegen_c.program.steps import Step, reads, writes
 from tvm_ext.core.platform import STATE_MEMORY, Platform
 
 Entries = tuple[Step | str, ...]
-"""Steps, and signals as statements in C."""
+"""Steps, and signals as C statements."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WrittenList:
-    """Steps and signals of one processor in a run, or in a part of it, as a function.
+    """Steps and signals of one processor in a run, or in a part of a run, as a function.
 
-    processor: its name; empty for the only one there is. signature: head of the function, without the semicolon.
-    phases: entries of each phase of a pipeline, else of every run; phase: C expression of the phase that is due.
-    before, behind: statements around them. begins: a run begins here; ends: it answers 0; over: a run ends here, whose
-    outputs may be no answer. all_steps: of all lists.
+    processor: its name; empty if it is the only one. signature: head of the function, without the semicolon. phases:
+    entries of each phase of a pipeline, else of every run; phase: C expression of the current phase. before, behind:
+    statements around the entries. begins: True if a run begins here. ends: True if the function returns success at its
+    end. over: True if a run ends here, whose outputs may not be valid yet. all_steps: steps of all schedules.
     """
 
     processor: str
@@ -42,12 +42,12 @@ class WrittenList:
 
     @property
     def steps(self) -> list[Step]:
-        """Its steps, in one phase."""
+        """The steps of the schedule, in one phase."""
         return [entry for entry in self.phases[0] if not isinstance(entry, str)]
 
 
 def whole_list(program: Program, interface: Interface) -> WrittenList:
-    """The list of the only processor there is."""
+    """Return the schedule of the only processor."""
     return WrittenList(
         processor="", signature=signature(interface), phases=(program.steps,), begins=True, ends=True,
         over=True, all_steps=program.steps,
@@ -57,14 +57,14 @@ def whole_list(program: Program, interface: Interface) -> WrittenList:
 def written_lists(
     parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, platform: Platform
 ) -> list[list[WrittenList]]:
-    """The function of each list of a program, the caller's first."""
+    """Return the functions of each per-core schedule, the caller's first."""
     written = written_entries(parallel, interface, platform)
     handed = [held_names(parallel.program, plan, steps.entries) for steps in parallel.lists]
     others = dict.fromkeys(name for names in handed[1:] for name in names)
     found: list[list[WrittenList]] = []
     for number, steps in enumerate(parallel.lists):
         entries = flat(written[number])
-        if number:  # behind the signal that the run has begun
+        if number:  # after the signal that the run has begun
             entries[1:1] = [taken(interface, name) for name in handed[number]]
         else:
             entries[:0] = [f"{interface.model}_handed.{name} = {name};" for name in others]
@@ -81,7 +81,7 @@ def written_lists(
 
 
 def written_entries(parallel: ParallelProgram, interface: Interface, platform: Platform) -> list[list[Entries]]:
-    """Steps and signals of each list: for each of its entries that, and lines behind a step that turn rings."""
+    """Return the steps and signals of each schedule; each step is followed by the lines that advance write indices."""
     reasons, lines = dict(_reasons(parallel)), turn_lines(parallel.program)
     behind: dict[int, list[str]] = {}
     for name, step in parallel.turns.items():
@@ -99,12 +99,12 @@ def written_entries(parallel: ParallelProgram, interface: Interface, platform: P
 
 
 def flat(written: Iterable[Entries]) -> list[Step | str]:
-    """Steps and statements of entries, one behind the other."""
+    """Return the steps and statements of entries in one flat list."""
     return [line for entry in written for line in entry]
 
 
 def held_names(program: Program, plan: MemoryPlan, entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Inputs and outputs in the caller's memory that steps touch."""
+    """Return the inputs and outputs in the caller's memory that the steps of some entries read or write."""
     steps = [program.steps[entry.index] for entry in entries if isinstance(entry, RunStep)]
     names = [name for step in steps for name in (*reads(step), *writes(step))]
     wholes = [part.tensor if (part := program.tensors[name].part) else name for name in names]
@@ -112,21 +112,24 @@ def held_names(program: Program, plan: MemoryPlan, entries: Sequence[Entry]) -> 
 
 
 def handed_over(parallel: ParallelProgram, plan: MemoryPlan) -> tuple[str, ...]:
-    """Inputs and outputs in the caller's memory that are touched by more than the function that is given them."""
+    """Return the inputs and outputs in the caller's memory that functions beside the called one read or write, too."""
     at = parallel.take_begins if parallel.phases else len(parallel.lists[0].entries)
     later = [parallel.lists[0].entries[at:], *(steps.entries for steps in parallel.lists[1:])]
     return tuple(dict.fromkeys(name for entries in later for name in held_names(parallel.program, plan, entries)))
 
 
 def taken(interface: Interface, name: str, phase: str = "") -> str:
-    """Declaration of a pointer that the caller handed to this run. phase: index of a pipeline's input, in brackets."""
+    """Return the declaration of a pointer that the caller passed to this run.
+
+    phase: index of a pipeline's input, in brackets.
+    """
     port = next(port for port in (*interface.inputs, *interface.outputs) if port.name == name)
     qualifier = "const " if port in interface.inputs else ""
     return f"{qualifier}{port.c_type} *const {name} = {interface.model}_handed{phase}.{name};"
 
 
 def channel_name(model: str, source: str, target: str) -> str:
-    """C name of the channel from one processor to another."""
+    """Return the C name of the channel from one processor to another."""
     return f"{model}_{source}_to_{target}"
 
 
@@ -149,7 +152,7 @@ def _written(
 
 
 def _reasons(parallel: ParallelProgram) -> Iterator[tuple[int, str]]:
-    """For each signal, what has been done when it is sent."""
+    """Yield each signal, and the event that it reports."""
     for steps in parallel.lists:
         last = "the run begins"
         for entry in steps.entries:
@@ -160,19 +163,19 @@ def _reasons(parallel: ParallelProgram) -> Iterator[tuple[int, str]]:
 
 
 def flow_name(model: str) -> str:
-    """C name of what the caller's functions know of the inputs under way."""
+    """Return the C name of the variables in which the caller's functions track the inputs in flight."""
     return f"{model}_flow"
 
 
 def phase_name(model: str, processor: str) -> str:
-    """C name of the phase of a processor's next input."""
+    """Return the C name of the variable that holds the phase of a processor's next input."""
     return f"{model}_phase_of_{processor}"
 
 
 def pipelined_lists(
     parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, platform: Platform
 ) -> list[list[WrittenList]]:
-    """The functions of each list of a pipeline, the caller's first."""
+    """Return the functions of each schedule of a pipeline, the caller's first."""
     written = [
         written_entries(replace(parallel, program=replace(parallel.program, steps=steps)), interface, platform)
         for steps in parallel.phases
@@ -234,7 +237,7 @@ def _phases(
     entries: Sequence[Entry],
     written: Sequence[list[Entries]],
 ) -> tuple[Entries, ...]:
-    """Entries of each phase behind the pointers that the caller handed over, which its first signal brings."""
+    """Return the entries of each phase after the caller's pointers, which are valid from the first signal on."""
     names = held_names(parallel.program, plan, entries)
     return tuple(
         (*flat(own[:1]), *(taken(interface, name, f"[{phase}]") for name in names), *flat(own[1:]))
@@ -247,12 +250,12 @@ def _unless(condition: str, answer: str) -> str:
 
 
 def _advanced(phase: str, interface: Interface) -> str:
-    """Statement that goes on to the next phase."""
+    """Return the statement that advances to the next phase."""
     return f"{phase} = {phase} + 1u == {interface.in_flight_name} ? 0u : {phase} + 1u;"
 
 
 def state_signature(program: Program, plan: MemoryPlan) -> str:
-    """A number that only states of this very layout begin with, as C; never 0, as memory is before the first reset."""
+    """Return a number as C that identifies the layout of the state; never 0, the value of memory before a reset."""
     places = [plan.placements[name] for name in program.kept]
     turned = {state.tensor: f":{state.layout}" for state in program.states if state.layout}
     text = ";".join(
@@ -263,7 +266,7 @@ def state_signature(program: Program, plan: MemoryPlan) -> str:
 
 
 def run_begins(program: Program, plan: MemoryPlan, interface: Interface) -> list[str]:
-    """Lines with which a run refuses states that were never set."""
+    """Return the lines with which a run rejects a state that was not reset or has another layout."""
     if not program.states:
         return []
     name = f"{STATE_MEMORY}->{program.ready}[0]"
@@ -271,7 +274,7 @@ def run_begins(program: Program, plan: MemoryPlan, interface: Interface) -> list
 
 
 def turn_lines(program: Program) -> dict[str, str]:
-    """Line that turns each ring by the rows that were pushed, by the tensor that says how far it is turned."""
+    """Return the line that advances each ring's write index by the rows that were pushed, by the index's tensor."""
     lines: dict[str, str] = {}
     for state in program.states:
         ring = program.tensors[state.tensor].ring
@@ -282,7 +285,10 @@ def turn_lines(program: Program) -> dict[str, str]:
 
 
 def run_ends(program: Program, interface: Interface) -> list[str]:
-    """Lines that turn rings, and say where the outputs are no answer yet; in a pipeline each stage turns its own."""
+    """Return the lines that advance write indices and report outputs of a warm-up run.
+
+    In a pipeline each stage advances its own write indices.
+    """
     lines = [] if interface.is_pipeline else [*turn_lines(program).values()]
     if program.warmed_up:
         count = f"{STATE_MEMORY}->{program.warmed_up}[0]"

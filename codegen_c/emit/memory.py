@@ -1,6 +1,6 @@
 """Emit `<model>_memory.h` and `.c`: one union per memory, with every tensor at its offset.
 
-They are static objects, or members of an instance that the caller holds.
+The unions are static objects, or members of an instance that the caller holds.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tvm_ext.core.platform import Memory, Platform
 from tvm_ext.core.platform_checks import zeroed_by_name
 
 INSTANCE = "instance"
-"""Name of an instance as generated functions see it, and of its type behind the model's."""
+"""Name of the instance in generated functions; the name of its type is the model's name and this one."""
 BEGIN_FOR_CPLUSPLUS = """\
-/* C++ has no anonymous structs by the letter; its compilers have them. */
+/* Anonymous structs are not standard C++, but its compilers support them. */
 #ifdef __cplusplus
 #pragma GCC system_header
 #include "tvm_ext_kernels.h"
@@ -42,29 +42,29 @@ _ON_ANOTHER_MACHINE = (
     "#if !(defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M') && !(defined(__riscv) && __riscv_xlen == 32)"
 )
 _MEMBER_COLUMNS = 4
-"""Columns by which members of a union are indented."""
+"""Indentation of a union's members, in columns."""
 
 
 def union_name(model: str, memory: str) -> str:
-    """Tag of a memory's union, and name of the one object of that type."""
+    """Return the tag of a memory's union, which is also the name of the only object of that type."""
     return f"{model}_{memory}"
 
 
 def arena_object(interface: Interface, memory: str, shared: Mapping[str, str]) -> str:
-    """C expression of a memory's arena. shared: memory -> what a bundle has for it."""
+    """Return the C expression of a memory's arena. shared: memory -> the bundle's object for it."""
     if interface.holds_context:
         return f"{INSTANCE}->{memory}"
     return shared.get(memory, union_name(interface.model, memory))
 
 
 def arena_pointer(interface: Interface, memory: str, shared: Mapping[str, str]) -> str:
-    """Declaration, without the semicolon, of a pointer to a memory's arena that is named as the memory."""
+    """Return the declaration, without a semicolon, of a pointer to a memory's arena that is named after the memory."""
     tag = union_name(interface.model, memory)
     return f"union {tag} *const {memory} = &{arena_object(interface, memory, shared)}"
 
 
 def instance_pointer(interface: Interface, *, const: bool = False) -> list[str]:
-    """Lines that make an instance out of the caller's block; none where there is none."""
+    """Return the lines that convert the caller's block to an instance; no lines if arenas are static."""
     if not interface.holds_context:
         return []
     qualifier = "const " if const else ""
@@ -72,7 +72,7 @@ def instance_pointer(interface: Interface, *, const: bool = False) -> list[str]:
 
 
 def context_bytes(plan: MemoryPlan) -> int:
-    """Bytes of an instance with all arenas and states of a plan; C has no empty one."""
+    """Return the bytes of an instance with all arenas and states of a plan; at least one aligned block, for C."""
     most = max((arena.alignment_bytes for arena in plan.arenas), default=ALIGNMENT_BYTES)
     end = 0
     for arena in plan.arenas:
@@ -85,17 +85,18 @@ def section_macro(model: str, memory: str) -> str:
 
 
 def define_section(model: str, memory: Memory, *, zeroed: bool) -> str:
-    """The macro that puts an object into a memory's section; firmware may define it beforehand, also as nothing.
+    """Return the definition of the macro that puts an object into a memory's section.
 
-    Only a build for the board's processor has the section: on a host it could mean anything. zeroed: the object is a
-    variable without a value, so nothing of it is to be in the image. GCC takes the type of a section from its name
-    alone; under names it does not know, flags and type are written out, and the rest of GCC's line becomes a comment.
+    Firmware may define the macro beforehand, also as empty. Only a build for the board's processor has the section: on
+    a host the name could mean anything. zeroed: the object is a variable without an initial value, so the image must
+    not contain its bytes. GCC derives the type of a section from its name alone; for a name that GCC does not know,
+    flags and type are written out, and the rest of GCC's directive becomes a comment.
     """
     macro = section_macro(model, memory.name)
     if not memory.section:
         return f"#ifndef {macro}\n#define {macro}\n#endif\n"
     attribute = f'__attribute__((section("{memory.section}")))'
-    lines = [f"/* Memory {memory.name}: a section of the board's; a build for another machine has none. */"]
+    lines = [f"/* Memory {memory.name}: a section of the board; a build for another machine does not have it. */"]
     lines += [f"#ifndef {macro}", _ON_ANOTHER_MACHINE, f"#define {macro}"]
     if zeroed and not zeroed_by_name(memory.section):
         lines += ["#elif defined(__clang__)", f'#define {macro} _Pragma("clang section bss=\\"{memory.section}\\"")']
@@ -105,7 +106,10 @@ def define_section(model: str, memory: Memory, *, zeroed: bool) -> str:
 
 
 def _zeroed_attribute(section: str, begins_comment: str) -> str:
-    """The attribute of a section without bytes in the image. begins_comment: what does so in the assembler."""
+    """Return the attribute of a section without bytes in the image.
+
+    begins_comment: the assembler's comment character.
+    """
     return f'__attribute__((section("{section},\\"aw\\",%nobits {begins_comment}")))'
 
 
@@ -120,10 +124,10 @@ def emit_memory(
     copies: Mapping[str, Sequence[str]] = MappingProxyType({}),
     constants: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Texts of `<model>_memory.h` and `<model>_memory.c`.
+    """Return the texts of `<model>_memory.h` and `<model>_memory.c`.
 
-    shared: memory -> the arena's object in the memory of a bundle, of that name. copies: names of tensors that have a
-    place for each phase of a pipeline. constants: symbols of those that a bundle has, by name.
+    shared: memory -> the arena's object in the bundle's memory. copies: names of the tensors that have an offset for
+    each phase of a pipeline. constants: symbols of the constants that the bundle holds, by name.
     """
     model, shared = interface.model, shared or {}
     guard = f"{model.upper()}_MEMORY_H"
@@ -169,7 +173,7 @@ def emit_memory(
 
 
 def place(program: Program, plan: MemoryPlan, name: str) -> str:
-    """C expression of a tensor's first element: in its arena, or of the caller's pointer."""
+    """Return the C expression of a tensor's first element, in its arena or through the caller's pointer."""
     placement = plan.placements.get(name)
     if placement and placement.part_of and program.turns(name):
         whole = program.tensors[placement.part_of]
@@ -184,7 +188,7 @@ def place(program: Program, plan: MemoryPlan, name: str) -> str:
 
 
 def _instance(interface: Interface, memories: Sequence[str]) -> str:
-    """The struct of everything that one instance writes to."""
+    """Return the struct of all memory that one instance writes to."""
     members = [f"union {union_name(interface.model, memory)} {memory};" for memory in memories]
     most = interface.context_alignment_bytes
     unused = f"_Alignas({most}) uint8_t unused[{most}];"
@@ -193,7 +197,7 @@ def _instance(interface: Interface, memories: Sequence[str]) -> str:
 
 
 def _layer_copies(program: Program) -> dict[str, Constant]:
-    """Tensors to which a transfer copies all constants of a layer, and the object that it copies."""
+    """Return the tensors to which a transfer copies all constants of a layer, with the object that it copies."""
     found = (call for step in program.steps for call in calls(step) if isinstance(call, Transfer))
     copied = {call.target: program.constants[call.source] for call in found if call.source_is_constant}
     return {name: constant for name, constant in copied.items() if constant.members}
@@ -202,7 +206,7 @@ def _layer_copies(program: Program) -> dict[str, Constant]:
 def _union(
     program: Program, plan: MemoryPlan, model: str, memory: str, layers: Mapping[str, str], *, is_own: bool
 ) -> str:
-    """The union of a memory's arena. layers: C types of copies of all constants of a layer, by name."""
+    """Return the union of a memory's arena. layers: C types of the copies of a layer's constants, by name."""
     arena = next(arena for arena in plan.arenas if arena.memory == memory)
     placements = sorted((p for p in plan.placements.values() if p.memory == memory), key=lambda p: (p.begin, p.offset))
     tag = union_name(model, memory)
@@ -248,7 +252,7 @@ def _member(program: Program, placement: Placement, layer: str = "") -> list[str
 
 
 def arena_definition(model: str, arena: str, memory: Memory) -> str:
-    """The arena's object, in the section of the memory that it lies in."""
+    """Return the definition of the arena's object, in the section of its memory."""
     tag = union_name(model, arena)
     text = f"{define_section(model, memory, zeroed=True)}{section_macro(model, memory.name)} union {tag} {tag};\n"
     if memory.section and not zeroed_by_name(memory.section):
@@ -277,10 +281,10 @@ def _accessors(
 
 
 def kept_api(interface: Interface) -> str:
-    """Declarations for `<model>.h`, each under what lies there and where."""
+    """Return the declarations of kept values for `<model>.h`, each after a comment on its contents and address."""
     head = (
-        "Values inside the model. Read them behind a run: nothing else ever takes their bytes, and the next run "
-        "writes them anew."
+        "Values inside the model. Read them after a run: no other tensor uses their bytes, and the next run "
+        "overwrites them."
     )
     texts = [f"{comment_block([_described(value)])}\n{_signature(interface, value)};\n" for value in interface.kept]
     sizes = [f"#define {_elements(interface, value)}" for value in interface.kept]
@@ -288,7 +292,10 @@ def kept_api(interface: Interface) -> str:
 
 
 def kept_functions(interface: Interface, object_of: Callable[[str], str], instance: list[str]) -> list[str]:
-    """Definitions for `<model>_memory.c`. object_of: expression of a memory's arena; instance: lines that make one."""
+    """Return the definitions for `<model>_memory.c`.
+
+    object_of: C expression of a memory's arena; instance: lines that declare the instance.
+    """
     return [
         f"{_signature(interface, value)}\n{{\n"
         f"{block([*instance, f'return {object_of(value.memory)}.{value.port.name};'])}\n}}\n"
@@ -302,13 +309,13 @@ def _signature(interface: Interface, value: KeptValue) -> str:
 
 
 def _elements(interface: Interface, value: KeptValue) -> str:
-    """Name of the macro that holds the number of elements stored, and the number."""
+    """Return the name and the value of the macro with the number of stored elements."""
     num_elements = value.num_bytes // np.dtype(value.port.dtype).itemsize
     return f"{interface.model.upper()}_KEPT_{value.port.name.upper()}_ELEMENTS {num_elements}"
 
 
 def _described(value: KeptValue) -> str:
-    """`int8[1, 25, 5, 64], real = 0.5 * (value - 3), in the model conv_1, axes 0, 2, 3, 1 of it; sram + 640`."""
+    """Return the description of a kept value: type, layout, rows, pitch, and its offset in the arena."""
     axes = f", whose axes stand in the order {', '.join(map(str, value.layout))}" if value.layout else ""
     rows = (
         f", the last {value.rows_stored} of {value.rows} rows: row h at h % {value.rows_stored}" if value.rows else ""

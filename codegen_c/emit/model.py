@@ -1,6 +1,7 @@
 """Emit `<model>.c`: one function per step, and `run`, which reads as the schedule.
 
-Of a model for several processors, the steps of one or more of them, and a function that runs the list of each.
+For several processors, a file contains the steps of one or more of them, and a function that runs each per-core
+schedule.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ def model_pieces(
     sharing: Sharing = ALONE,
     lists: Sequence[WrittenList] = (),
 ) -> list[Piece]:
-    """`<model>.c` in pieces: what stands above, a function for one or more steps, the steps of the run.
+    """Return the pieces of `<model>.c`: the head, a function for one or more steps, and the steps of the run.
 
-    after_step: call the function pointer `<model>_after_step` behind each step (for tests). lists: of processors, with
-    all of the program's steps; by default one list of one processor.
+    after_step: call the function pointer `<model>_after_step` after each step (for tests). lists: per-core schedules
+    with all steps of the program; by default one schedule of one processor.
     """
     model = interface.model
     hook = f"void (*{model}_after_step)(int32_t step);" if after_step else ""
@@ -103,7 +104,7 @@ def model_pieces(
 def _functions(
     program: Program, model: str, users: Mapping[str, Sequence[KernelCall]], operators: Mapping[str, str]
 ) -> list[Piece]:
-    """Functions under their names, with their helpers; those that several share stand before the first one."""
+    """Return the functions with their helpers; shared helpers stand before the first function that uses them."""
     sharing: dict[str, list[str]] = {}
     for name, same in users.items():
         if helpers := same[0].implementation.function.helpers:
@@ -128,13 +129,13 @@ def _functions(
 
 
 def headers(program: Program) -> list[str]:
-    """Headers the steps need: runtime headers of ours and C's own."""
+    """Return the headers that the steps need: headers of the runtime and of C."""
     used = {name for call in program.kernel_calls() for name in call.implementation.function.includes}
     return sorted({RUNTIME_HEADER, *used, *([DMA_HEADER] if program.moves() else [])})
 
 
 def _run(written: Calls, interface: Interface, one: WrittenList, after_step: bool) -> list[Piece]:
-    """The function that runs a list: the caller's `run`, or that of another processor."""
+    """Return the function that runs a schedule: the caller's `run`, or another processor's function."""
     program = written.program
     named = [
         memory
@@ -212,18 +213,21 @@ def _between(written: Calls, before: tuple[Guard, ...], guards: tuple[Guard, ...
 
 
 def _begins(written: Calls, interface: Interface, one: WrittenList, *, uses_context: bool) -> list[str]:
-    """Lines of a run before its first step."""
+    """Return the lines of a run before its first step."""
     lines = run_begins(written.program, written.plan, interface)
     read = {name for step in one.all_steps for name in reads(step)}
     unread = [port.name for port in interface.inputs if port.name not in read]
     lines += [f"(void){name}; /* no step reads it */" for name in unread if interface.io == "caller"]
     if interface.holds_context and not uses_context:
-        lines.append("(void)context; /* no step keeps anything there */")
+        lines.append("(void)context; /* no step uses it */")
     return lines
 
 
 def _under_way(step: Step, before: int | None) -> int | None:
-    """Number of the last transfer that may go on behind a step. They end in the order of their numbers."""
+    """Return the number of the last transfer that may still be running after a step.
+
+    Transfers end in the order of their numbers.
+    """
     if isinstance(step, Transfer) and step.number is not None:
         return step.number
     if isinstance(step, Wait) and before is not None and before <= max(t.number or 0 for t in step.transfers):
@@ -238,7 +242,7 @@ _BACKWARD = (
 
 
 def _step(written: Calls, step: Step, columns: int = 4) -> list[str]:
-    """Lines of a step. columns: by which they are indented."""
+    """Return the lines of a step. columns: their indentation."""
     if isinstance(step, Loop):
         body = [line for inner in step.body for line in _timed(written, inner, step.name)]
         if step.count == 1:
@@ -254,22 +258,22 @@ def _step(written: Calls, step: Step, columns: int = 4) -> list[str]:
 
 
 def _timed(written: Calls, call: Call, step_name: str) -> list[str]:
-    """Lines of a call, between hooks where it has any."""
+    """Return the lines of a call, between hooks if the call has hooks."""
     lines = written.lines(call, step_name)
     return hooked(call, lines, written.layers, written.model) if isinstance(call, KernelCall) else lines
 
 
 COUNTERS = "hijklmn"
-"""Counters of nested loops. The outermost counts rows of its last operator where those of others are multiples."""
+"""Counters of nested loops. The outermost counts rows of its last operator if the others' rows are multiples."""
 
 
 CallLines = Callable[[KernelCall, RowBounds], Sequence[str]]
-"""Lines that call a kernel for some rows."""
+"""Function that returns the lines of a call for some rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Counter:
-    """A loop's counter, from `first` on in steps of `step`; advances: rows of each operator in a turn."""
+    """The counter of a loop, which starts at `first`. advances: rows of each operator in an iteration."""
 
     name: str
     first: int
@@ -281,7 +285,7 @@ class _Counter:
 
 
 def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
-    """A block that computes all rows of the last kernel of a sequence, and of the others what that takes."""
+    """Return a block that computes all rows of a sequence's last kernel, and the rows of others that these need."""
     first, last, unit = step.body[0].name, step.body[-1].name, _unit(step)
     lines: list[str] = []
     said = ""
@@ -292,14 +296,14 @@ def sequence_lines(step: RowSteps, call_lines: CallLines) -> list[str]:
             lines += _sequence_entries(step, entries, (), call_lines)
             said = described
     return [
-        f"/* {len(step.body)} steps in series, {first} to {last}: each computes {unit} as late as those behind it",
-        f" * allow, and of what lies between two steps only the last few {unit} are kept, in a ring buffer. */",
+        f"/* {len(step.body)} steps in series, {first} to {last}: each computes {unit} as late as the steps after it",
+        f" * allow, and only the last few {unit} between two steps are kept, in a ring buffer. */",
         *lines,
     ]
 
 
 def _described(step: RowSteps, entries: Sequence[RowCall | RowLoop]) -> str:
-    """Rows of the last kernel that some calls lead to."""
+    """Return the comment on some calls: the rows of the last kernel that they lead to."""
     last, unit = len(step.body) - 1, _unit(step)
     made = [call for call in in_turn(tuple(entries)) if call.operator == last]
     if not made:
@@ -308,7 +312,7 @@ def _described(step: RowSteps, entries: Sequence[RowCall | RowLoop]) -> str:
     does = f"that {name} adds up" if adds_up else f"of {name}"
     rows = f"{unit.capitalize()} [{made[0].begin}, {made[-1].end}) {does}"
     turn = [entry.advances.get(last, 0) for entry in entries if isinstance(entry, RowLoop)]
-    return f"{rows}, {turn[0]} in a turn." if turn else f"{rows}."
+    return f"{rows}, {turn[0]} per iteration." if turn else f"{rows}."
 
 
 def _sequence_entries(
@@ -328,7 +332,7 @@ def _sequence_entries(
 
 
 def _counter(loop: RowLoop, depth: int) -> _Counter:
-    """Counts rows of the loop's last operator where that can be, or else turns."""
+    """Return the counter of a loop: rows of the loop's last operator if possible, else iterations."""
     last = max(loop.advances)
     step, name = loop.advances[last], COUNTERS[depth % len(COUNTERS)]
     if depth == 0 and not any(rows % step for rows in loop.advances.values()):
@@ -353,6 +357,6 @@ def _sum(terms: Sequence[str], number: int) -> str:
 
 
 def _unit(step: RowSteps) -> str:
-    """Name of the rows of a sequence: of vectors alone, runs of their channels."""
+    """Return the unit of a sequence: `rows`, or for vectors `runs of channels`."""
     are_vectors = all(len(call.input_shapes[0]) != 4 and prod(call.input_shapes[0][:-1]) == 1 for call in step.body)
     return "runs of channels" if are_vectors else "rows"

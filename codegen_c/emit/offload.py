@@ -1,6 +1,6 @@
-"""Drivers of accelerators: the header that declares each, and what stands in for them in `<model>_offload_reference.c`.
+"""Accelerator interfaces: the header that declares each, and the reference in `<model>_offload_reference.c`.
 
-A header says what the platform says, whatever the model: packages for one platform have the same.
+A header depends on the platform only, so all packages for one platform contain the same header.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ REQUANTIZE_HEADERS = ("tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
 
 
 def reference_file(model: str) -> str:
-    """Name of the file that stands in for drivers."""
+    """Return the name of the file that implements the accelerator interfaces in C."""
     return f"{model}_offload_reference.c"
 
 
 def runtime_headers(program: Program) -> list[str]:
-    """Headers that the stand-in needs."""
+    """Return the runtime headers that the reference needs."""
     return [OFFLOAD_HEADER, REFERENCE_HEADER, *LAYER_HEADERS, *REQUANTIZE_HEADERS] if drivers_of(program) else []
 
 
 def emit_offload(program: Program, model: str, origin: Origin, platform: Platform) -> dict[str, str]:
-    """Headers of the drivers that a program calls, and the reference; nothing where it calls none."""
+    """Return the headers of the accelerators that a program calls, and the reference; nothing without such calls."""
     used = [platform.processor_named(name) for name in sorted(drivers_of(program))]
     if not used:
         return {}
@@ -45,13 +45,13 @@ def _header(processor: Processor, offload: Offload) -> str:
     ]
     return "\n".join(
         [
-            f"/* Driver of {processor.name}, which you define. {OFFLOAD_HEADER} says what its functions get. */",
+            f"/* Interface of {processor.name}, which you implement. {OFFLOAD_HEADER} describes the arguments. */",
             f"#ifndef {guard}\n#define {guard}\n",
             f'#include "{OFFLOAD_HEADER}"\n',
             '#ifdef __cplusplus\nextern "C" {\n#endif\n',
             *starts,
-            f"/* Blocks until {processor.name} is done with what was started last, and its writes can be seen.\n"
-            "   0, or what the run is to answer: that of the first wait that answers something else. */",
+            f"/* Blocks until {processor.name} has finished the last started layer and its writes are visible.\n"
+            "   Returns 0 for success; a run returns the first other value of a wait. */",
             f"int32_t {offload.wait}(void);\n",
             "#ifdef __cplusplus\n}\n#endif\n",
             "#endif\n",
@@ -60,12 +60,12 @@ def _header(processor: Processor, offload: Offload) -> str:
 
 
 def _starts(offload: Offload) -> dict[str, str]:
-    """Functions that start a layer, with the form in which each takes it."""
+    """Return the functions that start a layer, with the form of layer that each takes."""
     return {entry.start: form_name(entry) for entry in offload.operators}
 
 
 def _element(offload: Offload, start: str) -> str:
-    """C type of the elements that a function takes; `void` where it takes several."""
+    """Return the C type of the elements that a function takes; `void` if it takes several types."""
     types = {dtype for entry in offload.operators if entry.start == start for dtype in entry.types}
     return C_TYPES[types.pop()] if len(types) == 1 else "void"
 
@@ -117,7 +117,7 @@ def _reference(model: str, origin: Origin, used: Sequence[Processor]) -> str:
 
 
 def _count(what: str, units: Sequence[str]) -> str:
-    """Definition of the function that tells how often functions of the drivers were called."""
+    """Return the definition of the function that counts the calls of the accelerators' functions."""
     name = f"tvm_ext_offload_{what}"
     total = " + ".join(f"{unit}.{what}" for unit in units)
     return f"uint32_t {name}(void);\nuint32_t {name}(void)\n{{\n    return {total};\n}}\n"

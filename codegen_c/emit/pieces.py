@@ -1,4 +1,4 @@
-"""A generated file as pieces of whole lines: facts about lines are known from these, never read from text."""
+"""A generated file as pieces of whole lines: facts about lines come from the pieces and are never parsed from text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PieceKind = Literal["text", "function", "step", "constant"]
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Lines of a file. name: of the function, step or constant; steps: the program's calls that they are for."""
+    """Lines of a file. name: of the function, step or constant; steps: the program's calls that they serve."""
 
     text: str
     kind: PieceKind = "text"
@@ -24,7 +24,7 @@ def joined(pieces: Sequence[Piece]) -> str:
 
 
 def line_ranges(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int, int]]:
-    """Pieces with the lines [begin, end) they take in the joined text, counted from 1."""
+    """Yield each piece with the lines [begin, end) that it occupies in the joined text, counted from 1."""
     begin = 1
     for piece in pieces:
         end = begin + piece.text.count("\n") + 1

@@ -24,7 +24,10 @@ _COLUMNS = 118
 def emit_readme(
     interface: Interface, report: Mapping[str, Any], own_flags: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> str:
-    """Text of README.md. report: what `report.json` holds. own_flags: of sources that other processors run."""
+    """Return the text of README.md.
+
+    report: contents of `report.json`. own_flags: compiler flags of the sources that run on other processors.
+    """
     model, verify = interface.model, report["verify"]
     used = [(memory["name"], memory["used_bytes"]) for memory in report["memories"] if memory["used_bytes"]]
     arenas = [memory["name"] for memory in report["memories"] if memory["used_bytes"] and memory["kind"] == "ram"]
@@ -54,13 +57,13 @@ def emit_readme(
 
 
 def stands_in(machine: Mapping[str, Any] | None) -> str:
-    """Sentence on a QEMU machine that has the platform's core and memories of its own; empty for others."""
+    """Return a sentence on a QEMU machine that has the platform's core but other memories; empty for other machines."""
     if not machine or not machine["memories"]:
         return ""
     sizes = ", ".join(f"{one['name']} {one['capacity_bytes']} B" for one in machine["memories"])
     return fill(
-        f"QEMU's machine `{machine['name']}` has the core and not the chip: firmware for it is linked for memories of "
-        f"that machine ({sizes}), and has none of the chip's peripherals.",
+        f"QEMU's machine `{machine['name']}` has the core but not the chip: firmware for it is linked for the memories "
+        f"of that machine ({sizes}), and uses none of the chip's peripherals.",
         _COLUMNS, break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
@@ -68,9 +71,9 @@ def stands_in(machine: Mapping[str, Any] | None) -> str:
 def verified(
     verify: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]] = (), machine: Mapping[str, Any] | None = None
 ) -> str:
-    """One sentence for each place where the package was run, or nothing; and whose reading it was compared with.
+    """Return a sentence for each target on which the package was run, and on the reference it was compared with.
 
-    comparisons: of the forms that a model was derived from, the C last. machine: as `machine_of` has it.
+    comparisons: of the forms that the model was transformed into; the C is the last form. machine: from `machine_of`.
     """
     core = f"the same core in QEMU (`{machine['name']}`)" if machine and machine["memories"] else "the board in QEMU"
     places = {"host": "the host", "qemu": core, "runner": "a device"}
@@ -89,7 +92,7 @@ def verified(
 
 
 def usage(interface: Interface) -> str:
-    """Example of a call; of an instance of its own, one for each stream, thread or task, where callers hold them."""
+    """Return an example of a call; with an instance for each stream, thread or task if callers hold instances."""
     if not interface.holds_context:
         return _calls(interface)
     lines = [f"static {interface.context_type} context;  /* one for each stream, thread or task */"]
@@ -118,7 +121,10 @@ def _calls(interface: Interface) -> str:
 
 
 def _conversions(interface: Interface) -> str:
-    """Example of the functions that convert elements of the first quantized input and output; empty without any."""
+    """Return an example of the functions that convert elements of the first quantized input and output.
+
+    The example is empty if neither side has a quantized port.
+    """
     ports = [next(filter(convertible, side), None) for side in (interface.inputs, interface.outputs)]
     read, written = ports
     lines = [f"{read.name}[i] = {interface.quantize(read)}(real);  /* rounds, saturates */"] if read else []
@@ -127,7 +133,7 @@ def _conversions(interface: Interface) -> str:
 
 
 def _shared(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the section on processors that share a run."""
+    """Return the fields of the section on processors that share a run."""
     first, *others = [one for one in report["processors"] if "driver" not in one]
     return {
         "run": interface.run, "first": first["name"], "signals": report["signals"],
@@ -139,18 +145,18 @@ def _shared(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pipeline(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the part on successive inputs, with an example of a loop over them."""
+    """Return the fields of the part on successive inputs, with an example of a loop over them."""
     arguments, begins, advances = "", "uint32_t under_way = 0u;", list[str]()
     if interface.io == "caller":
         names = (*interface.inputs, *interface.outputs)
         arguments = ", ".join(f"{port.name}[put]" for port in names)
         note = f"/* one of {interface.in_flight} buffers, until its take */"
         fills = [f"fill({port.name}[put]);  {note}" for port in interface.inputs]
-        results = [f"use({port.name}[put]);  /* that of the oldest */" for port in interface.outputs]
+        results = [f"use({port.name}[put]);  /* output of the oldest input */" for port in interface.outputs]
         begins, advances = "uint32_t under_way = 0u, put = 0u;", [f"put = (put + 1u) % {interface.in_flight_name};"]
     else:
         fills = [f"fill({interface.accessor(port)}());" for port in interface.inputs]
-        results = [f"use({interface.accessor(port)}());  /* of the input before */" for port in interface.outputs]
+        results = [f"use({interface.accessor(port)}());  /* of the previous input */" for port in interface.outputs]
     full = f"if (++under_way == {interface.in_flight_name}) {{"
     taken = block([f"{interface.take}();", *results, "under_way--;"])
     body = [*fills, f"{interface.put}({arguments});", *advances, full, taken, "}"]
@@ -162,7 +168,7 @@ def _pipeline(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _driven(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the section on accelerators."""
+    """Return the fields of the section on accelerators."""
     return {
         "accelerators": [one for one in report["processors"] if "driver" in one],
         "calls": report["driver_calls"], "reference": reference_file(interface.model),
@@ -170,7 +176,7 @@ def _driven(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _state(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the section on what runs keep."""
+    """Return the fields of the section on states."""
     states = report["states"]
     return {
         "reset": interface.reset, "run": interface.run, "place": interface.state_place,
@@ -184,13 +190,13 @@ def _state(interface: Interface, report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stream_usage(interface: Interface) -> str:
-    """Example of attaching drivers: inputs from a camera or the like, row by row; outputs to wherever they go."""
+    """Return an example of attaching I/O code: a camera or another source of input rows, and a consumer of outputs."""
     texts: list[str] = []
     for direction, port in streamed(interface):
         name, macro = f"{direction}_{port.name}", interface.row_macro(port)
         line = f"&rows[(row - row_begin) * {macro}]"
         if direction == "read":
-            note = "Your driver waits for a row and says where it lies; NULL where none comes."
+            note = "Your driver waits for a row and returns its address, or NULL if no row comes."
             in_strips = port.stream is not None and port.stream.strips != ()
             copied = f"memcpy({line}, row_of_{port.name}, {macro} * sizeof *rows);"
             if in_strips:
@@ -201,16 +207,16 @@ def _stream_usage(interface: Interface) -> str:
             body = [
                 f"const {port.c_type} *const row_of_{port.name} = driver_{port.name}(context, row);",
                 f"if (row_of_{port.name} == NULL) {{",
-                block("return 1; /* behind anything but 0 the run asks for no more, and answers the same */"),
+                block("return 1; /* after any value but 0 the run reads no more rows, and returns the same value */"),
                 "}",
                 copied,
             ]
         else:
-            note = "A row is done: your driver copies, sends or draws it. It is gone after the call."
+            note = "A row is complete: your driver copies, sends or draws it. The row is valid only during the call."
             body = [f"driver_{port.name}(context, row, {line});"]
         loop = ["for (int32_t row = row_begin; row < row_end; ++row) {", block(body), "}", "return 0;"]
         if port.stream and port.stream.strips:
-            note = f"Your driver says where a row lies, as often as it is asked. {describe_strips(port)}"
+            note = f"Your driver returns the address of a row, as often as it is called. {describe_strips(port)}"
             loop = [
                 f"const int32_t pixel = {macro} / {interface.columns_macro(port)};",
                 "const int32_t width = (column_end - column_begin) * pixel;",
@@ -229,7 +235,7 @@ def _run_line(interface: Interface, arguments: str) -> str:
 
 
 def _describe(port: Port) -> str:
-    """A port, and, where it is streamed, how."""
+    """Return the description of a port and of its stream, if it has one."""
     stream, described = port.stream, f"{describe_type(port)}, in the model {markdown_code(port.source)}"
     described += f", which takes {port.taken_as}" if port.taken_as else ""
     if stream is None:
@@ -241,7 +247,7 @@ def _describe(port: Port) -> str:
 
 
 def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
-    """Text of README.md. report: what `report.json` holds."""
+    """Return the text of a bundle's README.md. report: contents of `report.json`."""
     machine = report["machine"]
     models = [_model(member.interface, report["models"][member.model], machine) for member in bundle.members]
     return render(
@@ -259,7 +265,7 @@ def emit_bundle_readme(bundle: Bundle, report: Mapping[str, Any]) -> str:
 
 
 def _model(interface: Interface, report: Mapping[str, Any], machine: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Fields of a model for the template. machine: as `machine_of` has it."""
+    """Return the fields of a model for the template. machine: from `machine_of`."""
     board: Mapping[str, Any] | None = report["verify"]["qemu"]
     return {
         "name": interface.model,

@@ -25,12 +25,12 @@ _LINE_LENGTH = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TestVector:
-    """One sample: arrays of the ports' shapes and dtypes under the model's own names (`Port.source`).
+    """One sample: arrays of the ports' shapes and dtypes under their names in the model (`Port.source`).
 
-    outputs: None where nobody knows them; then the self-test runs the sample and compares nothing.
+    outputs: None if they are unknown; the self-test then runs the sample and compares nothing.
     """
 
-    __test__ = False  # not a test, whatever pytest makes of the name
+    __test__ = False  # not a test, although pytest takes the name for one
 
     inputs: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray] | None
@@ -39,9 +39,9 @@ class TestVector:
 def emit_vectors(
     interface: Interface, vectors: Sequence[TestVector], drawn: DrawnVectors | None = None
 ) -> dict[str, str]:
-    """`<model>_vectors.h` and `.c`. At least one vector; floats keep every bit but a NaN's payload.
+    """Return `<model>_vectors.h` and `.c`, with at least one vector; floats keep every bit except a NaN's payload.
 
-    drawn: vectors beside them that the device draws, None for none.
+    drawn: additional vectors that the device draws itself; None for none.
     """
     if not vectors:
         raise ValueError("a self-test needs at least one vector")
@@ -73,11 +73,11 @@ def emit_selftest(
     interface: Interface, *, tolerance: float = 1e-4, compares: bool = True, drawn: DrawnVectors | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:  # fmt: skip
-    """`<model>_selftest.h/.c` (no stdio) and `<model>_selftest_main.c` (a program for the host).
+    """Return `<model>_selftest.h/.c` (no stdio) and `<model>_selftest_main.c` (a program for the host).
 
-    tolerance: float outputs may differ by this much of the largest expected magnitude of the output.
-    compares: whether the vectors hold outputs; else the test runs them, and says that it compared nothing.
-    drawn: as for `emit_vectors`. constants: as `constants_check` has them, None where they are not to be checked.
+    tolerance: float outputs may differ by this fraction of the output's largest expected magnitude. compares: True if
+    the vectors hold outputs; else the test runs them, and reports that it compared nothing. drawn: as in
+    `emit_vectors`. constants: from `constants_check`; None if constants are not checked.
     """
     model = interface.model
     dtypes = sorted({port.dtype for port in interface.outputs}) if compares else []
@@ -128,9 +128,9 @@ def emit_selftest(
 
 
 def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = "context") -> list[dict[str, Any]]:
-    """Fields of ports for the templates; `place`: C expression of where a port's elements are.
+    """Return the template's fields of ports; `place`: C expression of a port's elements.
 
-    instance: C expression of a pointer to the instance, where there are any.
+    instance: C expression of a pointer to the instance, if callers hold instances.
     """
     arena = interface.io == "arena"
     slot = slot_of(interface) if caller_prefix in ("input_", "output_") else ""
@@ -151,7 +151,7 @@ def ports(interface: Interface, side: Side, caller_prefix: str, instance: str = 
 
 
 def streams(interface: Interface) -> list[dict[str, Any]]:
-    """Fields of streamed ports for the templates; `offset`: bytes before it in a sample of all inputs or outputs."""
+    """Return the template's fields of streamed ports; `offset`: bytes before the port in a sample of its side."""
     found: list[dict[str, Any]] = []
     for direction, port in streamed(interface):
         side: Side = "inputs" if direction == "read" else "outputs"
@@ -179,7 +179,7 @@ def streams(interface: Interface) -> list[dict[str, Any]]:
 
 
 def run_arguments(interface: Interface, input_prefix: str, output_prefix: str, instance: str = "context") -> str:
-    """The C arguments of `<model>_run` where its buffers are named prefix + port name."""
+    """Return the C arguments of `<model>_run` if its buffers are named prefix + port name."""
     names = [instance] if interface.holds_context else []
     if interface.io == "stream":
         names += ["&io"]
@@ -191,17 +191,17 @@ def run_arguments(interface: Interface, input_prefix: str, output_prefix: str, i
 
 
 def slot_of(interface: Interface) -> str:
-    """C index of the buffers of an input under way, where a pipeline is given buffers."""
+    """Return the C index of the buffers of an input in flight, if a pipeline works on the caller's buffers."""
     return "[slot]" if interface.is_pipeline and interface.io == "caller" else ""
 
 
 def _member(port: Port, side: Side) -> str:
-    """Name of a port's array in the vector struct; an input and an output may share a name."""
+    """Return the name of a port's array in the vector struct; an input and an output may share a name."""
     return f"{'in' if side == 'inputs' else 'out'}_{port.name}"
 
 
 def _length(interface: Interface, port: Port) -> str:
-    """C has no arrays of length 0."""
+    """Return the length of a port's array; at least 1, because C has no arrays of length 0."""
     return interface.size_macro(port) if port.num_elements else "1"
 
 
@@ -224,7 +224,7 @@ def _lines(array: np.ndarray) -> list[str]:
 
 
 def _literal(dtype: np.dtype) -> Callable[[np.generic], str]:
-    """Function that writes one element, of any type but float32, as a C literal."""
+    """Return a function that writes one element, of any type but float32, as a C literal."""
     if dtype == np.float64:
         return lambda value: _double_literal(float(value))
     if dtype == np.bool_:
@@ -247,9 +247,9 @@ def _double_literal(value: float) -> str:
 
 
 def constants_check(program: Program, model: str, sharing: Sharing = ALONE) -> dict[str, Any] | None:
-    """Fields for the template: C expressions of the arrays in order, and the CRC-32 of their bytes one after the other.
+    """Return the template's fields: C expressions of the arrays, and the CRC-32 of their concatenated bytes.
 
-    Arrays with a NaN are left out, as C literals do not keep its payload. None where there are no others.
+    Arrays with a NaN are left out, because C literals do not keep its payload. None if no other arrays exist.
     """
     arrays: list[tuple[str, np.ndarray]] = []
     for constant in program.constant_objects:

@@ -1,4 +1,4 @@
-"""Objects that models of a bundle use together: overlaid arenas, equal functions and constants, and their C names."""
+"""Objects that models of a bundle share: overlaid arenas, equal functions and constants, and their C names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sharing:
-    """C names of what one model has in common with others of its bundle; by default nothing, of a model alone.
+    """C names of the objects that one model shares with others of its bundle; by default none, for a model alone.
 
-    bundle: the prefix of what the bundle generates. arenas: memory -> the arena's object; those of states, and of
-    instances that callers hold, are never common. constants: name in the program -> symbol. functions: -> symbol.
+    bundle: the prefix of the bundle's names. arenas: memory -> the arena's object; arenas of states and of instances
+    that callers hold are never shared. constants: name in the program -> symbol. functions: function -> symbol.
     """
 
     bundle: str = ""
@@ -37,7 +37,7 @@ ALONE = Sharing()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
-    """A model of a bundle, with what decides what it can share."""
+    """A model of a bundle, with the facts that decide which objects it can share."""
 
     program: Program
     plan: MemoryPlan
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def overlaid(self) -> dict[str, int]:
-        """Memory -> bytes of the arenas that the bundle places."""
+        """Memory -> bytes of the arenas that the bundle overlays."""
         if self.interface.holds_context:
             return {}
         apart = (STATE_MEMORY, LINKED_MEMORY)
@@ -59,7 +59,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedFunction:
-    """A function that several models call; those are compiled alike. calls: of all models."""
+    """A function that several models call, which are compiled with the same flags. calls: of all models."""
 
     symbol: str
     function: CFunction
@@ -70,7 +70,7 @@ class SharedFunction:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedConstant:
-    """A constant that stands once for several layers of several models. users: (model, its name there)."""
+    """A constant that is stored once for several layers of several models. users: (model, its name there)."""
 
     symbol: str
     constant: Constant
@@ -86,7 +86,7 @@ class SharedConstant:
 
 
 def shared_functions(bundle: str, members: Sequence[Member]) -> list[SharedFunction]:
-    """Functions of the same text in several models that are compiled with the same flags, in order of first use."""
+    """Return the functions of equal text in several models with the same compiler flags, in order of first use."""
     users: dict[tuple[CFunction, CompileFor], list[tuple[str, KernelCall]]] = {}
     names: dict[tuple[CFunction, CompileFor], str] = {}
     for member in members:
@@ -109,7 +109,7 @@ def shared_functions(bundle: str, members: Sequence[Member]) -> list[SharedFunct
 
 
 def shared_constants(bundle: str, members: Sequence[Member]) -> list[SharedConstant]:
-    """Constants of the same content hash, type and memory in several models, in order of first use."""
+    """Return the constants of equal content hash, type and memory in several models, in order of first use."""
     users: dict[tuple[str, str, str, tuple[tuple[str, str], ...]], list[tuple[str, Constant]]] = {}
     for member in members:
         for constant in member.program.constant_objects:
@@ -134,7 +134,7 @@ def sharing_of(
     constants: Sequence[SharedConstant],
     states_in: str = "",
 ) -> Sharing:
-    """The names that one model has for what is common. states_in: group of variants with one place for states."""
+    """Return one model's names of shared objects. states_in: group of variants whose states share memory."""
     states = {STATE_MEMORY: f"{states_in}_{STATE_MEMORY}.{member.model}"} if states_in else dict[str, str]()
     return Sharing(
         bundle=bundle,

@@ -19,7 +19,7 @@ SIGNAL_HEADER = "tvm_ext_signal.h"
 def emit_signals(
     parallel: ParallelProgram, plan: MemoryPlan, interface: Interface, origin: Origin, platform: Platform
 ) -> dict[str, str]:
-    """Texts of `<model>_signals.h` and `<model>_signals.c`."""
+    """Return the texts of `<model>_signals.h` and `<model>_signals.c`."""
     model, guard = interface.model, f"{interface.model.upper()}_SIGNALS_H"
     channels = {
         (parallel.lists[source].processor, parallel.lists[target].processor): signals
@@ -56,7 +56,7 @@ def emit_signals(
 
 
 def _handed(parallel: ParallelProgram, plan: MemoryPlan, interface: Interface) -> str:
-    """The struct of pointers that the caller hands to a run, for other processors; empty where they need none."""
+    """Return the struct of the caller's pointers that other processors need in a run; empty if they need none."""
     names = handed_over(parallel, plan)
     members = [f"const {port.c_type} *{port.name};" for port in interface.inputs if port.name in names]
     members += [f"{port.c_type} *{port.name};" for port in interface.outputs if port.name in names]
@@ -66,12 +66,12 @@ def _handed(parallel: ParallelProgram, plan: MemoryPlan, interface: Interface) -
 
 
 def _handed_object(interface: Interface) -> str:
-    """Name of its object; of a pipeline there is one for each phase."""
+    """Return the name of the struct's object; a pipeline has one for each phase."""
     return f"{interface.model}_handed{f'[{interface.in_flight}]' if interface.is_pipeline else ''}"
 
 
 _PHASE = "_Alignas(TVM_EXT_SIGNAL_LINE_BYTES) uint32_t"
-"""C type of a phase, in a cache line of its own."""
+"""C type of a phase, which has a cache line of its own."""
 
 
 def _phase_names(parallel: ParallelProgram, model: str) -> list[str]:
@@ -79,22 +79,20 @@ def _phase_names(parallel: ParallelProgram, model: str) -> list[str]:
 
 
 def _flow(parallel: ParallelProgram, model: str) -> str:
-    """Variables in which each processor keeps its place among the inputs of a pipeline."""
+    """Return the variables in which each processor tracks its position among the inputs of a pipeline."""
     members = [
         "uint32_t in_flight; /* inputs put and not taken */",
         "uint32_t put;       /* phase of the next input to put */",
-        "uint32_t take;      /* phase of the next one to take */",
-        "uint32_t taken;     /* phase of the one that was taken last */",
+        "uint32_t take;      /* phase of the next input to take */",
+        "uint32_t taken;     /* phase of the input that was taken last */",
     ]
-    note = (
-        "/* Inputs under way, of the caller's processor alone. Successive inputs have successive phases, and tensors\n"
-    )
-    note += "   that two processors touch have a place for each. */"
+    note = "/* Inputs in flight, for the caller's processor only. Successive inputs have successive phases; tensors\n"
+    note += "   that two processors use have an offset for each. */"
     own = [f"extern {_PHASE} {name};" for name in _phase_names(parallel, model)]
     struct = (
         f"struct {flow_name(model)} {{\n{block(members)}\n}};\nextern struct {flow_name(model)} {flow_name(model)};"
     )
-    return "\n".join(["", note, struct, "", "/* Phase of the next input, each its processor's own. */", *own])
+    return "\n".join(["", note, struct, "", "/* Phase of the next input, one for each processor. */", *own])
 
 
 def _struct(interface: Interface) -> str:
@@ -102,27 +100,27 @@ def _struct(interface: Interface) -> str:
 
 
 def _polled(channels: dict[tuple[str, str], tuple[int, ...]], platform: Platform) -> list[str]:
-    """Lines that let processors look again and again, where a mailbox raises no event."""
+    """Return the lines that make processors poll if a mailbox raises no event."""
     kinds = {signal.kind for pair in channels if (signal := platform.signal_between(*pair))}
     if "mailbox" not in kinds:
         return []
-    note = "/* A mailbox raises no event of itself: processors look again and again. */"
+    note = "/* A mailbox raises no event of its own: processors poll. */"
     return [f"{note}\n#ifndef TVM_EXT_SIGNAL_IDLE\n#define TVM_EXT_SIGNAL_IDLE(channel) ((void)0)\n#endif\n"]
 
 
 PUSH_FULL = -5
-"""Answer of a push for which there is no room."""
+"""Status of a push for which the queue has no space."""
 PUSH_HEADERS = ("tvm_ext_push.h", SIGNAL_HEADER)
 
 
 def pushed_ports(interface: Interface) -> list[Port]:
-    """Inputs whose rows may be pushed; none where those of any are asked for more than once."""
+    """Return the inputs whose rows may be pushed; none if any input's rows are read more than once."""
     found = [port for direction, port in streamed(interface) if direction == "read" and interface.io == "stream"]
     return [] if any(port.stream and port.stream.strips for port in found) else found
 
 
 def emit_push(interface: Interface) -> dict[str, str]:
-    """The header; nothing for a model without streamed inputs."""
+    """Return the push header; nothing for a model without streamed inputs."""
     asked_again = [port for port in interface.inputs if port.stream and port.stream.strips]
     if asked_again:
         return {f"{interface.model}_push.h": _refused(interface.model, asked_again[0])}
@@ -142,17 +140,20 @@ def emit_push(interface: Interface) -> dict[str, str]:
 
 
 def _refused(model: str, port: Port) -> str:
-    """The header of a model that cannot be given rows which come once."""
+    """Return the push header of a model that needs some rows more than once: an #error."""
     assert port.stream is not None, "it is streamed"
     return (
-        f"/* No rows of {model} can be pushed: they come once, and a run asks for those of {port.name} "
+        f"/* No rows of {model} can be pushed: pushed rows come once, but a run reads those of {port.name} "
         f"{len(port.stream.strips)} times. */\n"
-        f'#error "{model}_push.h: rows of {port.name} are asked for more than once, and rows that are pushed come '
-        f'once. Compile the model without --reread, or hand rows over from where the frame is kept ({model}_io)."\n'
+        f'#error "{model}_push.h: a run reads rows of {port.name} more than once, but pushed rows come '
+        f'once. Compile the model without --reread, or supply rows from a stored frame ({model}_io)."\n'
     )
 
 
 def _capacity(port: Port) -> int:
-    """Twice the rows that a run asks for together, as a power of two: one half fills while the run takes the other."""
+    """Return the capacity of a push queue: twice the rows of one call, rounded up to a power of two.
+
+    One half fills while the run reads the other half.
+    """
     assert port.stream is not None, "the port is streamed"
     return 1 << (2 * port.stream.rows_per_call - 1).bit_length()

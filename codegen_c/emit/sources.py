@@ -1,4 +1,4 @@
-"""All C files of a package's library, joined: the one place that knows which there are."""
+"""All C files of a package's library; no other module knows the whole list of files."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def emit_sources(
     parallel: ParallelProgram | None = None,
     weights: Sequence[Piece] | None = None,
 ) -> dict[str, str]:
-    """File name -> text. after_step as in `model_pieces`. parallel: the program in lists of several processors.
+    """Return the texts of all C files by name.
 
-    weights: the pieces of the weights' file, where they were made before.
+    after_step: as in `model_pieces`. parallel: the program with per-core schedules. weights: pieces of the weights'
+    file, if they were emitted before.
     """
     model = interface.model
     pieces = weights or weights_pieces(program, model, origin, platform, sharing)
@@ -87,11 +88,11 @@ def emit_sources(
     }
     if taken := brought.keys() & own.keys():
         raise UnsupportedModel(
-            f"a custom operator brings {min(taken)}, which is a file of the package already; name its header otherwise."
+            f"a custom operator brings {min(taken)}, but the package has a file of that name; rename the header."
         )
     return {**own, **brought}
 
 
 def _copies(parallel: ParallelProgram | None) -> Mapping[str, Sequence[str]]:
-    """Names of tensors that have a place for each phase of a pipeline."""
+    """Return the names of the tensors that have an offset for each phase of a pipeline."""
     return parallel.copies if parallel else {}

@@ -1,4 +1,4 @@
-"""`<model>_state.c`: a model's states between runs, their initial values, and the functions that reach them."""
+"""`<model>_state.c`: a model's states between runs, their initial values, and the functions that access them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def emit_state(
     shared: Mapping[str, str] | None = None,
     bundle: str = "",
 ) -> dict[str, str]:
-    """Text of `<model>_state.c`; no file for a model without states. shared, bundle: as `emit_memory` takes them."""
+    """Return the text of `<model>_state.c`; no file for a model without states. shared, bundle: as in `emit_memory`."""
     if not program.states:
         return {}
     model = interface.model
@@ -64,14 +64,14 @@ def emit_state(
 
 
 def _dropped(interface: Interface) -> list[str]:
-    """Lines that take all inputs under way, whose stages use states until then."""
+    """Return the lines that take all inputs in flight, because their stages still use the states."""
     if not interface.is_pipeline:
         return []
-    return [f"while ({interface.take}() != {interface.empty}) {{", block("/* what was under way is lost */"), "}"]
+    return [f"while ({interface.take}() != {interface.empty}) {{", block("/* inputs in flight are lost */"), "}"]
 
 
 def _is_even(elements: np.ndarray) -> bool:
-    """True where all elements have the same bytes."""
+    """Return True if all elements have the same bytes."""
     data = elements.view(np.uint8).reshape(elements.size, -1)
     return bool((data == data[:1]).all())
 
@@ -83,7 +83,7 @@ def _begun(tensor: Tensor, elements: np.ndarray, held: str) -> list[str]:
 
 
 def _table(tensor: Tensor, elements: np.ndarray) -> list[str]:
-    """The elements that a state begins with, where they are not all the same."""
+    """Return the table of a state's initial elements; no lines if all elements are equal."""
     if _is_even(elements):
         return []
     name = f"{tensor.name}_begins[{elements.size}]"
@@ -92,7 +92,7 @@ def _table(tensor: Tensor, elements: np.ndarray) -> list[str]:
 
 
 def _elements(tensor: Tensor, state: KeptState) -> np.ndarray:
-    """The elements that a state begins with, where they lie before the first run."""
+    """Return the initial elements of a state in the order of memory, as they lie before the first run."""
     if not tensor.ring:
         return np.ascontiguousarray(state.initial).reshape(-1)
     rows = np.ascontiguousarray(state.initial).reshape(tensor.ring.rows, -1)

@@ -15,7 +15,7 @@ from codegen_c.program.tensors import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class RowBounds:
-    """Rows [begin, end) as C expressions, and how many they are. first: the first one, where that is a constant."""
+    """Rows [begin, end) as C expressions, and their number. first: the first row if it is a constant."""
 
     begin: str
     end: str
@@ -24,15 +24,15 @@ class RowBounds:
 
 
 def streamed(interface: Interface) -> list[tuple[str, Port]]:
-    """("read" or "write", port) of every input and output that the generated code asks for or gives."""
+    """Return ("read" or "write", port) for every streamed input and output."""
     ports = [*(("read", port) for port in interface.inputs), *(("write", port) for port in interface.outputs)]
     return [(direction, port) for direction, port in ports if port.stream]
 
 
 def callback_signature(direction: str, port: Port, name: str) -> str:
-    """`int32_t name(void *context, T *rows, int32_t row_begin, int32_t row_end)`; rows of outputs are const.
+    """Return `int32_t name(void *context, T *rows, int32_t row_begin, int32_t row_end)`; rows of outputs are const.
 
-    Of an input in strips, the columns follow.
+    If an input is read in strips, the columns follow as parameters.
     """
     const = "const " if direction == "write" else ""
     columns = ", int32_t column_begin, int32_t column_end" if port.stream and port.stream.strips else ""
@@ -40,7 +40,7 @@ def callback_signature(direction: str, port: Port, name: str) -> str:
 
 
 def describe_strips(port: Port) -> str:
-    """Sentence on an input whose rows are asked for more than once; empty for others."""
+    """Return a sentence on an input whose rows are read more than once; empty for other inputs."""
     strips = port.stream.strips if port.stream else ()
     if not strips:
         return ""
@@ -48,13 +48,13 @@ def describe_strips(port: Port) -> str:
     elements = sum(end - begin for begin, end in strips) / port.num_columns
     times_asked = f"{len(strips)} times" if len(strips) > 1 else "once"
     return (
-        f"Its rows are asked for {times_asked}, from the first one on each time, for these columns alone: {columns}. "
-        f"That is {elements:.2f} times its elements; they must not change during a run."
+        f"A run reads its rows {times_asked}, each time from the first row on, and only these columns: {columns}. "
+        f"These are {elements:.2f} times its elements; the elements must not change during a run."
     )
 
 
 def describe_rows(port: Port) -> str:
-    """`224 rows of [224][3] elements`, in the order of the axes as they are handed over."""
+    """Return a text such as `224 rows of [224][3] elements`, in the order of axes in which rows are passed."""
     stream = port.stream
     assert stream is not None, "the port is streamed"
     shape = [port.shape[axis] for axis in stream.layout]
@@ -73,12 +73,12 @@ def callback_lines(
     goes_on: bool,
     failed: str,
 ) -> list[str]:
-    """Lines that hand over some rows.
+    """Return the lines that pass some rows to or from a function of the application.
 
-    tensor: inside the program; where: C expression of its first element. under_way: number of the last transfer that
-    a DMA may still be at, which has to end before a run that failed. goes_on: such a run goes on to its end, as other
-    processors wait for its signals: it calls no function any more, and rows that do not come are zeros, which are valid
-    elements of any input, indices among them. failed: C expression of the answer of a run that ends here.
+    tensor: in the program; where: C expression of its first element. under_way: number of the last DMA transfer that
+    may still be running and must end before a failed run returns. goes_on: a failed run continues to its end, because
+    other processors wait for its signals: it calls no function any more, and missing input rows become zeros, which are
+    valid elements of any input, also of indices. failed: C expression of the status that a failed run returns.
     """
     stream, callback = port.stream, call.implementation.callback
     assert stream is not None and callback is not None, "the call streams a port"
@@ -106,7 +106,7 @@ def callback_lines(
 
     if not tensor.ring or stream.rows_per_call > 1 or rows.count == 1:
         return hand_over(rows.begin, rows.end, rows.count, rows.first)
-    # Rows of one call may lie apart in a ring.
+    # The rows of one call may not be contiguous in a ring.
     return [
         f"for (int32_t row = {rows.begin}; row < {rows.end}; ++row) {{",
         block(hand_over("row", "row + 1", 1, None)),

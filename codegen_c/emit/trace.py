@@ -1,4 +1,4 @@
-"""`trace.json`: which lines of C each operator of the model became, and which operators each line is for."""
+"""`trace.json`: the lines of C that each operator of the model became, and the operators that each line serves."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ def emit_trace(
     common: Mapping[str, Sequence[Piece]] = MappingProxyType({}),
     parallel: ParallelProgram | None = None,
 ) -> str:
-    """JSON. nodes: of the model, in order of execution. common: files of its bundle, in which it has some part.
-    parallel: the program in lists of several processors. weights: pieces of the weights' file.
+    """Return the JSON text.
 
-    `nodes`: each with what became of it: `code` (functions, steps, and lines [begin, end) of files), or, where it has
-    none of its own, `constant` (computed when compiled), `folded` (part of others, or only another view of a tensor) or
-    `unused` (no output depends on it), with `into`, the nearest operators that have code.
-    `code`: every line of the files. `steps` names the calls of the program that lines are for, `nodes` the operators
-    that they compute, `serves` those for which they only move elements.
+    nodes: of the model, in order of execution. common: files of its bundle that contain code of the model. parallel:
+    the program with per-core schedules. weights: pieces of the weights' file.
+
+    `nodes`: each node with its fate. `code`: it has functions, steps, and lines [begin, end) of files. Nodes without
+    code of their own are `constant` (computed at compile time), `folded` (computed by other nodes, or only a view of a
+    tensor) or `unused` (no output depends on the node); `into` lists the nearest nodes that have code.
+    `code`: every line of the files. `steps` names the program's calls that the lines belong to, `nodes` the operators
+    that they compute, and `serves` the operators for which they only move elements.
     """
     files = {
         **layer_pieces(program, plan, interface, origin, platform, sharing, parallel),
@@ -55,7 +57,7 @@ def emit_trace(
 
 
 class _Owners:
-    """Nodes of the model that the calls of a program are for."""
+    """The nodes of the model that each call of a program computes or serves."""
 
     def __init__(self, program: Program, nodes: Sequence[ModelNode]) -> None:
         self.calls: dict[str, Call] = {call.name: call for step in program.steps for call in calls(step)}
@@ -68,9 +70,10 @@ class _Owners:
         self.serves = {name: self._served(call) for name, call in self.calls.items() if not self.nodes[name]}
 
     def _own(self, call: Call, listed: set[str], by_output: Mapping[str, str]) -> list[str]:
-        """Nodes that a kernel computes; those inside a function or a loop count as the node that holds them.
+        """Return the nodes that a kernel computes; a node inside a function or loop counts as the node that contains
+        it.
 
-        A model without names for its operators has them by the tensors they give.
+        If the model does not name its operators, they are looked up by their output tensors.
         """
         if not isinstance(call, KernelCall):
             return []
@@ -79,7 +82,7 @@ class _Owners:
         return list(dict.fromkeys(found or [by_output[source] for source in sources if source in by_output]))
 
     def _served(self, call: Call) -> list[str]:
-        """Nodes for which a call only moves elements: the nearest that read them, or else that made them."""
+        """Return the nodes for which a call only moves elements: the nearest readers, or else the nearest producers."""
         if isinstance(call, DriverWait):
             return self.nodes[call.call.name]
         if not isinstance(call, KernelCall):
@@ -107,7 +110,7 @@ class _Owners:
 
 
 def _ends(call: Call, written: bool, program: Program) -> set[str]:
-    """Tensors that a call writes, or reads; one that is part of another stands for that too."""
+    """Return the tensors that a call writes or reads; a part of a tensor also counts as the whole tensor."""
     if isinstance(call, DriverWait):
         return _ends(call.call, written, program)
     if isinstance(call, KernelCall):
@@ -119,7 +122,7 @@ def _ends(call: Call, written: bool, program: Program) -> set[str]:
 
 
 def _holder(name: str, listed: set[str]) -> str:
-    """The listed node that `name` is, or is inside of: `loop/0/add` belongs to `loop`."""
+    """Return the listed node that `name` is or lies in: `loop/0/add` lies in `loop`."""
     while name not in listed and "/" in name:
         name = name.rpartition("/")[0]
     return name
@@ -166,7 +169,7 @@ def _fate(
 
 
 def _nearest_nodes(node: ModelNode, nodes: Sequence[ModelNode], wanted: set[str], *, forward: bool) -> list[str]:
-    """Nodes with code that read what a node gives, directly or through others without; or that give what it reads."""
+    """Return the nearest nodes with code after a node (forward) or before it, across nodes without code."""
     tensors, found = set(node.outputs if forward else node.inputs), dict[str, None]()
     for other in nodes if forward else reversed(nodes):
         near, far = (other.inputs, other.outputs) if forward else (other.outputs, other.inputs)

@@ -1,4 +1,4 @@
-"""`<bundle>_variants.*`: the choice among models for one task, by a table in flash, and the change of them."""
+"""`<bundle>_variants.*`: functions that choose and switch among models for one task, by a table in flash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Switch = Literal["keep", "reset"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VariantGroup:
-    """Models for one task, best first. table: needs of each, and those with margins. name: C prefix."""
+    """Models for one task, the best first.
+
+    table: thresholds of each model, without and with hysteresis. name: C prefix.
+    """
 
     name: str
     models: tuple[Interface, ...]
@@ -29,7 +32,7 @@ class VariantGroup:
 
 
 def emit_variants(bundle: str, groups: Sequence[VariantGroup], origin: Origin) -> dict[str, str]:
-    """Texts of `<bundle>_variants.h` and `.c`; no files without variants."""
+    """Return the texts of `<bundle>_variants.h` and `.c`; no files without variants."""
     if not groups:
         return {}
     guard, title = f"{bundle.upper()}_VARIANTS_H", f"{bundle}: choice among models for one task."
@@ -50,25 +53,23 @@ def _declared(group: VariantGroup) -> str:
     name = group.name
     numbers = ", ".join(f"{name}_{model.model} = {index}" for index, model in enumerate(group.models))
     changed = (
-        "what it keeps goes on: all variants have one state."
-        if group.switch == "keep"
-        else "the new one begins with a reset."
+        "the state is kept, because all variants share it." if group.switch == "keep" else "the new variant is reset."
     )
     return (
         f"/* Variants of {name}, the best first. */\n"
         f"enum {{ {name}_none = -1, {numbers} }};\n\n"
-        "/* Resources there are now. current: the variant in use. */\n"
+        "/* Resources that are available now. current: the variant in use. */\n"
         "typedef struct {\n"
-        "    uint32_t cycles;     /* that a run may take */\n"
-        "    uint32_t free_bytes; /* of RAM, for its arena and state */\n"
+        "    uint32_t cycles;     /* for a run */\n"
+        "    uint32_t free_bytes; /* of RAM, for the variant's arena and state */\n"
         "    int32_t battery_percent;\n"
         "    int32_t temperature_c;\n"
         "    int32_t current;\n"
         f"}} {name}_resources;\n\n"
-        f"/* The best variant whose needs are met, or {name}_none. A better one than that in use has to be met with a\n"
-        "   margin, so that it does not change to and fro. */\n"
+        f"/* Return the best variant that the resources allow, or {name}_none. A better variant than the current\n"
+        "   one needs an additional margin (hysteresis), which prevents switching back and forth. */\n"
         f"int32_t {name}_select(const {name}_resources *resources);\n\n"
-        f"/* Call it behind each change of the variant in use: {changed} */\n"
+        f"/* Call this after each change of the variant in use: {changed} */\n"
         f"void {name}_switch(int32_t from, int32_t to);\n"
     )
 
@@ -82,7 +83,7 @@ def _defined(group: VariantGroup) -> str:
     table = (
         f"typedef struct {{\n    uint32_t cycles;\n    uint32_t free_bytes;\n    int32_t battery_percent;\n"
         f"    int32_t temperature_c;\n}} {name}_needs;\n\n"
-        "/* Cycles as predicted, bytes as planned, limits as declared; then all of them with the margin. */\n"
+        "/* Thresholds (predicted cycles, planned bytes, declared limits), without and with hysteresis. */\n"
         f"static const {name}_needs {name}_table[{count}][2] = {{\n{block(rows)}\n}};\n"
     )
     body = [
@@ -110,7 +111,7 @@ def _switch(group: VariantGroup) -> str:
     name = group.name
     head = f"void {name}_switch(int32_t from, int32_t to)\n{{\n"
     if group.switch == "keep" or not group.has_states:
-        # Only the first one to run of those that keep has no state yet.
+        # Variants that keep their state share it: only the first one to run must reset it.
         resets = [f"{model.reset}();" for model in group.models[:1] if model.state_bytes]
         lines = [f"if (from == {name}_none) {{", block(resets), "}"] if resets else ["(void)from;"]
         return f"{head}{block([*lines, '(void)to;'])}\n}}\n"
@@ -126,7 +127,7 @@ def _needs(needs: Needs) -> str:
 
 
 def select_cases(group: VariantGroup) -> list[str]:
-    """Rows for the self-test: resources, and the variant that is to be chosen; at each edge of the table."""
+    """Return rows for the self-test: resources and the variant that must be chosen, at each edge of the table."""
     return [
         f"{{{{{case.cycles}u, {case.free_bytes}u, {case.battery_percent}, {case.temperature_c}, {case.current}}}, "
         f"{select(group.table, case)}}},"

@@ -1,4 +1,4 @@
-"""`<model>_weights.h` and `.c`: constants as kernels read them, each under a comment that says whose they are."""
+"""`<model>_weights.h` and `.c`: constants in the layout of the kernels, each with a comment that names its layers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINE_LENGTH = 108
 def emit_weights(
     program: Program, model: str, origin: Origin, pieces: Sequence[Piece], sharing: Sharing = ALONE
 ) -> dict[str, str]:
-    """Texts of `<model>_weights.h` and `<model>_weights.c`. pieces: `weights_pieces`."""
+    """Return the texts of `<model>_weights.h` and `<model>_weights.c`. pieces: from `weights_pieces`."""
     symbols = {
         sharing.constants.get(constant.name, f"{model}_{constant.name}"): (constant.name, constant)
         for constant in program.constant_objects
@@ -46,7 +46,7 @@ def emit_weights(
 def weights_pieces(
     program: Program, model: str, origin: Origin, platform: Platform, sharing: Sharing = ALONE
 ) -> list[Piece]:
-    """`<model>_weights.c` in pieces: what stands above, then each constant that no bundle has for several models."""
+    """Return the pieces of `<model>_weights.c`: the head, then each constant that the bundle does not share."""
     own = [constant for constant in program.constant_objects if constant.name not in sharing.constants]
     memories = dict.fromkeys(constant.memory for constant in own)
     stddef = "#include <stddef.h>\n" if any(constant.members for constant in own) else ""
@@ -73,7 +73,7 @@ def weights_pieces(
 
 
 def declaration(constant: Constant, symbol: str) -> str:
-    """`const float <symbol>[n]`; of a layer's object `const struct <symbol> <symbol>`."""
+    """Return `const float <symbol>[n]`, or for a layer's object `const struct <symbol> <symbol>`."""
     if constant.members:
         return f"const struct {symbol} {symbol}"
     ctype = C_TYPES[str(constant.data.dtype)]
@@ -81,7 +81,7 @@ def declaration(constant: Constant, symbol: str) -> str:
 
 
 def constant_definition(constant: Constant, symbol: str, section: str, layers: str) -> str:
-    """A constant under `symbol`. section: macro that says where it lies."""
+    """Return the definition of a constant. section: the macro of its section."""
     values = _layer_lines(constant) if constant.members else _lines(constant.data.reshape(-1))
     note = comment_block([comment(f"{layers}: {constant.note}, {constant.data.nbytes} B")])
     head = f"{section} _Alignas({ALIGNMENT_BYTES}) {declaration(constant, symbol)} = {{"
@@ -89,7 +89,7 @@ def constant_definition(constant: Constant, symbol: str, section: str, layers: s
 
 
 def layer_type(constant: Constant, symbol: str, *, shared: bool) -> str:
-    """Definition of the structure of a layer's object; empty for other constants. shared: by headers of models."""
+    """Return the struct of a layer's object; empty for other constants. shared: several headers may define it."""
     if not constant.members:
         return ""
     lines: list[str] = []
@@ -103,7 +103,7 @@ def layer_type(constant: Constant, symbol: str, *, shared: bool) -> str:
 
 
 def _layer_lines(constant: Constant) -> list[str]:
-    """Initializers of the members of a layer's object."""
+    """Return the initializers of the members of a layer's object."""
     lines: list[str] = []
     for one in constant.members:
         lines += [f".{one.member} = {{ /* {comment(one.note)} */"]
@@ -112,7 +112,7 @@ def _layer_lines(constant: Constant) -> list[str]:
 
 
 def _layer_places(constant: Constant, symbol: str) -> list[str]:
-    """Assertions that no compiler puts the members of a layer's object elsewhere."""
+    """Return assertions on the offsets of the members of a layer's object, on which copies of the object rely."""
     sizes = [aligned(one.data.nbytes) for one in constant.members]
     places = [
         f'_Static_assert(offsetof(struct {symbol}, {one.member}) == {first}u, "{one.member}");'

@@ -121,7 +121,7 @@ def test_a_changed_image_is_refused(
 ) -> None:
     changed = tmp_path / "a, b.img"
     changed.write_bytes(change((first.folder / "net.img").read_bytes()))
-    with pytest.raises(RunFailed, match=f"the image is refused: -{status}"):
+    with pytest.raises(RunFailed, match=f"the image is rejected: -{status}"):
         run_qemu(
             first.folder / "net_image.elf", first.platform, first.interface, [sample],
             placed=Placed(file=changed, address=PLACE),
@@ -129,11 +129,11 @@ def test_a_changed_image_is_refused(
 
 
 def test_what_is_not_this_firmware_s_is_refused(first: Package, sample: dict[str, np.ndarray], tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match="the image is refused: -101"):
+    with pytest.raises(RunFailed, match="the image is rejected: -101"):
         run(first, first, sample, PLACE + 8)
-    with pytest.raises(RunFailed, match="the image is refused: -107"):
+    with pytest.raises(RunFailed, match="the image is rejected: -107"):
         run(first, built(network(1, channels=5), tmp_path / "five"), sample)
-    with pytest.raises(RunFailed, match="the image is refused: -105"):
+    with pytest.raises(RunFailed, match="the image is rejected: -105"):
         run(first, built(network(1), tmp_path / "helium", "cortex_m55"), sample)
 
 
@@ -145,7 +145,7 @@ def test_an_instance_that_needs_more_is_refused(first: Package, sample: dict[str
     more.graph.node[1].output[0] = "r"
     for index, (taken, given) in enumerate([("r", "s"), ("s", "a")]):
         more.graph.node.insert(2 + index, helper.make_node("Conv", [taken, f"w{index}"], [given]))
-    with pytest.raises(RunFailed, match="the image is refused: -108"):
+    with pytest.raises(RunFailed, match="the image is rejected: -108"):
         run(first, built(more, tmp_path / "more"), sample)
 
 

@@ -109,7 +109,7 @@ def test_packages_run_on_the_core(build: Callable[..., Package], name: str) -> N
     assert f"on the same core in QEMU ({machine['name']})" in (package.folder / "report.html").read_text()
     readme = (package.folder / "README.md").read_text()
     assert f"Verified on the same core in QEMU (`{machine['name']}`)" in readme
-    assert "has the core and not the chip" in " ".join(readme.split()) and "Left to the application" in readme
+    assert "has the core but not the chip" in " ".join(readme.split()) and "Left to the application" in readme
 
 
 @pytest.mark.riscv_board

@@ -109,7 +109,7 @@ def test_headers_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"custom operators bring two different headers envelope_step.h"):
         _compiled(custom.saved(net, [y, z], tmp_path, "both"))
     taken = custom.envelope(tmp_path).rename(tmp_path / "envelope_step.tflite")
-    with pytest.raises(UnsupportedModel, match=r"brings envelope_step.h, which is a file of the package already"):
+    with pytest.raises(UnsupportedModel, match=r"brings envelope_step.h, but the package has a file of that name"):
         _compiled(taken)
 
 

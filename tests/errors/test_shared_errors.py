@@ -53,13 +53,13 @@ def test_streams_in_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("starts", "said"), [(None, "board.starts is not there"), ("mailbox", "board.starts = 'mailbox'")]
+    ("starts", "said"), [(None, "board.starts is missing"), ("mailbox", "board.starts = 'mailbox'")]
 )
 def test_boards_that_cannot_start_the_other(shared: Compiled, starts: str | None, said: str) -> None:
     board = shared.platform.board
     assert board is not None
     platform = replace(shared.platform, board=replace(board, starts=starts))
-    with pytest.raises(BadPlatform, match=f"runs on cpu1, too, and {said}; the start-up code knows sse200"):
+    with pytest.raises(BadPlatform, match=f"runs on cpu1, too, and {said}; the start-up code supports sse200"):
         emit_firmware(shared.interface, platform)
 
 

@@ -45,20 +45,20 @@ def test_the_readme_tells_of_states(tmp_path: Path) -> None:
     module = tvm_ext.load(saved(delays(), tmp_path), states={"z1": "z1.next", "z2": "z2.next"})
     package = tvm_ext.build(module, retaining(tmp_path), tmp_path / "p", BuildOptions(verify=(), name="net"))
     text = readme(package)
-    assert "## State A run keeps 68 B for the next one. Call `net_reset()` once before the first run" in text
-    assert "before that a run answers `net_not_reset`" in text
+    assert "## State A run keeps 68 B for the next run. Call `net_reset()` once before the first run" in text
+    assert "without a reset, a run returns `net_not_reset`" in text
     assert "| `z2` | float32[1, 8] | 32 | | `z1` | float32[1, 8] | 32 |" in text
     assert "(void)memcpy(saved, net_state_place(), net_state_bytes);" in text
     assert "(void)memcpy(net_state_place(), saved, net_state_bytes);" in text
-    assert "It lies in `backup`, which keeps what it holds in deep sleep" in text
+    assert "The state lies in `backup`, which retains its contents in deep sleep" in text
     assert "`net_state.c`" in text and "not_ready" not in text
 
 
 def test_the_readme_tells_of_hops(hop: Package) -> None:
     text = readme(hop)
-    assert "Each run takes what is new of the window alone" in text
-    assert "The first 11 runs behind a reset (`net_warm_up_runs`) answer `net_not_ready`" in text
-    assert "It lies in `ram`, of which nothing says that it is kept in deep sleep" in text
+    assert "Each run takes only the new part of the window" in text
+    assert "The first 11 runs after a reset (`net_warm_up_runs`) return `net_not_ready`" in text
+    assert "The state lies in `ram`, which the platform file does not declare as retained" in text
 
 
 def test_states_of_instances_lie_in_their_contexts(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_states_of_instances_lie_in_their_contexts(tmp_path: Path) -> None:
     module = tvm_ext.load(saved(delays(), tmp_path), states={"z1": "z1.next", "z2": "z2.next"})
     text = readme(tvm_ext.build(module, "host", tmp_path / "p", options))
     assert "(void)memcpy(saved, net_state_place(&context), net_state_bytes);" in text
-    assert "Call `net_reset(&context)` once" in text and "It lies in the context, wherever the application puts" in text
+    assert "Call `net_reset(&context)` once" in text and "The state lies in the context." in text
 
 
 def test_no_state_no_word_of_it(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_package_with_states_is_verified_over_successive_inputs(tmp_path: Path
     done = subprocess.run(["make", "-s", "selftest"], cwd=package.folder, capture_output=True, text=True, timeout=300)
     assert done.stdout.startswith("PASS")
     text = (package.folder / f"{package.interface.model}_state.c").read_text(encoding="utf-8")
-    assert "what was under way is lost" in text
+    assert "inputs in flight are lost" in text
 
 
 def test_what_does_not_fit_takes_one_input_at_a_time(tmp_path: Path) -> None:

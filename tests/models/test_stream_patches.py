@@ -63,7 +63,7 @@ def test_the_report_says_which_columns_are_asked_for(package: Package) -> None:
     assert report["arena_bytes"] <= RAM and port["stream"]["rows_kept"] < port["stream"]["rows"]
     for name in (f"{package.interface.model}.h", "README.md"):
         said = " ".join((package.folder / name).read_text().replace("*", " ").split())
-        assert f"rows are asked for {len(strips)} times, from the first one on each time, for these columns" in said
+        assert f"A run reads its rows {len(strips)} times, each time from the first row on" in said
         assert ", ".join(f"[{begin}, {end})" for begin, end in strips) in said
 
 
@@ -157,7 +157,7 @@ def test_rows_that_are_pushed_come_once(package: Package, tmp_path: Path) -> Non
     (tmp_path / "main.c").write_text(f'#include "{model}_push.h"\n')
     command = ["gcc", "-fsyntax-only", f"-I{package.folder}", "main.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode != 0 and "rows that are pushed come once. Compile the model without --reread" in done.stderr
+    assert done.returncode != 0 and "pushed rows come once. Compile the model without --reread" in done.stderr
 
 
 def test_rows_that_come_once_are_never_asked_for_again(network: Path) -> None:

@@ -1,1 +1,1 @@
-"""Forms that a package has for build systems, one file each: metadata over the same sources, which stand once."""
+"""Forms of a package for build systems, one module each: metadata over the same sources, which are not copied."""

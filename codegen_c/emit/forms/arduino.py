@@ -1,6 +1,7 @@
-"""Arduino: a library of format 1.5, of which the builder compiles `src/` and nothing beside it.
+"""Arduino: a library of format 1.5, of which the builder compiles `src/` only.
 
-There stands one file for each source, which includes it: a library cannot ask for compiler flags, so this file asks.
+`src/` holds a file for each source, which includes it. A library cannot set compiler flags; these files set them as
+pragmas.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ SOURCES = "src"
 
 
 def forwarded(source: str) -> str:
-    """Text of the file that stands for a source: flags of GCC and clang as pragmas, before anything else."""
+    """Return the text of the file that includes a source after pragmas that set the flags of GCC and clang."""
     asked = ", ".join(f'"{flag[2:]}"' for flag in NEEDED_FLAGS)
     return (
-        f"/* {source}, for builds that can be given no flags. */\n"
+        f"/* {source}, for builds that cannot set compiler flags. */\n"
         "#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n"
         f"#elif defined(__GNUC__)\n#pragma GCC optimize({asked})\n#endif\n"
         f'#include "../{source}"\n'
@@ -27,7 +28,7 @@ def forwarded(source: str) -> str:
 
 
 def _is_public(header: str, parts: PackageParts) -> bool:
-    """True for headers that sketches may include: not those of kernels, but those that drivers are written by."""
+    """Return True for headers that sketches may include: the model's, and the header for drivers of accelerators."""
     return header in ("tvm_ext_offload.h", f"{parts.name}.h") or not header.startswith("tvm_ext_")
 
 

@@ -1,4 +1,4 @@
-"""CMake: the package's CMakeLists.txt, as a subdirectory, or installed and found by `find_package`."""
+"""CMake: the package's CMakeLists.txt, used as a subdirectory, or installed and found by `find_package`."""
 
 from __future__ import annotations
 

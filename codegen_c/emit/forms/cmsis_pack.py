@@ -1,6 +1,6 @@
-"""CMSIS-Pack: a package description of schema 1.7, one component with the sources and the header.
+"""CMSIS-Pack: a package description of schema 1.7, with one component of the sources and the header.
 
-A component cannot ask for compiler flags; so its sources are those of `src/`, which do.
+A component cannot set compiler flags; it lists the files of `src/`, which set them as pragmas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ESP-IDF: a component, by idf_component.yml and what the package's CMakeLists.txt registers.
+"""ESP-IDF: a component, made of idf_component.yml and the lines by which the package's CMakeLists.txt registers it.
 
-ESP-IDF reads a component's CMakeLists.txt twice, the first time as a script in which no target may be made.
+ESP-IDF reads a component's CMakeLists.txt twice; the first time it runs as a script, which may define no target.
 """
 
 from __future__ import annotations

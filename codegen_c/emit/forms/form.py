@@ -1,4 +1,4 @@
-"""A form of a package for one build system, as data, and what forms are made of."""
+"""The form of a package for one build system, as data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tvm_ext.core.toolchain import LANGUAGE_FLAGS
 NEEDED_FLAGS = tuple(flag for flag in LANGUAGE_FLAGS if flag in ("-fno-strict-aliasing", "-ffp-contract=off"))
 """Flags that generated C needs under any build system; all others are the user's."""
 HOME = "https://tvm.apache.org"
-"""Page where metadata has to have one: a package has none of its own."""
+"""Home page for metadata that requires one: a package has no page of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackageParts:
-    """A package's library as build systems see it. sources, headers: relative names; version: of what made it."""
+    """A package's library for build systems. sources, headers: relative names; version: of the generator."""
 
     name: str
     platform: str
@@ -26,7 +26,7 @@ class PackageParts:
 
     @classmethod
     def of(cls, name: str, platform: str, texts: Collection[str], generator: str) -> Self:
-        """Parts of a package by the names of its library's files. generator: `tvm_ext 1.2.3`."""
+        """Return the parts of a package from the names of its library's files. generator: such as `tvm_ext 1.2.3`."""
         return cls(
             name=name, platform=platform, version=generator.rpartition(" ")[2],
             sources=[text for text in texts if text.endswith(".c")],
@@ -48,9 +48,9 @@ def no_text(_: PackageParts) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """One build system. title: its name in the package's README. usage: lines that a user types, `{name}` filled in.
+    """One build system. title: its name in the package's README. usage: lines that a user types, with `{name}` in them.
 
-    files: texts by relative name. in_cmake: text for the package's CMakeLists.txt, where the system reads that one.
+    files: texts by relative name. in_cmake: lines for the package's CMakeLists.txt, if the build system reads it.
     """
 
     title: str

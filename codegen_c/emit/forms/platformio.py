@@ -1,4 +1,4 @@
-"""PlatformIO: a library, by library.json, which names its sources, so self-test and firmware are not among them."""
+"""PlatformIO: a library, made of library.json, which lists the sources and so leaves out self-test and firmware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms there are, found by their files."""
+"""The registry of forms, which finds them by their files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _HERE = "codegen_c.emit.forms"
 
 @cache
 def forms() -> tuple[Form, ...]:
-    """Every FORM of the modules here, by file name."""
+    """Return the FORM of every module in this folder, ordered by file name."""
     names = sorted(info.name for info in iter_modules(import_module(_HERE).__path__, f"{_HERE}."))
     found = [getattr(import_module(name), "FORM", None) for name in names]
     return tuple(form for form in found if form is not None)
 
 
 def emit_forms(parts: PackageParts) -> dict[str, str]:
-    """Texts of all forms by relative name."""
+    """Return the texts of all forms by relative name."""
     return {name: text for form in forms() for name, text in form.files(parts).items()}
 
 
 def cmake_of_forms(parts: PackageParts) -> str:
-    """Text that forms have in the package's CMakeLists.txt, before its project."""
+    """Return the lines that forms add to the package's CMakeLists.txt, before its project."""
     return "".join(form.in_cmake(parts) for form in forms())
 
 
 def usages(name: str) -> Mapping[str, str]:
-    """Lines that a user types, by the name of the build system."""
+    """Return the lines that a user types, by the name of the build system."""
     return {form.title: form.usage.replace("{name}", name) for form in forms()}

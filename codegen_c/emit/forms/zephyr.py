@@ -1,4 +1,4 @@
-"""Zephyr: a module, by zephyr/module.yml; its sources are built where its Kconfig symbol is set, as it is by default.
+"""Zephyr: a module, made of zephyr/module.yml; its Kconfig symbol, on by default, builds its sources.
 
 Kernels call libm, which Zephyr's minimal C library lacks.
 """

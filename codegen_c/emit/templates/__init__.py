@@ -1,4 +1,4 @@
-"""Text of generated files that are mostly fixed: one template per file, in the language of that file."""
+"""Generated files whose text is mostly fixed: one template per file, in the language of that file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from codegen_c.c_text.text import comment, folded
 
 
 def render(template: str, **values: object) -> str:
-    """Fill a template of this folder. Names it lacks raise jinja2.UndefinedError."""
+    """Fill a template of this folder. Raises jinja2.UndefinedError if a name is missing."""
     text = _environment().get_template(template).render(comment=comment, **values)
     return folded(text) if template.endswith((".c.j2", ".h.j2")) else text
 
 
 @cache
 def _environment() -> Environment:
-    """Templates, each compiled once in a process: to compile them took a quarter of a second in each build."""
+    """Return the templates; they are compiled once per process, because compiling takes a quarter of a second."""
     return Environment(
         loader=PackageLoader("codegen_c.emit", "templates"),
         undefined=StrictUndefined,

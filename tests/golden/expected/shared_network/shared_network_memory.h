@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* C++ has no anonymous structs by the letter; its compilers have them. */
+/* Anonymous structs are not standard C++, but its compilers support them. */
 #ifdef __cplusplus
 #pragma GCC system_header
 #include "tvm_ext_kernels.h"

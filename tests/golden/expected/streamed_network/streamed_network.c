@@ -169,7 +169,7 @@ TVM_EXT_STEP void streamed_network_softmax(const float *input, float *output)
     tvm_ext_softmax_f32x1(input, output, count, length);
 }
 
-/* conv1 by rows, in sequence_0. */
+/* conv1 for some rows, in sequence_0. */
 TVM_EXT_STEP void streamed_network_rows_of_conv1(int32_t row_begin, int32_t row_end)
 {
     union streamed_network_sram *const sram = &streamed_network_sram;
@@ -182,8 +182,8 @@ streamed_network_status streamed_network_run(const streamed_network_io *io)
     union streamed_network_sram *const sram = &streamed_network_sram;
     int32_t status = 0;
 
-    /* 2 steps in series, read_image_0 to conv1: each computes rows as late as those behind it
-     * allow, and of what lies between two steps only the last few rows are kept, in a ring buffer. */
+    /* 2 steps in series, read_image_0 to conv1: each computes rows as late as the steps after it
+     * allow, and only the last few rows between two steps are kept, in a ring buffer. */
     /* Rows [0, 6) of conv1. */
     status = io->read_image_0(io->context, sram->image_0_nhwc, 0, 1);
     if (status != 0) {

@@ -1,11 +1,11 @@
-/* Rows of streamed_network that are pushed, by an interrupt handler for example, beside those that a run asks for.
+/* Rows of streamed_network that are pushed, by an interrupt handler for example, instead of read by the run.
    Include this in the one file of your firmware that has the handler and calls the run; the queue is in that file.
 
    - One producer for each input calls the push function: one handler, or several that never interrupt each other. It
    * copies
      the rows, never waits, and takes all rows or none.
    - One run at a time pulls; give it the read function as that of its `io`. It waits for rows that have not come,
-     by WFE on Arm's M-profile; elsewhere it looks again and again.
+     by WFE on Arm's M-profile; elsewhere it polls.
    - A push returns 0; streamed_network_push_complete where these rows complete an input, so that the current or the
    * next run needs
      no other row; streamed_network_push_full where the queue had no space and took no row.
@@ -19,7 +19,7 @@
 
 enum { streamed_network_push_complete = 1, streamed_network_push_full = -5 };
 
-/* Rows of image_0 that are held for the run; a power of two, and at least as many as one push has. */
+/* Capacity of the queue in rows of image_0: a power of two, and at least the rows of one push. */
 #ifndef STREAMED_NETWORK_IMAGE_0_PUSH_CAPACITY
 #define STREAMED_NETWORK_IMAGE_0_PUSH_CAPACITY 8
 #endif
