@@ -1,1 +1,1 @@
-"""Operators without a kernel of their own: relax composite -> PrimFunc -> plain C."""
+"""Operators without a kernel of their own: a fused operator of Relax -> PrimFunc -> plain C."""

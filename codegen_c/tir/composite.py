@@ -1,4 +1,4 @@
-"""Compile a fused operator without a kernel to plain C, and find inputs that its output may overwrite."""
+"""Compile a fused operator without a kernel to plain C, and find the inputs that its output may overwrite."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from codegen_c.tir.tabulate import tabulate
 from tvm_ext.core.memory_exhausted import check_memory
 
 _ROUNDED_ONCE = frozenset({"quantize", "dequantize"})
-"""Operators with one division and one rounding, or one product, which every processor computes alike."""
+"""Operators with one division and one rounding, or one product, whose results are the same on every processor."""
 
 
 def lower_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PlainC | NoPlainC:
-    """One C function that computes what the composite `function` computes.
+    """Return one C function that computes a fused operator, or the reason why C cannot express it.
 
-    function: params are tensors of static shape, weights are constants inside, the result is a tensor or a
-    tuple of tensors. module: where the PrimFuncs stand that it calls already. Floats are summed in the order
-    of TVM's PrimFuncs.
+    function: its parameters are tensors of static shape, its weights are constants inside it, and its result is a
+    tensor or a tuple of tensors. module: contains the PrimFuncs that the function already calls. Floats are summed in
+    the order of TVM's PrimFuncs.
 
-    A NoPlainC says why C cannot express it: shapes that depend on data, calls of TVM's runtime (sort, topk),
-    element types that C11 lacks, or an operator that TVM cannot legalise.
+    The result is a NoPlainC for shapes that depend on data, calls of TVM's runtime (sort, topk), element types that C11
+    lacks, and operators that TVM cannot legalise.
     """
     try:
         printed = _printed(_lowered(function, module))
@@ -47,7 +47,10 @@ def lower_composite(function: relax.Function, module: tvm.IRModule | None = None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Lowered:
-    """Plain loops, and what their parameters are. whole: the same with the zeros that short sums add."""
+    """Plain loops and the description of their parameters.
+
+    whole: the same loops before zeros were skipped in short sums.
+    """
 
     loops: tirx.PrimFunc
     whole: tirx.PrimFunc
@@ -67,7 +70,7 @@ def _lowered(function: relax.Function, module: tvm.IRModule | None) -> _Lowered:
         return _Lowered(loops=made.function, whole=other.function if is_same else made.function, merged=tabled)
     except CannotLowerError:
         raise
-    except Exception as error:  # TVM raises what it likes about a model that it cannot lower
+    except Exception as error:  # TVM raises exceptions of many types for a model that it cannot lower
         check_memory(error)
         raise CannotLowerError("loops, which TVM does not make of it") from error
 
@@ -104,9 +107,9 @@ def _refusal(function: relax.Function, reason: str) -> NoPlainC:
 def in_place_inputs(
     lowered: tirx.PrimFunc, num_inputs: int, num_outputs: int, aliases: dict[Var, Var]
 ) -> tuple[int, ...]:
-    """Indices of inputs of which every element is read only where the output's same element is stored.
+    """Return the indices of inputs of which each element is read only where the same element of the output is stored.
 
-    Only for one loop nest that stores its one output once; anything else gives none.
+    Only a single loop nest that stores its only output once has such inputs; the result is empty for all others.
     """
     loads: list[TensorLoad] = []
     stores: list[tirx.BufferStore] = []
@@ -131,7 +134,10 @@ def in_place_inputs(
 
 
 def _stores_once(body: tirx.Stmt, num_elements: int) -> bool:
-    """True where iterations are as many as elements: since all of them are written, none is written twice."""
+    """Return True if the loops have as many iterations as elements:
+
+    since all elements are written, none is written twice.
+    """
     extents: list[tirx.Expr] = []
     tvm_ffi.structural_walk(body, [(tirx.For, lambda loop: extents.append(loop.extent))])
     return math.prod(int(extent) for extent in extents) == num_elements

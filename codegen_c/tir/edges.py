@@ -1,7 +1,7 @@
-"""Small C functions for what C leaves undefined: quotients by zero, wide shifts, floats beyond an integer's range.
+"""C functions for operations that C leaves undefined: quotients by zero, wide shifts, out-of-range float conversions.
 
-Each gives the same value on every processor, the one that onnxruntime gives on x86-64 where it gives any
-(docs/edges.md). `$` stands for the name of the calling function.
+Each returns the same value on every processor: the value of onnxruntime on x86-64 if it defines one (docs/edges.md).
+`$` stands for the name of the calling function.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from codegen_c.tir.plain_c import Helper
 
 
 def bits_of(dtype: str) -> int:
-    """Width of an integer type."""
+    """Return the width of an integer type in bits."""
     return int(dtype.lstrip("uint"))
 
 
 def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
-    """Quotient or remainder, rounded toward zero or down; 0 for a divisor of zero, and -INT_MIN is INT_MIN."""
+    """Return a quotient or remainder, rounded toward zero or down; 0 for a zero divisor, and -INT_MIN is INT_MIN."""
     verb = ("floor_" if floor else "") + ("mod" if remainder else "div")
     is_signed, c_type = dtype.startswith("int"), C_TYPES[dtype]
     lines = ["if (b == 0) {", "    return 0;", "}"]
-    if floor and is_signed and not remainder:  # of numbers below zero: -1 - (-1 - a) / b
+    if floor and is_signed and not remainder:  # for negative dividends: -1 - (-1 - a) / b
         below = f"const {c_type} below = ({c_type})(a < 0 ? -1 : 0);"
         lines = ["if (b > 0) {", f"    {below}", f"    return ({c_type})(((a ^ below) / b) ^ below);", "}", *lines]
     if is_signed:
@@ -46,7 +46,7 @@ def divide_helper(dtype: str, *, floor: bool, remainder: bool) -> Helper:
 
 
 def shift_helper(dtype: str, *, left: bool) -> Helper:
-    """A shift by any count: beyond the width nothing is left but, to the right, the sign."""
+    """Return a shift by any count: a count of the width or more leaves 0, or to the right the sign."""
     c_type, bits = C_TYPES[dtype], bits_of(dtype)
     is_signed = dtype.startswith("int")
     inside = f"count >= 0 && count < {bits}" if is_signed else f"count < {bits}u"
@@ -58,14 +58,17 @@ def shift_helper(dtype: str, *, left: bool) -> Helper:
 
 
 def truncate_helper(source: str, target: str) -> Helper:
-    """A float as a 32- or 64-bit integer, toward zero; what does not fit becomes what x86-64's instructions give."""
+    """Return a conversion of a float to a 32- or 64-bit integer, toward zero.
+
+    A value out of range becomes the value that x86-64's instructions return.
+    """
     bits, from_type, to_type = bits_of(target), C_TYPES[source], C_TYPES[target]
     half, whole = (number(2.0**exponent, source) for exponent in (bits - 1, bits))
     signed, least = f"int{bits}_t", f"INT{bits}_MIN"
     # A double holds numbers between INT32_MIN - 1 and INT32_MIN, which truncate to INT32_MIN.
     reaches = f"a > -{number(2.0**31 + 1, source)}" if (source, bits) == ("float64", 32) else f"a >= -{half}"
     if target.startswith("int"):
-        magnitude = f"{library_function('fabs', source)}(a) < {half}"  # INT_MIN itself becomes what does not fit
+        magnitude = f"{library_function('fabs', source)}(a) < {half}"  # INT_MIN takes the other branch
         holds = f"{reaches} && a < {half}" if (source, bits) == ("float64", 32) else magnitude
         lines = [f"return ({holds}) ? ({to_type})a : {least};"]
     else:
@@ -79,11 +82,11 @@ def truncate_helper(source: str, target: str) -> Helper:
 
 
 def narrow_helper(target: str) -> Helper:
-    """Four floats as small integers beside each other, each as `truncate_helper` makes an int32 of it.
+    """Return a conversion of four floats to adjacent small integers, each by way of int32 as in `truncate_helper`.
 
-    An FPU adds their magnitudes: where the sum fits, all of them do. Without it their bits are compared, which but for
-    the sign are in the order of the magnitudes. Hosts have vectors of comparisons, and so need neither.
-    Helpers are printed in the order of their names.
+    With an FPU the function adds the four magnitudes: if the sum is in range, each of them is. Without an FPU it
+    compares their bits, which without the sign are in the order of the magnitudes. Hosts compare vectors and need
+    neither test. Helpers are printed in the order of their names.
     """
     name, c_type, one = f"$_narrow_{short_type(target)}", C_TYPES[target], truncate_helper("float32", "int32").name
     total = " + ".join(f"fabsf({value})" for value in "abcd")
@@ -106,7 +109,7 @@ def narrow_helper(target: str) -> Helper:
 
 
 def clamp_helper(source: str, target: str) -> Helper:
-    """A float between two numbers that the integer type holds, as that type; NaN becomes the lower one."""
+    """Return a conversion of a float clamped to two numbers of the integer type; NaN becomes the lower one."""
     from_type, to_type = C_TYPES[source], C_TYPES[target]
     name = f"$_{short_type(target)}_between_{short_type(source)}"
     parameters = f"{from_type} a, {from_type} low, {from_type} high"

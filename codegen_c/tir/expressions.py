@@ -1,4 +1,4 @@
-"""Print lowered TIR expressions as C: exact literals, explicit conversions, float16 included."""
+"""Print lowered TIR expressions as C: exact literals, explicit conversions, and 16-bit floats."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ UNARY, FACTOR, TERM, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(PR
 ARITHMETIC = {tirx.Mul: ("*", FACTOR), tirx.Div: ("/", FACTOR), tirx.Mod: ("%", FACTOR)}
 ARITHMETIC |= {tirx.Add: ("+", TERM), tirx.Sub: ("-", TERM)}
 _LOGIC = {tirx.Mul: tirx.And, tirx.Add: tirx.Or, tirx.Sub: tirx.NE}
-"""What arithmetic of truth values is: as numpy has it, sums are true where one of both is."""
+"""Logic operators that replace arithmetic of bools, as in numpy: a sum is true if one operand is."""
 RELATIONS = {tirx.LT: ("<", RELATION), tirx.LE: ("<=", RELATION), tirx.GT: (">", RELATION), tirx.GE: (">=", RELATION)}
 RELATIONS |= {tirx.EQ: ("==", EQUALITY), tirx.NE: ("!=", EQUALITY)}
 BITWISE = {tirx.BitwiseAnd: "&", tirx.BitwiseOr: "|", tirx.BitwiseXor: "^"}
 BITWISE_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 
-Text = tuple[str, int]  # C text and how tightly its outermost operator binds
+Text = tuple[str, int]  # C text, and how tightly its outermost operator binds
 
 
 class ExpressionPrinter:
-    """Prints the expressions of one function.
+    """Printer of the expressions of one function.
 
-    names: C text of each variable and buffer in scope. scalars: buffers of one element kept in a local.
-    rows: pointers to where indices begin.
-    helpers, headers: those that the printed text needs, collected on the way; dtypes: those it names.
+    names: C text of each variable and buffer in scope. scalars: buffers of one element that are local variables. rows:
+    pointers to the first elements of rows. helpers, headers: collected as the printed text needs them; dtypes: the
+    types that the text names.
     """
 
     def __init__(self) -> None:
@@ -52,19 +52,19 @@ class ExpressionPrinter:
         self.in_index = False
 
     def text(self, expr: Expr, at_least: int = 0) -> str:
-        """`expr` as C, in parentheses where it binds less tightly than `at_least`."""
+        """Return `expr` as C, in parentheses if it binds less tightly than `at_least`."""
         text, level = self._print(expr)
         return text if level >= at_least else f"({text})"
 
     def operand(self, expr: Expr, other: Expr | None = None, at_least: int = 0) -> str:
-        """`expr` beside `other` of the same type: a small literal then needs no type of its own."""
+        """Return `expr` as an operand beside `other` of the same type, so that a small literal needs no type."""
         small = isinstance(expr, tirx.IntImm) and abs(int(expr.value)) < 2**31 and dtype_of(expr) == "int64"
         if small and not isinstance(other, tirx.IntImm):
             return number(expr.value, "int32")
         return self.text(expr, at_least)
 
     def c_type(self, dtype: str) -> str:
-        """Element type in C; CannotLowerError for one that C11 lacks."""
+        """Return the element type in C. Raises CannotLowerError for a type that C11 lacks."""
         if dtype not in C_TYPES:
             raise CannotLowerError(f"a value of type {dtype}; C11 has {', '.join(C_TYPES)}")
         self.dtypes.add(dtype)
@@ -73,7 +73,7 @@ class ExpressionPrinter:
         return C_TYPES[dtype]
 
     def element(self, buffer: Var, indices: list[Expr]) -> str:
-        """The C lvalue of one element of a flat buffer."""
+        """Return the C lvalue of one element of a flat buffer."""
         name = self.names[buffer]
         if buffer in self.scalars:
             return name
@@ -136,7 +136,7 @@ class ExpressionPrinter:
 
     def _arithmetic(self, expr: tirx.Add, symbol: str, level: int) -> Text:
         dtype = dtype_of(expr)
-        if dtype == "bool":  # compilers warn of products and sums of truth values
+        if dtype == "bool":  # C compilers warn of products and sums of bools
             return self._print(_LOGIC[type(expr)](expr.a, expr.b))
         if isinstance(expr, tirx.Mod) and dtype.startswith("float"):
             return self._library("fmod", dtype, [expr.a, expr.b])
@@ -147,17 +147,17 @@ class ExpressionPrinter:
         # The right operand keeps its parentheses at the same level: the order of float additions is the model's.
         left, right = self.operand(expr.a, expr.b, level), self.operand(expr.b, expr.a, level + 1)
         if dtype == "uint16" and symbol == "*":
-            left = f"(uint32_t){self.text(expr.a, UNARY)}"  # uint16 times uint16 overflows the int it promotes to
+            left = f"(uint32_t){self.text(expr.a, UNARY)}"  # C would promote to int, which overflows
         return self._narrowed(f"{left} {symbol} {right}", level, dtype)
 
     def wraps(self, expr: Expr) -> bool:
-        """True if integer arithmetic must be unsigned in C, where signed overflow is undefined."""
+        """Return True if integer arithmetic must be unsigned in C, where signed overflow is undefined."""
         if self.in_index or not isinstance(expr, tirx.Add | tirx.Sub | tirx.Mul):
             return False
         return may_overflow(expr, self.analyzer)
 
     def _unsigned(self, expr: Expr, at_least: int) -> str:
-        """Signed 32- or 64-bit arithmetic modulo 2^32 or 2^64: the same bits, defined for all operands."""
+        """Print signed arithmetic modulo 2^32 or 2^64 with unsigned types: the same bits, defined for all operands."""
         if isinstance(expr, tirx.IntImm) and int(expr.value) >= 0:
             return number(expr.value, f"u{dtype_of(expr)}")
         if not self.wraps(expr):
@@ -177,7 +177,7 @@ class ExpressionPrinter:
             return ("false" if symbol == "<" else "true"), PRIMARY
         left, right = self.operand(expr.a, expr.b, SHIFT), self.operand(expr.b, expr.a, SHIFT)
         if left == right and not (dtype_of(expr.a).startswith("float") and symbol not in ("<", ">")):
-            self.headers.add("stdbool.h")  # compilers warn of a value beside itself; NaN is neither less nor greater
+            self.headers.add("stdbool.h")  # compilers warn of self-comparison; NaN is neither less nor greater
             return ("true" if "=" in symbol and symbol != "!=" else "false"), PRIMARY
         return f"{left} {symbol} {right}", level
 
@@ -186,7 +186,7 @@ class ExpressionPrinter:
         return self._narrowed(text, BITS, dtype_of(expr))
 
     def _narrowed(self, text: str, level: int, dtype: str) -> Text:
-        """C computes small integers as int; TIR wraps them after every operation."""
+        """Convert small integers back after each operation: C computes them as int, TIR wraps them."""
         if dtype.endswith(("int8", "int16")):
             return f"({self.c_type(dtype)})({text})", UNARY
         self.c_type(dtype)
@@ -207,7 +207,7 @@ class ExpressionPrinter:
         return self.text(expr, OR) if isinstance(expr, tirx.Or) else self.text(expr, EQUALITY)
 
     def _choice(self, condition: Expr, yes: Expr, no: Expr) -> Text:
-        """Only the branch taken is evaluated, so a guarded load stays within its buffer."""
+        """Print a choice by `?:`, which evaluates only the chosen branch, so that a guarded load stays in its buffer."""
         test = self.text(condition, UNARY)
         return f"{test} ? {self.text(yes, CHOICE + 1)} : {self.text(no, CHOICE + 1)}", CHOICE
 
@@ -225,7 +225,7 @@ class ExpressionPrinter:
         return f"({self.c_type(target)}){self.text(expr.value, UNARY)}", UNARY
 
     def _truncation(self, expr: tirx.Cast, source: str, target: str) -> Text:
-        """A float as an integer, where C leaves open what becomes of one that does not fit."""
+        """Print the conversion of a float to an integer, which C leaves undefined for values out of range."""
         clip = clamped(expr)
         if clip is not None:
             value, low, high = clip
@@ -238,11 +238,11 @@ class ExpressionPrinter:
         return f"({self.c_type(target)}){wide}", UNARY
 
     def helped(self, helper: Helper, *arguments: Expr) -> Text:
-        """A call of one of our own small functions."""
+        """Return a call of a helper function on expressions."""
         return self.calls(helper, ", ".join(map(self.text, arguments)))
 
     def calls(self, helper: Helper, arguments: str) -> Text:
-        """A call of one of our own small functions on C text."""
+        """Return a call of a helper function on C text."""
         self.helpers[helper.name] = helper
         return f"{helper.name}({arguments})", PRIMARY
 
@@ -277,7 +277,7 @@ class ExpressionPrinter:
         return special[name]() if name in special else self._library(name, dtype, arguments)
 
     def _shift(self, value: Expr, count: Expr, dtype: str, *, left: bool) -> Text:
-        """To the left through the unsigned type: C leaves a shift of a negative number undefined."""
+        """Print a shift; to the left in the unsigned type, because C leaves shifts of negative numbers undefined."""
         if shifts_too_far(count, dtype, self.analyzer):
             return self.helped(edges.shift_helper(dtype, left=left), value, count)
         if not left:
@@ -310,7 +310,7 @@ _COMPUTES = (
 
 
 class Printer(Protocol):
-    """Prints expressions, and collects the functions that they call."""
+    """Interface of a printer of expressions, which collects the functions that they call."""
 
     def helped(self, helper: Helper, *arguments: Expr) -> Text: ...
     def calls(self, helper: Helper, argument: str) -> Text: ...
@@ -318,7 +318,7 @@ class Printer(Protocol):
 
 
 def refuse_arithmetic(expr: Expr) -> None:
-    """Raises CannotLowerError for an operator on floats of 16 bits: it is computed in float32 between casts."""
+    """Raise CannotLowerError for an operator on 16-bit floats, which must be computed in float32 between casts."""
     if isinstance(expr, _COMPUTES):
         dtypes = [str(side.ty.dtype) for side in (expr.a, expr.b)]
     elif isinstance(expr, Call) and expr.op.name.rpartition(".")[2] not in _MOVES:
@@ -331,7 +331,7 @@ def refuse_arithmetic(expr: Expr) -> None:
 
 
 def narrow_cast(printer: Printer, expr: tirx.Cast) -> Text | None:
-    """A cast from or to 16 bits, by way of float32; None for one between other types."""
+    """Print a cast from or to 16-bit floats by way of float32; return None for a cast between other types."""
     target, source = str(expr.ty.dtype), str(expr.value.ty.dtype)
     if source in NARROW_FLOATS:
         if target == "float32":
@@ -349,7 +349,7 @@ def narrow_cast(printer: Printer, expr: tirx.Cast) -> Text | None:
 
 
 def printed_extreme(printer: Printer, expr: tirx.Min | tirx.Max) -> Text:
-    """A place kept inside of a buffer, a float beside a number, or any two values of a type."""
+    """Print an extreme: an index clamped to a buffer, a float and a number, or any two values of a type."""
     dtype, is_max = str(expr.ty.dtype), isinstance(expr, tirx.Max)
     inside = place_inside(expr)
     if inside is not None:

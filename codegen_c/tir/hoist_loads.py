@@ -2,9 +2,9 @@
 
     for i: for j: y[i * 30 + j] = x[p[i] * 30 + j]
       ->  for i: row = p[i] * 30; for j: y[i * 30 + j] = x[row + j]
-A C compiler cannot do it itself, for an output may overlap an input by plan, and a function may set `errno`; but where
-an output overlaps an input, an element is read only where the same one is stored (composite.py), which is no read
-before a loop. No value changes.
+A C compiler cannot do this itself, because the plan lets an output overlap an input, and because a function may set
+`errno`. If an output overlaps an input, an element is read only in the iteration that stores the same element
+(composite.py), so no hoisted load reads it. No value changes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TYPES = ("float32", "float64", "int32", "int64")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hoisted:
-    """The function with variables. places: bounds of those that hold where a row begins."""
+    """The function with hoisted variables. places: bounds of the variables that hold the begin of a row."""
 
     function: tirx.PrimFunc
     places: dict[Var, tuple[int, int]]
 
 
 def hoist_loads(function: tirx.PrimFunc, num_inputs: int) -> Hoisted:
-    """The function with such expressions in variables; its first parameters are its inputs."""
+    """Return the function with loop-invariant expressions in variables; its first parameters are its inputs."""
     views: dict[Var, Var] = {}
 
     def viewed(view: tirx.DeclBuffer) -> None:
@@ -47,14 +47,14 @@ def hoist_loads(function: tirx.PrimFunc, num_inputs: int) -> Hoisted:
 
 
 class _Hoisting:
-    """places: bounds of variables of 32 bits."""
+    """Rewriter that hoists expressions. places: bounds of 32-bit index variables."""
 
     def __init__(self, inputs: set[Var]) -> None:
         self._inputs = inputs
         self.places: dict[Var, tuple[int, int]] = {}
 
     def statement(self, statement: tirx.Stmt) -> tirx.Stmt:
-        """The statement, its outermost loops first."""
+        """Return the statement with hoisted expressions, outermost loops first."""
         if isinstance(statement, tirx.SeqStmt):
             return tirx.SeqStmt([self.statement(part) for part in statement.seq])
         if not isinstance(statement, tirx.For):
@@ -69,7 +69,7 @@ class _Hoisting:
         return tirx.SeqStmt([*before, inner]) if before else inner
 
     def _variable(self, expr: Expr, counter: Var) -> Var:
-        """A buffer of one element; of 32 bits for a place that is known to need no more."""
+        """Return a buffer of one element, of 32 bits for an index that is known to fit."""
         dtype = str(expr.ty.dtype)
         if dtype.startswith("float"):
             return tirx.decl_buffer((1,), dtype, f"{counter.name}_value")
@@ -81,7 +81,7 @@ class _Hoisting:
         return place
 
     def _unchanged(self, loop: tirx.For) -> list[Expr]:
-        """Largest expressions in every turn of the loop that need none of the counters in it."""
+        """Return the largest expressions that every iteration computes and that depend on no counter of the loop."""
         if not _has_turns(loop):
             return []
         counters = {loop.loop_var}
@@ -114,14 +114,14 @@ class _Hoisting:
 
 
 def _has_turns(loop: tirx.For) -> bool:
-    """True where every statement of a loop runs in its first turn, which there is."""
+    """Return True if the loop has at least one iteration, and every statement of it runs in the first iteration."""
     leaves: list[tirx.Stmt] = []
     tvm_ffi.structural_walk(loop.body, [(tirx.Break, leaves.append), (tirx.Continue, leaves.append)])
     return isinstance(loop.extent, tirx.IntImm) and int(loop.extent) > 0 and not leaves
 
 
 def _always(statement: tirx.Stmt) -> Iterator[Expr]:
-    """Expressions that each turn computes: not those of branches, nor of loops that may have no turn."""
+    """Yield the expressions that each iteration computes: not those in branches, nor in loops that may not run."""
     if isinstance(statement, tirx.SeqStmt):
         for part in statement.seq:
             yield from _always(part)
@@ -137,7 +137,7 @@ def _always(statement: tirx.Stmt) -> Iterator[Expr]:
 
 
 def _replaced(loop: tirx.For, found: list[Expr], buffers: list[Var]) -> tirx.For:
-    """The loop that reads variables. Larger expressions come first: a smaller one may be part of them, too."""
+    """Return the loop with variables for the expressions, the larger first, because they may contain smaller ones."""
     for known, buffer in sorted(zip(found, buffers, strict=True), key=lambda pair: -_size(pair[0])):
 
         def variable(expr: Expr, known: Expr = known, buffer: Var = buffer) -> Expr:
@@ -148,7 +148,7 @@ def _replaced(loop: tirx.For, found: list[Expr], buffers: list[Var]) -> tirx.For
 
 
 def _size(expr: Expr) -> int:
-    """Expressions that an expression is made of, itself among them."""
+    """Return the number of expressions in an expression, itself included."""
     parts: list[Expr] = []
     tvm_ffi.structural_walk(expr, [(Expr, parts.append)])
     return len(parts)
@@ -169,7 +169,7 @@ _LIMIT = 1 << 31
 
 
 def narrow_indices(function: tirx.PrimFunc, places: Mapping[Var, Bounds]) -> tirx.PrimFunc:
-    """The function with such indices in 32 bits. places: bounds of variables, by their buffers of one element."""
+    """Return the function with indices in 32 bits. places: bounds of variables, by their buffers of one element."""
     narrowing = _Narrowing(places)
     tvm_ffi.structural_walk(function.body, [(tirx.For, narrowing.counted)])
     changes = [(TensorLoad, narrowing.load), (tirx.BufferStore, narrowing.store)]
@@ -196,7 +196,7 @@ class _Narrowing:
         return index if narrow is None else narrow[0]
 
     def _narrow(self, expr: Expr) -> tuple[Expr, Bounds] | None:
-        """An expression in 32 bits and its bounds; None where they are not known, or too large."""
+        """Return an expression in 32 bits and its bounds; None if these are unknown or too large."""
         if isinstance(expr, tirx.Cast):
             return self._narrow(expr.value)
         if isinstance(expr, tirx.IntImm):

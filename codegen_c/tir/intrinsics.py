@@ -61,13 +61,13 @@ CHEAP_CALLS = frozenset(
         "isfinite",
     ]
 )
-"""Intrinsics of a few instructions, none of them a call of a function."""
+"""Intrinsics of a few instructions, none of which calls a function."""
 # Both round half to even: in the default rounding mode rint differs from nearbyint in a status flag only.
 RENAMED = {"round": "rint", "nearbyint": "rint"}
 
 
 def library_function(name: str, dtype: str) -> str:
-    """`exp` of float32 -> `expf`; CannotLowerError names what is not in math.h."""
+    """Return the name of the C function: `exp` of float32 -> `expf`. Raises CannotLowerError if math.h lacks it."""
     name = RENAMED.get(name, name)
     if name not in SAME_NAME or not dtype.startswith("float"):
         raise CannotLowerError(f"a call of {name} on {dtype}, which has no counterpart in C11")
@@ -85,7 +85,7 @@ def dtype_of(expr: Expr) -> str:
 
 
 def family(expr: Expr) -> str:
-    """`float`, `double`, `integer`, or `long` for one of 64 bits."""
+    """Return the kind of an expression's type: `float`, `double`, `integer`, or `long` for 64-bit integers."""
     other = "float" if is_float(expr) else "integer"
     return {"float64": "double", "int64": "long", "uint64": "long"}.get(dtype_of(expr), other)
 
@@ -95,7 +95,7 @@ def is_float(expr: Expr) -> bool:
 
 
 def function_name(call: Call) -> str:
-    """Name of an intrinsic, or of a function of math.h as for doubles."""
+    """Return the name of an intrinsic, or of a function of math.h without the suffix of float32."""
     name = call.op.name.rpartition(".")[2]
     if name in ("call_pure_extern", "call_extern"):
         return str(call.args[0].value).removesuffix("f")

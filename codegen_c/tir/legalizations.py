@@ -1,6 +1,6 @@
 """Legalizations that replace TVM's: comparisons, extremes, gathers, scatters, normalizations, safe indices.
 
-By `x != x` programs find what is no number. LLVM has no product of bools, and compilers of C warn of one.
+Programs detect NaN by `x != x`. LLVM has no product of bools, and C compilers warn of one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OF_A_NUMBER = {
     "relax.equal": True, "relax.greater_equal": True, "relax.less_equal": True, "relax.not_equal": False,
     "relax.greater": False, "relax.less": False,
 }  # fmt: skip
-"""What each comparison of a number with itself gives; of NaN only `not_equal` is true."""
+"""Result of each comparison of a number with itself; for NaN only `not_equal` is true."""
 
 
 def _legalize_comparison(name: str) -> LegalizeFunc:
-    """TVM's simplifier takes `x == x` for true, which it is of numbers alone; `isnan` stays as it is."""
+    """Return a legalization that compares a float with itself by `isnan`; TVM's simplifier would fold `x == x` to true."""
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         left, right = call.args
@@ -48,7 +48,7 @@ def _compared(name: str) -> Callable[[te.Tensor], te.Tensor]:
 
 
 def _logical(name: str, logic: Callable[..., te.Tensor]) -> LegalizeFunc:
-    """Arithmetic of bools by logic, as numpy has it; of all else TVM's own."""
+    """Return a legalization that computes arithmetic of bools by logic, as numpy does, and other types as TVM does."""
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if str(call.args[0].ty.dtype) != "bool":
@@ -66,7 +66,7 @@ COMPARISONS: dict[str, LegalizeFunc] = {
 
 
 def arg_extreme(x: te.Tensor, axis: int | None, *, keepdims: bool, is_max: bool, last: bool = False) -> te.Tensor:
-    """int64 places along `axis` (None: in the flattened tensor), of the first or the last of equal extremes."""
+    """Return int64 indices of the first or last of equal extremes along `axis` (None: in the flattened tensor)."""
     shape = [int(extent) for extent in x.shape]
     begin, end = (0, len(shape)) if axis is None else (axis % len(shape), axis % len(shape) + 1)
     extent, inner = math.prod(shape[begin:end]), math.prod(shape[end:])
@@ -96,7 +96,7 @@ def arg_extreme(x: te.Tensor, axis: int | None, *, keepdims: bool, is_max: bool,
 
 
 def _variable(name: str, dtype: str, value: tirx.Expr | int) -> T.buffer_proxy:
-    """A buffer of one element, and what it holds at first."""
+    """Return a buffer of one element with an initial value."""
     variable = T.buffer_proxy(IRBuilder.name(name, T.alloc_buffer((1,), dtype)))
     variable[0] = value
     return variable
@@ -117,7 +117,10 @@ def _legalize_index(*, is_max: bool) -> LegalizeFunc:
 
 
 def _legalize_pool(rank: int) -> LegalizeFunc:
-    """TVM fills padding with the least finite number: a window of padding alone, or beside minus infinity, is that."""
+    """Return a legalization that pads with minus infinity instead of the least finite number, as TVM does.
+
+    A window of padding only, or of minus infinities, must not return a finite number.
+    """
     name, pool = f"relax.nn.max_pool{rank}d", getattr(topi.nn, f"pool{rank}d")
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -150,7 +153,7 @@ EXTREMES = {
 
 
 def take(data: te.Tensor, indices: te.Tensor, axis: int) -> te.Tensor:
-    """`data` with the axes of `indices` in place of one axis."""
+    """Return `data` with the axes of `indices` in place of one axis."""
     along, rank = axis % len(data.shape), len(indices.shape)
 
     def element(*axes: tirx.Var) -> tirx.Expr:
@@ -168,7 +171,7 @@ def _legalize_take(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 GATHERS: dict[str, LegalizeFunc] = {"relax.take": _legalize_take}
-"""In place of TVM's own, which warns on the user's terminal of reads beyond the end that do not happen here."""
+"""Replacement of TVM's legalization, which warns on the terminal of out-of-range reads that cannot happen here."""
 
 
 REDUCTIONS: dict[str, Callable[[tirx.Expr, tirx.Expr], tirx.Expr]] = {
@@ -178,13 +181,16 @@ REDUCTIONS: dict[str, Callable[[tirx.Expr, tirx.Expr], tirx.Expr]] = {
     "min": lambda element, update: tirx.Min(element, update),
     "max": lambda element, update: tirx.Max(element, update),
 }
-"""Names that Relax has for it, and the element that comes of one and its update."""
+"""Relax's names of reductions, and the element that results from an element and its update."""
 
 Place = Callable[[T.buffer_proxy, Sequence[tirx.Expr]], Sequence[tirx.Expr]]
 
 
 def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int, reduction: str) -> te.Tensor:
-    """`data` with `updates` at `indices` along one axis; indices [as updates], those below 0 counted from the end."""
+    """Return `data` with `updates` at `indices` along one axis.
+
+    indices have the shape of updates; negative indices count from the end.
+    """
     along = axis % len(data.shape)
 
     def place(places: T.buffer_proxy, axes: Sequence[tirx.Expr]) -> list[tirx.Expr]:
@@ -196,7 +202,10 @@ def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, ax
 
 
 def _counted(index: tirx.Expr, extent: int) -> tirx.Expr:
-    """An index below 0 counts from the end. Fast path: one unsigned comparison accepts an index in range."""
+    """Return an index from 0; negative indices count from the end.
+
+    Fast path: one unsigned comparison accepts an index in range.
+    """
     dtype = str(index.ty.dtype)
     unsigned = dtype if dtype.startswith("uint") else f"u{dtype}"
     is_inside = tirx.Cast(unsigned, index) < tirx.const(extent, unsigned)
@@ -204,7 +213,7 @@ def _counted(index: tirx.Expr, extent: int) -> tirx.Expr:
 
 
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduction: str) -> te.Tensor:
-    """`data` with slices of `updates` at `indices`, whose last axis holds places along the first axes of `data`."""
+    """Return `data` with slices of `updates` at `indices`, whose last axis holds indices of the first axes of `data`."""
     tuples, length = len(indices.shape) - 1, int(indices.shape[-1])
 
     def place(places: T.buffer_proxy, axes: Sequence[tirx.Expr]) -> list[tirx.Expr]:
@@ -235,7 +244,7 @@ def _scattered(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, place: P
 
 
 def _nest(shape: Sequence[tirx.Expr], body: Callable[[tuple[tirx.Expr, ...]], None]) -> tirx.Stmt:
-    """Loops over a shape, each within the one before; body takes their counters."""
+    """Return nested loops over a shape, the first axis outermost; body takes their counters."""
     with IRBuilder() as builder, ExitStack() as stack:
         body(tuple(stack.enter_context(T.serial(0, int(extent))) for extent in shape))
         stack.close()
@@ -244,7 +253,7 @@ def _nest(shape: Sequence[tirx.Expr], body: Callable[[tuple[tirx.Expr, ...]], No
 
 def _legalize_elements(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     reduction = str(call.attrs.reduction)
-    definition = scatter_elements if reduction in REDUCTIONS else topi.scatter_elements  # means need counts
+    definition = scatter_elements if reduction in REDUCTIONS else topi.scatter_elements  # a mean needs a count
     return bb.call_te(definition, *call.args, int(call.attrs.axis), reduction)
 
 
@@ -264,9 +273,9 @@ _COMPUTED_IN = {"float16": "float32", "bfloat16": "float32"}
 def normalized(
     x: te.Tensor, axes: Sequence[int], epsilon: float, weight: te.Tensor, bias: te.Tensor, weight_axes: Sequence[int]
 ) -> te.Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * weight + bias, mean and variance over `axes`; 16-bit floats in float32.
+    """Return (x - mean) / sqrt(variance + epsilon) * weight + bias, with mean and variance over `axes`.
 
-    weight, bias: their axes are `weight_axes` of x.
+    16-bit floats are computed in float32. weight, bias: their axes are `weight_axes` of x.
     """
     dtype, rank = str(x.dtype), len(x.shape)
     inside = _COMPUTED_IN.get(dtype, dtype)
@@ -277,7 +286,7 @@ def normalized(
         return x(*index).astype(inside)
 
     def summed(term: Callable[[Sequence[tirx.Expr], Sequence[tirx.Expr]], tirx.Expr], name: str) -> te.Tensor:
-        """The sum over `axes` of a term of (the index in x, the index in the sum)."""
+        """Return the sum over `axes` of a term of (the index in x, the index in the sum)."""
         inner = {axis: te.reduce_axis((0, x.shape[axis]), name=f"k{axis}") for axis in axes}
 
         def total(*outer: tirx.Var) -> tirx.Expr:
@@ -304,7 +313,7 @@ def normalized(
 
 
 def layer_norm(x: te.Tensor, weight: te.Tensor, bias: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
-    """Normalization over axes that weight and bias have."""
+    """Return the normalization over the axes of weight and bias."""
     axes = [axis % len(x.shape) for axis in axes]
     return normalized(x, axes, epsilon, weight, bias, axes)
 
@@ -312,7 +321,7 @@ def layer_norm(x: te.Tensor, weight: te.Tensor, bias: te.Tensor, axes: Sequence[
 def instance_norm(
     x: te.Tensor, weight: te.Tensor, bias: te.Tensor, channel_axis: int, axes: Sequence[int], epsilon: float
 ) -> te.Tensor:
-    """Normalization of each channel over other axes."""
+    """Return the normalization of each channel over other axes."""
     rank = len(x.shape)
     return normalized(x, [axis % rank for axis in axes], epsilon, weight, bias, [channel_axis % rank])
 
@@ -321,7 +330,7 @@ def group_norm(
     x: te.Tensor, weight: te.Tensor, bias: te.Tensor, num_groups: int, channel_axis: int, axes: Sequence[int],
     epsilon: float,
 ) -> te.Tensor:  # fmt: skip
-    """Normalization of groups of channels over these and other axes."""
+    """Return the normalization of groups of channels over the channels of a group and other axes."""
     shape = [int(extent) for extent in x.shape]
     channels_at = channel_axis % len(shape)
     parts = [num_groups, shape[channels_at] // num_groups]
@@ -358,14 +367,14 @@ NORMALIZATIONS: dict[str, LegalizeFunc] = {
     "relax.nn.instance_norm": _legalize_instance,
     "relax.nn.group_norm": _legalize_group,
 }
-"""Functions that stand for TVM's own."""
+"""Legalizations that replace TVM's."""
 
 
 _REDUCTION = 2
 
 
 def with_true_starts(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with `true_start` in all blocks of its PrimFuncs."""
+    """Return the module with `true_start` applied to all blocks of its PrimFuncs."""
     result = mod.clone()
     for var, function in mod.functions_items():
         if isinstance(function, tirx.PrimFunc):
@@ -375,9 +384,9 @@ def with_true_starts(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def true_start(block: s_tir.SBlock) -> tirx.Stmt | None:
-    """The first element for extremes of floats: one that is NaN stays, later ones are passed over, as onnxruntime does.
+    """Start an extreme of floats with its first element: a NaN there stays, a later NaN is skipped, as in onnxruntime.
 
-    TVM starts from the least finite float, which minus infinity is below.
+    TVM starts with the least finite float, which is greater than minus infinity.
     """
     init, body = block.init, block.body
     if not isinstance(init, tirx.BufferStore) or not isinstance(init.value, tirx.FloatImm):
@@ -400,13 +409,20 @@ def _started(block: s_tir.SBlock) -> s_tir.SBlock:
 
 
 def with_indices_inside(body: tirx.Stmt, inputs: Mapping[tirx.Buffer, np.ndarray | None]) -> tirx.Stmt:
-    """The statement with accesses inside of their buffers, whatever integers `inputs` hold; None: not known now."""
+    """Return the statement with all accesses inside their buffers, whatever integers `inputs` hold.
+
+    inputs: values of each input; None if they are not known at compile time.
+    """
     indices = _Indices(body, inputs)
     return tvm_ffi.structural_map(body, [(TensorLoad, indices.load), (tirx.BufferStore, indices.store)])
 
 
 class _Indices:
-    """given: buffers and variables that hold, computed or copied, what inputs hold; comparisons with it choose only."""
+    """Rewriter of indices.
+
+    given: buffers and variables whose values come from inputs, computed or copied; a comparison with such a value only
+    chooses between branches, so its result does not count.
+    """
 
     def __init__(self, body: tirx.Stmt, inputs: Mapping[tirx.Buffer, np.ndarray | None]) -> None:
         self.inputs = inputs
@@ -455,7 +471,7 @@ class _Indices:
         return any(found)
 
     def _is_known_inside(self, index: Expr, extent: int) -> bool:
-        """True for an element of a constant none of which lies outside."""
+        """Return True for an element of a constant whose elements are all in range."""
         while isinstance(index, tirx.Cast):
             index = index.value
         values = self.inputs.get(index.source) if isinstance(index, TensorLoad) else None

@@ -1,4 +1,4 @@
-"""Composite relax function -> the PrimFuncs it calls, in order, over named values."""
+"""Legalize a fused Relax function: the PrimFuncs that it calls, in order, over named values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEGALIZE = {**COMPARISONS, **EXTREMES, **GATHERS, **NORMALIZATIONS, **SCATTERS}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StageValue:
-    """A tensor that a composite's stages read or write. data: of a constant only."""
+    """A tensor that the stages of a fused operator read or write. data: of a constant only."""
 
     kind: Literal["input", "constant", "intermediate"]
     name: str
@@ -31,7 +31,7 @@ class StageValue:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stage:
-    """One PrimFunc, called on values in the order of its parameters: inputs, then outputs."""
+    """One call of a PrimFunc; values are in the order of its parameters: inputs, then outputs."""
 
     name: str
     function: tirx.PrimFunc
@@ -41,7 +41,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrimFuncStages:
-    """A composite as a straight line of PrimFuncs."""
+    """A fused operator as a straight line of PrimFuncs."""
 
     inputs: tuple[StageValue, ...]
     stages: tuple[Stage, ...]
@@ -52,10 +52,10 @@ Bound = StageValue | tuple["Bound", ...]
 
 
 def legalize_composite(function: relax.Function, module: tvm.IRModule | None = None) -> PrimFuncStages:
-    """Legalise `function` alone and list its stages; module: where the PrimFuncs stand that it calls already.
+    """Legalise `function` alone and list its stages. module: contains the PrimFuncs that it already calls.
 
-    Raises CannotLowerError for what has no PrimFunc (shapes that depend on data, calls of TVM's runtime) and
-    for element types C11 lacks.
+    Raises CannotLowerError for operators without a PrimFunc (shapes that depend on data, calls of TVM's runtime) and
+    for element types that C11 lacks.
     """
     module = _legalized(alone(function, module))
     main = module["main"]
@@ -69,7 +69,7 @@ def legalize_composite(function: relax.Function, module: tvm.IRModule | None = N
 
 
 def operator_names(function: relax.Function) -> tuple[str, ...]:
-    """The relax operators called in `function`, each once, in order."""
+    """Return the Relax operators that `function` calls, each once, in order."""
     names: list[str] = []
 
     def visit(expr: relax.Expr) -> None:
@@ -81,7 +81,7 @@ def operator_names(function: relax.Function) -> tuple[str, ...]:
 
 
 def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.IRModule:
-    """A module of `function`, public and free of the composite's attributes, and of the PrimFuncs of `module`."""
+    """Return a module with `function`, public and without attributes of the fused operator, and `module`'s PrimFuncs."""
     bare = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
     others = module.functions.items() if module is not None else ()
     functions = {name: other for name, other in others if isinstance(other, tirx.PrimFunc)}
@@ -104,7 +104,7 @@ def _bind(binding: relax.Binding, bound: dict[tvm.ir.Var, Bound], module: tvm.IR
         return _resolve(value, bound)
     name = value.op.name if isinstance(value.op, tvm.ir.Op) else str(value.op)
     if name == "relax.shape_of":
-        return ()  # a shape is no tensor: what it says stands in the types of its uses
+        return ()  # a shape is not a tensor: the types of its uses contain its values
     if name == "relax.shape_to_tensor":
         return _constant(np.array(_static(value.args[0].ty.values, name="a shape"), np.int64))
     if name in ("relax.call_pure_packed", "relax.call_dps_packed"):

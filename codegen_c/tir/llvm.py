@@ -19,18 +19,18 @@ Array = np.ndarray
 
 
 def compiled_with_llvm(mod: tvm.IRModule, *, optimized: bool = True) -> Callable[[Sequence[Array]], list[Array]]:
-    """`main` as a function of its parameters' arrays, in order; a tuple's fields in order.
+    """Return `main` as a function of its parameters' arrays; a tuple is returned as the list of its fields.
 
     optimized: False for modules that run for less time than LLVM needs to optimize them.
     """
     legal = relax.transform.LegalizeOps(_LEGALIZE)(mod)
     defined = _defined(with_true_starts(legal))
-    # The module itself: an executable would hand the empty C file of a model without loops to the compiler.
+    # Use the module itself: for a model without loops, an executable would pass an empty C file to the compiler.
     target = tvm.target.Target("llvm" if optimized else {"kind": "llvm", "opt-level": 0})
     machine = relax.VirtualMachine(tvm.compile(defined, target=target).mod, tvm.cpu())
 
     def run(arrays: Sequence[Array]) -> list[Array]:
-        # Not ascontiguousarray, which makes vectors of scalars.
+        # ascontiguousarray would turn scalars into vectors.
         result = machine["main"](*[tvm.runtime.tensor(np.array(array, order="C")) for array in arrays])
         fields = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         return [field.numpy() for field in fields]
@@ -49,7 +49,7 @@ def _defined(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 _BY_LIBRARY = {"tirx.tanh": "tanh", "tirx.atanh": "atanh"}
-"""C functions that replace TVM's own. TVM's subtract nearly equal numbers: its tanh of 1e-20 is 0."""
+"""C functions that replace TVM's formulas, which subtract nearly equal numbers: TVM's tanh of 1e-20 is 0."""
 
 
 def _by_library(call: Call) -> tirx.Expr:
@@ -60,7 +60,7 @@ def _by_library(call: Call) -> tirx.Expr:
 
 
 def _fmod(call: tirx.Call) -> tirx.Expr:
-    """C's function; TVM lowers `fmod` for C and not for LLVM."""
+    """Return a call of C's fmod, because TVM does not lower `fmod` for LLVM."""
     dtype = str(call.ty.dtype)
     return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", *call.args)
 
@@ -69,7 +69,7 @@ tirx.register_intrin_lowering("tirx.fmod", target="llvm", f=_fmod)
 
 
 def _compare(name: str) -> LegalizeFunc:
-    """Bools by logic; TVM compares them as floats, which LLVM refuses."""
+    """Return a legalization that compares bools by logic; TVM compares them as floats, which LLVM rejects."""
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if str(call.args[0].ty.dtype) != "bool":
@@ -92,6 +92,6 @@ Reference = Callable[[list[np.ndarray]], list[np.ndarray]]
 
 
 def reference_of(function: relax.Function, module: tvm.IRModule | None = None) -> Reference:
-    """`function` on TVM's virtual machine, compiled when it first runs; it gives a tuple's fields in order."""
+    """Return `function` on TVM's virtual machine, compiled at the first run; a tuple is returned as its fields."""
     machine = cache(lambda: compiled_with_llvm(alone(function, module)))
     return lambda inputs: machine()(inputs)

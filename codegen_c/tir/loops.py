@@ -1,4 +1,4 @@
-"""Walks over lowered statements: operands of expressions, and expressions with the loops that are around them."""
+"""Walks over lowered statements: operands of expressions, and expressions with their enclosing loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm.ir import Call, Expr, StringImm, TensorLoad, Var
 
 @dataclass(frozen=True, kw_only=True)
 class CountedLoop:
-    """A loop from a constant on, of a constant number of turns, each one more."""
+    """A loop with a constant begin, a constant number of iterations, and a step of one."""
 
     counter: Var
     begin: int
@@ -21,7 +21,7 @@ class CountedLoop:
 def expressions_of(
     statement: tirx.Stmt, loops: tuple[CountedLoop, ...] = ()
 ) -> Iterator[tuple[Expr, tuple[CountedLoop, ...]]]:
-    """Outermost expressions of a statement, each with the loops around it, outermost first; of other loops none."""
+    """Yield the outermost expressions of a statement, each with its enclosing counted loops, the outermost first."""
     if isinstance(statement, tirx.SeqStmt):
         for part in statement.seq:
             yield from expressions_of(part, loops)
@@ -44,7 +44,7 @@ def expressions_of(
 
 
 def operands(expr: Expr) -> tuple[Sequence[Expr], Sequence[Expr]]:
-    """Operands that are always computed, and the sides of a choice: what one computes, the other one does not have."""
+    """Return the operands that are always computed, and the branches of a choice, only one of which is computed."""
     if isinstance(expr, TensorLoad):
         return list(expr.indices), ()
     if isinstance(expr, tirx.Select):
@@ -57,6 +57,6 @@ def operands(expr: Expr) -> tuple[Sequence[Expr], Sequence[Expr]]:
 
 
 def operands_of(expr: Expr) -> list[Expr]:
-    """All of them."""
+    """Return all operands, branches included."""
     always, either = operands(expr)
     return [*always, *either]

@@ -15,14 +15,14 @@ from codegen_c.tir.shape_loops import cut_loops, fuse_loops, straighten_loops
 
 
 def lower_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Plain loops as C is printed of them."""
+    """Return the plain loops that are printed as C."""
     straight = straighten_loops(fuse_loops(plain_loops(function)))
     cut = tirx.transform.StmtSimplify()(tvm.IRModule({"main": cut_loops(straight)}))["main"]
     return _without_dead_stores(cut)
 
 
 def plain_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Plain loops as TVM leaves them: flat buffers, 32-bit indices where they suffice, index arithmetic simplified."""
+    """Return plain loops as TVM leaves them: flat buffers, 32-bit indices where they suffice, simplified indices."""
     passes = [
         tirx.transform.FlattenBuffer(),
         tirx.transform.NarrowDataType(32),
@@ -33,7 +33,7 @@ def plain_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def shaped_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Loops without TVM's blocks, over buffers that keep the shapes of their tensors."""
+    """Return loops without TVM's blocks, over buffers that keep the shapes of their tensors."""
     passes = [
         s_tir.transform.LowerInitBlock(),
         s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
@@ -46,7 +46,7 @@ def shaped_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _without_dead_stores(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function without stores that are never read, such as of a second result nobody asked for (dropout's mask)."""
+    """Return the function without stores to buffers that are never read, such as the mask of dropout."""
     dead = _written_only(function.body)
     while dead:
         body = tvm_ffi.structural_map(
@@ -67,7 +67,7 @@ def _written_only(body: tirx.Stmt) -> set[Var]:
         body,
         [
             (tirx.AllocBuffer, lambda alloc: allocated.add(alloc.buffer)),
-            (tirx.DeclBuffer, lambda view: read.add(view.data.args[0])),  # its view may read it
+            (tirx.DeclBuffer, lambda view: read.add(view.data.args[0])),  # a view of the buffer may read it
             (tirx.BufferStore, lambda store: written.add(store.buffer)),
             (TensorLoad, lambda load: read.add(load.source)),
         ],
@@ -76,12 +76,12 @@ def _written_only(body: tirx.Stmt) -> set[Var]:
 
 
 def macs_of_function(function: tirx.PrimFunc) -> int:
-    """Multiply-accumulates of one run, before any scheduling."""
+    """Return the multiply-accumulates of one run, before any scheduling."""
     return macs_of_loops(lower_function(function).body)
 
 
 def macs_of_loops(statement: tirx.Stmt) -> int:
-    """Multiply-accumulates of plain loops: one for each time that a product of elements is added to what is stored.
+    """Return the multiply-accumulates of plain loops: each addition of a product of elements to a stored element.
 
     Of two branches the larger counts; bodies of `while` count once.
     """
@@ -104,13 +104,13 @@ def _macs(statement: tirx.Stmt, analyzer: Analyzer) -> int:
 
 
 def _turns(loop: tirx.For, analyzer: Analyzer) -> int:
-    """Turns of a loop; the most there can be, where they depend on loops around it."""
+    """Return the iterations of a loop, or their maximum if they depend on enclosing loops."""
     step = int(loop.step) if loop.step is not None else 1
     return max(0, math.ceil(analyzer.const_int_bound(loop.extent).max_value / step))
 
 
 def _adds_product(store: tirx.BufferStore) -> bool:
-    """True for `x[i] = x[i] + ... a * b ...`, one of the factors at least an element."""
+    """Return True for `x[i] = x[i] + ... a * b ...`, where a factor is at least an element."""
     total = store.value
     if not isinstance(total, tirx.Add):
         return False

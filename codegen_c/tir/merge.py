@@ -1,4 +1,4 @@
-"""Stages of a composite -> one PrimFunc, so that intermediates can be inlined and share scratch."""
+"""Merge the stages of a fused operator into one PrimFunc, so that intermediates can be inlined and share scratch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Merged:
 
 
 def merge_stages(composite: PrimFuncStages) -> Merged:
-    """All stages under one root block, over buffers of their own.
+    """Return all stages under one root block, over buffers of their own.
 
     Constants whose elements are all equal become literals; the others become parameters.
     """
@@ -59,7 +59,7 @@ def merge_stages(composite: PrimFuncStages) -> Merged:
 
 
 def _with_copies(composite: PrimFuncStages) -> tuple[list[Stage], list[StageValue]]:
-    """A copy for each result that is an input, a constant, or a result already."""
+    """Return the stages and results with a copy of each result that is an input, a constant, or a result already."""
     stages, results = list(composite.stages), []
     for value in composite.results:
         if value.kind == "intermediate" and value not in results:
@@ -77,11 +77,11 @@ def _copy_of(value: StageValue) -> tirx.PrimFunc:
 
 
 def _inlined(stage: Stage, buffers: dict[StageValue, tirx.Buffer]) -> tuple[list[tirx.Stmt], list[tirx.Buffer]]:
-    """The stage's statements over `buffers`, and the buffers that it allocates."""
+    """Return the stage's statements over `buffers`, and the buffers that it allocates."""
     function = s_tir.renew_defs(stage.function)  # the same function may be called twice
     values = (*stage.inputs, *stage.outputs)
     replaced = {parameter: buffers[value] for parameter, value in zip(function.params, values, strict=True)}
-    # Scripted functions give a parameter a free element offset; ours start at zero.
+    # Scripted functions have parameters with symbolic element offsets; our buffers start at offset zero.
     offsets = [parameter.ty.elem_offset for parameter in function.params]
     zeros = {offset: tirx.const(0, offset.ty.dtype) for offset in offsets if isinstance(offset, Var)}
     literals = {
@@ -107,7 +107,7 @@ def _inlined(stage: Stage, buffers: dict[StageValue, tirx.Buffer]) -> tuple[list
 
 
 def _with_accesses(block: s_tir.SBlock, literals: dict[tirx.Buffer, tirx.Expr]) -> s_tir.SBlock:
-    """Opaque blocks come without the regions they touch, which scheduling relies on: state whole buffers."""
+    """Return the block with its whole buffers as access regions, which scheduling needs and opaque blocks lack."""
     if block.name_hint == "root":
         return block
     reads, writes = list(block.reads), list(block.writes)
@@ -160,7 +160,7 @@ def _is_uniform(value: StageValue) -> bool:
     if value.data is None or value.data.size == 0:
         return False
     if value.dtype == "uint64" and value.data.max() >= 2**63:
-        return False  # TIR keeps integers as int64
+        return False  # TIR stores integers as int64
     raw = np.ascontiguousarray(value.data).reshape(-1, 1).view(np.uint8)
     return bool((raw == raw[0]).all())
 

@@ -1,6 +1,6 @@
-"""The result of lowering a composite: a C function with its constants, or the reason why there is none.
+"""The result of lowering a fused operator: a C function with its constants, or the reason why C cannot express it.
 
-Knows nothing of tvm.
+This module does not import tvm.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class LoopForm:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlainC:
-    """A composite as C.
+    """A fused operator as C.
 
-    function: parameters are inputs, outputs, constants, scratch (only where scratch_bytes > 0), in this
-        order; an input that the result does not depend on is still there.
+    function: its parameters are inputs, outputs, constants and scratch (only if scratch_bytes > 0), in this order; an
+    input that the result does not depend on is a parameter, too.
     constants: name and data of each constant parameter.
-    scratch_bytes: wanted at the scratch pointer, which is aligned to SCRATCH_ALIGNMENT_BYTES.
+    scratch_bytes: size of the scratch memory, which is aligned to SCRATCH_ALIGNMENT_BYTES.
     macs: multiply-accumulates of one call. work: its operations by kind.
-    for_vectors, small: the same for processors whose compilers make vectors of loops, and where size matters more than
-        speed; None where they are no other.
-    in_place: indices of inputs whose memory output 0 may take, element for element, because each element
-        is read for the last time before the output element of the same position is written. It does not hold
-        for a call that passes that memory as a second input too.
+    for_vectors, small: forms for processors whose compilers vectorize loops, and for builds where size matters more
+    than speed; None if they equal the function.
+    in_place: indices of inputs whose memory output 0 may take, element for element, because each element is read for
+    the last time before the output element of the same position is written. This does not hold for a call that passes
+    the same memory as a second input, too.
     integers_only: no parameter, variable or intermediate value is a float.
-    correctly_rounded: every processor computes the same bytes, for each result is rounded once.
+    correctly_rounded: every processor computes the same bytes, because each result is rounded once.
     """
 
     function: CFunction
@@ -53,14 +53,14 @@ class PlainC:
     correctly_rounded: bool = False
 
     def form(self, *, has_vectors: bool, is_small: bool) -> LoopForm:
-        """The function for a processor."""
+        """Return the form of the function for a processor."""
         other = self.small if is_small else self.for_vectors if has_vectors else None
         return other or LoopForm(function=self.function, work=self.work)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPlainC:
-    """Refusal of a composite that has no C. operators: relax names of its operators; reason: in words for the user."""
+    """The reason why a fused operator has no C. operators: its Relax operators; reason: a text for the user."""
 
     operators: tuple[str, ...]
     reason: str
@@ -75,4 +75,4 @@ class Helper:
 
 
 class CannotLowerError(Exception):
-    """Internal: raised where lowering meets what C cannot express; `lower_composite` turns it into a NoPlainC."""
+    """Internal: lowering met an operation that C cannot express; `lower_composite` returns a NoPlainC instead."""

@@ -1,4 +1,4 @@
-"""Facts about TIR expressions that decide whether C's own operators are defined for them."""
+"""Facts about TIR expressions that decide if C's own operators are defined for them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from codegen_c.tir.edges import bits_of
 
 
 def may_overflow(expr: Expr, analyzer: Analyzer) -> bool:
-    """True where a sum, difference or product of int32 or int64 may overflow, by the bounds of its operands.
+    """Return True if a sum, difference or product of int32 or int64 may overflow, by the bounds of its operands.
 
-    Loop counters are bounded, elements of tensors are not, and bounds of int64 end where int64 does.
+    Loop counters have bounds and elements of tensors have none; the bounds of int64 end at int64's limits.
     """
     dtype = str(expr.ty.dtype)
     if dtype not in ("int32", "int64"):
@@ -26,26 +26,26 @@ def may_overflow(expr: Expr, analyzer: Analyzer) -> bool:
 
 
 def divides_by_edge(divisor: Expr, analyzer: Analyzer) -> bool:
-    """True where a divisor may be 0 or -1."""
+    """Return True if a divisor may be 0 or -1."""
     bound = analyzer.const_int_bound(divisor)
     return bound.min_value <= 0 <= bound.max_value or bound.min_value <= -1 <= bound.max_value
 
 
 def shifts_too_far(count: Expr, dtype: str, analyzer: Analyzer) -> bool:
-    """True where a shift's count may be negative, or the width or more."""
+    """Return True if a shift's count may be negative, or at least the width."""
     bound = analyzer.const_int_bound(count)
     return bound.min_value < 0 or bound.max_value >= bits_of(dtype)
 
 
 def reads_elements(expr: Expr) -> bool:
-    """True where an expression depends on elements of tensors, not on loop counters alone."""
+    """Return True if an expression depends on elements of tensors, not on loop counters alone."""
     found: list[TensorLoad] = []
     tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
     return bool(found)
 
 
 def clamped(expr: tirx.Cast) -> tuple[Expr, float, float] | None:
-    """Value, low and high of a float that is clipped to numbers that the integer type it becomes holds."""
+    """Return the value and the limits of a float that is clipped to numbers of its integer target type; None otherwise."""
     outer = expr.value
     if not isinstance(outer, tirx.Max | tirx.Min) or not isinstance(outer.a, tirx.Max | tirx.Min):
         return None
@@ -60,7 +60,10 @@ def clamped(expr: tirx.Cast) -> tuple[Expr, float, float] | None:
 
 
 def place_inside(expr: Expr) -> tuple[Expr, Expr] | None:
-    """Value and last place of an integer that is kept from 0 to that place (legalizations.py)."""
+    """Return the value and the last index of an integer that is clamped to 0 ...
+
+    last (legalizations.py); None otherwise.
+    """
     inner = expr.a if isinstance(expr, tirx.Max) else None
     if not isinstance(inner, tirx.Min) or str(expr.ty.dtype) not in ("int32", "int64"):
         return None

@@ -1,6 +1,6 @@
-"""Rows that an inner loop reads, as pointers: what does not change in an index is computed once.
+"""Row pointers of inner loops: the invariant part of an index is computed once.
 
-Compilers do not see to it beside entries of tables, and tell apart what choices or inputs may make of it.
+Compilers do not hoist this part beside loads of index tables, and compute it once per value of a choice or an input.
 
     for j: y[j] = x[i * 480 + table[j]]   ->   row = &x[i * 480]; for j: y[j] = row[table[j]]
 """
@@ -22,12 +22,12 @@ from codegen_c.tir.tabulate import Unknown, values_over
 
 _DEAR = (tirx.Select, tirx.Min, tirx.Max, tirx.FloorDiv, tirx.FloorMod)
 MOST_VALUES = 1 << 20
-"""Values of an index that are looked at to know its bounds."""
+"""Limit of the index values that are evaluated to find bounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Where a load's index begins that an inner loop does not change, and what it adds to that."""
+    """The part of a load's index that an inner loop does not change (begin), and the part that it adds (rest)."""
 
     buffer: Var
     begin: Expr
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedRow:
-    """A pointer that stands for where an index begins, and the rest of that index."""
+    """A pointer that replaces the begin of an index, and the rest of that index."""
 
     name: str
     index: Expr
@@ -45,20 +45,20 @@ class NamedRow:
 
 
 NamedRows = dict[tuple[Var, int], NamedRow]
-"""By buffer, and by hash of the index."""
+"""Named rows by buffer and hash of the index."""
 
 
 def row_of(rows: NamedRows, buffer: Var, index: Expr) -> NamedRow | None:
-    """The row that a place in a buffer lies in, where it has a pointer."""
+    """Return the named row of an element, if it has a pointer."""
     row = rows.get((buffer, tvm_ffi.structural_hash(index)))
     return row if row is not None and tvm_ffi.structural_equal(row.index, index) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """Values of the counters of the loops around a statement, elements of tables, and bounds of variables.
+    """Values of the counters of enclosing loops, elements of tables, and bounds of variables.
 
-    places: those that hold where a row begins, least and largest.
+    places: least and largest value of the variables that hold the begin of a row.
     """
 
     turns: Mapping[Var, np.ndarray]
@@ -66,14 +66,14 @@ class Around:
     places: Mapping[Var, tuple[int, int]]
 
     def inside(self, loop: tirx.For) -> Around:
-        """The same in a loop as well, where it has a constant number of turns from a constant on."""
+        """Return the same facts inside a loop, if it begins at a constant and has a constant number of iterations."""
         if not (isinstance(loop.min, tirx.IntImm) and isinstance(loop.extent, tirx.IntImm)) or loop.step is not None:
             return self
         return replace(self, turns={**self.turns, loop.loop_var: int(loop.min) + np.arange(int(loop.extent))})
 
 
 def rows_of(loop: tirx.For, around: Around) -> list[Row]:
-    """Rows that an innermost loop, or one around its blocks, reads; none begins outside of its buffer."""
+    """Return the rows that an innermost loop, or a loop around its blocks, reads; each begins inside its buffer."""
     counters, inner = {loop.loop_var}, list[tirx.For]()
     tvm_ffi.structural_walk(loop.body, [(tirx.For, inner.append)])
     if inner and not (isinstance(loop.body, tirx.For) and len(inner) == 1 and is_block(inner[0])):
@@ -102,7 +102,7 @@ def _row(load: TensorLoad, changing: set[Var], around: Around) -> Row | None:
     bounds = _bounds(begin, around)
     if bounds is None:
         return None
-    moved = max(0, -bounds[0])  # a pointer before its buffer is none
+    moved = max(0, -bounds[0])  # C does not allow a pointer before the begin of its buffer
     if bounds[1] + moved >= int(load.source.ty.shape[0]):
         return None
     simplify = Analyzer().simplify
@@ -112,7 +112,7 @@ def _row(load: TensorLoad, changing: set[Var], around: Around) -> Row | None:
 
 
 def _terms(expr: Expr, *, is_less: bool = False) -> Iterator[tuple[Expr, bool]]:
-    """Terms of a sum, and which of them are taken away."""
+    """Yield the terms of a sum, each with True if it is subtracted."""
     if isinstance(expr, tirx.Add | tirx.Sub):
         yield from _terms(expr.a, is_less=is_less)
         yield from _terms(expr.b, is_less=is_less != isinstance(expr, tirx.Sub))
@@ -135,7 +135,7 @@ def _read(expr: Expr) -> set[Var]:
 
 
 def _is_dear(expr: Expr, around: Around) -> bool:
-    """True for choices and quotients, and for what an input says: compilers would tell its values apart."""
+    """Return True for choices, quotients and values of inputs, which compilers would compute once per value."""
     found: list[Expr] = []
     tvm_ffi.structural_walk(expr, [(kind, found.append) for kind in _DEAR])
     return bool(found) or bool(_read(expr) & around.places.keys())
@@ -148,7 +148,7 @@ def _reads(expr: Expr) -> bool:
 
 
 def _bounds(expr: Expr, around: Around) -> tuple[int, int] | None:
-    """Least and largest value of an index; None where it reads more than counters of loops and tables."""
+    """Return the least and largest value of an index; None if it reads more than loop counters and tables."""
     counters = sorted(_read(expr) & around.turns.keys(), key=lambda var: var.name)
     if math.prod(around.turns[counter].size for counter in counters) > MOST_VALUES:
         return None

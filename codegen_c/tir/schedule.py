@@ -1,6 +1,6 @@
-"""Loop nests of a merged PrimFunc, before lowering: fewer full intermediates, sums in a local variable.
+"""Schedule the loop nests of a merged PrimFunc before lowering: fewer full intermediates, sums in local variables.
 
-None of it changes a value or the order in which one output element is summed.
+No rewrite changes a value or the order in which an output element is summed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SPATIAL, REDUCTION = 0, 2
 
 
 def schedule_merged(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Inline cheap producers, fuse what follows a reduction into it, keep its running value in a local.
+    """Inline cheap producers, fuse the consumer of a reduction into it, and keep its running value in a local variable.
 
-    Where TVM's scheduling refuses a step, that step is left out; if it refuses the function, nothing is done.
+    A step that TVM's scheduling rejects is skipped; a function that it rejects is returned unchanged.
     """
     try:
         return _scheduled(function)
@@ -51,7 +51,7 @@ def _inline_producer(schedule: s_tir.Schedule, block: SBlockRV, parameters: set[
 
 
 def _accumulate_locally(schedule: s_tir.Schedule, block: SBlockRV) -> None:
-    """for spatial: { acc = init; for reduction: acc += ...; out = f(acc); }"""
+    """Rewrite to `for spatial: { acc = init; for reduction: acc += ...; out = f(acc); }`."""
     node = schedule.get(block)
     loops = schedule.get_loops(block)
     kinds = {iter_var.var: iter_var.iter_type for iter_var in node.iter_vars}
@@ -82,7 +82,7 @@ def _is_elementwise(block: s_tir.SBlock) -> bool:
 
 
 def _is_cheap(value: tirx.Expr) -> bool:
-    """Few operations, none of them a library call or a float division: worth repeating at each use."""
+    """Return True for few operations without library calls and float divisions, which may be repeated at each use."""
     operations, costly = 0, False
 
     def visit(node: tirx.Expr) -> None:
@@ -98,7 +98,7 @@ def _is_cheap(value: tirx.Expr) -> bool:
 
 
 def _is_read_once(producer: s_tir.SBlock, consumers: list[s_tir.SBlock]) -> bool:
-    """True where each element is read at most about once, so inlining repeats no work."""
+    """Return True if each element is read at most about once, so that inlining repeats no work."""
     if len(consumers) != 1 or _num_iterations(consumers[0]) > _num_iterations(producer):
         return False
     sites = 0

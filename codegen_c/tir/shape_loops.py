@@ -1,8 +1,8 @@
-"""Rewrite loop nests: fuse, cut, straighten and block loops, and narrow blocks of four floats.
+"""Rewrite loop nests: fuse, cut, straighten and block loops, and convert blocks of four floats to small integers.
 
     for i in 0..24: for j in 0..30: y[i * 30 + j] = f(x[i * 30 + j])
       ->  for i in 0..720: y[i] = f(x[i])
-No element is computed otherwise, or in another order.
+Each element is computed by the same operations, and in the same order, as before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from codegen_c.tir.vectors import is_vector
 
 
 def fuse_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function with such loops fused, from the innermost ones on."""
+    """Return the function with nested loops fused, from the innermost outwards, if their indices allow it."""
     return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, _fused)]))
 
 
@@ -49,13 +49,13 @@ def _fused(outer: tirx.For) -> tirx.For:
 
 
 def _is_plain(loop: tirx.For) -> bool:
-    """True for a loop from zero to a constant, one by one."""
+    """Return True for a serial loop from zero to a constant with a step of one."""
     known = isinstance(loop.min, tirx.IntImm) and isinstance(loop.extent, tirx.IntImm)
     return known and int(loop.min) == 0 and loop.step is None and loop.kind == tirx.ForKind.SERIAL
 
 
 class _Fusing:
-    """parts: the counters of two loops by that of one."""
+    """Rewriter that fuses two loops. parts: the counters of the two loops as expressions of the fused one."""
 
     def __init__(self, *, counter: Var, turns: int, parts: dict[Var, Expr]) -> None:
         self._counter, self._parts = counter, parts
@@ -64,7 +64,7 @@ class _Fusing:
         self._fails = False
 
     def body(self, body: tirx.Stmt) -> tirx.Stmt | None:
-        """The statement in one loop; None where an index, or something else, needs both counters."""
+        """Return the statement in one loop; None if an index or another expression needs both counters."""
         loads: list[TensorLoad] = []
 
         def load(node: TensorLoad) -> Expr:
@@ -100,15 +100,16 @@ def _like(counter: Var, number: int) -> tirx.IntImm:
 
 
 MOST_PARTS = 3
-"""Loops that one may become: a result between two edges has three."""
+"""Limit of the loops that one loop may become: a result between two edges takes three."""
 MOST_INSIDE = 5
-"""Loops inside of one that is cut where code may grow: a padded row has three, which are written thrice then."""
+"""Limit of the loops inside a loop that is cut if code may grow: a padded row has three, which are written three
+times."""
 
 
 def cut_loops(function: tirx.PrimFunc, *, most_inside: int = 0) -> tirx.PrimFunc:
-    """The function with such loops cut; comparisons stand there still, and simplify to constants.
+    """Return the function with loops cut where a comparison changes; the comparisons then simplify to constants.
 
-    most_inside: loops that may be in one.
+    most_inside: limit of the loops inside a loop that is cut.
     """
     return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, lambda loop: _cut(loop, most_inside))]))
 
@@ -140,13 +141,13 @@ def _turns(loop: tirx.For) -> set[int]:
     for node in (node for store in stores for node in _comparisons(store.value)):
         for counter, bound, is_left in ((node.a, node.b, True), (node.b, node.a, False)):
             if isinstance(counter, Var) and counter.same_as(loop.loop_var) and isinstance(bound, tirx.IntImm):
-                # i < n and n <= i turn at n, i <= n and n < i behind it.
+                # The comparisons i < n and n <= i change at n; i <= n and n < i change at n + 1.
                 found.add(int(bound) + (isinstance(node, tirx.LT) != is_left))
     return found
 
 
 def _comparisons(expr: Expr) -> Iterator[tirx.LT | tirx.LE]:
-    """Comparisons that choose a result; those of indices become tables (tabulate.py)."""
+    """Yield the comparisons that choose a result; comparisons in indices become tables instead (tabulate.py)."""
     if isinstance(expr, tirx.LT | tirx.LE):
         yield expr
     elif not isinstance(expr, TensorLoad):
@@ -155,21 +156,21 @@ def _comparisons(expr: Expr) -> Iterator[tirx.LT | tirx.LE]:
 
 
 def _part(loop: tirx.For, low: int, high: int) -> tirx.For:
-    """Its turns from low to high, counted from zero."""
+    """Return a loop over iterations [low, high) of a loop, counted from zero."""
     counter, dtype = Var(loop.loop_var.name, loop.loop_var.ty), str(loop.loop_var.ty.dtype)
     place = counter + tirx.IntImm(dtype, low) if low else counter
     body = tvm_ffi.structural_map(loop.body, [(Var, lambda var: place if var.same_as(loop.loop_var) else var)])
     return tirx.For(counter, tirx.IntImm(dtype, 0), tirx.IntImm(dtype, high - low), loop.kind, body)
 
 
-"""Loops behind each other that one may become: a reflected row has three."""
+"""Limit of the consecutive loops that one loop may become: a reflected row takes three."""
 MOST_TURNS = 1 << 14
-"""Turns of a loop whose places are looked at."""
+"""Limit of the iterations of a loop whose indices are evaluated."""
 _EVEN = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Cast, tirx.IntImm, Var)
 
 
 def straighten_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function with such loops nested, or cut at the bends."""
+    """Return the function with its unevenly stepping loops nested, or cut where the step changes."""
     return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, _straightened)]))
 
 
@@ -198,7 +199,7 @@ def _inner(loop: tirx.For) -> list[tirx.For]:
 
 
 Bent = list[tuple[Expr, np.ndarray]]
-"""Parts of indices that do not step evenly, and their values in each turn."""
+"""Nonlinear parts of indices, and their values in each iteration."""
 
 
 def _bent(loop: tirx.For) -> Bent:
@@ -221,7 +222,7 @@ def _bent(loop: tirx.For) -> Bent:
 
 
 def _parts(expr: Expr, counter: Var) -> Iterator[Expr]:
-    """Largest parts of an index that depend on the counter alone, and not evenly."""
+    """Yield the largest parts of an index that depend on the counter alone and are not linear in it."""
     read: set[Var] = set()
     loads: list[TensorLoad] = []
     others: list[Expr] = []
@@ -243,12 +244,12 @@ def _parts(expr: Expr, counter: Var) -> Iterator[Expr]:
 
 
 def _is_even(values: np.ndarray) -> bool:
-    """True where values step evenly along both axes."""
+    """Return True if the values are linear along both axes."""
     return all(not np.diff(np.diff(values, axis=axis), axis=other).any() for axis, other in ((0, 0), (1, 1), (0, 1)))
 
 
 def _bends(values: np.ndarray) -> Iterator[int]:
-    """First places of runs that step evenly."""
+    """Yield the first index of each linear run after the first run."""
     begin = 0
     while begin + 1 < len(values):
         steps = np.diff(values[begin:])
@@ -273,7 +274,7 @@ def _nested(loop: tirx.For, bent: Bent, columns: int) -> tirx.For:
 
 
 def _straight_part(loop: tirx.For, bent: Bent, low: int, high: int) -> tirx.For:
-    """Its turns from low to high, counted from zero."""
+    """Return a loop over iterations [low, high) of a loop, counted from zero, in which the indices are linear."""
     counter = _counter(loop)
     place = counter + _in_type_of(loop, low) if low else counter
     body = _with(loop, bent, place, lambda values: _even(counter, values[low:high]))
@@ -281,7 +282,7 @@ def _straight_part(loop: tirx.For, bent: Bent, low: int, high: int) -> tirx.For:
 
 
 def _with(loop: tirx.For, bent: Bent, place: Expr, straight: Callable[[np.ndarray], Expr]) -> tirx.Stmt:
-    """The loop's body with `place` for its counter, and for bent parts what they are there."""
+    """Return the loop's body with `place` for its counter, and with linear expressions for its nonlinear parts."""
 
     def straightened(expr: Expr) -> Expr:
         for known, values in bent:
@@ -309,15 +310,19 @@ def _in_type_of(loop: tirx.For, number: int) -> tirx.IntImm:
 
 _PLAIN = (tirx.BufferStore, tirx.IfThenElse, tirx.SeqStmt)
 BLOCK = 4
-"""Turns side by side."""
+"""Iterations that are written out in a block."""
 LEAST_TURNS = 16
-"""Turns of a loop from which on compilers do not write them side by side by themselves."""
+"""Iterations of a loop above which compilers do not unroll it themselves."""
 MOST_OPERATIONS = 20
-"""Operations of a turn that are little beside counting it: those of indices among them, what does not change is not."""
+"""Limit of an iteration's operations for which the loop overhead matters; index arithmetic counts, invariants do
+not."""
 
 
 def block_loops(function: tirx.PrimFunc, *, keep_vectors: bool = False) -> tirx.PrimFunc:
-    """The function with such loops blocked, or with those that compilers make no vectors of."""
+    """Return the function with short loops unrolled into blocks of four iterations.
+
+    keep_vectors: leave loops alone that compilers vectorize.
+    """
     owners, analyzer = place_buffers(function.body).aliases, Analyzer()
 
     def block(loop: tirx.For) -> tirx.Stmt:
@@ -346,12 +351,15 @@ def _block_turns(loop: tirx.For, counter: Var, turns: int, place_of: Callable[[V
 
 
 def _at(loop: tirx.For, place: Expr) -> tirx.Stmt:
-    """A turn of the loop."""
+    """Return one iteration of the loop."""
     return tvm_ffi.structural_map(loop.body, [(Var, lambda var: place if var.same_as(loop.loop_var) else var)])
 
 
 def _reads_places(body: tirx.Stmt) -> bool:
-    """True where it reads at places that tensors hold: of several statements compilers keep the row that they share."""
+    """Return True if a load's index comes from a tensor:
+
+    for several statements compilers keep their shared row pointer.
+    """
     indices: list[Expr] = []
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(body, [(TensorLoad, lambda load: indices.extend(load.indices))])
@@ -361,7 +369,7 @@ def _reads_places(body: tirx.Stmt) -> bool:
 
 
 def is_block(loop: tirx.For) -> bool:
-    """True for a loop of as few turns as stand side by side."""
+    """Return True for a loop of as many iterations as a block has."""
     return isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == BLOCK
 
 
@@ -377,7 +385,7 @@ def _is_short(loop: tirx.For) -> bool:
 
 
 def _does_little(body: tirx.Stmt, counter: Var) -> bool:
-    """True for few different operations that change from turn to turn, none of them a call of a function."""
+    """Return True for few different operations that depend on the counter, none of which calls a function."""
     operations: set[int] = set()
     calls: list[Call] = []
 
@@ -402,7 +410,7 @@ NARROW = ("int8", "uint8", "int16", "uint16")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NarrowBlock:
-    """Floats, of which the integers go to a place and those behind it."""
+    """A block of floats, and the first of the adjacent elements to which their integers are stored."""
 
     values: tuple[Expr, ...]
     buffer: Var
@@ -411,7 +419,7 @@ class NarrowBlock:
 
 
 def narrow_block(loop: tirx.For) -> NarrowBlock | None:
-    """The block that a loop is; None for another loop."""
+    """Return the block that a loop is; None for other loops."""
     store = loop.body
     if not is_block(loop) or not isinstance(store, tirx.BufferStore) or len(store.indices) != 1:
         return None
@@ -422,7 +430,7 @@ def narrow_block(loop: tirx.For) -> NarrowBlock | None:
         return None
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(cast.value, [(TensorLoad, loads.append)])
-    if any(str(load.ty.dtype) == str(cast.ty.dtype) for load in loads):  # what a turn before has stored, perhaps
+    if any(str(load.ty.dtype) == str(cast.ty.dtype) for load in loads):  # an earlier iteration may have stored it
         return None
     places = [_lane_at(store.indices[0], loop, turn) for turn in range(BLOCK)]
     steps = [Analyzer().simplify(place - places[0]) for place in places]
@@ -433,7 +441,7 @@ def narrow_block(loop: tirx.For) -> NarrowBlock | None:
 
 
 def _lane_at(expr: Expr, loop: tirx.For, turn: int) -> Expr:
-    """The expression in a turn of the loop."""
+    """Return the expression in an iteration of the loop."""
     counter = loop.loop_var
     place = loop.min + tirx.IntImm(str(counter.ty.dtype), turn)
     there = tvm_ffi.structural_map(expr, [(Var, lambda var: place if var.same_as(counter) else var)])

@@ -1,7 +1,7 @@
-"""Zeros around an image that a sum of products does not add: they change no bit of it where the weights are finite.
+"""Skip the zeros around an image in a sum of products: with finite weights they change no bit of the sum.
 
     sum += (inside ? x[...] : 0) * w[...]  ->  if (inside) sum += x[...] * w[...]
-A sum that begins with +0 is never -0, so adding a zero of either sign leaves it as it is.
+A sum that begins with +0 is never -0, so adding a zero of either sign does not change it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tvm.ir import Call, Expr, TensorLoad, Var
 from codegen_c.tir.ranges import reads_elements
 
 LEAST_SKIPPED = 24
-"""Summands from which on a comparison is less than what an FPU computes: fewer compilers write behind each other, and
-compare once for several."""
+"""Summands above which a comparison costs less than the FPU's additions. Compilers unroll shorter sums, and compare
+once for several summands."""
 
 
 def skip_zeros(function: tirx.PrimFunc, constants: Sequence[np.ndarray], *, least_summands: int = 0) -> tirx.PrimFunc:
-    """The function without such additions; its last parameters are the constants.
+    """Return the function without additions of zeros; its last parameters are the constants.
 
-    least_summands: of a sum of products that they are left out of.
+    least_summands: number of summands below which a sum keeps its zeros.
     """
     finite = {
         var
@@ -52,7 +52,7 @@ def skip_zeros(function: tirx.PrimFunc, constants: Sequence[np.ndarray], *, leas
 
 
 def _short_sums(body: tirx.Stmt, least_summands: int) -> set[Var]:
-    """Variables that fewer summands are added to, by the loops inside of the one where the sum begins."""
+    """Return the variables with fewer summands, counted by the loops inside the one where the sum begins."""
     turns: dict[Var, int] = {}
 
     def inside(statement: tirx.Stmt, times: int, begun: set[Var]) -> None:
@@ -71,7 +71,7 @@ def _short_sums(body: tirx.Stmt, least_summands: int) -> set[Var]:
 
 
 def _keeps_sum(store: tirx.BufferStore) -> bool:
-    """True for the +0 that a sum begins with, and for a sum that goes on."""
+    """Return True for the +0 that a sum begins with, and for an addition to the sum."""
     value = store.value
     if isinstance(value, tirx.FloatImm):
         return float(value.value) == 0.0 and not np.signbit(float(value.value))
@@ -79,7 +79,7 @@ def _keeps_sum(store: tirx.BufferStore) -> bool:
 
 
 def _added(store: tirx.BufferStore) -> Expr | None:
-    """Summand that a store adds to the stored element; None for another store."""
+    """Return the summand that a store adds to the stored element; None for other stores."""
     value = store.value
     if not isinstance(value, tirx.Add) or not str(value.ty.dtype).startswith("float"):
         return None
@@ -104,7 +104,7 @@ def _guarded(store: tirx.BufferStore, finite: set[Var]) -> tirx.Stmt:
 
 
 def _chosen(expr: Expr) -> tuple[Expr, Expr] | None:
-    """Condition of counters, and what it chooses instead of zero."""
+    """Return a condition on counters, and the value that it selects instead of zero; None for other expressions."""
     if isinstance(expr, tirx.Select):
         condition, inside, outside = expr.condition, expr.true_value, expr.false_value
     elif isinstance(expr, Call) and expr.op.name.endswith(".if_then_else"):

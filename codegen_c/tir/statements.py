@@ -1,4 +1,4 @@
-"""Print lowered loops and statements of TIR as a C function, and count what a run executes."""
+"""Print lowered loops and statements of TIR as a C function, and count the operations of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvm_ext.core.names import identifier, unique
 
 @dataclass(frozen=True, kw_only=True)
 class Printed:
-    """A function, the scratch bytes that it wants, and the element types that it names."""
+    """A printed function, its scratch bytes, and the element types that it names."""
 
     form: LoopForm
     scratch_bytes: int
@@ -35,9 +35,9 @@ class Printed:
 
 
 def print_function(function: tirx.PrimFunc, merged: Merged, places: Mapping[Var, tuple[int, int]]) -> Printed:
-    """C of loops whose parameters are the inputs, outputs and constants of `merged`. Raises CannotLowerError.
+    """Return the C of loops whose parameters are the inputs, outputs and constants of `merged`.
 
-    places: bounds of variables that hold where rows begin.
+    places: bounds of variables that hold the begin of a row. Raises CannotLowerError.
     """
     storage = place_buffers(function.body)
     printer = ExpressionPrinter()
@@ -53,7 +53,7 @@ def print_function(function: tirx.PrimFunc, merged: Merged, places: Mapping[Var,
     taken = {parameter.name for parameter in parameters} | {"scratch"}
     around = Around(turns={}, tables=tables, places=places)
     lines = StatementPrinter(printer, storage, taken, around).body(function.body)
-    words = set(re.findall(r"\w+", "\n".join(lines)))  # what a relation of a value with itself reads is not printed
+    words = set(re.findall(r"\w+", "\n".join(lines)))  # operands of a self-comparison are not printed
     unused = [parameter.name for parameter in parameters if parameter.name not in words]
     if storage.scratch_bytes:
         parameters.append(Parameter(name="scratch", ctype="uint8_t", role="scratch"))
@@ -83,7 +83,7 @@ IGNORED_CALLS = ("assume", "undef", "start_profile_intrinsic", "end_profile_intr
 
 
 class StatementPrinter:
-    """Prints the statements of one function, whose parameters' names stand in `printer.names`."""
+    """Printer of the statements of one function, whose parameters' names are in `printer.names`."""
 
     def __init__(self, printer: ExpressionPrinter, storage: Storage, taken: set[str], around: Around) -> None:
         self.printer = printer
@@ -93,7 +93,7 @@ class StatementPrinter:
         self.row_names: dict[str, str] = {}
 
     def body(self, statement: tirx.Stmt) -> list[str]:
-        """The function's statements, unindented; pointers into scratch come first."""
+        """Return the function's statements, unindented; pointers into scratch come first."""
         pointers = []
         for buffer, offset in self.storage.offsets.items():
             c_type = self.printer.c_type(str(buffer.ty.dtype))
@@ -102,7 +102,7 @@ class StatementPrinter:
         return [*pointers, *self._sequence(_flat(statement))]
 
     def _sequence(self, statements: list[tirx.Stmt]) -> list[str]:
-        """Statements of one scope; names declared in it are free again after it."""
+        """Return the statements of one scope; names that are declared in it are free again after it."""
         outer, names, rows = set(self.taken), dict(self.row_names), dict(self.printer.rows)
         lines: list[str] = []
         following = [*statements[1:], None]
@@ -155,7 +155,7 @@ class StatementPrinter:
             if not isinstance(value, tirx.Add):
                 helper = running_helper(str(value.ty.dtype), is_max=isinstance(value, tirx.Max))
                 return f"{target} = {self.printer.helped(helper, value.a, value.b)[0]};"
-            if str(value.ty.dtype) == "float32" and isinstance(value.b, tirx.Mul):  # as kernels of floats add products
+            if str(value.ty.dtype) == "float32" and isinstance(value.b, tirx.Mul):  # as float kernels do
                 a, b = self.printer.text(value.b.a), self.printer.text(value.b.b)
                 self.printer.headers.add("tvm_ext_kernels.h")
                 return f"{target} = TVM_EXT_FMA({a}, {b}, {target});"
@@ -197,7 +197,7 @@ class StatementPrinter:
         return f"{self.printer.calls(narrow_helper(four.dtype), f'{values}, {target}')[0]};"
 
     def _rows(self, loop: tirx.For) -> list[str]:
-        """Pointers to rows of what the loop reads by way of tables."""
+        """Return pointers to the rows that the loop reads through tables."""
         lines: list[str] = []
         for row in rows_of(loop, self.around):
             if row_of(self.printer.rows, row.buffer, row.index) is not None:

@@ -1,4 +1,4 @@
-"""Places of the buffers that a lowered function allocates: a local, the stack, or scratch."""
+"""Memory of the buffers that a lowered function allocates: a local variable, the stack, or scratch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAX_STACK_BYTES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """scalars: one element each. arrays: on the stack, MAX_STACK_BYTES together. offsets: bytes into scratch.
+    """Memory of the buffers. scalars: of one element each. arrays: on the stack, at most MAX_STACK_BYTES together.
 
-    aliases: buffers declared over the memory of another one, resolved to the buffer that owns it.
+    offsets: bytes into scratch. aliases: buffers that are declared over the memory of another buffer, with its owner.
     """
 
     scalars: frozenset[Var]
@@ -38,7 +38,7 @@ class _Lifetime:
 
 
 def place_buffers(body: tirx.Stmt) -> Storage:
-    """Decide for every allocation in `body`; buffers in scratch share bytes where their lifetimes are apart."""
+    """Choose the memory of every allocation in `body`; buffers in scratch share bytes if their lifetimes are disjoint."""
     statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     aliases = _aliases(body)
     uses: dict[Var, list[int]] = {}
@@ -92,7 +92,7 @@ def _aliases(body: tirx.Stmt) -> dict[Var, Var]:
 
 
 def _offsets(lifetimes: list[_Lifetime]) -> dict[Var, int]:
-    """Offsets by first fit, the largest first."""
+    """Return offsets by first fit, the largest buffer first."""
     placed: list[tuple[_Lifetime, int]] = []
     for one in sorted(lifetimes, key=lambda lifetime: -lifetime.num_bytes):
         offset = 0

@@ -1,6 +1,6 @@
 """Replace expensive expressions of one loop counter by tables, computed bit for bit.
 
-A loop inside of others computes them again and again for the same turns; a table of its turns is a load each.
+A nested loop computes them again for the same iterations; a table replaces each value by one load.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from codegen_c.tir.loops import CountedLoop, expressions_of, operands_of
 
 MOST_TURNS, LEAST_TURNS = 1024, 3
 LEAST_INSTRUCTIONS = 5
-"""Instructions of an expression that is worth a table; a load and its conversion are two."""
+"""Least instructions of an expression for which a table pays; a load and its conversion are two."""
 LEAST_USES = 4
-"""Times that an entry is read in one run, at least."""
+"""Least number of times that an entry is read in one run."""
 _INTEGERS = {tirx.FloorDiv: 5, tirx.FloorMod: 5, tirx.Min: 3, tirx.Max: 3, tirx.Select: 2, Call: 2}
 _FLOATS = {Call: 12, tirx.Div: 8, tirx.Cast: 2}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tabulated:
-    """The function with a parameter more for each table, behind the others, and the tables."""
+    """The function with an additional parameter for each table after the others, and the tables."""
 
     function: tirx.PrimFunc
     tables: tuple[np.ndarray, ...]
 
 
 def tabulate(function: tirx.PrimFunc, first: int) -> Tabulated:
-    """The lowered function with tables, which are called `constant<first>` and so on; no value changes."""
+    """Return the lowered function with tables, which are called `constant<first>` and so on; no value changes."""
     found = _Tables()
     for expr, loops in expressions_of(function.body):
         found.take(expr, loops)
     drafts = [_buffer(values, "draft") for values in found.data]
-    read = _read(found.body(function.body, drafts))  # what is part of another expression may be a table already
+    read = _read(found.body(function.body, drafts))  # an expression inside a table needs no table of its own
     used = [index for index, draft in enumerate(drafts) if draft in read]
     if not used:
         return Tabulated(function=function, tables=())
@@ -56,13 +56,13 @@ def tabulate(function: tirx.PrimFunc, first: int) -> Tabulated:
 
 @dataclass(kw_only=True)
 class _Tables:
-    """Tables that may be, and which one, in which turn of which loop, has an expression's value, by its hash."""
+    """Candidate tables, and the table and loop that contain an expression's values, by the expression's hash."""
 
     data: list[np.ndarray] = field(default_factory=list[np.ndarray])
     places: dict[int, tuple[Expr, CountedLoop, int]] = field(default_factory=dict[int, tuple[Expr, CountedLoop, int]])
 
     def take(self, expr: Expr, loops: tuple[CountedLoop, ...]) -> None:
-        """Makes a table of the expression, or of those it is made of."""
+        """Add a table of the expression, or else of its operands."""
         if tvm_ffi.structural_hash(expr) in self.places:
             return
         loop = _only_loop(expr, loops)
@@ -71,7 +71,7 @@ class _Tables:
                 self.take(operand, loops)
 
     def body(self, body: tirx.Stmt, buffers: list[Var]) -> tirx.Stmt:
-        """The statement with loads of these buffers."""
+        """Return the statement with loads of these buffers."""
 
         def replaced(expr: Expr) -> Expr:
             known = self.places.get(tvm_ffi.structural_hash(expr))
@@ -103,7 +103,7 @@ class _Tables:
         return True
 
     def _index(self, values: np.ndarray) -> int:
-        """Place of a table among those that are there."""
+        """Return the index of a table, which is added if no equal table exists."""
         for index, known in enumerate(self.data):
             if known.dtype == values.dtype and known.tobytes() == values.tobytes():
                 return index
@@ -116,14 +116,14 @@ def _buffer(values: np.ndarray, name: str) -> Var:
 
 
 def _read(body: tirx.Stmt) -> set[Var]:
-    """Buffers that a statement loads from."""
+    """Return the buffers that a statement loads from."""
     found: set[Var] = set()
     tvm_ffi.structural_walk(body, [(TensorLoad, lambda load: found.add(load.source))])
     return found
 
 
 def _only_loop(expr: Expr, loops: tuple[CountedLoop, ...]) -> CountedLoop | None:
-    """The loop whose counter is all that the expression depends on."""
+    """Return the loop whose counter is the only variable in the expression; None for other expressions."""
     read: set[Var] = set()
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(expr, [(Var, read.add), (TensorLoad, loads.append)])
@@ -132,7 +132,7 @@ def _only_loop(expr: Expr, loops: tuple[CountedLoop, ...]) -> CountedLoop | None
 
 
 def _costs(expr: Expr) -> Iterator[int]:
-    """Modelled instructions of each operation."""
+    """Yield the modelled instructions of each operation."""
     dtype = str(expr.ty.dtype)
     if dtype.startswith("float"):
         yield _FLOATS.get(type(expr), 0 if isinstance(expr, tirx.FloatImm) else 1)
@@ -160,11 +160,11 @@ _LIMIT = 2.0**31
 
 
 class Unknown(Exception):
-    """Internal: a value that is not known here, or not to the bit."""
+    """Internal: a value is not known at compile time, or not to the bit."""
 
 
 def values_of(expr: Expr, counter: Var, turns: Array) -> Array:
-    """Values where `counter` is each of `turns`, int64[n]: integers as int64, floats as they are, bool.
+    """Return the values of an expression if `counter` is each of `turns`, int64[n]: integers as int64, floats, bool.
 
     Raises Unknown for other variables and tensors, functions that are not exact, and values that C leaves undefined.
     """
@@ -172,9 +172,9 @@ def values_of(expr: Expr, counter: Var, turns: Array) -> Array:
 
 
 def values_over(expr: Expr, counters: Mapping[Var, Array]) -> Array:
-    """The same for several counters, whose values are arrays that broadcast, and so is the result.
+    """Return the values for several counters, whose arrays of values broadcast with each other and to the result.
 
-    counters: holds the elements of tables, too, by their buffers.
+    counters: also holds the elements of tables, by their buffers.
     """
     with np.errstate(all="ignore"):
         return _value(expr, counters)
@@ -221,7 +221,7 @@ def _value(expr: Expr, counters: Mapping[Var, Array]) -> Array:
 
 
 def _kept(values: Array, dtype: str) -> Array:
-    """The values, where their type holds them."""
+    """Return the values if their type can hold them. Raises Unknown otherwise."""
     if dtype in ("float32", "float64"):
         if values.dtype != dtype or not np.isfinite(values).all():
             raise Unknown
@@ -233,6 +233,6 @@ def _kept(values: Array, dtype: str) -> Array:
 def _cast(values: Array, dtype: str) -> Array:
     if dtype in ("float32", "float64"):
         return values.astype(dtype)
-    if dtype not in ("int32", "int64") or not (np.abs(values) < _LIMIT).all():  # nor is what is no number
+    if dtype not in ("int32", "int64") or not (np.abs(values) < _LIMIT).all():  # NaN does not fit either
         raise Unknown
     return np.trunc(values).astype(np.int64)

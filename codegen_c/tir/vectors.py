@@ -1,4 +1,4 @@
-"""Loops that compilers make vectors of, where a processor has any."""
+"""Loops that compilers vectorize for processors with vectors."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from codegen_c.tir.intrinsics import DIVISIONS, FREE, RELATIONS, family, functio
 from codegen_c.tir.loops import operands
 
 UNROLLED_TURNS = 8
-"""A C compiler writes loops of as few turns as statements behind each other."""
+"""Iterations up to which a C compiler unrolls a loop."""
 WRITTEN_OUT = 32
-"""Turns of loops in loops that it writes out as a whole."""
+"""Iterations of nested loops up to which a C compiler unrolls all of them."""
 _KINDS = (tirx.BufferStore, tirx.SeqStmt, tirx.AllocBuffer)
 _CALLS = frozenset(("fabs", "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"))
 _INTERLEAVED = (2, 4)
-"""Neighbours that one instruction takes apart into as many vectors, or puts together."""
+"""Numbers of interleaved vectors that one instruction separates or interleaves."""
 
 
 def is_vector(
     loop: tirx.For, turns: int, owners: Mapping[Var, Var], analyzer: Analyzer, variables: Set[Var] = frozenset()
 ) -> bool:
-    """True where a compiler makes vectors of a loop: stores of neighbours, of what is loaded so or does not change.
+    """Return True if a compiler vectorizes a loop: it stores neighbours, computed from neighbours or invariants.
 
-    Choices, functions that no vector has, and sums of floats into one place are none, but in loops inside that are
-    written out they are as many sums. owners: buffers behind views. variables: buffers of one element.
+    Choices, functions without vector form, and sums of floats into one element prevent this; unrolled inner loops make
+    such sums independent. owners: buffers behind views. variables: buffers of one element.
     """
     inside = _Inside.of(loop, owners)
     if turns < LANES or not inside.is_plain or turns_written_out(loop.body) is None:
@@ -42,7 +42,7 @@ def is_vector(
     if not places or any(step != 1 for step in steps):
         return False
     written = dict(places)
-    for buffer, indices in read:  # of what is stored a turn reads its own element alone, or one far away
+    for buffer, indices in read:  # an iteration may read its own stored element, or one that no vector contains
         own = written.get(buffer)
         if own is not None and not _is_apart(own, indices, turns, analyzer):
             return False
@@ -50,7 +50,7 @@ def is_vector(
 
 
 def turns_written_out(statement: tirx.Stmt) -> int | None:
-    """Turns of the loops in a statement that compilers write out; None where there is one that they do not."""
+    """Return the iterations of the loops in a statement that compilers unroll; None if they do not unroll one of them."""
     loops: list[tirx.For] = []
 
     def turns(part: tirx.Stmt) -> int:
@@ -70,9 +70,9 @@ def turns_written_out(statement: tirx.Stmt) -> int | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Inside:
-    """Statements of a loop: stores and loads, counters of the loops inside and their turns.
+    """Statements of a loop: stores and loads, counters of inner loops and their iterations.
 
-    is_plain: nothing is there that vectors do not have.
+    is_plain: True if every operation has a vector form.
     """
 
     stores: list[tuple[Var, Sequence[Expr]]]
@@ -101,7 +101,10 @@ class _Inside:
         )
 
     def step(self, counter: Var, indices: Sequence[Expr], analyzer: Analyzer) -> int | None:
-        """Elements from one turn's place to the next one's, 1 where neighbours are taken apart; None: they differ."""
+        """Return the elements from one iteration's index to the next one's, or None if they differ.
+
+        The step is 1 if interleaved neighbours are separated into vectors.
+        """
         step = _step(indices, counter, analyzer)
         if step in _INTERLEAVED:
             within = [_step(indices, inner, analyzer) for inner, turns in self.counters.items() if turns == step]
@@ -110,7 +113,7 @@ class _Inside:
 
 
 def _is_apart(stored: Sequence[Expr], read: Sequence[Expr], turns: int, analyzer: Analyzer) -> bool:
-    """True where no other turn stores what one reads."""
+    """Return True if no other iteration stores an element that this one reads."""
     if tvm_ffi.structural_equal(stored, read):
         return True
     distance = analyzer.simplify(stored[0] - read[0])
@@ -118,7 +121,7 @@ def _is_apart(stored: Sequence[Expr], read: Sequence[Expr], turns: int, analyzer
 
 
 def _step(indices: Sequence[Expr], counter: Var, analyzer: Analyzer) -> int | None:
-    """Elements from one turn's place to the next one's; None where they differ."""
+    """Return the elements from one iteration's index to the next one's; None if they differ."""
     if len(indices) != 1:
         return None
     place = indices[0]
@@ -129,9 +132,9 @@ def _step(indices: Sequence[Expr], counter: Var, analyzer: Analyzer) -> int | No
 
 
 def _has_no_vector(expr: Expr, changing: Set[Var]) -> bool:
-    """True for an operation that vectors do not have: of doubles, quotients, comparisons of floats, functions.
+    """Return True for an operation without vector form: of doubles, quotients, comparisons of floats, functions.
 
-    What no turn of the loop changes is computed before it.
+    Invariant operations do not count, because they are computed before the loop.
     """
     always, either = operands(expr)
     if not _variables(always[0] if either else expr) & changing:
@@ -143,12 +146,12 @@ def _has_no_vector(expr: Expr, changing: Set[Var]) -> bool:
     if isinstance(expr, tirx.Min | tirx.Max | tirx.Select):
         return is_float(expr)
     if isinstance(expr, tirx.Div) and isinstance(expr.b, tirx.FloatImm):
-        return abs(math.frexp(float(expr.b.value))[0]) != 0.5  # a power of two is a product
+        return abs(math.frexp(float(expr.b.value))[0]) != 0.5  # by a power of two: a product
     return isinstance(expr, (*DIVISIONS, *RELATIONS)) or family(expr) in ("double", "long")
 
 
 def _variables(expr: Expr) -> set[Var]:
-    """Counters that an expression reads, and buffers."""
+    """Return the counters and buffers that an expression reads."""
     found: set[Var] = set()
     tvm_ffi.structural_walk(expr, [(Var, found.add), (TensorLoad, lambda load: found.add(load.source))])
     return found

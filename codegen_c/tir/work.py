@@ -22,36 +22,36 @@ from codegen_c.tir.tabulate import Unknown, values_over
 from codegen_c.tir.vectors import UNROLLED_TURNS, is_vector, turns_written_out
 
 _MOST_VALUES = 1 << 16
-"""Turns of loops that are looked at to know how often a condition holds."""
+"""Limit of the iterations that are evaluated to find how often a condition holds."""
 _PURE = ("if_then_else", "sqrt", "rsqrt", "fabs", "floor", "ceil", "trunc", "rint", "round", *FREE)
-"""Calls that compilers take out of loops; others may set `errno`."""
+"""Calls that compilers hoist out of loops; others may set `errno`."""
 
 
 def work_of_loops(statement: tirx.Stmt, storage: Storage) -> Work:
-    """Operations of one run, as a C compiler leaves them: equal ones once, and outside the loops they do not depend on.
+    """Return the operations of one run after common subexpression elimination and hoisting by the C compiler.
 
-    Of two branches the larger counts, of a loop the most turns there can be; bodies of `while` count once.
-    storage: buffers of one element are variables, which nothing is loaded from.
+    Of two branches the larger counts, of a loop its maximum of iterations; bodies of `while` count once. storage:
+    buffers of one element are variables, which need no load.
     """
     return dict(_Counting(storage).statement(statement, (), set()))
 
 
 Loops = tuple[tuple[Var, int], ...]
-"""Counter and turns of the loops around a statement, the outermost first."""
+"""Counter and iterations of the loops around a statement, the outermost first."""
 Seen = set[tuple[int, int]]
-"""Expressions that were computed in this scope already, by hash, and how many loops are around them."""
+"""Expressions that this scope has computed already, by hash and number of enclosing loops."""
 
 
 class _Counting:
     def __init__(self, storage: Storage) -> None:
         self._scalars, self._arrays, self._owners = storage.scalars, storage.arrays, storage.aliases
         self._written: dict[Var, set[Var]] = {}
-        self._copied: set[Var] = set()  # counters of loops that are written out
-        self._kept: tuple[Var, Expr] | None = None  # what the turn before stored, and where
+        self._copied: set[Var] = set()  # counters of unrolled loops
+        self._kept: tuple[Var, Expr] | None = None  # the stored element and value of the previous iteration
         self._analyzer = Analyzer()
 
     def statement(self, statement: tirx.Stmt, loops: Loops, seen: Seen) -> Counter[str]:
-        """Operations of a statement in all turns of the loops around it."""
+        """Return the operations of a statement in all iterations of the enclosing loops."""
         turns = math.prod(turns for _, turns in loops)
         if isinstance(statement, tirx.SeqStmt):
             return _sum(self.statement(part, loops, seen) for part in statement.seq)
@@ -75,7 +75,7 @@ class _Counting:
         self._kept = self._turn_before(owner, store, loops)
         found = self._value(store.value, loops, seen)
         self._kept = None
-        if owner in self._arrays:  # nothing else lies there: it is kept until its place changes
+        if owner in self._arrays:  # no other value shares the register: it is kept until its index changes
             read = _variables(store.indices)
             depth = max((depth for depth, (var, _) in enumerate(loops, 1) if var in read), default=0)
             found += Counter(store=math.prod(turns for _, turns in loops[:depth]))
@@ -103,7 +103,7 @@ class _Counting:
         return Counter({**inside, **saved_by_vectors(inside, turns, outer_turns)})
 
     def _branch(self, branch: tirx.IfThenElse, loops: Loops, seen: Seen) -> Counter[str]:
-        """Operations of a branch: of loops that are written out each turn comes to one of its own."""
+        """Return the operations of a branch; in an unrolled loop, each iteration has a branch of its own."""
         copied, self._copied = self._copied, set[Var]()
         sides = [self.statement(branch.then_case, loops, set(seen))]
         if branch.else_case is not None:
@@ -117,7 +117,7 @@ class _Counting:
         )
 
     def _taken(self, condition: Expr, loops: Loops, sides: list[Counter[str]]) -> Counter[str]:
-        """Operations of both sides, each in its share of the turns; of the larger one where that is not known."""
+        """Return the operations of both sides by their share of the iterations; of the larger side if that is unknown."""
         share = self._share(condition, loops)
         if share is None:
             return max(sides, key=Counter.total)
@@ -127,7 +127,7 @@ class _Counting:
         )
 
     def _turn_before(self, owner: Var, store: tirx.BufferStore, loops: Loops) -> tuple[Var, Expr] | None:
-        """Where the turn before stored: what it left there is still in a register."""
+        """Return the element that the previous iteration stored, whose value is still in a register."""
         if not loops or len(store.indices) != 1:
             return None
         counter = loops[-1][0]
@@ -147,7 +147,7 @@ class _Counting:
         return found
 
     def _share(self, condition: Expr, loops: Loops) -> float | None:
-        """Part of the turns in which a condition of counters holds; None for others."""
+        """Return the share of iterations in which a condition on counters holds; None for other conditions."""
         counters = [(var, turns) for var, turns in loops if var in _variables([condition])]
         if reads_elements(condition) or math.prod(turns for _, turns in counters) > _MOST_VALUES:
             return None
@@ -161,7 +161,10 @@ class _Counting:
         return self._owners.get(buffer, buffer)
 
     def _value(self, expr: Expr, loops: Loops, seen: Seen, *, is_side: bool = False) -> Counter[str]:
-        """Operations of an expression. is_side: it is a side of a choice, so nothing is loaded before it is taken."""
+        """Return the operations of an expression.
+
+        is_side: the expression is a branch of a choice, so its loads are not hoisted out of it.
+        """
         depth = self._depth(expr, loops)
         key = (tvm_ffi.structural_hash(expr), depth)
         if key in seen:
@@ -194,7 +197,7 @@ class _Counting:
         return self._owner(buffer) in self._scalars
 
     def _condition(self, condition: Expr, loops: Loops, seen: Seen) -> Counter[str]:
-        """Operations of a choice's condition: one that divides is none that compilers look through."""
+        """Return the operations of a choice's condition; compilers do not evaluate a division at compile time."""
         if not _divides(condition):
             return self._value(condition, loops, seen)
         copied, self._copied = self._copied, set[Var]()
@@ -203,11 +206,11 @@ class _Counting:
         return found
 
     def _is_known(self, expr: Expr) -> bool:
-        """True for what compilers know of loops that they write out: what depends on their counters alone."""
+        """Return True for expressions of the counters of unrolled loops alone, which compilers evaluate."""
         return not reads_elements(expr) and _variables([expr]) <= self._copied
 
     def _times(self, expr: Expr, loops: Loops, depth: int) -> int:
-        """Turns in which it is computed: of loops that are written out those that differ in what it reads."""
+        """Return how often an expression is computed; unrolled loops count the iterations in which its operands differ."""
         read = self._reads(expr)
         return math.prod(
             turns
@@ -216,7 +219,7 @@ class _Counting:
         )
 
     def _reads(self, expr: Expr) -> set[Var]:
-        """Counters and buffers; of an array it is kept in variables what its places read."""
+        """Return the counters and buffers that an expression reads; of an array in registers, what its indices read."""
         read = _variables([expr])
         if isinstance(expr, TensorLoad) and self._owner(expr.source) in self._arrays:
             return _variables(expr.indices)
@@ -224,7 +227,7 @@ class _Counting:
         return read
 
     def _depth(self, expr: Expr, loops: Loops) -> int:
-        """Loops that an expression cannot be computed outside of: those that change what it reads, all for a call."""
+        """Return how many enclosing loops an expression depends on; all of them for a call."""
         if _calls(expr):
             return len(loops)
         read = self._reads(expr)
@@ -240,7 +243,7 @@ def _variables(indices: Sequence[Expr]) -> set[Var]:
 
 
 def _calls(expr: Expr) -> bool:
-    """True where a function is called that compilers do not take out of loops."""
+    """Return True if an expression calls a function that compilers do not hoist."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(
         expr, [(Call, lambda call: calls.append(call) if function_name(call) not in _PURE else None)]
@@ -267,7 +270,10 @@ _CALLS = {
 
 
 def kinds_of(expr: Expr, is_variable: Callable[[Var], bool]) -> Iterator[str]:
-    """Operations of an expression itself, beside those of its operands. is_variable: of a buffer, nothing is loaded."""
+    """Yield the operations of an expression itself, without its operands.
+
+    is_variable: True for a buffer whose elements need no load.
+    """
     if isinstance(expr, TensorLoad):
         if not is_variable(expr.source):
             yield "load"
@@ -290,20 +296,20 @@ def kinds_of(expr: Expr, is_variable: Callable[[Var], bool]) -> Iterator[str]:
     elif not isinstance(expr, (tirx.IntImm, tirx.FloatImm, Var)) and (
         is_float(expr) or _reads_memory(expr, is_variable)
     ):
-        # Sums and products of counters, and of what does not change, are carried from turn to turn.
+        # Sums and products of counters and invariants are induction variables.
         is_product = isinstance(expr, tirx.Mul) and is_float(expr)
         yield f"{family(expr)} {'product' if is_product else 'arithmetic'}"
 
 
 def _reads_memory(expr: Expr, is_variable: Callable[[Var], bool]) -> bool:
-    """True where an element is read that is no variable."""
+    """Return True if an expression loads from memory."""
     found: list[TensorLoad] = []
     tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
     return not all(is_variable(load.source) for load in found)
 
 
 def _extreme(expr: tirx.Min | tirx.Max, is_variable: Callable[[Var], bool]) -> str:
-    """`place` inside of a buffer, `limit` of a float or of what one so far is, or `extreme` of two."""
+    """Return `place` for a clamped index, `limit` for a float and a constant or running extreme, else `extreme`."""
     if place_inside(expr) is not None:
         return "place"
     so_far = isinstance(expr.a, TensorLoad) and is_variable(expr.a.source)
@@ -334,22 +340,22 @@ def _of_call(call: Call) -> Iterator[str]:
 
 
 MOST_POINTERS = 16
-"""Loads of a turn that registers point to."""
+"""Loads of an iteration whose pointers fit the registers."""
 _CALLED = SAME_NAME - {"fabs", "floor", "ceil", "trunc", "rint"}
-"""Kinds that are calls of functions, on processors that round in an instruction."""
+"""Kinds of operations that call a function on processors with rounding instructions."""
 _TESTED = ("float choice", "integer divide", "turn", "tested turn")
 
 
 def turn_kind(inside: Counter[str]) -> str:
-    """Kind of a turn: a core that counts turns does so where a body has no branches, calls or loops inside."""
+    """Return the kind of an iteration: hardware loops need a body without branches, calls and inner loops."""
     others = any(kind in _TESTED or kind.partition(" ")[2] in _CALLED for kind in inside)
     return "tested turn" if others else "turn"
 
 
 def saved_by_vectors(inside: Counter[str], turns: int, outer_turns: int) -> dict[str, int]:
-    """Operations that vectors save: whole ones take one for as many lanes, what is left is a loop of its own.
+    """Return the operations that vectors save: a vector takes one for all lanes; the rest runs in a scalar loop.
 
-    Few vectors are written out, and of many loads in a turn pointers lie on the stack.
+    Few vectors are unrolled, and the pointers of many loads per iteration lie on the stack.
     """
     if any(kind.startswith(SAVED) for kind in inside):
         return {}
@@ -361,5 +367,5 @@ def saved_by_vectors(inside: Counter[str], turns: int, outer_turns: int) -> dict
     }
     if inside["load"] > MOST_POINTERS * outer_turns * turns:
         saved["pointer"] = round(inside["load"] * vectors / turns)
-    is_checked = not shares or inside["load"] >= outer_turns * turns  # whether an input lies where it is stored to
+    is_checked = not shares or inside["load"] >= outer_turns * turns  # run-time overlap check of input and output
     return saved | ({"remainder": outer_turns} if rest and is_checked else {})

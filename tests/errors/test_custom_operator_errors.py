@@ -106,7 +106,7 @@ def test_headers_of_one_name(tmp_path: Path) -> None:
     x, f = net.input("x", (1, 8), "int16"), net.input("f", (1, 8))
     y = net.operator("Envelope", [x], net.tensor("y", (1, 8), "int32"), custom=custom.options(decay=2))
     z = net.operator("Mish", [f], net.tensor("z", (1, 8)))
-    with pytest.raises(UnsupportedModel, match=r"custom operators bring two different headers envelope_step.h"):
+    with pytest.raises(UnsupportedModel, match=r"custom operators bring two different headers named envelope_step.h"):
         _compiled(custom.saved(net, [y, z], tmp_path, "both"))
     taken = custom.envelope(tmp_path).rename(tmp_path / "envelope_step.tflite")
     with pytest.raises(UnsupportedModel, match=r"brings envelope_step.h, but the package has a file of that name"):

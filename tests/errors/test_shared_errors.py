@@ -59,7 +59,7 @@ def test_boards_that_cannot_start_the_other(shared: Compiled, starts: str | None
     board = shared.platform.board
     assert board is not None
     platform = replace(shared.platform, board=replace(board, starts=starts))
-    with pytest.raises(BadPlatform, match=f"runs on cpu1, too, and {said}; the start-up code supports sse200"):
+    with pytest.raises(BadPlatform, match=f"also runs on cpu1, but {said}; the start-up code supports sse200"):
         emit_firmware(shared.interface, platform)
 
 

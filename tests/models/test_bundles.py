@@ -156,7 +156,7 @@ def test_what_may_run_at_once_shares_no_byte(tmp_path: Path) -> None:
     (arenas,) = bundle.report["arenas"]
     size = arenas["arenas"][0]["num_bytes"]
     assert [one["offset"] for one in arenas["arenas"]] == [0, 0, -(-size // 16) * 16]
-    assert "first and third may run at once" in (tmp_path / "package" / "README.md").read_text()
+    assert "first and third may run at the same time" in (tmp_path / "package" / "README.md").read_text()
     assert "RAN; compared nothing" in (tmp_path / "package" / "door_selftest_main.c").read_text()
 
 
