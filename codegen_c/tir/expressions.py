@@ -207,7 +207,7 @@ class ExpressionPrinter:
         return self.text(expr, OR) if isinstance(expr, tirx.Or) else self.text(expr, EQUALITY)
 
     def _choice(self, condition: Expr, yes: Expr, no: Expr) -> Text:
-        """Print a choice by `?:`, which evaluates only the chosen branch, so that a guarded load stays in its buffer."""
+        """Print a choice by `?:`, which evaluates only the chosen branch, so a guarded load stays in its buffer."""
         test = self.text(condition, UNARY)
         return f"{test} ? {self.text(yes, CHOICE + 1)} : {self.text(no, CHOICE + 1)}", CHOICE
 

@@ -27,7 +27,7 @@ _OF_A_NUMBER = {
 
 
 def _legalize_comparison(name: str) -> LegalizeFunc:
-    """Return a legalization that compares a float with itself by `isnan`; TVM's simplifier would fold `x == x` to true."""
+    """Return a legalization that compares a float with itself by `isnan`; TVM would fold `x == x` to true."""
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         left, right = call.args
