@@ -213,7 +213,7 @@ def _counted(index: tirx.Expr, extent: int) -> tirx.Expr:
 
 
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduction: str) -> te.Tensor:
-    """Return `data` with slices of `updates` at `indices`, whose last axis holds indices of the first axes of `data`."""
+    """Return `data` with slices of `updates` at `indices`, whose last axis holds indices of its first axes."""
     tuples, length = len(indices.shape) - 1, int(indices.shape[-1])
 
     def place(places: T.buffer_proxy, axes: Sequence[tirx.Expr]) -> list[tirx.Expr]:

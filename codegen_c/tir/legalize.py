@@ -81,7 +81,7 @@ def operator_names(function: relax.Function) -> tuple[str, ...]:
 
 
 def alone(function: relax.Function, module: tvm.IRModule | None = None) -> tvm.IRModule:
-    """Return a module with `function`, public and without attributes of the fused operator, and `module`'s PrimFuncs."""
+    """Return a module with `function`, public and without the fused operator's attributes, and with PrimFuncs."""
     bare = relax.Function(function.params, function.body, function.ret_ty, function.is_pure)
     others = module.functions.items() if module is not None else ()
     functions = {name: other for name, other in others if isinstance(other, tirx.PrimFunc)}

@@ -45,7 +45,7 @@ def reads_elements(expr: Expr) -> bool:
 
 
 def clamped(expr: tirx.Cast) -> tuple[Expr, float, float] | None:
-    """Return the value and the limits of a float that is clipped to numbers of its integer target type; None otherwise."""
+    """Return the value and the limits of a float that is clipped to numbers of its integer type; None otherwise."""
     outer = expr.value
     if not isinstance(outer, tirx.Max | tirx.Min) or not isinstance(outer.a, tirx.Max | tirx.Min):
         return None

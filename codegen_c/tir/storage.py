@@ -38,7 +38,7 @@ class _Lifetime:
 
 
 def place_buffers(body: tirx.Stmt) -> Storage:
-    """Choose the memory of every allocation in `body`; buffers in scratch share bytes if their lifetimes are disjoint."""
+    """Choose the memory of every allocation in `body`; buffers in scratch with disjoint lifetimes share bytes."""
     statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     aliases = _aliases(body)
     uses: dict[Var, list[int]] = {}

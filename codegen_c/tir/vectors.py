@@ -50,7 +50,7 @@ def is_vector(
 
 
 def turns_written_out(statement: tirx.Stmt) -> int | None:
-    """Return the iterations of the loops in a statement that compilers unroll; None if they do not unroll one of them."""
+    """Return the iterations of the loops in a statement that compilers unroll; None if one is not unrolled."""
     loops: list[tirx.For] = []
 
     def turns(part: tirx.Stmt) -> int:

@@ -117,7 +117,7 @@ class _Counting:
         )
 
     def _taken(self, condition: Expr, loops: Loops, sides: list[Counter[str]]) -> Counter[str]:
-        """Return the operations of both sides by their share of the iterations; of the larger side if that is unknown."""
+        """Return the operations of both sides by their share of the iterations; of the larger side if unknown."""
         share = self._share(condition, loops)
         if share is None:
             return max(sides, key=Counter.total)
@@ -210,7 +210,7 @@ class _Counting:
         return not reads_elements(expr) and _variables([expr]) <= self._copied
 
     def _times(self, expr: Expr, loops: Loops, depth: int) -> int:
-        """Return how often an expression is computed; unrolled loops count the iterations in which its operands differ."""
+        """Return how often an expression is computed; unrolled loops count iterations with different operands."""
         read = self._reads(expr)
         return math.prod(
             turns
