@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value, structure
+from codegen_c.c_text.text import Value, structure
 from codegen_c.kernels.contract import (
+    ONCE,
     Accumulating,
     CFunction,
+    Constraint,
     Implementation,
     Kernel,
     Parameter,
     Passes,
     StoredRows,
     Target,
+    no_blocks,
 )
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, row_counts
+from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.bit_widths import (
     NineBits,
     all_channels,
@@ -30,6 +35,7 @@ from codegen_c.kernels.shared.bit_widths import (
 )
 from codegen_c.kernels.shared.common_shift import by_high_products
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
+from codegen_c.kernels.shared.product_kernel import SCRATCH, activations
 from codegen_c.kernels.shared.requantize import (
     Products,
     Requantize,
@@ -54,6 +60,9 @@ from codegen_c.operators.kinds import Array, PackedQConv2d, PackedQDense, QDense
 
 LAYER = "tvm_ext_qdense_layer"
 REQUANTIZE_INSTRUCTIONS = 20
+INCLUDES = ("tvm_ext_qdense.h", *BLOCK_INCLUDES)
+ACCUMULATION = "bias, then c ascending"
+SUMS = Parameter(name="sums", ctype="int32_t", role="output")
 PART_INSTRUCTIONS = 6
 """Instructions per sum in each call that adds to it: loading and storing it."""
 
@@ -117,32 +126,172 @@ def layer_factors(operator: QDense) -> np.ndarray:
     return products.astype(np.float64) / scale_of(operator.output)
 
 
-def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+# The kernel of all targets. It computes all of a layer, one row of its result at a time, or takes a single vector in
+# equal parts and keeps the accumulators between its calls. A target supplies the C of these forms.
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseParts:
+    """C of a dense layer, of one row of its result, or of some equal parts of its input.
+
+    parameters, constants: packed weights, initial accumulators and factors, always those of the whole layer.
+    body, helpers, includes: as in `CFunction`. The function has a scratch parameter if scratch_bytes is above zero.
+    instructions, passes, accumulation, grows_weights: as in `Implementation`.
+    num_sums: accumulators that a layer in parts keeps between its calls, K or more; 0 for other forms.
+    """
+
+    parameters: tuple[Parameter, ...]
+    constants: tuple[tuple[str, Array], ...]
+    body: str
+    includes: tuple[str, ...]
+    instructions: int
+    helpers: str = ""
+    scratch_bytes: int = 0
+    passes: Passes = ONCE
+    accumulation: str = "exact"
+    grows_weights: bool = False
+    num_sums: int = 0
+
+    def applied(self, kernel: str, operator: QDense, *more: Parameter) -> Implementation:
+        """Return the kernel applied to the layer. more: parameters after all others."""
+        sums = (SUMS,) if self.num_sums else ()
+        scratch = (SCRATCH,) if self.scratch_bytes else ()
+        return Implementation(
+            kernel=kernel,
+            function=CFunction(
+                parameters=(
+                    *activations(operator.inputs[0], operator.output), *sums, *self.parameters, *scratch, *more
+                ),
+                body=self.body,
+                helpers=self.helpers,
+                includes=self.includes,
+            ),
+            reference=lambda inputs: reference(operator, inputs),
+            constants=self.constants,
+            scratch_bytes=self.scratch_bytes,
+            macs=operator.output.num_elements * operator.weight.shape[1],
+            instructions=self.instructions,
+            passes=self.passes,
+            accumulation=self.accumulation,
+            exact=True,
+            grows_weights=self.grows_weights,
+        )  # fmt: skip
+
+
+InParts = Callable[[QDense, Target, int, StoredRows], DenseParts | None]
+
+
+def no_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -> None:
+    """Return None: portable C adds parts of the input."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseKernel:
+    """A dense layer on a target.
+
+    layer: given an operator and a target, a function that returns the parts of the layer, or of one row of its result:
+        a `QDense` of fewer channels or vectors, with the constants of the layer.
+    in_parts: parts that add some of so many equal parts of the input to the accumulators.
+    has_rows: whether `layer` computes rows of the result, too. Rows and parts that a target does not compute are
+    computed in portable C.
+    """
+
+    name: str
+    layer: Callable[[QDense, Target], Callable[[QDense], DenseParts]]
+    in_parts: InParts = no_parts
+    has_rows: Callable[[QDense], bool] = lambda _: True
+
+    def kernel(
+        self, constraints: tuple[Constraint, ...], blocks: Callable[[QDense, Target], tuple[Block, ...]] = no_blocks
+    ) -> Kernel:
+        """Return the kernel for weights of 8 bits."""
+        return Kernel(
+            name=self.name, operator=QDense, implement=self._implement, constraints=constraints, blocks=blocks
+        )
+
+    def packed(self, constraints: tuple[Constraint, ...]) -> Kernel:
+        """Return the kernel for weights of 4 bits, which computes all of a layer."""
+        return Kernel(name=self.name, operator=PackedQDense, implement=self._whole, constraints=constraints)
+
+    def _whole(self, operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+        return self.layer(operator, target)(operator).applied(self.name, operator)
+
+    def _implement(self, operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+        layer = self.layer(operator, target)
+        whole = layer(operator).applied(self.name, operator)
+        in_portable_rows = None if self.has_rows(operator) else PORTABLE._implement(operator, target, stored).in_rows
+
+        def row(part: QDense, rows: Rows) -> Implementation:
+            made = layer(part)
+            function = made.applied(self.name, part).function
+            return replace(whole, function=function, scratch_bytes=made.scratch_bytes, instructions=made.instructions)
+
+        counts = () if wide(operator) else row_counts(operator)
+        by_parts = Accumulating(
+            row_counts=counts, implement=lambda count, stored: self._in_parts(operator, target, count, stored)
+        )
+        return replace(
+            whole, in_rows=in_portable_rows or in_rows(operator, row), accumulating=by_parts if counts else None
+        )
+
+    def _in_parts(self, operator: QDense, target: Target, count: int, stored: StoredRows) -> Implementation:
+        """Return the kernel that takes some of `count` equal parts of the input; its last call finishes the sums."""
+        parts = self.in_parts(operator, target, count, stored)
+        if parts is None:
+            return PORTABLE._in_parts(operator, target, count, stored)
+        surplus = parts.num_sums - len(operator.weight)
+
+        def with_sums(inputs: list[Array]) -> list[Array]:
+            return _with_sums(operator, inputs, surplus)
+
+        return replace(
+            parts.applied(f"{self.name}_in_parts", operator, *ROW_PARAMETERS),
+            reference=with_sums,
+            spatial=accumulated(count),
+            sums=TensorType(shape=(1, parts.num_sums), dtype="int32"),
+        )
+
+
+def _with_sums(operator: QDense, inputs: list[Array], surplus: int) -> list[Array]:
+    """Return the result, and the sums it is made of: int32[1, K + surplus]."""
+    sums = inputs[0].reshape(1, -1).astype(np.int64) @ operator.weight.astype(np.int64).T + products(operator).start
+    return [*reference(operator, inputs), np.pad(sums.astype(np.int32), ((0, 0), (0, surplus)))]
+
+
+# Portable C.
+
+
+def _layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
     finish, is_wide = rescaling(operator), wide(operator) is not None
+    num_vectors = operator.output.num_elements // operator.output.shape[-1]
+    passes = Passes.of_product(
+        num_vectors * operator.weight.size, operator.inputs[0].num_elements, num_vectors,
+        pixels=1, channels=CHANNEL_BLOCK,
+    )  # fmt: skip
 
-    def row(part: QDense, rows: Rows) -> Implementation:
-        return replace(whole, function=_function(part, finish, is_wide=is_wide), instructions=_instructions(part))
+    def parts(part: QDense) -> DenseParts:
+        channels, depth = part.weight.shape
+        shapes = _shapes(part, part.output.num_elements // channels, depth, rescale(finish, wide=is_wide))
+        call = "tvm_ext_qdense(&layer, input, output, weights, bias, multiplier, shift);"
+        return DenseParts(
+            parameters=_parameters(finish, is_wide=is_wide),
+            constants=constants_of(operator, finish),
+            body="\n".join([*structure(LAYER, "layer", shapes), *finish.tables(), call]),
+            includes=INCLUDES,
+            instructions=_instructions(part),
+            passes=passes,
+            accumulation=ACCUMULATION,
+        )
 
-    macs = operator.output.num_elements * operator.weight.shape[1]
-    whole = Implementation(
-        kernel=QDENSE.name,
-        function=_function(operator, finish, is_wide=is_wide),
-        reference=lambda inputs: reference(operator, inputs),
-        constants=constants_of(operator, finish),
-        macs=macs,
-        instructions=_instructions(operator),
-        passes=Passes.of_product(
-            macs,
-            operator.inputs[0].num_elements,
-            operator.output.num_elements // operator.output.shape[-1],
-            pixels=1,
-            channels=CHANNEL_BLOCK,
-        ),
-        accumulation="bias, then c ascending",
-        exact=True,
-        accumulating=accumulating(operator),
+    return parts
+
+
+def _parameters(finish: Requantize, *, is_wide: bool = False) -> tuple[Parameter, ...]:
+    return (
+        Parameter(name="weights", ctype="int8_t", role="constant"),
+        Parameter(name="bias", ctype="int64_t" if is_wide else "int32_t", role="constant"),
+        *finish.parameters(),
     )
-    return replace(whole, in_rows=in_rows(operator, row))
 
 
 def constants_of(operator: QDense, finish: Requantize) -> tuple[tuple[str, np.ndarray], ...]:
@@ -155,29 +304,6 @@ def _instructions(operator: QDense) -> int:
     return elements * depth * (1 + 2 * CHANNEL_BLOCK) // CHANNEL_BLOCK + elements * REQUANTIZE_INSTRUCTIONS
 
 
-def _function(operator: QDense, finish: Requantize, *, is_wide: bool = False) -> CFunction:
-    """is_wide: the layer's sums have 64 bits; `operator` may be a part of it."""
-    return CFunction(
-        parameters=(
-            Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
-            Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
-            Parameter(name="weights", ctype="int8_t", role="constant"),
-            Parameter(name="bias", ctype="int64_t" if is_wide else "int32_t", role="constant"),
-            *finish.parameters(),
-        ),
-        body=_body(operator, finish, is_wide=is_wide),
-        includes=("tvm_ext_qdense.h", *BLOCK_INCLUDES),
-    )
-
-
-def _body(operator: QDense, finish: Requantize, *, is_wide: bool) -> str:
-    """The layer's shapes, and the loops of tvm_ext_qdense.h."""
-    channels, depth = operator.weight.shape
-    shapes = _shapes(operator, operator.output.num_elements // channels, depth, rescale(finish, wide=is_wide))
-    call = "tvm_ext_qdense(&layer, input, output, weights, bias, multiplier, shift);"
-    return "\n".join([*structure(LAYER, "layer", shapes), *finish.tables(), call])
-
-
 def _shapes(operator: QDense, rows: int, depth: int, finish: dict[str, Value]) -> dict[str, Value]:
     """A `tvm_ext_qdense_layer`, with so many vectors, or parts of one, of `depth` elements."""
     channels = operator.weight.shape[0]
@@ -186,44 +312,23 @@ def _shapes(operator: QDense, rows: int, depth: int, finish: dict[str, Value]) -
     return {"input": image(vectors), "output": image(results), "rescale": finish}
 
 
-def accumulating(operator: QDense) -> Accumulating | None:
-    """A layer of one vector takes its elements as they come."""
-    counts = row_counts(operator)
-    if not counts or wide(operator):
-        return None
-    return Accumulating(row_counts=counts, implement=lambda count, stored: _in_parts(operator, count, stored))
-
-
-def sums_reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The result, and the sums it is made of, int32[1, K]."""
-    sums = inputs[0].reshape(1, -1).astype(np.int64) @ operator.weight.astype(np.int64).T + products(operator).start
-    return [*reference(operator, inputs), sums.astype(np.int32)]
-
-
-def _in_parts(operator: QDense, count: int, stored: StoredRows) -> Implementation:
-    """Sums of `count` equal parts of the input; the last call finishes them."""
-    finish, channels = rescaling(operator), operator.weight.shape[0]
-    whole = _function(operator, finish)
-    source, output, *constants = whole.parameters
-    sums = Parameter(name="sums", ctype="int32_t", role="output")
+def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -> DenseParts:
+    finish, (channels, depth) = rescaling(operator), operator.weight.shape
     rings, layer = with_rings(LAYER, stored)
-    shapes_of_parts = shapes(LAYER, _shapes(operator, count, operator.weight.shape[1] // count, rescale(finish)))
     arguments = f"{layer}, input, output, sums, weights, bias, multiplier, shift, row_begin, row_end"
-    body = "\n".join([*rings, *finish.tables(), f"tvm_ext_qdense_add({arguments});"])
-    return Implementation(
-        kernel=f"{QDENSE.name}_in_parts",
-        function=replace(
-            whole, parameters=(source, output, sums, *constants, *ROW_PARAMETERS), body=body, helpers=shapes_of_parts
-        ),
-        reference=lambda inputs: sums_reference(operator, inputs),
+    return DenseParts(
+        parameters=_parameters(finish),
         constants=constants_of(operator, finish),
-        macs=operator.weight.size,
+        body="\n".join([*rings, *finish.tables(), f"tvm_ext_qdense_add({arguments});"]),
+        helpers=shapes(LAYER, _shapes(operator, count, depth // count, rescale(finish))),
+        includes=INCLUDES,
         instructions=_instructions(operator) + num_calls(count, stored) * channels * PART_INSTRUCTIONS,
-        accumulation="bias, then c ascending",
-        spatial=accumulated(count),
-        exact=True,
-        sums=TensorType(shape=(1, channels), dtype="int32"),
+        accumulation=ACCUMULATION,
+        num_sums=channels,
     )
+
+
+PORTABLE = DenseKernel(name="qdense_i8", layer=_layer, in_parts=_in_parts)
 
 
 _WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
@@ -231,12 +336,7 @@ CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
 """Constraints of kernels whose result is elements."""
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
 """Constraints of kernels that leave sums to others as well."""
-QDENSE = Kernel(
-    name="qdense_i8",
-    operator=QDense,
-    implement=implement,
-    constraints=SUMS_TOO,
-)
+QDENSE = PORTABLE.kernel(SUMS_TOO)
 
 
 # Dense layer of a QDQ chain on 16-bit activations, integers only: py by its own loops.
@@ -278,29 +378,23 @@ QDENSE_NINE_BITS = Kernel(
 # weights as int8, bit for bit.
 
 
-def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
-    plain, finish = implement(operator, target, stored), rescaling(operator)
-    rows = operator.output.num_elements // operator.weight.shape[0]
-    column = as_column(operator)
+def _packed_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
+    plain, finish, column = _layer(operator, target)(operator), rescaling(operator), as_column(operator)
+    num_vectors = operator.output.num_elements // len(operator.weight)
     weights = qconv2d.pack(operator.weight[:, np.newaxis, np.newaxis, :], CHANNEL_BLOCK)
-    arguments = f"&$_layer, input, output, weights, bias, multiplier, shift, 0, {rows}"
-    return replace(
+    arguments = f"&$_layer, input, output, weights, bias, multiplier, shift, 0, {num_vectors}"
+    parts = replace(
         plain,
-        kernel=QDENSE_PACKED.name,
-        function=CFunction(
-            parameters=plain.function.parameters,
-            body="\n".join([*finish.tables(), f"tvm_ext_qconv2d({arguments});"]),
-            helpers=qconv2d.LOOPS.shapes(column, StoredRows(), qconv2d.members(column, finish)),
-            includes=qconv2d.LOOPS.includes,
-        ),
+        body="\n".join([*finish.tables(), f"tvm_ext_qconv2d({arguments});"]),
+        helpers=qconv2d.LOOPS.shapes(column, StoredRows(), qconv2d.members(column, finish)),
+        includes=qconv2d.LOOPS.includes,
         constants=(("weights", weights), *plain.constants[1:]),
-        instructions=plain.instructions + plain.macs * qconv2d.NIBBLE_INSTRUCTIONS,
-        in_rows=None,
-        accumulating=None,
+        instructions=plain.instructions + num_vectors * operator.weight.size * qconv2d.NIBBLE_INSTRUCTIONS,
     )
+    return lambda _: parts
 
 
-def as_column(operator: PackedQDense) -> PackedQConv2d:
+def as_column(operator: QDense) -> PackedQConv2d:
     """The layer as a convolution: vectors are the rows of an image of one column."""
     channels, depth = operator.weight.shape
     rows = operator.output.num_elements // channels
@@ -314,12 +408,7 @@ def as_column(operator: PackedQDense) -> PackedQConv2d:
 
 
 QDENSE_PACKED_CONSTRAINTS = (four_bit_weights, *CONSTRAINTS)
-QDENSE_PACKED = Kernel(
-    name="qdense_packed",
-    operator=PackedQDense,
-    implement=qdense_packed_implement,
-    constraints=QDENSE_PACKED_CONSTRAINTS,
-)
+QDENSE_PACKED = DenseKernel(name="qdense_packed", layer=_packed_layer).packed(QDENSE_PACKED_CONSTRAINTS)
 
 
 KERNELS = (QDENSE, QDENSE_I16, QDENSE_NINE_BITS, QDENSE_PACKED)

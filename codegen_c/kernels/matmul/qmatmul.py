@@ -7,14 +7,25 @@ second one is read whole.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
+from codegen_c.kernels.contract import (
+    CFunction,
+    Constraint,
+    Implementation,
+    Kernel,
+    Parameter,
+    Spatial,
+    StoredRows,
+    Target,
+)
 from codegen_c.kernels.matmul.heads import spatial, sums_of
 from codegen_c.kernels.shared.layer import BLOCK_INCLUDES, image, rescale, shapes, with_rings
+from codegen_c.kernels.shared.product_kernel import SCRATCH
 from codegen_c.kernels.shared.requantize import (
     Requantize,
     largest_distance,
@@ -97,29 +108,88 @@ def num_macs(operator: QMatmul) -> int:
     return operator.output.num_elements * operator.shape.depth
 
 
-def implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implementation:
+# The kernel of all targets: loops over heads and rows in a header, which take the shapes of the layer as one structure.
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatmulParts:
+    """Parts of a product of activations that differ by target.
+
+    layer: type of the structure that holds the shapes. members: members of it besides images and matrices.
+    first, second: members of the first tensor and of the matrices that differ from those of portable C.
+    call: the loops, a function of the header, and its arguments. statements: C before the call.
+    functions: definitions of C functions that the loops call. parameters, constants: factors.
+    scratch_bytes: the function has a scratch parameter if this is above zero.
+    instructions, spatial, accumulation: as in `Implementation`.
+    """
+
+    layer: str
+    members: Mapping[str, Value]
+    call: str
+    includes: tuple[str, ...]
+    instructions: int
+    spatial: Spatial
+    first: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    second: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    statements: Sequence[str] = ()
+    functions: Sequence[str] = ()
+    parameters: tuple[Parameter, ...] = ()
+    constants: tuple[tuple[str, Array], ...] = ()
+    scratch_bytes: int = 0
+    accumulation: str = "exact"
+
+
+def matmul_kernel(
+    name: str, parts: Callable[[QMatmul, StoredRows, Target], MatmulParts], constraints: tuple[Constraint, ...]
+) -> Kernel:
+    """Return the kernel of a target. In the call, `$layer` stands for the shapes of the layer."""
+
+    def implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implementation:
+        made = parts(operator, stored, target)
+        first, output = images(operator)
+        rings, layer = with_rings(made.layer, stored)
+        members: dict[str, Value] = {
+            "input": {**image(first), **made.first}, "output": image(output),
+            "second": {**second_members(operator), **made.second}, **made.members,
+        }  # fmt: skip
+        scratch = (SCRATCH,) if made.scratch_bytes else ()
+        return Implementation(
+            kernel=name,
+            function=CFunction(
+                parameters=(*operands(operator), *made.parameters, *scratch, *ROW_PARAMETERS),
+                body="\n".join([*rings, *made.statements, made.call.replace("$layer", layer)]),
+                helpers="\n".join([shapes(made.layer, members), *made.functions]),
+                includes=made.includes,
+            ),
+            reference=lambda inputs: reference(operator, inputs),
+            constants=made.constants,
+            scratch_bytes=made.scratch_bytes,
+            macs=num_macs(operator),
+            instructions=made.instructions,
+            accumulation=made.accumulation,
+            spatial=made.spatial,
+            exact=True,
+        )
+
+    return Kernel(name=name, operator=QMatmul, implement=implement, constraints=constraints)
+
+
+# Portable C.
+
+
+def _parts(operator: QMatmul, stored: StoredRows, target: Target) -> MatmulParts:
     finish = requantize(operator)
-    rings, layer = with_rings(LAYER, stored)
-    first, output = images(operator)
-    members: dict[str, Value] = {
-        "input": image(first), "output": image(output), "second": second_members(operator), "rescale": rescale(finish),
-    }  # fmt: skip
-    call = f"tvm_ext_qmatmul({layer}, input, second, output, multiplier, shift, row_begin, row_end);"
-    return Implementation(
-        kernel=KERNEL.name,
-        function=CFunction(
-            parameters=(*operands(operator), *ROW_PARAMETERS),
-            body="\n".join([*rings, *finish.tables(), call]),
-            helpers=shapes(LAYER, members),
-            includes=("tvm_ext_qmatmul.h", "tvm_ext_matrices.h", *BLOCK_INCLUDES),
-        ),
-        reference=lambda inputs: reference(operator, inputs),
-        macs=num_macs(operator),
+    return MatmulParts(
+        layer=LAYER,
+        members={"rescale": rescale(finish)},
+        statements=finish.tables(),
+        call="tvm_ext_qmatmul($layer, input, second, output, multiplier, shift, row_begin, row_end);",
+        includes=("tvm_ext_qmatmul.h", "tvm_ext_matrices.h", *BLOCK_INCLUDES),
         instructions=num_macs(operator) * MAC_INSTRUCTIONS + operator.output.num_elements * RESULT_INSTRUCTIONS,
         accumulation="c ascending",
         spatial=spatial(operator.shape),
-        exact=True,
     )
 
 
-KERNEL = Kernel(name="qmatmul_i8", operator=QMatmul, implement=implement, constraints=(quantized_bytes, sums_fit))
+CONSTRAINTS = (quantized_bytes, sums_fit)
+KERNEL = matmul_kernel("qmatmul_i8", _parts, CONSTRAINTS)

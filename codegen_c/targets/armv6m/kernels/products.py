@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from codegen_c.c_text.text import structure
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
-from codegen_c.kernels.dense.dense_rows import MakeInRows, in_rows
+from codegen_c.kernels.dense.qdense import DenseKernel, DenseParts
 from codegen_c.kernels.shared.layer import apart
-from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel, activations
+from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, ProductKernel
 from codegen_c.kernels.shared.requantize import Products
-from codegen_c.kernels.shared.vector_rows import Rows, rows_of
+from codegen_c.kernels.shared.vector_rows import rows_of
 from codegen_c.operators.kinds import Array, QConv2d, QDense, TensorType
 from codegen_c.targets.armv6m.kernels.requantize import HEADERS, PARAMETER, NarrowRequantize, for_speed
 
@@ -212,59 +213,41 @@ def has_four_channels(operator: QDense, target: Target) -> bool:
     return operator.weight.shape[0] >= WIDTH
 
 
-def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
-    channels, depth = operator.weight.shape
-    sums = qdense.products(operator)
+def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
+    (channels, depth), sums = operator.weight.shape, qdense.products(operator)
     low, high = sums.range()
     finish = NarrowRequantize.of(qdense.requantize(operator), low=low, high=high, start=sums.start)
     rows = operator.output.num_elements // channels
     block = BLOCK_INSTRUCTIONS + depth * ELEMENT_INSTRUCTIONS + WIDTH * (finish.instructions + 6)
 
-    def row(part: QDense, cut: Rows) -> Implementation:
-        return replace(whole, function=_function(part, finish), instructions=-(-cut.length // WIDTH) * block)
+    def parts(part: QDense) -> DenseParts:
+        part_channels = part.weight.shape[0]
+        part_rows = part.output.num_elements // part_channels
+        layer = structure("tvm_ext_armv6m_dense_layer", "layer", {
+            "rows": part_rows, "depth": depth, "channels": part_channels,
+            "has_unsigned_input": operator.inputs[0].dtype == "uint8", "requantize": finish.members(),
+        })  # fmt: skip
+        return DenseParts(
+            parameters=PARAMETERS,
+            constants=(("weights", operator.weight), *finish.constants()),
+            body="\n".join([*layer, "tvm_ext_armv6m_dense(&layer, input, output, weights, factors);"]),
+            includes=("tvm_ext_armv6m_dense.h", *HEADERS),
+            instructions=part_rows * -(-part_channels // WIDTH) * block,
+            passes=Passes(constants=max(1.0, rows), input=max(1.0, channels / WIDTH)),
+            grows_weights=True,
+        )
 
-    whole = Implementation(
-        kernel=QDENSE.name,
-        function=_function(operator, finish),
-        reference=lambda inputs: qdense.reference(operator, inputs),
-        constants=(("weights", operator.weight), *finish.constants()),
-        macs=operator.output.num_elements * depth,
-        instructions=rows * -(-channels // WIDTH) * block,
-        passes=Passes(constants=max(1.0, rows), input=max(1.0, channels / WIDTH)),
-        accumulation="exact",
-        exact=True,
-        grows_weights=True,
-        accumulating=qdense.accumulating(operator),
-    )
-    return replace(whole, in_rows=_in_rows(operator, target) or in_rows(operator, row))
+    return parts
 
 
-def _in_rows(operator: QDense, target: Target) -> MakeInRows | None:
-    """The portable layer by rows, where a row of the result has too few channels."""
+def has_wide_rows(operator: QDense) -> bool:
+    """Return True if a row of the result has as many channels as are computed together."""
     rows = rows_of(operator.output.shape)
-    few = rows is not None and rows.length < WIDTH
-    return qdense.implement(operator, target, StoredRows()).in_rows if few else None
+    return rows is None or rows.length >= WIDTH
 
 
-def _function(operator: QDense, finish: NarrowRequantize) -> CFunction:
-    """`operator` may be a part of the layer."""
-    source, (channels, depth) = operator.inputs[0], operator.weight.shape
-    layer = structure("tvm_ext_armv6m_dense_layer", "layer", {
-        "rows": operator.output.num_elements // channels, "depth": depth, "channels": channels,
-        "has_unsigned_input": source.dtype == "uint8", "requantize": finish.members(),
-    })  # fmt: skip
-    return CFunction(
-        parameters=(*activations(source, operator.output), *PARAMETERS),
-        body="\n".join([*layer, "tvm_ext_armv6m_dense(&layer, input, output, weights, factors);"]),
-        includes=("tvm_ext_armv6m_dense.h", *HEADERS),
-    )
-
-
-QDENSE = Kernel(
-    name="qdense_armv6m",
-    operator=QDense,
-    implement=qdense_implement,
-    constraints=(for_speed, has_four_channels, *qdense.CONSTRAINTS),
+QDENSE = DenseKernel(name="qdense_armv6m", layer=dense_layer, has_rows=has_wide_rows).kernel(
+    (for_speed, has_four_channels, *qdense.CONSTRAINTS)
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -9,25 +10,19 @@ import numpy as np
 
 from codegen_c.c_text.text import C_TYPES, Value, structure, times
 from codegen_c.kernels.contract import (
-    Accumulating,
-    CFunction,
-    Implementation,
-    Kernel,
     Parameter,
     Passes,
     StoredRows,
     Target,
 )
 from codegen_c.kernels.dense import qdense
-from codegen_c.kernels.dense.dense_rows import in_rows, num_calls, over_parts
-from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS
+from codegen_c.kernels.dense.dense_rows import num_calls, over_parts
+from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS, DenseKernel, DenseParts
 from codegen_c.kernels.matmul import qmatmul
 from codegen_c.kernels.matmul.heads import head_by_head
-from codegen_c.kernels.shared.layer import image, shapes, with_rings
+from codegen_c.kernels.matmul.qmatmul import MatmulParts, matmul_kernel
 from codegen_c.kernels.shared.sums import holds_sums
-from codegen_c.kernels.shared.vector_rows import Rows
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
-from codegen_c.operators.kinds import PackedQDense, QDense, QMatmul, TensorType
+from codegen_c.operators.kinds import PackedQDense, QDense, QMatmul
 from codegen_c.targets.dsp.kernels import product as product_dsp
 from codegen_c.targets.dsp.kernels.product import (
     CALL_INSTRUCTIONS,
@@ -55,34 +50,35 @@ WIDEN_INSTRUCTIONS = 2
 """Per unit of a block: what bytes take more than cells."""
 WEIGHTS = Parameter(name="weights", ctype="int8_t", role="constant")
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
-SUMS = Parameter(name="sums", ctype="int32_t", role="output")
+LAYER_INCLUDES = ("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS)
 
 
-def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
-    layer, (channels, depth) = _Layer.of(operator), operator.weight.shape
+def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
+    layer, channels = _Layer.of(operator), operator.weight.shape[0]
     layer = layer.at_best(channels, least_scratch=target.least_scratch)
     blocks = None if layer.is_direct or target.optimize == "size" else _blocks(operator, layer)
-    rows = operator.output.num_elements // channels
+    passes = layer.passes(operator.output.num_elements // channels, channels)
 
-    def row(part: QDense, rows: Rows) -> Implementation:
-        instructions = layer.row_instructions(rows.length, blocks)
-        return replace(whole, function=_function(part, layer, blocks), instructions=instructions)
+    def parts(part: QDense) -> DenseParts:
+        channels = part.weight.shape[0]
+        rows = part.output.num_elements // channels
+        scratch = "NULL" if layer.is_direct else "scratch"
+        call = (
+            f"tvm_ext_dsp_dense_rows(&layer, {blocks.function}, input, output, weights, {blocks.rounding}, scratch);"
+            if blocks
+            else f"tvm_ext_dsp_dense(&layer, input, output, weights, bias, multiplier, shift, {scratch});"
+        )
+        return DenseParts(
+            parameters=(WEIGHTS,) if blocks else layer.constant_parameters(),
+            constants=(("weights", blocks.weights),) if blocks else layer.constants(),
+            body="\n".join([*_shapes(part, rows, layer, blocks), call]),
+            includes=(*LAYER_INCLUDES, *product_dsp.SINGLE_INCLUDES) if blocks else LAYER_INCLUDES,
+            scratch_bytes=0 if layer.is_direct else 4 * layer.paired.num_cells,
+            instructions=rows * layer.row_instructions(channels, blocks),
+            passes=passes,
+        )
 
-    whole = Implementation(
-        kernel=QDENSE.name,
-        function=_function(operator, layer, blocks),
-        reference=lambda inputs: qdense.reference(operator, inputs),
-        constants=(("weights", blocks.weights),) if blocks else layer.constants(),
-        scratch_bytes=0 if layer.is_direct else 4 * layer.paired.num_cells,
-        macs=operator.output.num_elements * depth,
-        instructions=rows * layer.row_instructions(channels, blocks),
-        passes=layer.passes(rows, channels),
-        accumulation="exact",
-        exact=True,
-        # Parts are expanded in scratch, which the portable kernel does without.
-        accumulating=qdense.accumulating(operator) if target.least_scratch else _accumulating(operator, layer),
-    )
-    return replace(whole, in_rows=in_rows(operator, row))
+    return parts
 
 
 def _blocks(operator: QDense, layer: _Layer) -> Blocks | None:
@@ -151,36 +147,6 @@ class _Layer:
         widen = WIDEN_INSTRUCTIONS * self.paired.units if self.is_direct else 0
         return expand + -(-channels // WIDTH) * (block_instructions + widen)
 
-    def c_function(self, operator: QDense, body: str, *outputs: Parameter) -> CFunction:
-        scratch = () if self.is_direct else (SCRATCH,)
-        return CFunction(
-            parameters=(*_activations(operator), *outputs, *self.constant_parameters(), *scratch),
-            body=body,
-            includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS),
-        )
-
-
-def _activations(operator: QDense) -> tuple[Parameter, ...]:
-    return (
-        Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
-        Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
-    )
-
-
-def _function(operator: QDense, layer: _Layer, blocks: Blocks | None) -> CFunction:
-    """The layer's shapes, and the loops of tvm_ext_dsp_dense.h."""
-    shapes = _shapes(operator, operator.output.num_elements // operator.weight.shape[0], layer, blocks)
-    if blocks:
-        call = f"tvm_ext_dsp_dense_rows(&layer, {blocks.function}, input, output, weights, {blocks.rounding}, scratch);"
-        return CFunction(
-            parameters=(*_activations(operator), WEIGHTS, SCRATCH),
-            body="\n".join([*shapes, call]),
-            includes=("tvm_ext_dsp_dense.h", *INCLUDES, *HEADERS, *product_dsp.SINGLE_INCLUDES),
-        )
-    scratch = "NULL" if layer.is_direct else "scratch"
-    call = f"tvm_ext_dsp_dense(&layer, input, output, weights, bias, multiplier, shift, {scratch});"
-    return layer.c_function(operator, "\n".join([*shapes, call]))
-
 
 def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = None) -> list[str]:
     source, (channels, depth) = operator.inputs[0], operator.weight.shape
@@ -196,26 +162,13 @@ def _shapes(operator: QDense, rows: int, layer: _Layer, blocks: Blocks | None = 
     return [*structure("tvm_ext_dsp_dense_layer", "layer", members), *layer.finish.tables()]
 
 
-def _accumulating(operator: QDense, layer: _Layer) -> Accumulating | None:
-    """A layer of one vector takes its elements as they come; parts that are no whole units as in portable C."""
-    portable = qdense.accumulating(operator)
-    if portable is None:
-        return None
-
-    def implement(count: int, stored: StoredRows) -> Implementation:
-        whole_units = layer.depth // count % UNIT == 0
-        return _in_parts(operator, layer, count, stored) if whole_units else portable.implement(count, stored)
-
-    return replace(portable, implement=implement)
-
-
-def _in_parts(operator: QDense, layer: _Layer, count: int, stored: StoredRows) -> Implementation:
-    """Sums of `count` equal parts of the input, in blocks of WIDTH channels; the last call finishes them."""
-    layer = replace(layer, is_direct=False)
-    source, paired, channels = operator.inputs[0], layer.paired, operator.weight.shape[0]
+def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -> DenseParts | None:
+    """Sums in blocks of WIDTH channels. Portable C computes parts that are not whole units, or need no scratch."""
+    layer = _Layer.of(operator)
     part = layer.depth // count
-    padded = len(paired.bias)
-    units = part // UNIT
+    if target.least_scratch or part % UNIT:
+        return None
+    source, num_sums, units = operator.inputs[0], len(layer.paired.bias), part // UNIT
     lines = [
         *_shapes(operator, 1, layer),
         "uint32_t *const cells = (uint32_t *)(void *)scratch;",
@@ -227,34 +180,19 @@ def _in_parts(operator: QDense, layer: _Layer, count: int, stored: StoredRows) -
         "tvm_ext_dsp_dense_add(&layer, output, sums, weights, bias, multiplier, shift, cells, "
         f"{times('row_begin', units)}, {times('row_end', units)});",
     ]  # fmt: skip
-    calls, function = num_calls(count, stored), layer.c_function(operator, "\n".join(lines), SUMS)
-    added = calls * padded // WIDTH * (CALL_INSTRUCTIONS + 8)
-
-    def reference(inputs: list[np.ndarray]) -> list[np.ndarray]:
-        result, sums = qdense.sums_reference(operator, inputs)
-        return [result, np.pad(sums, ((0, 0), (0, padded - channels)))]
-
-    return Implementation(
-        kernel=f"{QDENSE.name}_in_parts",
-        function=replace(function, parameters=(*function.parameters, *ROW_PARAMETERS)),
-        reference=reference,
+    added = num_calls(count, stored) * num_sums // WIDTH * (CALL_INSTRUCTIONS + 8)
+    return DenseParts(
+        parameters=layer.constant_parameters(),
         constants=layer.constants(),
+        body="\n".join(lines),
+        includes=LAYER_INCLUDES,
         scratch_bytes=2 * part * min(stored.at_once or count, count),
-        macs=operator.weight.size,
-        instructions=layer.row_instructions(channels) + added,
-        accumulation="exact",
-        spatial=accumulated(count),
-        exact=True,
-        sums=TensorType(shape=(1, padded), dtype="int32"),
+        instructions=layer.row_instructions(operator.weight.shape[0]) + added,
+        num_sums=num_sums,
     )
 
 
-QDENSE = Kernel(
-    name="qdense_dsp",
-    operator=QDense,
-    implement=implement,
-    constraints=qdense.SUMS_TOO,
-)
+QDENSE = DenseKernel(name="qdense_dsp", layer=dense_layer, in_parts=_in_parts).kernel(qdense.SUMS_TOO)
 
 
 # Dense layer of a QDQ chain whose weights have 4 bits each, by the DSP extension: one row by four channels at a time.
@@ -269,16 +207,8 @@ def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
     return bool((low > -NIBBLE_LIMIT).all() and (high < NIBBLE_LIMIT).all())
 
 
-def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
-    whole = implement(operator, target, stored)
-    return replace(whole, kernel=QDENSE_PACKED.name, in_rows=None, accumulating=None)
-
-
-QDENSE_PACKED = Kernel(
-    name="qdense_packed_dsp",
-    operator=PackedQDense,
-    implement=qdense_packed_implement,
-    constraints=(*QDENSE_PACKED_CONSTRAINTS, sixteenfold_sums_fit),
+QDENSE_PACKED = DenseKernel(name="qdense_packed_dsp", layer=dense_layer).packed(
+    (*QDENSE_PACKED_CONSTRAINTS, sixteenfold_sums_fit)
 )
 
 
@@ -292,35 +222,19 @@ QMATMUL_WIDTH, QMATMUL_UNIT, SHORT_UNITS = 4, 4, 2
 UNIT_INSTRUCTIONS, SHORT_UNIT_INSTRUCTIONS, QMATMUL_EXPAND_INSTRUCTIONS = 15, 14, 2.5
 
 
-def qmatmul_implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implementation:
-    finish = FastRequantize.of(qmatmul.requantize(operator), *qmatmul.bounds(operator))
-    rings, layer = with_rings(LAYER, stored)
-    first, output = qmatmul.images(operator)
-    members: dict[str, Value] = {
-        "input": image(first), "output": image(output), "second": qmatmul.second_members(operator),
-        "requantize": finish.members(),
-    }  # fmt: skip
-    call = f"tvm_ext_dsp_matmul({layer}, input, second, output, multiplier, shift, scratch, row_begin, row_end);"
-    columns, units = (
-        -(-operator.shape.columns // QMATMUL_WIDTH) * QMATMUL_WIDTH,
-        -(-operator.shape.depth // QMATMUL_UNIT),
-    )
-    is_copied = operator.shape.depth % QMATMUL_UNIT > 0
-    return Implementation(
-        kernel=QMATMUL.name,
-        function=CFunction(
-            parameters=(*qmatmul.operands(operator), SCRATCH, *ROW_PARAMETERS),
-            body="\n".join([*rings, *finish.tables(), call]),
-            helpers=shapes(LAYER, members),
-            includes=("tvm_ext_dsp_matmul.h", "tvm_ext_dsp_matrix.h", "tvm_ext_matrices.h", *INCLUDES, *HEADERS),
-        ),
-        reference=lambda inputs: qmatmul.reference(operator, inputs),
+def matmul_parts(operator: QMatmul, stored: StoredRows, target: Target) -> MatmulParts:
+    finish, shape = FastRequantize.of(qmatmul.requantize(operator), *qmatmul.bounds(operator)), operator.shape
+    columns, units = -(-shape.columns // QMATMUL_WIDTH) * QMATMUL_WIDTH, -(-shape.depth // QMATMUL_UNIT)
+    is_copied = shape.depth % QMATMUL_UNIT > 0
+    return MatmulParts(
+        layer=LAYER,
+        members={"requantize": finish.members()},
+        statements=finish.tables(),
+        call="tvm_ext_dsp_matmul($layer, input, second, output, multiplier, shift, scratch, row_begin, row_end);",
+        includes=("tvm_ext_dsp_matmul.h", "tvm_ext_dsp_matrix.h", "tvm_ext_matrices.h", *INCLUDES, *HEADERS),
         scratch_bytes=4 * columns + 8 * units * columns + (QMATMUL_UNIT * units if is_copied else 0),
-        macs=qmatmul.num_macs(operator),
         instructions=_instructions(operator, finish, stored),
-        accumulation="exact",
-        spatial=head_by_head(operator.shape),
-        exact=True,
+        spatial=head_by_head(shape),
     )
 
 
@@ -335,9 +249,7 @@ def _instructions(operator: QMatmul, finish: FastRequantize, stored: StoredRows)
     return expanded + shape.heads * shape.rows * (20 + blocks * (one + QMATMUL_WIDTH * finish.instructions))
 
 
-QMATMUL = Kernel(
-    name="qmatmul_dsp", operator=QMatmul, implement=qmatmul_implement, constraints=qmatmul.KERNEL.constraints
-)
+QMATMUL = matmul_kernel("qmatmul_dsp", matmul_parts, qmatmul.CONSTRAINTS)
 
 
 KERNELS = (QDENSE, QDENSE_PACKED, QMATMUL)

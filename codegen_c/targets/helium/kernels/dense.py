@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import Value
 from codegen_c.kernels.contract import (
-    Accumulating,
-    CFunction,
-    Implementation,
-    Kernel,
     Parameter,
     Passes,
     StoredRows,
     Target,
 )
 from codegen_c.kernels.dense import qdense
-from codegen_c.kernels.dense.dense_rows import in_rows, num_calls
-from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS
+from codegen_c.kernels.dense.dense_rows import num_calls
+from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS, DenseKernel, DenseParts
 from codegen_c.kernels.matmul import qmatmul
 from codegen_c.kernels.matmul.heads import head_by_head
+from codegen_c.kernels.matmul.qmatmul import MatmulParts, matmul_kernel
 from codegen_c.kernels.shared.layer import apart, image, shapes, with_rings
-from codegen_c.kernels.shared.product_kernel import SCRATCH, activations, room_for_sums
-from codegen_c.kernels.shared.window import ROW_PARAMETERS, accumulated
+from codegen_c.kernels.shared.product_kernel import room_for_sums
 from codegen_c.operators.kinds import Array, PackedQDense, QDense, QMatmul, TensorType
 from codegen_c.targets.helium.kernels.product import (
     CHANNEL_BLOCK,
@@ -46,6 +42,8 @@ from codegen_c.targets.helium.kernels.product import (
 # int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K], sums in int32. Rounding "onnx".
 
 LAYER = "tvm_ext_helium_rows_layer"
+INCLUDES = ("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES)
+ACCUMULATION = "products with c ascending in vectors of 16, then bias"
 BLOCK_INSTRUCTIONS = 12
 """Instructions per block of channels in each call that adds to its sums: loading and storing them, and its loop."""
 
@@ -64,13 +62,16 @@ def _start(operator: QDense) -> Array:
     ).sum(axis=1)
 
 
-def implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
-    source, output = operator.inputs[0], operator.output
-    depth = operator.weight.shape[1]
+def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
+    source, (channels, depth) = operator.inputs[0], operator.weight.shape
     rescale, copies = _rescale(operator), depth != padded(depth) or flip(source) != 0
+    num_rows = operator.output.num_elements // channels
+    pairs = num_rows / min(num_rows, 2)
+    passes = Passes(
+        constants=max(1.0, pairs), input=1.0 if copies else -(-channels // 4), scratch=pairs * (1 + channels / 4)
+    )
 
-    def kernel(part: QDense) -> Implementation:
-        """Kernel of the layer, or of one row of it, with the layer's constants."""
+    def parts(part: QDense) -> DenseParts:
         channels, num_rows = part.weight.shape[0], part.output.num_elements // part.weight.shape[0]
         at_once = min(num_rows, 2)
         product = Product.of(
@@ -78,35 +79,19 @@ def implement(operator: QDense, target: Target, stored: StoredRows) -> Implement
             in_nibbles=isinstance(operator, PackedQDense),
         )  # fmt: skip
         copying = at_once * (8 + depth // 4) if copies else 0
-        return Implementation(
-            kernel=QDENSE.name,
-            function=CFunction(
-                parameters=(
-                    *activations(source, output),
-                    *PARAMETERS,
-                    *((SCRATCH,) if copies else ()),
-                ),
-                body=_body(num_rows, copies=copies),
-                helpers=f"{_shapes(source, num_rows, depth, product)}\n{product.function(at_once)}",
-                includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
-            ),
-            reference=lambda inputs: qdense.reference(operator, inputs),
+        return DenseParts(
+            parameters=PARAMETERS,
             constants=product.constants(operator.weight, _start(operator)),
+            body=_body(num_rows, copies=copies),
+            helpers=f"{_shapes(source, num_rows, depth, product)}\n{product.function(at_once)}",
+            includes=INCLUDES,
             scratch_bytes=at_once * padded(depth) if copies else 0,
-            macs=part.output.num_elements * depth,
             instructions=-(-num_rows // 2) * (product.instructions(at_once) + copying),
-            passes=Passes(
-                constants=max(1.0, num_rows / at_once),
-                input=1.0 if copies else -(-channels // 4),
-                scratch=num_rows / at_once * (1 + channels / 4),
-            ),
-            accumulation="products with c ascending in vectors of 16, then bias",
-            exact=True,
+            passes=passes,
+            accumulation=ACCUMULATION,
         )
 
-    whole = kernel(operator)
-    by_rows = in_rows(operator, lambda part, rows: kernel(part))
-    return replace(whole, in_rows=by_rows, accumulating=_accumulating(operator, rescale, target))
+    return parts
 
 
 def _shapes(source: TensorType, rows: int, depth: int, product: Product) -> str:
@@ -122,68 +107,32 @@ def _body(num_rows: int, *, copies: bool) -> str:
     return f"tvm_ext_helium_{name}, input, output, weights, factors, {scratch});"
 
 
-def _accumulating(operator: QDense, rescale: Rescale, target: Target) -> Accumulating | None:
-    """A layer of one vector takes its elements as they come; parts that are no whole steps as in portable C."""
-    portable = qdense.accumulating(operator)
-    if portable is None:
-        return None
-
-    def implement(count: int, stored: StoredRows) -> Implementation:
-        if operator.weight.shape[1] // count % STEP:
-            return portable.implement(count, stored)
-        return _in_parts(operator, rescale, target, count, stored)
-
-    return replace(portable, implement=implement)
-
-
-def _in_parts(operator: QDense, rescale: Rescale, target: Target, count: int, stored: StoredRows) -> Implementation:
-    """Sums of `count` equal parts of the input, in blocks of four channels; the last call finishes them."""
-    source, output, (channels, depth) = operator.inputs[0], operator.output, operator.weight.shape
+def _in_parts(operator: QDense, target: Target, count: int, stored: StoredRows) -> DenseParts | None:
+    """Sums in blocks of four channels. Portable C computes parts that are not whole steps."""
+    source, (channels, depth) = operator.inputs[0], operator.weight.shape
     part, blocks = depth // count, -(-channels // CHANNEL_BLOCK)
-    product = Product.of(
-        runs=1, run_bytes=part, channels=channels, rescale=rescale, target=target
-    )  # fmt: skip
+    if part % STEP:
+        return None
+    product = Product.of(runs=1, run_bytes=part, channels=channels, rescale=_rescale(operator), target=target)
     rings, layer = with_rings(LAYER, stored)
     scratch = "scratch" if flip(source) else "NULL"
     call = f"tvm_ext_helium_dense_add({layer}, input, output, sums, weights, factors, {scratch}, row_begin, row_end);"
-    calls, copying = num_calls(count, stored), blocks * (8 + depth // 4) if flip(source) else 0
-
-    def reference(inputs: list[Array]) -> list[Array]:
-        result, sums = qdense.sums_reference(operator, inputs)
-        return [result, np.pad(sums, ((0, 0), (0, blocks * CHANNEL_BLOCK - channels)))]
-
-    return Implementation(
-        kernel=f"{QDENSE.name}_in_parts",
-        function=CFunction(
-            parameters=(
-                *activations(source, output),
-                Parameter(name="sums", ctype="int32_t", role="output"),
-                *PARAMETERS,
-                *((SCRATCH,) if flip(source) else ()),
-                *ROW_PARAMETERS,
-            ),
-            body="\n".join([*rings, call]),
-            helpers=_shapes(source, count, part, product),
-            includes=("tvm_ext_helium_rows.h", *PRODUCT_INCLUDES),
-        ),
-        reference=reference,
+    added = num_calls(count, stored) * blocks * BLOCK_INSTRUCTIONS + (blocks * (8 + depth // 4) if flip(source) else 0)
+    return DenseParts(
+        parameters=PARAMETERS,
         constants=product.constants(operator.weight, _start(operator)),
+        body="\n".join([*rings, call]),
+        helpers=_shapes(source, count, part, product),
+        includes=INCLUDES,
         scratch_bytes=part if flip(source) else 0,
-        macs=operator.weight.size,
-        instructions=count * product.instructions(1) + calls * blocks * BLOCK_INSTRUCTIONS + copying,
-        accumulation="products with c ascending in vectors of 16, then bias",
-        spatial=accumulated(count),
-        exact=True,
-        sums=TensorType(shape=(1, blocks * CHANNEL_BLOCK), dtype="int32"),
+        instructions=count * product.instructions(1) + added,
+        accumulation=ACCUMULATION,
+        num_sums=blocks * CHANNEL_BLOCK,
     )
 
 
-QDENSE = Kernel(
-    name="qdense_helium",
-    operator=QDense,
-    implement=implement,
-    constraints=(*qdense.SUMS_TOO, sums_leave_room),
-    blocks=step_blocks,
+QDENSE = DenseKernel(name="qdense_helium", layer=dense_layer, in_parts=_in_parts).kernel(
+    (*qdense.SUMS_TOO, sums_leave_room), step_blocks
 )
 
 
@@ -199,16 +148,8 @@ def sixteenfold_sums_fit(operator: PackedQDense, target: Target) -> bool:
     return nibble_sums_fit(operator.weight)
 
 
-def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
-    whole = implement(operator, target, stored)
-    return replace(whole, kernel=QDENSE_PACKED.name, in_rows=None, accumulating=None)
-
-
-QDENSE_PACKED = Kernel(
-    name="qdense_packed_helium",
-    operator=PackedQDense,
-    implement=qdense_packed_implement,
-    constraints=(*QDENSE_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit),
+QDENSE_PACKED = DenseKernel(name="qdense_packed_helium", layer=dense_layer).packed(
+    (*QDENSE_PACKED_CONSTRAINTS, sums_leave_room, sixteenfold_sums_fit)
 )
 
 
@@ -241,40 +182,33 @@ def _qmatmul_rescale(operator: QMatmul) -> Rescale:
     return Rescale.of(qmatmul.requantize(operator), *qmatmul.bounds(operator))
 
 
-def qmatmul_implement(operator: QMatmul, target: Target, stored: StoredRows) -> Implementation:
+def matmul_parts(operator: QMatmul, stored: StoredRows, target: Target) -> MatmulParts:
     shape, (first, second) = operator.shape, operator.inputs
     product = Product.of(
         runs=1, run_bytes=shape.depth, channels=shape.columns, rescale=_qmatmul_rescale(operator), target=target
     )
-    rings, layer = with_rings(QMATMUL_LAYER, stored)
-    vectors, output = qmatmul.images(operator)
-    members: dict[str, Value] = {
-        "input": image(vectors) | {"zero_point": signed_zero_point(first)}, "output": image(output),
-        "second": qmatmul.second_members(operator) | {"zero_point": signed_zero_point(second)},
-        "product": product.members(),
-    }  # fmt: skip
-    two = apart("$_two", TWO_VECTORS, ["tvm_ext_helium_matmul_two(&$_layer, x0, x1, y0, y1, matrix, start, factors);"])
-    call = f"tvm_ext_helium_matmul({layer}, $_two, input, second, output, factors, scratch, row_begin, row_end);"
     columns, depth = -(-shape.columns // CHANNEL_BLOCK) * CHANNEL_BLOCK, padded(shape.depth)
     is_copied = depth != shape.depth or flip(first) != 0
-    factors = Parameter(name="factors", ctype="int32_t", role="constant")
-    return Implementation(
-        kernel=QMATMUL.name,
-        function=CFunction(
-            parameters=(*qmatmul.operands(operator), factors, SCRATCH, *ROW_PARAMETERS),
-            body="\n".join([*rings, call]),
-            helpers=f"{shapes(QMATMUL_LAYER, members)}\n{two}",
-            includes=("tvm_ext_helium_matmul.h", "tvm_ext_matrices.h", *PRODUCT_INCLUDES),
+    return MatmulParts(
+        layer=QMATMUL_LAYER,
+        members={"product": product.members()},
+        first={"zero_point": signed_zero_point(first)},
+        second={"zero_point": signed_zero_point(second)},
+        functions=(
+            apart(
+                "$_two", TWO_VECTORS,
+                ["tvm_ext_helium_matmul_two(&$_layer, x0, x1, y0, y1, matrix, start, factors);"],
+            ),
         ),
-        reference=lambda inputs: qmatmul.reference(operator, inputs),
+        call="tvm_ext_helium_matmul($layer, $_two, input, second, output, factors, scratch, row_begin, row_end);",
+        includes=("tvm_ext_helium_matmul.h", "tvm_ext_matrices.h", *PRODUCT_INCLUDES),
+        parameters=(Parameter(name="factors", ctype="int32_t", role="constant"),),
         constants=(("factors", product.rescale.table(np.zeros(LANES, np.int64), np.arange(LANES))),),
         scratch_bytes=4 * columns + columns * depth + (2 * depth if is_copied else 0),
-        macs=qmatmul.num_macs(operator),
         instructions=_instructions(operator, product, stored),
         accumulation="products with c ascending in vectors of 16",
-        spatial=replace(head_by_head(operator.shape), behind=2 * shape.rows if shape.heads_inside else 1),
-        exact=True,
-    )
+        spatial=replace(head_by_head(shape), behind=2 * shape.rows if shape.heads_inside else 1),
+    )  # fmt: skip
 
 
 def _instructions(operator: QMatmul, product: Product, stored: StoredRows) -> int:
@@ -287,11 +221,8 @@ def _instructions(operator: QMatmul, product: Product, stored: StoredRows) -> in
     return packed + pairs * (PAIR_INSTRUCTIONS + product.instructions(2))
 
 
-QMATMUL = Kernel(
-    name="qmatmul_helium",
-    operator=QMatmul,
-    implement=qmatmul_implement,
-    constraints=(*qmatmul.KERNEL.constraints, qmatmul_sums_leave_room, columns_are_near),
+QMATMUL = matmul_kernel(
+    "qmatmul_helium", matmul_parts, (*qmatmul.CONSTRAINTS, qmatmul_sums_leave_room, columns_are_near)
 )
 
 

@@ -14,10 +14,11 @@ from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Stored
 from codegen_c.kernels.pooling import qpool2d
 from codegen_c.kernels.pooling.qpool2d import average
 from codegen_c.kernels.shared.layer import image, shapes, sliding_window, with_rings
+from codegen_c.kernels.shared.product_kernel import activations
 from codegen_c.kernels.shared.requantize import quantization
 from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QPool2d
-from codegen_c.targets.host.kernels.products import FACTORS, SUM_INCLUDES, UNIT, LaneRescale, activations
+from codegen_c.targets.host.kernels.products import FACTORS, SUM_INCLUDES, UNIT, LaneRescale
 
 LAYER = "tvm_ext_host_pool2d_layer"
 TAPS_INSTRUCTIONS = 11

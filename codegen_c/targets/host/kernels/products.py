@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -9,11 +10,11 @@ from typing import Self
 import numpy as np
 
 from codegen_c.c_text.text import Value
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
 from codegen_c.kernels.dense import qdense
-from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS
+from codegen_c.kernels.dense.qdense import QDENSE_PACKED_CONSTRAINTS, DenseKernel, DenseParts
 from codegen_c.kernels.shared import requantize_tflite
 from codegen_c.kernels.shared.bit_widths import pack_pairs
 from codegen_c.kernels.shared.common_shift import HighWords
@@ -24,7 +25,6 @@ from codegen_c.kernels.shared.product_kernel import (
     Loops,
     Parts,
     ProductKernel,
-    activations,
     room_for_sums,
 )
 from codegen_c.kernels.shared.requantize import INCLUDES as REQUANTIZE_INCLUDES
@@ -283,7 +283,7 @@ def _rescale(operator: QDense) -> LaneRescale:
 qdense_sums_leave_room = room_for_sums(_rescale, qdense.bounds, least_factor="one half")
 
 
-def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
     source, output, (channels, depth) = operator.inputs[0], operator.output, operator.weight.shape
     vectors = output.num_elements // channels
     product = PixelProduct(
@@ -296,17 +296,12 @@ def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Im
         "window": sliding_window(Window(kernel=(1, 1))),
         "product": product.members(),
     })  # fmt: skip
-    portable = qdense.implement(operator, target, stored)
-    return replace(
-        portable,
-        kernel=QDENSE.name,
-        function=CFunction(
-            parameters=(*activations(source, output), *packed_parameters(is_packed=product.is_packed)),
-            body="tvm_ext_host_vectors(&$_layer, input, output, weights, factors);",
-            helpers=layer,
-            includes=PRODUCT_INCLUDES,
-        ),
+    parts = DenseParts(
+        parameters=packed_parameters(is_packed=product.is_packed),
         constants=product.constants(operator.weight, qdense.products(operator).start),
+        body="tvm_ext_host_vectors(&$_layer, input, output, weights, factors);",
+        helpers=layer,
+        includes=PRODUCT_INCLUDES,
         instructions=vectors * product.instructions,
         passes=Passes.of_product(
             output.num_elements * depth, source.num_elements, vectors, pixels=1, channels=UNIT * MOST_UNITS
@@ -314,13 +309,11 @@ def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Im
         accumulation="products with c ascending in pairs, modulo 2^32",
         grows_weights=not product.is_packed,
     )
+    return lambda _: parts
 
 
-QDENSE = Kernel(
-    name="qdense_host",
-    operator=QDense,
-    implement=qdense_implement,
-    constraints=(for_speed, *qdense.CONSTRAINTS, qdense_sums_leave_room),
+QDENSE = DenseKernel(name="qdense_host", layer=dense_layer, has_rows=lambda _: False).kernel(
+    (for_speed, *qdense.CONSTRAINTS, qdense_sums_leave_room)
 )
 
 
@@ -328,17 +321,8 @@ QDENSE = Kernel(
 #
 # int8 or uint8[..., C], 4 bits[K, C] -> int8 or uint8[..., K], sums in int32, modulo 2^32.
 
-
-def qdense_packed_implement(operator: PackedQDense, target: Target, stored: StoredRows) -> Implementation:
-    whole = qdense_implement(operator, target, stored)
-    return replace(whole, kernel=QDENSE_PACKED.name, in_rows=None, accumulating=None)
-
-
-QDENSE_PACKED = Kernel(
-    name="qdense_packed_host",
-    operator=PackedQDense,
-    implement=qdense_packed_implement,
-    constraints=(*QDENSE_PACKED_CONSTRAINTS, qdense_sums_leave_room),
+QDENSE_PACKED = DenseKernel(name="qdense_packed_host", layer=dense_layer).packed(
+    (*QDENSE_PACKED_CONSTRAINTS, qdense_sums_leave_room)
 )
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
 
 from codegen_c.c_text.text import Value, structure
-from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
+from codegen_c.kernels.contract import Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
+from codegen_c.kernels.dense.qdense import DenseKernel, DenseParts
 from codegen_c.kernels.shared.common_shift import HighWords
 from codegen_c.kernels.shared.product_kernel import (
-    SCRATCH,
     Family,
     Loops,
     Parts,
     ProductKernel,
-    activations,
     room_for_sums,
 )
 from codegen_c.kernels.shared.requantize import Products, quantization
@@ -176,7 +176,7 @@ def _rescale(operator: QDense) -> GroupedRescale:
 qdense_sums_leave_room = room_for_sums(_rescale, qdense.bounds, least_factor="one quarter")
 
 
-def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Implementation:
+def dense_layer(operator: QDense, target: Target) -> Callable[[QDense], DenseParts]:
     source, (channels, depth) = operator.inputs[0], operator.weight.shape
     rows, finish = operator.output.num_elements // channels, _rescale(operator)
     at_once = ROWS_AT_ONCE if rows >= ROWS_AT_ONCE else 1
@@ -185,33 +185,22 @@ def qdense_implement(operator: QDense, target: Target, stored: StoredRows) -> Im
         "at_once": at_once, "requantize": finish.members(),
     })  # fmt: skip
     calls = -(-rows // at_once)
-    return Implementation(
-        kernel=QDENSE.name,
-        function=CFunction(
-            parameters=(*activations(source, operator.output), *PARAMETERS, SCRATCH),
-            body="\n".join([*layer, "tvm_ext_rvv_dense(&layer, input, output, weights, factors, scratch);"]),
-            includes=("tvm_ext_rvv_dense.h", "tvm_ext_rvv_product.h", *HEADERS),
-        ),
-        reference=lambda inputs: qdense.reference(operator, inputs),
+    parts = DenseParts(
+        parameters=PARAMETERS,
         constants=finish.constants(operator.weight.T, qdense.products(operator).start),
+        body="\n".join([*layer, "tvm_ext_rvv_dense(&layer, input, output, weights, factors, scratch);"]),
+        includes=("tvm_ext_rvv_dense.h", "tvm_ext_rvv_product.h", *HEADERS),
         scratch_bytes=at_once * SUM_BYTES * channels,
-        macs=operator.output.num_elements * depth,
         instructions=calls * product_instructions(depth, channels, at_once)
         + calls * at_once * (QDENSE_ROW_INSTRUCTIONS + finish.instructions(channels)),
         passes=Passes(constants=max(1.0, calls), input=1.0),
-        accumulation="exact",
-        exact=True,
-        # Weights of a run of channels do not lie together: by rows of the result, and in parts, in portable code.
-        in_rows=qdense.implement(operator, target, StoredRows()).in_rows,
-        accumulating=qdense.accumulating(operator),
     )
+    return lambda _: parts
 
 
-QDENSE = Kernel(
-    name="qdense_rvv",
-    operator=QDense,
-    implement=qdense_implement,
-    constraints=(*qdense.CONSTRAINTS, qdense_sums_leave_room),
+# Weights of a run of channels do not lie together: portable C computes rows of the result, and parts of the input.
+QDENSE = DenseKernel(name="qdense_rvv", layer=dense_layer, has_rows=lambda _: False).kernel(
+    (*qdense.CONSTRAINTS, qdense_sums_leave_room)
 )
 
 
