@@ -60,6 +60,16 @@ def outputs(func: relax.Function) -> list[relax.Expr]:
     return body.fields[:] if isinstance(body, relax.Tuple) else [body]
 
 
+def returned(func: relax.Function) -> frozenset[relax.Expr]:
+    """Return the variables and constants that `func` returns, also inside tuples."""
+    return frozenset(leaf for result in outputs(func) for leaf in operands(result))
+
+
+def names_in(func: relax.Function) -> set[str]:
+    """Return the names of the parameters and bindings of `func`, which a new variable cannot have."""
+    return {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
+
+
 def operands(expr: relax.Expr) -> Iterator[relax.Expr]:
     """Yield the variables, constants and shapes that an expression reads, also from inside tuples."""
     if type(expr) in _LEAVES:
@@ -116,6 +126,12 @@ def is_quantized(func: object) -> bool:
 def array_of(expr: relax.Expr) -> np.ndarray | None:
     """Return the numbers of a constant, or None for everything else."""
     return expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None
+
+
+def number_of(expr: relax.Expr) -> np.generic | None:
+    """Return the only number of a constant of one element, or None for everything else."""
+    array = array_of(expr)
+    return array.reshape(-1)[0] if array is not None and array.size == 1 else None
 
 
 def constant(array: np.ndarray) -> relax.Expr:

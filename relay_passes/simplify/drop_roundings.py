@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import ml_dtypes
 import numpy as np
 import tvm
@@ -12,7 +9,6 @@ from tvm import relax
 
 from relay_passes.dataflow import (
     array_of,
-    bindings,
     live,
     map_dataflow,
     op_name,
@@ -20,11 +16,20 @@ from relay_passes.dataflow import (
     outputs,
     rebuild,
     substitute,
-    users,
 )
+from relay_passes.patterns import Dataflow, Pattern, any_value, op
 
 NARROW = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 _BOUNDS = frozenset(f"relax.{name}" for name in ("nn.relu", "clip", "maximum", "minimum"))
+
+
+def _cast(source: Pattern, *dtypes: str) -> Pattern:
+    return op("relax.astype", source, where=lambda call: str(call.ty.dtype) in dtypes, read_once=True)
+
+
+_REAL = any_value(lambda expr: isinstance(expr, relax.Var) and str(expr.ty.dtype) == "float32")
+_NARROW = _cast(_REAL, *NARROW)
+_WIDENED = _cast(_NARROW, "float32")
 
 
 @tvm.transform.module_pass(opt_level=0, name="DropRoundings")
@@ -45,60 +50,25 @@ class DropRoundings:
 
 
 def _drop(func: relax.Function) -> relax.Function:
-    sequence, results = bindings(func), outputs(func)
-    facts = _Facts(
-        values={binding.var: binding.value for binding in sequence},
-        readers=users(sequence),
-        returned=frozenset(leaf for result in results for leaf in operands(result)),
+    flow = Dataflow(func)
+    rewritten = [relax.VarBinding(b.var, substitute(b.value, _before_rounding(b, flow))) for b in flow.sequence]
+    return rebuild(func, live(rewritten, outputs(func)))
+
+
+def _before_rounding(bounded: relax.VarBinding, flow: Dataflow) -> dict[relax.Var, relax.Var]:
+    """Return the float32 value under the rounding by the widened operand of a clamp, or nothing where it must stay."""
+    variables = [leaf for leaf in operands(bounded.value) if isinstance(leaf, relax.Var)]
+    if op_name(bounded.value) not in _BOUNDS or len(variables) != 1:
+        return {}
+    match = flow.match(_WIDENED, variables[0])
+    if match is None:
+        return {}
+    dtype = str(match[_NARROW].ty.dtype)
+    is_rounded = bounded.var not in flow.returned and all(
+        op_name(reader.value) == "relax.astype" and str(reader.var.ty.dtype) == dtype
+        for reader in flow.readers.get(bounded.var, [])
     )
-    rewritten: list[relax.VarBinding] = []
-    for binding in sequence:
-        before = facts.before_rounding(binding)
-        if before is None:
-            rewritten.append(binding)
-        else:
-            widened, real = before
-            rewritten.append(relax.VarBinding(binding.var, substitute(binding.value, {widened: real})))
-    return rebuild(func, live(rewritten, results))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Facts:
-    """The values of variables, their readers, and the variables that the function returns."""
-
-    values: Mapping[relax.Var, relax.Expr]
-    readers: Mapping[relax.Var, Sequence[relax.VarBinding]]
-    returned: frozenset[relax.Expr]
-
-    def before_rounding(self, bounded: relax.VarBinding) -> tuple[relax.Var, relax.Var] | None:
-        """Return the widened operand of a clamp and the float32 value under it, or None where rounding must stay."""
-        if op_name(bounded.value) not in _BOUNDS:
-            return None
-        variables = [leaf for leaf in operands(bounded.value) if isinstance(leaf, relax.Var)]
-        if len(variables) != 1 or not self._is_read_once(variables[0]):
-            return None
-        widened, narrow = variables[0], self._cast_of(variables[0], "float32")
-        if narrow is None or not self._is_read_once(narrow):
-            return None
-        dtype = str(narrow.ty.dtype)
-        real = self._cast_of(narrow, dtype) if dtype in NARROW else None
-        if real is None or str(real.ty.dtype) != "float32":
-            return None
-        is_rounded = bounded.var not in self.returned and all(
-            op_name(reader.value) == "relax.astype" and str(reader.var.ty.dtype) == dtype
-            for reader in self.readers.get(bounded.var, [])
-        )
-        return (widened, real) if is_rounded and _holds_bounds(bounded.value, NARROW[dtype]) else None
-
-    def _is_read_once(self, var: relax.Var) -> bool:
-        return var not in self.returned and len(self.readers.get(var, [])) == 1
-
-    def _cast_of(self, var: relax.Var, dtype: str) -> relax.Var | None:
-        """Return the variable that `var` is cast from, or None where `var` is no cast to `dtype`."""
-        value = self.values.get(var)
-        if op_name(value) != "relax.astype" or str(var.ty.dtype) != dtype or not isinstance(value.args[0], relax.Var):
-            return None
-        return value.args[0]
+    return {variables[0]: match[_REAL]} if is_rounded and _holds_bounds(bounded.value, NARROW[dtype]) else {}
 
 
 def _holds_bounds(call: relax.Call, kind: np.dtype) -> bool:

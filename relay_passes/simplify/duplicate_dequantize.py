@@ -9,7 +9,8 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import bindings, map_dataflow, op_name, operands, outputs, rebuild, substitute, users
+from relay_passes.dataflow import map_dataflow, names_in, op_name, operands, rebuild, substitute
+from relay_passes.patterns import Dataflow
 from tvm_ext.core.names import RANGE_QUANTIZE
 
 
@@ -31,20 +32,17 @@ class DuplicateDequantize:
 
 
 def _duplicate(func: relax.Function) -> relax.Function:
-    sequence = bindings(func)
-    readers = users(sequence)
-    taken = {binding.var.name for binding in sequence} | {param.name for param in func.params}
-    returned = {leaf for result in outputs(func) for leaf in operands(result)}
-    shared = {b.var: b.value for b in sequence if op_name(b.value) in ("relax.dequantize", RANGE_QUANTIZE)}
+    flow, taken = Dataflow(func), names_in(func)
+    shared = {b.var: b.value for b in flow.sequence if op_name(b.value) in ("relax.dequantize", RANGE_QUANTIZE)}
     copies: dict[relax.Var, int] = {}
     rewritten = []
-    for binding in sequence:
+    for binding in flow.sequence:
         own: dict[relax.Var, relax.Var] = {}
         for leaf in dict.fromkeys(operands(binding.value)):
             if leaf not in shared:
                 continue
             # The original serves the first reader, unless the function returns it: then every reader gets a copy.
-            if readers[leaf][0] is binding and leaf not in returned:
+            if flow.readers[leaf][0] is binding and leaf not in flow.returned:
                 continue
             own[leaf] = relax.DataflowVar(_fresh(leaf, copies, taken), leaf.ty)
             rewritten.append(relax.VarBinding(own[leaf], shared[leaf]))

@@ -20,6 +20,7 @@ from relay_passes.dataflow import (
     bindings,
     constant,
     infer,
+    names_in,
     op_name,
     rebuild,
     static_shape,
@@ -43,7 +44,7 @@ class ExposeGathers:
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         func = mod["main"]
-        taken = {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
+        taken = names_in(func)
         sequence: list[relax.VarBinding] = []
         for binding in bindings(func):
             places = _places(mod, binding.value)

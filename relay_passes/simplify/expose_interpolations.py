@@ -18,6 +18,7 @@ from relay_passes.dataflow import (
     constant,
     infer,
     is_quantized,
+    names_in,
     op_name,
     rebuild,
     static_shape,
@@ -35,7 +36,7 @@ class ExposeInterpolations:
         func = mod["main"]
         if not is_quantized(func):
             return mod
-        taken = {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
+        taken = names_in(func)
         sequence: list[relax.VarBinding] = []
         for binding in bindings(func):
             axis = interpolated_axis(mod, binding.value)

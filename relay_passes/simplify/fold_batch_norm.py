@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,22 +10,23 @@ from tvm import relax
 
 from relay_passes.dataflow import (
     array_of,
-    bindings,
     constant,
     infer,
     live,
     map_dataflow,
     op_name,
-    operands,
     outputs,
     rebuild,
     static_shape,
-    users,
     with_span,
 )
+from relay_passes.patterns import Dataflow, any_constant, any_value, either, op
 
 _BATCH_NORM = "relax.nn.batch_norm"
-_CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d")
+_LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul")
+_WEIGHTS, _BIAS = any_constant(lambda weights: weights.dtype == np.float32), any_constant()
+_LAYER = op(_LAYERS, any_value(), _WEIGHTS, read_once=True)
+_BIASED = either(op("relax.add", _LAYER, _BIAS, any_order=True, read_once=True), _LAYER)
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldBatchNorm")
@@ -60,37 +60,33 @@ class _Affine:
 class _Layer:
     """A layer with constant weights, which a batch normalization can be folded into.
 
-    weight_axis: the axis of the weights that holds the output channels.
+    weights, weight_axis: float32, and their axis of the output channels.
     bias: float64, of one element or of one element per channel.
     """
 
     binding: relax.VarBinding
+    weights: np.ndarray
     weight_axis: int
     bias: np.ndarray
 
 
 def _fold(func: relax.Function) -> relax.Function:
-    sequence = bindings(func)
-    readers = users(sequence)
-    returned = {leaf for result in outputs(func) for leaf in operands(result)}
-    private = {
-        b.var: b for b in sequence if len(readers.get(b.var, [])) == 1 and b.var not in returned
-    }  # bindings with exactly one reader
+    flow = Dataflow(func)
     affine = {
-        b.var: (b.value, found) for b in sequence
+        b.var: (b.value, found) for b in flow.sequence
         if op_name(b.value) == _BATCH_NORM and (found := _affine(b.value)) is not None
-        and all(isinstance(r.value, relax.TupleGetItem) and r.value.index == 0 for r in readers.get(b.var, []))
-        and len(readers.get(b.var, [])) == 1 and b.var not in returned
+        and (reader := flow.sole_reader(b.var)) is not None
+        and isinstance(reader.value, relax.TupleGetItem) and reader.value.index == 0
     }  # fmt: skip
     if not affine:
         return func
     scaled: dict[relax.Var, relax.Call] = {}
     normalized: dict[relax.Var, list[relax.VarBinding]] = {}
-    for binding in sequence:
+    for binding in flow.sequence:
         if not isinstance(binding.value, relax.TupleGetItem) or binding.value.tuple_value not in affine:
             continue
         call, channels = affine[binding.value.tuple_value]
-        layer = _layer(call.args[0], channels.axis, private)
+        layer = _layer(call.args[0], channels.axis, flow)
         if layer is None:
             normalized[binding.var] = _scaled_and_shifted(binding.var, call, channels)
             continue
@@ -100,7 +96,7 @@ def _fold(func: relax.Function) -> relax.Function:
         added = infer(with_span(relax.op.add(layer.binding.var, shift), call.span))
         normalized[binding.var] = [relax.VarBinding(binding.var, added)]
     rewritten: list[relax.VarBinding] = []
-    for binding in sequence:
+    for binding in flow.sequence:
         if binding.var in scaled:
             rewritten.append(relax.VarBinding(binding.var, scaled[binding.var]))
         else:
@@ -119,22 +115,16 @@ def _affine(call: relax.Call) -> _Affine | None:
     return _Affine(scale=scale, shift=shift, axis=int(call.attrs.axis) % len(static_shape(call.args[0])))
 
 
-def _layer(value: relax.Expr, axis: int, private: Mapping[relax.Var, relax.VarBinding]) -> _Layer | None:
+def _layer(value: relax.Expr, axis: int, flow: Dataflow) -> _Layer | None:
     """Return the layer that a normalization of `value` along `axis` can be folded into, or None."""
-    binding = private.get(value)
-    if binding is None:
+    match = flow.match(_BIASED, value)
+    bias = np.zeros(1) if match is None or _BIAS not in match else _bias(match.array(_BIAS), static_shape(value), axis)
+    if match is None or bias is None or static_shape(match[_LAYER]) != static_shape(value):
         return None
-    bias = np.zeros(1)
-    if op_name(binding.value) == "relax.add":
-        found = _bias(binding.value, axis)
-        if found is None:
-            return None
-        inner, bias = found
-        binding = private.get(inner)
-    if binding is None or (weights := _weights(binding.value)) is None or weights.dtype != np.float32:
+    weight_axis, layer_axis = _channel_axes(match.call(_LAYER), match.array(_WEIGHTS))
+    if layer_axis != axis:
         return None
-    weight_axis, layer_axis = _channel_axes(binding.value, weights)
-    return _Layer(binding=binding, weight_axis=weight_axis, bias=bias) if layer_axis == axis else None
+    return _Layer(binding=flow.made[match[_LAYER]], weights=match.array(_WEIGHTS), weight_axis=weight_axis, bias=bias)
 
 
 def _channel_axes(call: relax.Call, weights: np.ndarray) -> tuple[int, int]:
@@ -145,28 +135,16 @@ def _channel_axes(call: relax.Call, weights: np.ndarray) -> tuple[int, int]:
     return str(call.attrs.kernel_layout).find("O"), out_layout.find("C")
 
 
-def _weights(call: relax.Expr) -> np.ndarray | None:
-    return array_of(call.args[1]) if op_name(call) in (*_CONVOLUTIONS, "relax.matmul") else None
-
-
-def _bias(add: relax.Call, axis: int) -> tuple[relax.Expr, np.ndarray] | None:
-    """Return the other operand of an addition of one constant per channel, and that constant, or None."""
-    shape = static_shape(add)
-    for index in (0, 1):
-        array, other = array_of(add.args[index]), add.args[1 - index]
-        if array is None or static_shape(other) != shape:
-            continue
-        aligned = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
-        if all(extent == 1 or place == axis for place, extent in enumerate(aligned.shape)):
-            return other, aligned.reshape(-1).astype(np.float64)
-    return None
+def _bias(array: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray | None:
+    """Return float64 numbers that are added to a tensor, of one or of one for each channel, or None for any other."""
+    aligned = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+    is_vector = all(extent == 1 or place == axis for place, extent in enumerate(aligned.shape))
+    return aligned.reshape(-1).astype(np.float64) if is_vector else None
 
 
 def _with_weights(layer: _Layer, scale: np.ndarray) -> relax.Call:
     """Return the layer's call with its weights scaled per channel."""
-    call = layer.binding.value
-    weights = _weights(call)
-    assert weights is not None, "a layer has constant weights"
+    call, weights = layer.binding.value, layer.weights
     shape = [1] * weights.ndim
     shape[layer.weight_axis] = -1
     new = constant((weights.astype(np.float64) * scale.reshape(shape)).astype(np.float32))

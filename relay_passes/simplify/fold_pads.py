@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +10,15 @@ from tvm import relax
 
 from relay_passes.dataflow import (
     array_of,
-    bindings,
     live,
     map_dataflow,
     op_name,
-    operands,
     outputs,
     rebuild,
     static_shape,
     substitute,
-    users,
 )
+from relay_passes.patterns import Dataflow
 
 _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
@@ -44,23 +41,20 @@ class FoldPads:
 
 
 def _fold(func: relax.Function) -> relax.Function:
-    sequence = bindings(func)
-    readers = users(sequence)
-    values = {binding.var: binding.value for binding in sequence}
-    returned = {leaf for result in outputs(func) for leaf in operands(result)}
+    flow = Dataflow(func)
     changed: dict[relax.Var, relax.Expr] = {}
     unpadded: dict[relax.Var, relax.Expr] = {}
-    for binding in sequence:
-        carried = _carried(binding, readers, values) if op_name(binding.value) == "relax.nn.pad" else None
-        if carried is None or {binding.var, carried.data} & returned:
+    for binding in flow.sequence:
+        carried = _carried(binding, flow) if op_name(binding.value) == "relax.nn.pad" else None
+        if carried is None or {binding.var, carried.data} & flow.returned:
             continue
-        following = readers[carried.data]
+        following = flow.readers[carried.data]
         made = [_with_padding(reader.value, carried.data, binding.value) for reader in following]
         calls = {reader.var: call for reader, call in zip(following, made, strict=True) if call is not None}
         if len(calls) == len(made):
             changed |= calls
             unpadded[carried.replaced] = binding.value.args[0]
-    rewritten = [relax.VarBinding(b.var, substitute(changed.get(b.var, b.value), unpadded)) for b in sequence]
+    rewritten = [relax.VarBinding(b.var, substitute(changed.get(b.var, b.value), unpadded)) for b in flow.sequence]
     return rebuild(func, live(rewritten, outputs(func)))
 
 
@@ -76,33 +70,30 @@ class _Carried:
     replaced: relax.Var
 
 
-def _carried(
-    pad: relax.VarBinding,
-    readers: Mapping[relax.Var, list[relax.VarBinding]],
-    values: Mapping[relax.Var, relax.Expr],
-) -> _Carried | None:
+def _carried(pad: relax.VarBinding, flow: Dataflow) -> _Carried | None:
     """Return the padded tensor, or None where the pad adds anything but zeros or has no reader.
 
     Integers that a dequantize reads are zero where they equal its zero point. Real numbers may pass a quantize and a
     dequantize, provided that these have the scale and zero point that the numbers were already rounded with.
     """
-    following = readers.get(pad.var, [])
+    following = flow.readers.get(pad.var, [])
     if str(pad.value.attrs.pad_mode) != "constant" or not following:
         return None
     value, calls = float(pad.value.attrs.pad_value), [reader.value for reader in following]
     if op_name(calls[0]) == "relax.dequantize" and len(calls) == 1:
         zero = array_of(calls[0].args[2])
         is_zero = zero is not None and (zero == value).all()
-        return _Carried(data=following[0].var, replaced=pad.var) if is_zero and following[0].var in readers else None
+        is_read = following[0].var in flow.readers
+        return _Carried(data=following[0].var, replaced=pad.var) if is_zero and is_read else None
     if value != 0:
         return None
     if op_name(calls[0]) == "relax.quantize" and len(calls) == 1:
-        behind, source = readers.get(following[0].var, []), values.get(pad.value.args[0])
+        behind, source = flow.readers.get(following[0].var, []), flow.values.get(pad.value.args[0])
         data = behind[0].var if len(behind) == 1 else None
         grids = [source, calls[0], *(reader.value for reader in behind)]
         names = ["relax.dequantize", "relax.quantize", "relax.dequantize"]
         is_one = [op_name(call) for call in grids] == names and _one_grid(grids)
-        return _Carried(data=data, replaced=data) if is_one and data in readers else None
+        return _Carried(data=data, replaced=data) if is_one and data in flow.readers else None
     return _Carried(data=pad.var, replaced=pad.var)
 
 

@@ -14,6 +14,7 @@ from relay_passes.dataflow import (
     infer,
     live,
     map_dataflow,
+    names_in,
     op_name,
     outputs,
     permuted_axes,
@@ -80,7 +81,7 @@ class _Rewriter:
         self.views: dict[relax.Var, _View] = {}
         self.same: dict[relax.Var, relax.Expr] = {}
         self.sequence: list[relax.VarBinding] = []
-        self.taken = {binding.var.name for binding in bindings(func)} | {param.name for param in func.params}
+        self.taken = names_in(func)
 
     def run(self) -> relax.Function:
         for binding in bindings(self.func):

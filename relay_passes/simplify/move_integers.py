@@ -26,10 +26,12 @@ from relay_passes.dataflow import (
     is_quantized,
     live,
     map_dataflow,
+    names_in,
     op_name,
     operands,
     outputs,
     rebuild,
+    returned,
     static_shape,
     substitute,
     users,
@@ -90,8 +92,8 @@ class _Rewriter:
     def __init__(self, func: relax.Function) -> None:
         self.func, self.original = func, bindings(func)
         self.users = users(self.original)
-        self.returned = {leaf for result in outputs(func) for leaf in operands(result)}
-        self.taken = {b.var.name for b in self.original} | {param.name for param in func.params}
+        self.returned = returned(func)
+        self.taken = names_in(func)
         self.sequence: list[relax.VarBinding] = []
         self.replaced: dict[relax.Var, relax.Expr] = {}
         self.integers: dict[relax.Var, tuple[relax.Expr, _Parameters]] = {}

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import tvm
 from tvm import relax
 
 from relay_passes.dataflow import (
-    array_of,
-    bindings,
     infer,
     live,
     map_dataflow,
+    names_in,
     op_name,
-    operands,
     outputs,
     rebuild,
     substitute,
-    users,
     with_span,
 )
+from relay_passes.patterns import Dataflow, Match, any_constant, any_variable, number, op
 from relay_passes.simplify.move_integers import MOVES
 from tvm_ext.core.names import unique
+
+_REAL, _ZERO_POINT = any_variable(), number()
+_SCALE = any_constant(lambda scale: scale.size == 1 and scale.dtype == np.float32 and 0 < scale.reshape(()) < np.inf)
+_QUANTIZE = op("relax.quantize", _REAL, _SCALE, _ZERO_POINT, read_once=True)
+_CLIP = op("relax.clip", _QUANTIZE)
 
 
 @tvm.transform.module_pass(opt_level=0, name="NarrowQuantize")
@@ -43,40 +44,28 @@ class NarrowQuantize:
 
 
 def _narrow(func: relax.Function) -> relax.Function:
-    sequence = bindings(func)
-    readers = users(sequence)
-    values = {binding.var: binding.value for binding in sequence}
-    taken = {binding.var.name for binding in sequence} | {param.name for param in func.params}
-    returned = {leaf for result in outputs(func) for leaf in operands(result)}
-    rewritten = []
-    for binding in sequence:
-        source = binding.value.args[0] if op_name(binding.value) == "relax.clip" else None
-        quantize = values.get(source)
-        bounds = _real_bounds(binding.value, quantize) if _is_computed(quantize, values) else None
-        if bounds is None or len(readers[source]) > 1 or source in returned:
+    flow, taken, rewritten = Dataflow(func), names_in(func), list[relax.VarBinding]()
+    for binding in flow.sequence:
+        match = flow.match(_CLIP, binding.var)
+        bounds = _real_bounds(binding.value, match) if match is not None and _is_computed(match) else None
+        if match is None or bounds is None:
             rewritten.append(binding)
             continue
-        clipped = with_span(infer(relax.op.clip(quantize.args[0], *bounds)), binding.value.span)
+        clipped = with_span(infer(relax.op.clip(match[_REAL], *bounds)), binding.value.span)
         real = relax.DataflowVar(unique(f"{binding.var.name}.real", taken), clipped.ty)
         rewritten.append(relax.VarBinding(real, clipped))
-        rewritten.append(relax.VarBinding(binding.var, substitute(quantize, {quantize.args[0]: real})))
+        rewritten.append(relax.VarBinding(binding.var, substitute(match.call(_QUANTIZE), {match[_REAL]: real})))
     return rebuild(func, live(rewritten, outputs(func)))
 
 
-def _is_computed(quantize: relax.Expr | None, values: Mapping[relax.Var, relax.Expr]) -> bool:
+def _is_computed(match: Match) -> bool:
     """Return True for the quantize of a value that an operator computes and does not merely move."""
-    if op_name(quantize) != "relax.quantize" or not isinstance(quantize.args[0], relax.Var):
-        return False
-    source = op_name(values.get(quantize.args[0]))
+    source = op_name(match.call(_REAL))
     return source is not None and source not in MOVES | {"relax.nn.max_pool2d"}
 
 
-def _real_bounds(clip: relax.Call, quantize: relax.Call) -> tuple[float, float] | None:
-    """Return the real numbers of a clip's two integers, or None unless the whole tensor has one float32 scale."""
-    scale, zero_point = array_of(quantize.args[1]), array_of(quantize.args[2])
-    known = scale is not None and zero_point is not None and scale.size == zero_point.size == 1
-    if not known or scale.dtype != np.float32 or not 0 < scale.reshape(()) < np.inf:
-        return None
-    steps = [np.float32(int(bound.value) - int(zero_point.reshape(()))) for bound in clip.args[1:3]]
-    low, high = (float(step * np.float32(scale.reshape(()))) for step in steps)
+def _real_bounds(clip: relax.Call, match: Match) -> tuple[float, float] | None:
+    """Return the real numbers of a clip's two integers, or None where float32 does not represent them."""
+    scale, zero_point = np.float32(match.number(_SCALE)), int(match.number(_ZERO_POINT))
+    low, high = (float(np.float32(int(bound.value) - zero_point) * scale) for bound in clip.args[1:3])
     return (low, high) if np.isfinite([low, high]).all() else None

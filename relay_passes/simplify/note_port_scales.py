@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 
 import tvm
 from tvm import relax
 
-from relay_passes.dataflow import array_of, bindings, is_dataflow, op_name, operands, outputs, users
+from relay_passes.dataflow import is_dataflow, number_of, op_name, operands, outputs
+from relay_passes.patterns import Dataflow
 from relay_passes.simplify.move_integers import MOVES
 from tvm_ext.core.decisions.models import ModelOrigin, PortNames, PortScales
 
@@ -58,18 +59,15 @@ class _Search:
     """The scales that the calls of a function imply, traced along the values that share their elements."""
 
     def __init__(self, main: relax.Function, moving_nodes: Collection[str]) -> None:
-        self.sequence = bindings(main)
-        self.params = set(main.params)
+        self.flow, self.params = Dataflow(main), set(main.params)
         self.moving_nodes = moving_nodes
-        self.readers: Mapping[relax.Var, Sequence[relax.VarBinding]] = users(self.sequence)
-        self.values = {binding.var: binding.value for binding in self.sequence}
 
     def of_input(self, value: relax.Var) -> Scale | None:
         """Return the scale of the first dequantize that reads the elements of `value`."""
         waiting, seen = [value], {value}
         while waiting:
             current = waiting.pop(0)
-            for reader in self.readers.get(current, ()):
+            for reader in self.flow.readers.get(current, ()):
                 if op_name(reader.value) == "relax.dequantize" and reader.value.args[0].same_as(current):
                     if (scale := _scale_of(reader.value)) is not None:
                         return scale
@@ -83,7 +81,7 @@ class _Search:
         waiting, seen = [result], {result}
         while waiting:
             current = waiting.pop(0)
-            value = self.values.get(current)
+            value = self.flow.values.get(current)
             if current in self.params and (scale := self.of_input(current)) is not None:
                 return scale
             if op_name(value) == "relax.quantize" and (scale := _scale_of(value)) is not None:
@@ -114,7 +112,5 @@ def _scale_of(call: relax.Call) -> Scale | None:
     """Return the constant scale and zero point of a quantize or dequantize, or None where they are not single
     constants.
     """
-    scale, zero_point = (array_of(argument) for argument in call.args[1:3])
-    if scale is None or zero_point is None or scale.size != 1 or zero_point.size != 1:
-        return None
-    return float(scale.reshape(-1)[0]), int(zero_point.reshape(-1)[0])
+    scale, zero_point = (number_of(argument) for argument in call.args[1:3])
+    return None if scale is None or zero_point is None else (float(scale), int(zero_point))

@@ -17,6 +17,7 @@ from relay_passes.dataflow import (
     infer,
     live,
     map_dataflow,
+    number_of,
     op_name,
     operands,
     outputs,
@@ -384,5 +385,4 @@ def _sides(padding: Sequence[int], form: _Form) -> tuple[int, int, int, int]:
 
 
 def _has_one_scale(call: relax.Call) -> bool:
-    arrays = [array_of(argument) for argument in call.args[1:]]
-    return all(array is not None and array.size == 1 for array in arrays)
+    return all(number_of(argument) is not None for argument in call.args[1:])

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import tvm
 from tvm import relax
 
 from relay_passes.dataflow import (
-    array_of,
-    bindings,
     constant,
     infer,
     is_dataflow,
     live,
+    names_in,
     op_name,
-    operands,
     outputs,
     rebuild,
     static_shape,
-    users,
+    with_main,
     with_span,
 )
 from relay_passes.own_operators import range_quantize
+from relay_passes.patterns import Dataflow, Match, Pattern, any_constant, any_value, op
 from tvm_ext.core.decisions.composites import RangePart
 from tvm_ext.core.names import unique
 
@@ -50,106 +46,59 @@ class RecognizeDynamicLayers:
         return _Rewriter(mod).run() if is_dataflow(main) else mod
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Steps:
-    """A tensor that is quantized at run time, less its zero point: the real tensor and the variable of its scale."""
-
-    source: relax.Expr
-    scale: relax.Var
-
-
 class _Rewriter:
+    """The search for layers, and the bindings that replace each.
+
+    source, scale, weight, weight_scale, product: patterns of the parts of `layer`.
+    """
+
     def __init__(self, mod: tvm.IRModule) -> None:
-        self.mod, self.func = mod, mod["main"]
-        self.sequence = bindings(self.func)
-        self.values: Mapping[relax.Var, relax.Expr] = {binding.var: binding.value for binding in self.sequence}
-        self.readers = users(self.sequence)
-        self.returned = {leaf for result in outputs(self.func) for leaf in operands(result)}
-        self.taken = {b.var.name for b in self.sequence} | {param.name for param in self.func.params}
+        def part(name: str, *operands: Pattern) -> Pattern:
+            """Match the PrimFunc of a part of DynamicQuantizeLinear."""
+
+            def is_part(call: relax.Call) -> bool:
+                return RangePart.read(mod[call.args[0]]).part == name
+
+            return op("relax.call_tir", any_value(), *operands, where=is_part)
+
+        self.mod, self.flow, self.taken = mod, Dataflow(mod["main"]), names_in(mod["main"])
+        self.source, self.weight = any_value(), any_constant(lambda weight: weight.dtype == np.int32)
+        self.weight_scale = any_constant(lambda scale: scale.dtype == np.float32)
+        low = part("low", self.source)
+        self.scale = part("scale", part("high", self.source), low)
+        zero_point = part("zero_point", low, self.scale)
+        integers = op("relax.astype", op("relax.quantize", self.source, self.scale, zero_point))
+        steps = op("relax.subtract", integers, op("relax.astype", zero_point))
+        self.product = op(_CHANNEL_AXES, steps, self.weight, read_once=True)
+        factor = op("relax.multiply", self.scale, self.weight_scale, any_order=True)
+        sums = op("relax.astype", self.product, read_once=True)
+        self.layer = op("relax.multiply", sums, factor, any_order=True)
 
     def run(self) -> tvm.IRModule:
         rewritten: list[relax.VarBinding] = []
-        for binding in self.sequence:
-            rewritten += self._layer(binding) or [binding]
-        module = self.mod.clone()
-        results = outputs(self.func)
-        module.update_func(module.get_global_var("main"), rebuild(self.func, live(rewritten, results), results))
-        return module
+        for binding in self.flow.sequence:
+            match = self.flow.match(self.layer, binding.var)
+            made = self._made(binding, match) if match is not None else None
+            rewritten += made or [binding]
+        func, results = self.flow.func, outputs(self.flow.func)
+        return with_main(self.mod, rebuild(func, live(rewritten, results), results))
 
-    def _layer(self, binding: relax.VarBinding) -> list[relax.VarBinding] | None:
-        """Return the bindings that replace the multiplication at the end of a layer, or None for everything else."""
-        if op_name(binding.value) != "relax.multiply":
-            return None
-        for real, factor in (binding.value.args, reversed(binding.value.args)):
-            sums = self._inner(real, "relax.astype")
-            product = self.values.get(sums) if sums is not None else None
-            if product is None or op_name(product) not in _CHANNEL_AXES or not self._is_read_once(sums):
-                continue
-            steps = self._steps(product.args[0])
-            scale = self._weight_scale(factor, steps.scale, product) if steps else None
-            if steps and scale is not None and (weight := _bytes(product)) is not None:
-                return self._made(binding, product, steps.source, weight, scale)
-        return None
-
-    def _inner(self, expr: relax.Expr, name: str) -> relax.Var | None:
-        """Return the operand of the operator `name` that computes `expr`, or None where `expr` has other readers."""
-        value = self.values.get(expr) if isinstance(expr, relax.Var) else None
-        if op_name(value) != name or not isinstance(value.args[0], relax.Var) or not self._is_read_once(expr):
-            return None
-        return value.args[0]
-
-    def _is_read_once(self, var: relax.Var) -> bool:
-        return len(self.readers.get(var, [])) == 1 and var not in self.returned
-
-    def _steps(self, expr: relax.Expr) -> _Steps | None:
-        """Return the tensor that is quantized at run time, where `expr` is its integers less their zero point."""
-        value = self.values.get(expr) if isinstance(expr, relax.Var) else None
-        if op_name(value) != "relax.subtract":
-            return None
-        wide = [self.values.get(arg) for arg in value.args]
-        if any(op_name(one) != "relax.astype" for one in wide):
-            return None
-        quantize = self.values.get(wide[0].args[0])
-        zero_point = wide[1].args[0]
-        if op_name(quantize) != "relax.quantize" or quantize.args[2] != zero_point:
-            return None
-        source, scale = quantize.args[:2]
-        return _Steps(source=source, scale=scale) if self._has_own_range(source, scale, zero_point) else None
-
-    def _has_own_range(self, source: relax.Expr, scale: relax.Expr, zero_point: relax.Expr) -> bool:
-        """Return True for the scale and zero point of DynamicQuantizeLinear of `source`."""
-        ends = self._part(scale, "scale")
-        place = self._part(zero_point, "zero_point")
-        if ends is None or place is None or place != [ends[1], scale]:
-            return False
-        return self._part(ends[0], "high") == [source] and self._part(ends[1], "low") == [source]
-
-    def _part(self, expr: relax.Expr, part: str) -> list[relax.Expr] | None:
-        """Return the operands of a part of DynamicQuantizeLinear, or None where `expr` is not that part."""
-        value = self.values.get(expr) if isinstance(expr, relax.Var) else None
-        if op_name(value) != "relax.call_tir" or RangePart.read(self.mod[value.args[0]]).part != part:
-            return None
-        return list(value.args[1].fields)
-
-    def _weight_scale(self, factor: relax.Expr, scale: relax.Var, product: relax.Call) -> np.ndarray | None:
-        """Return the scales of the weights, float32[] or float32[K], where `factor` is their product with `scale`."""
-        value = self.values.get(factor) if isinstance(factor, relax.Var) else None
-        if op_name(value) != "relax.multiply" or scale not in list(value.args):
-            return None
-        (other,) = [arg for arg in value.args if arg != scale] or [None]
-        array = array_of(other) if other is not None else None
-        if array is None or array.dtype != np.float32:
-            return None
-        if array.size == 1:
-            return array.reshape(())
+    def _weight_scale(self, layer: Match) -> np.ndarray | None:
+        """Return the scales of the weights, float32[] or float32[K], or None for any other shape."""
+        scale, product = layer.array(self.weight_scale), layer.call(self.product)
+        if scale.size == 1:
+            return scale.reshape(())
         channels, axis = static_shape(product.args[1])[_CHANNEL_AXES[product.op.name]], 1 - product.ty.ndim
-        along = array.shape[axis] if op_name(product) == "relax.nn.conv2d" and array.ndim >= -axis else array.shape[-1]
-        return array.reshape(-1) if array.size == along == channels else None
+        along = scale.shape[axis] if op_name(product) == "relax.nn.conv2d" and scale.ndim >= -axis else scale.shape[-1]
+        return scale.reshape(-1) if scale.size == along == channels else None
 
-    def _made(
-        self, binding: relax.VarBinding, product: relax.Call, source: relax.Expr, weight: np.ndarray, scale: np.ndarray
-    ) -> list[relax.VarBinding]:
-        span, axis = product.span, _CHANNEL_AXES[product.op.name]
+    def _made(self, binding: relax.VarBinding, match: Match) -> list[relax.VarBinding] | None:
+        """Return the bindings that replace the multiplication at the end of a layer, or None for unsuitable weights."""
+        product, scale = match.call(self.product), self._weight_scale(match)
+        weight = _bytes(product, match.array(self.weight))
+        if scale is None or weight is None:
+            return None
+        span, axis, source = product.span, _CHANNEL_AXES[product.op.name], match[self.source]
         rounded = self._bound(f"{binding.var.name}.range", with_span(range_quantize(source, "onnx"), span))
         zero = constant(np.zeros((), np.int8))
         real = self._bound(
@@ -171,10 +120,9 @@ class _Rewriter:
         return relax.VarBinding(relax.DataflowVar(unique(name, self.taken), value.ty), value)
 
 
-def _bytes(product: relax.Call) -> np.ndarray | None:
-    """Return constant weights as int8, or None for other weights and for convolution layouts other than NCHW."""
-    weight = array_of(product.args[1])
-    if weight is None or weight.dtype != np.int32 or weight.size == 0 or np.abs(weight.astype(np.int64)).max() > 128:
+def _bytes(product: relax.Call, weight: np.ndarray) -> np.ndarray | None:
+    """Return weights int32 as int8, or None where int8 does not hold them and for layouts other than NCHW."""
+    if weight.size == 0 or np.abs(weight.astype(np.int64)).max() > 128:
         return None
     if op_name(product) == "relax.matmul":
         is_layer = weight.ndim == 2

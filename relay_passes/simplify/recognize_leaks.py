@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import tvm
 from tvm import relax
 
 from relay_passes.dataflow import (
-    array_of,
-    bindings,
     constant,
     infer,
     live,
     map_dataflow,
-    op_name,
+    names_in,
     outputs,
     rebuild,
     static_shape,
     with_span,
 )
+from relay_passes.patterns import Dataflow, Match, Pattern, any_constant, any_value, either, number, op
 from tvm_ext.core.names import unique
 
-_BELOW = ("relax.less", "relax.less_equal")
-_ABOVE = ("relax.greater", "relax.greater_equal")
+_X, _SLOPE = any_value(), any_constant(lambda slope: slope.dtype == np.float32)
+_SCALED = op("relax.multiply", _X, _SLOPE, any_order=True)
+
+
+def _leak(comparison: str, *chosen: Pattern) -> Pattern:
+    compared = op((f"relax.{comparison}", f"relax.{comparison}_equal"), _X, number(0))
+    return op("relax.where", compared, *chosen)
+
+
+_LEAK = either(_leak("less", _SCALED, _X), _leak("greater", _X, _SCALED))
 
 
 @tvm.transform.module_pass(opt_level=0, name="RecognizeLeaks")
@@ -43,41 +48,17 @@ class RecognizeLeaks:
 
 
 def _recognized(func: relax.Function) -> relax.Function:
-    values = {binding.var: binding.value for binding in bindings(func)}
-    leaks = {binding: leak for binding in bindings(func) if (leak := _leak(binding.value, values)) is not None}
-    taken = {var.name for var in values} | {param.name for param in func.params}
+    flow, taken = Dataflow(func), names_in(func)
+    matches = {b.var: match for b in flow.sequence if (match := flow.match(_LEAK, b.var)) is not None}
+    leaks = {var: leak for var, leak in matches.items() if static_shape(leak[_SCALED]) == static_shape(leak[_X])}
     sequence: list[relax.VarBinding] = []
-    for binding in bindings(func):
-        sequence += _written(binding, *leaks[binding], taken) if binding in leaks else [binding]
+    for binding in flow.sequence:
+        sequence += _written(binding, leaks[binding.var], taken) if binding.var in leaks else [binding]
     return rebuild(func, live(sequence, outputs(func))) if leaks else func
 
 
-def _leak(call: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> tuple[relax.Expr, np.ndarray] | None:
-    """Return the value that is kept or scaled, and its slope below zero."""
-    if op_name(call) != "relax.where":
-        return None
-    compared = values.get(call.args[0])
-    name = op_name(compared) if compared is not None else None
-    if name not in (*_BELOW, *_ABOVE) or not _is_zero(compared.args[1]):
-        return None
-    x = compared.args[0]
-    product, kept = call.args[1:] if name in _BELOW else call.args[:0:-1]
-    scaled = values.get(product)
-    if not kept.same_as(x) or scaled is None or op_name(scaled) != "relax.multiply":
-        return None
-    factors = [factor for factor in scaled.args if not factor.same_as(x)]
-    slope = array_of(factors[0]) if len(factors) == 1 else None
-    same = slope is not None and slope.dtype == np.float32 and static_shape(scaled) == static_shape(x)
-    return (x, slope) if same else None
-
-
-def _is_zero(expr: relax.Expr) -> bool:
-    array = array_of(expr)
-    return array is not None and array.size == 1 and float(array.reshape(-1)[0]) == 0
-
-
-def _written(binding: relax.VarBinding, x: relax.Expr, slope: np.ndarray, taken: set[str]) -> list[relax.VarBinding]:
-    sequence: list[relax.VarBinding] = []
+def _written(binding: relax.VarBinding, leak: Match, taken: set[str]) -> list[relax.VarBinding]:
+    x, slope, sequence = leak[_X], leak.array(_SLOPE), list[relax.VarBinding]()
 
     def bind(call: relax.Call, part: str = "") -> relax.Var:
         typed = with_span(infer(call), binding.value.span)

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import tvm
 from tvm import relax
 
 from relay_passes.dataflow import (
     array_of,
-    bindings,
     infer,
     live,
     map_dataflow,
+    names_in,
     op_name,
     operands,
     outputs,
     rebuild,
     substitute,
-    users,
     with_span,
 )
+from relay_passes.patterns import Dataflow, any_constant, any_value, either, op
 from tvm_ext.core.names import unique
 
-Values = Mapping[relax.Var, relax.Expr]
+_SCORES, _CONDITION, _ZEROS = any_value(), any_value(), any_constant(lambda zeros: not zeros.any())
+_SHARES = op("relax.nn.softmax", _SCORES)
+_GUARDED = op("relax.where", _CONDITION, either(_ZEROS, op("relax.full_like", any_value(), _ZEROS)), _SHARES)
 _BETWEEN = ("relax.logical_not", "relax.astype", "relax.max")
+_IS_MASKED = op("relax.equal", _SCORES, any_constant(lambda bound: np.array_equal(bound, np.float32(-np.inf))))
+_ACTIVATION, _FACTOR = any_value(), any_constant(lambda factor: factor.size == 1 and factor.reshape(-1)[0] > 0)
+_SCALED = op("relax.multiply", _ACTIVATION, _FACTOR)
 
 
 @tvm.transform.module_pass(opt_level=0, name="SimplifySoftmax")
@@ -45,63 +48,48 @@ class SimplifySoftmax:
 
 
 def _unguarded(func: relax.Function) -> relax.Function:
-    sequence = bindings(func)
-    values = {binding.var: binding.value for binding in sequence}
-    same = {b.var: found for b in sequence if (found := _guarded(b.value, values)) is not None}
+    flow = Dataflow(func)
+    same = {b.var: found for b in flow.sequence if (found := _guarded(b.var, flow)) is not None}
     if not same:
         return func
     results = [substitute(result, same) for result in outputs(func)]
-    kept = [relax.VarBinding(b.var, substitute(b.value, same)) for b in sequence if b.var not in same]
+    kept = [relax.VarBinding(b.var, substitute(b.value, same)) for b in flow.sequence if b.var not in same]
     return rebuild(func, live(kept, results), results)
 
 
-def _guarded(value: relax.Expr, values: Values) -> relax.Var | None:
+def _guarded(guard: relax.Var, flow: Dataflow) -> relax.Var | None:
     """Return the softmax that a `where` guards, provided that its condition tests for vectors that are all -inf."""
-    if op_name(value) != "relax.where":
+    match = flow.match(_GUARDED, guard)
+    if match is None:
         return None
-    condition, zeros, shares = value.args
-    softmax = values.get(shares)
-    if op_name(softmax) != "relax.nn.softmax" or not _is_zero(zeros, values):
-        return None
-    scores = softmax.args[0]
-    inner, inversions, has_maximum = values.get(condition), 0, False
-    while (name := op_name(inner)) in _BETWEEN:
+    inner, inversions, has_maximum = match[_CONDITION], 0, False
+    while (name := op_name(call := flow.values.get(inner))) in _BETWEEN:
         inversions += name == "relax.logical_not"
         has_maximum |= name == "relax.max"
-        inner = values.get(inner.args[0])
-    asks = op_name(inner) == "relax.equal" and inner.args[0].same_as(scores) and has_maximum and inversions == 2
-    if not asks or not np.array_equal(array_of(inner.args[1]), np.float32(-np.inf)):
-        return None
-    return shares if _is_finite(scores, values) else None
+        inner = call.args[0]
+    masked = flow.match(_IS_MASKED, inner)
+    asks = masked is not None and masked[_SCORES].same_as(match[_SCORES]) and has_maximum and inversions == 2
+    return match[_SHARES] if asks and _is_finite(match[_SCORES], flow) else None
 
 
-def _is_zero(value: relax.Expr, values: Values) -> bool:
-    call = values.get(value)
-    number = call.args[1] if op_name(call) == "relax.full_like" else value
-    array = array_of(number)
-    return array is not None and not array.any()
-
-
-def _is_finite(scores: relax.Expr, values: Values) -> bool:
+def _is_finite(scores: relax.Expr, flow: Dataflow) -> bool:
     """Return True where every vector of scores has an element that is not -inf, overflows aside."""
-    call = values.get(scores)
+    call = flow.values.get(scores)
     while op_name(call) in ("relax.reshape", "relax.multiply", "relax.divide", "relax.expand_dims"):
-        call = values.get(call.args[0])
+        call = flow.values.get(call.args[0])
     if op_name(call) == "relax.add":
         masks = [array for leaf in operands(call) if (array := array_of(leaf)) is not None]
         if len(masks) != 1 or np.isneginf(masks[0]).all(axis=-1).any():
             return False
-        return any(_is_finite(leaf, values) for leaf in operands(call) if isinstance(leaf, relax.Var))
+        return any(_is_finite(leaf, flow) for leaf in operands(call) if isinstance(leaf, relax.Var))
     return op_name(call) == "relax.matmul"
 
 
 def _scaled_behind(func: relax.Function) -> relax.Function:
-    sequence = bindings(func)
-    values, readers = {binding.var: binding.value for binding in sequence}, users(sequence)
-    taken = {binding.var.name for binding in sequence} | {param.name for param in func.params}
+    flow, taken = Dataflow(func), names_in(func)
     changed: list[relax.VarBinding] = []
-    for binding in sequence:
-        found = _factors(binding.value, values, readers)
+    for binding in flow.sequence:
+        found = _factors(binding.value, flow)
         if found is None:
             changed.append(binding)
             continue
@@ -116,23 +104,18 @@ def _scaled_behind(func: relax.Function) -> relax.Function:
     return rebuild(func, live(changed, outputs(func)))
 
 
-def _factors(
-    value: relax.Expr, values: Values, readers: Mapping[relax.Var, list[relax.VarBinding]]
-) -> tuple[relax.Expr, relax.Expr, float] | None:
+def _factors(product: relax.Expr, flow: Dataflow) -> tuple[relax.Expr, relax.Expr, float] | None:
     """Return the unscaled operands of a product of two scaled activations, and the product of both factors.
 
     None where another operator reads a scaled activation.
     """
-    if op_name(value) != "relax.matmul":
+    if op_name(product) != "relax.matmul":
         return None
-    operands_, factor, num_scaled = list(value.args[:]), np.float32(1), 0
-    for place, operand in enumerate(value.args[:]):
-        call = values.get(operand) if isinstance(operand, relax.Var) else None
-        if op_name(call) != "relax.multiply" or len(readers.get(operand, [])) != 1:
-            continue
-        number = array_of(call.args[1])
-        if number is not None and number.size == 1 and number.reshape(-1)[0] > 0:
-            operands_[place], factor = call.args[0], factor * number.reshape(-1)[0]
+    operands_, factor, num_scaled = list(product.args[:]), np.float32(1), 0
+    for place, operand in enumerate(product.args[:]):
+        match = flow.match(_SCALED, operand)
+        if match is not None and len(flow.readers[operand]) == 1:
+            operands_[place], factor = match[_ACTIVATION], factor * match.array(_FACTOR).reshape(-1)[0]
             num_scaled += 1
     if num_scaled < 2 or any(array_of(operand) is not None for operand in operands_):
         return None
