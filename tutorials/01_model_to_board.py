@@ -1,10 +1,10 @@
 # %% [markdown]
 # # From a model to a board
 #
-# We take a trained network as an ONNX file, compile it to C for a Cortex-M4, run it there (in QEMU), and look at
-# what was made. Run it as a script, `python tutorials/01_model_to_board.py`, or cell by cell in an editor that
+# This tutorial compiles a trained network from an ONNX file to C for a Cortex-M4, runs it there (in QEMU), and shows
+# the generated files. Run it as a script, `python tutorials/01_model_to_board.py`, or cell by cell in an editor that
 # knows `# %%`. The board needs `arm-none-eabi-gcc` and `qemu-system-arm`, which `make boards` installs on Debian and
-# Ubuntu; without them the same is done for this machine.
+# Ubuntu. Without them the tutorial compiles for this machine instead.
 
 # %%
 import shutil
@@ -22,8 +22,8 @@ has_board = bool(shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system
 # %% [markdown]
 # ## A platform
 #
-# A platform says which processors and memories there are. Those that ship have a name; one of your own is a TOML
-# file: `Platform.load("my_board.toml")`.
+# A platform describes the processors and memories of a device. Included platforms have a name; your own platform is a
+# TOML file: `Platform.load("my_board.toml")`.
 
 # %%
 platform = tvm_ext.Platform.load("cortex_m4" if has_board else "host")
@@ -33,8 +33,8 @@ for memory in platform.memories:
 # %% [markdown]
 # ## A model
 #
-# `load` reads the file into an `IRModule` of Relax, TVM's graph language: weights bound, every shape static. Since
-# it is a plain module, you can print it, or run passes of your own on it before it is built.
+# `load` reads the file into an `IRModule` of Relax, TVM's graph language, with bound weights and static shapes. It is a
+# plain module: you can print it, or run passes of your own on it before you build it.
 
 # %%
 module = tvm_ext.load(here / "digits" / "digits.onnx")
@@ -43,8 +43,9 @@ print(module["main"].params, "->", module["main"].ret_ty)
 # %% [markdown]
 # ## Build
 #
-# `build` chooses a kernel for each operator, plans where every tensor lies, writes the C, compiles it, and, unless
-# told otherwise, runs it and compares its outputs with onnxruntime's: on this machine, and on the board if it can.
+# `build` chooses a kernel for each operator, plans the offset of every tensor, writes the C and compiles it. By
+# default it also runs the C on this machine, and on the board if possible, and compares its outputs with those of
+# onnxruntime.
 
 # %%
 package = tvm_ext.build(module, platform, output)
@@ -52,10 +53,11 @@ for target, result in package.report["verify"].items():
     print(target, result)
 
 # %% [markdown]
-# ## What came out
+# ## The generated files
 #
-# The folder holds everything the firmware needs; nothing in it refers to TVM or to Python. `digits.h` is the
-# interface, `digits.c` the layers and the schedule, `digits_memory.*` the arena, `digits_weights.c` the constants.
+# The folder contains everything that the firmware needs; nothing in it refers to TVM or to Python. `digits.h` is the
+# interface, `digits.c` has the layers and the schedule, `digits_memory.*` the arena, and `digits_weights.c` the
+# constants.
 
 # %%
 for file in sorted(path.relative_to(output) for path in output.rglob("*") if path.is_file()):
@@ -63,8 +65,8 @@ for file in sorted(path.relative_to(output) for path in output.rglob("*") if pat
 print((output / "digits.h").read_text())
 
 # %% [markdown]
-# `report.json` says what was decided and measured. The arena can never be smaller than the most bytes alive at any
-# one step, the lower bound. `tvm-ext report FOLDER` shows all of it as tables.
+# `report.json` contains decisions and measurements. The lower bound is the largest number of bytes that are live at any
+# one step; the arena can never be smaller. `tvm-ext report FOLDER` shows the whole report as tables.
 
 # %%
 report = package.report
@@ -76,19 +78,19 @@ for step in report["steps"]:
 # %% [markdown]
 # ## Run it
 #
-# Inputs and outputs are numpy arrays under the model's own names. The held-out images have grey levels from 0 to 16;
-# the network was trained on sixteenths.
+# Inputs and outputs are numpy arrays under the names in the model. The held-out images have grey levels from 0 to 16;
+# the network was trained on images divided by 16.
 
 # %%
 held_out = np.load(here / "digits" / "digits_test.npz")
 image = (held_out["images"][0] / 16).astype(np.float32).reshape(1, 1, 8, 8)
 on_host = package.run({"image": image}, on="host")["probabilities"]
-print("a", held_out["labels"][0], "taken for a", on_host.argmax(), "with probability", on_host.max())
+print("label", held_out["labels"][0], "classified as", on_host.argmax(), "with probability", on_host.max())
 assert on_host.argmax() == held_out["labels"][0]
 
 # %% [markdown]
-# The same on the board. Its multiply-adds are fused and its C library has an `expf` of its own, so the two agree to
-# rounding.
+# Now run the same image on the board. Its multiply-adds are fused, and its C library has its own `expf`, so the outputs
+# agree up to rounding.
 
 # %%
 if has_board:
@@ -100,11 +102,11 @@ else:
     print("Not run on the board: no cross compiler or no QEMU; `make boards` installs both.")
 
 # %% [markdown]
-# ## Where the time goes
+# ## Find the layers that take the time
 #
-# A profile counts instructions and memory accesses of each layer in QEMU, and estimates cycles by a table of the core.
-# `tvm-ext profile FOLDER` prints it and writes a page with a flame graph; `docs/profile.md` says how to measure the
-# same layers on a device.
+# A profile counts the instructions and memory accesses of each layer in QEMU, and estimates cycles with a table of the
+# core. `tvm-ext profile FOLDER` prints the profile and writes a page with a flame graph. `docs/profile.md` explains
+# how to measure the same layers on a device.
 
 # %%
 if has_board:

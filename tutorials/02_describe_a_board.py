@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Describe a board of your own
 #
-# A platform is one TOML file. We describe a board that nobody sells: a Cortex-M4 with less RAM than the digits network
-# needs. The compiler says so before it writes anything, and says where. Then the board gets more RAM, and the network
-# runs on it. Run this as a script, `python tutorials/02_describe_a_board.py`, or cell by cell in
-# an editor that knows `# %%`. Without `arm-none-eabi-gcc` and `qemu-system-arm` (`make boards` installs both) the
-# last step is left out.
+# This tutorial describes a board in a TOML file: an invented Cortex-M4 with less RAM than the digits network needs.
+# The compiler refuses the network before it writes anything, and names the layer that does not fit. Then the board
+# gets more RAM, and the network runs on it. Run this as a script, `python tutorials/02_describe_a_board.py`, or cell
+# by cell in an editor that knows `# %%`. Without `arm-none-eabi-gcc` and `qemu-system-arm` (`make boards` installs
+# both) the last step is skipped.
 
 # %%
 import shutil
@@ -24,21 +24,21 @@ has_board = bool(shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system
 # %% [markdown]
 # ## The file
 #
-# - `[[processors]]`: what runs kernels. `isa`, `simd` and `fpu` decide which kernels are chosen.
-# - `[[memories]]`: `ram` holds tensors, `rom` code and weights. Capacities are plain bytes; speeds are bytes a cycle,
-#   `latency_cycles` is what an access waits first. `section` names a linker section of your own; without it the
-#   linker's default is used.
-# - `[[links]]`: which processor reaches which memory, and how fast.
-# - `activations` and `weights`: the memories that tensors and constants go to.
-# - `[toolchain]`: the compiler's prefix and the flags for this processor.
-# - `[board]`, if there is one: the QEMU machine that stands in for the hardware, its timer for counting executed
-#   instructions, and where code, stack and variables lie. Here it is the machine of `cortex_m4`: QEMU has more RAM
-#   there, but the linker script is made from this file, so firmware sees only what we describe.
+# - `[[processors]]`: the cores that run kernels. `isa`, `simd` and `fpu` decide which kernels are chosen.
+# - `[[memories]]`: `ram` stores tensors, `rom` stores code and weights. Capacities are bytes, and speeds are bytes per
+#   cycle; `latency_cycles` is the delay before an access. `section` names a linker section of your own; without it the
+#   linker's default section is used.
+# - `[[links]]`: the memories that each processor can access, and the speed of the access.
+# - `activations` and `weights`: the memories for tensors and for constants.
+# - `[toolchain]`: the prefix of the compiler and the flags for this processor.
+# - `[board]` is optional: the QEMU machine that replaces the hardware, its timer, which counts executed instructions,
+#   and the memories for code, stack and variables. This example uses the machine of `cortex_m4`. The machine has more
+#   RAM, but the linker script is generated from this file, so the firmware uses only the memories that we describe.
 
 # %%
 BOARD = """
 name = "tiny_board"
-description = "A board nobody sells: Cortex-M4F, little RAM."
+description = "An invented board: Cortex-M4F, little RAM."
 activations = "tensors"
 weights = "flash"
 
@@ -107,7 +107,7 @@ stack_bytes = 0x2000
 
 
 def describe(tensor_bytes: int) -> Platform:
-    """The board with that much memory for tensors, written to a file and read back."""
+    """Write the file of a board with `tensor_bytes` of memory for tensors, and load it."""
     path = work / "tiny_board.toml"
     path.write_text(BOARD.format(tensor_bytes=tensor_bytes))
     return Platform.load(path)
@@ -116,7 +116,7 @@ def describe(tensor_bytes: int) -> Platform:
 # %% [markdown]
 # ## Mistakes
 #
-# The file is checked as a whole: keys that do not exist, values out of range, memories that nothing reaches.
+# The whole file is checked: unknown keys, values out of range, and memories that no processor can access.
 
 # %%
 (work / "typo.toml").write_text(BOARD.format(tensor_bytes='"2KB"'))
@@ -130,9 +130,9 @@ else:
 # %% [markdown]
 # ## Too small
 #
-# With 256 B for tensors, there is room for the image and for nothing else. Left to itself the compiler would put the
-# rest into `system`, the other RAM; `memories="default"` keeps tensors to the memory named for them. The message names
-# the step where most is alive, the tensors and their bytes, and the memory. Nothing is written.
+# 256 B are enough for the image and for no other tensor. By default the compiler would put the other tensors into
+# `system`, the second RAM; `memories="default"` allows only the memory that `activations` names. The message names the
+# step with the most live bytes, its tensors and their bytes, and the memory. Nothing is written.
 
 # %%
 module = tvm_ext.load(here / "digits" / "digits.onnx")
@@ -148,8 +148,8 @@ assert not output.exists()
 # %% [markdown]
 # ## Large enough
 #
-# The bytes that are enough are the arena of a build for any platform with the same processor, as `cortex_m4`. Without a
-# cross compiler, the host's serves.
+# To find the number of bytes that are needed, build for any platform with the same processor, such as `cortex_m4`, and
+# read the size of its arena. Without a cross compiler, use the host.
 
 # %%
 probe = tvm_ext.build(module, "cortex_m4" if has_board else "host", work / "probe", BuildOptions(verify=()))
@@ -157,8 +157,8 @@ needed = probe.report["arena_bytes"]
 print(f"the arena takes {needed} B")
 
 # %% [markdown]
-# A board with exactly that much runs it. The build compares its outputs with onnxruntime's on this machine and on the
-# board. Tensors lie in the section we named, so they are where the file says: from 0x20008000.
+# A board with exactly this number of bytes runs the network. The build compares its outputs with those of onnxruntime
+# on this machine and on the board. Tensors are in the section that we named, at 0x20008000 as the file says.
 
 # %%
 if has_board:
@@ -170,7 +170,7 @@ if has_board:
     held_out = np.load(here / "digits" / "digits_test.npz")
     image = (held_out["images"][0] / 16).astype(np.float32).reshape(1, 1, 8, 8)
     probabilities = package.run({"image": image}, on="qemu")["probabilities"]
-    print("a", held_out["labels"][0], "taken for a", probabilities.argmax())
+    print("label", held_out["labels"][0], "classified as", probabilities.argmax())
     assert verified["passed"] and probabilities.argmax() == held_out["labels"][0]
 else:
     print("Not built for the board: no cross compiler or no QEMU; `make boards` installs both.")

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # From float to int8
 #
-# A microcontroller computes int8 faster than float, and weights take a quarter of the room. Here the digits network is
-# quantized with a hundred sample images, no training. We look at what each layer loses, compare accuracy, and read the
-# C of one layer. Run it as a script, `python tutorials/03_quantize.py`, or cell by cell.
+# A microcontroller computes int8 faster than float, and int8 weights need a quarter of the memory. This tutorial
+# quantizes the digits network with a hundred sample images and without training. It shows the error of each layer,
+# compares the accuracy, and prints the C of one layer. Run it as a script, `python tutorials/03_quantize.py`, or cell
+# by cell.
 
 # %%
 import tempfile
@@ -19,9 +20,10 @@ output = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## Calibration data
 #
-# Samples of what the network will see, prepared as for the float network: an .npz file with one array `[N, ...]` for
-# each input under its name, here `image`. `labels` are not needed; with them, accuracy is measured on these samples.
-# They are training images: those that we judge the result by later are not among them.
+# Calibration data are typical inputs of the network, prepared as for the float network: an .npz file with one array
+# `[N, ...]` for each input under its name, here `image`. `labels` are optional; with them, accuracy is measured on
+# these samples. The samples are training images. The images that measure the accuracy of the result are not among
+# them.
 
 # %%
 calibration = here / "digits" / "digits_calibration.npz"
@@ -32,9 +34,9 @@ with np.load(calibration, allow_pickle=False) as arrays:
 # %% [markdown]
 # ## Build both
 #
-# On the command line: `tvm-ext compile digits.onnx -p host -o out --quantize int8 --calibration FILE.npz`. The range of
-# each tensor is chosen from percentiles of what it holds on the samples, by the least mean squared error; weights get
-# one scale for each output channel; then biases are corrected for the mean error the rounding leaves.
+# On the command line: `tvm-ext compile digits.onnx -p host -o out --quantize int8 --calibration FILE.npz`. The range
+# of each tensor is chosen among percentiles of its values on the samples, for the least mean squared error. Weights
+# get one scale for each output channel. Finally, biases are corrected for the mean rounding error.
 
 # %%
 module = tvm_ext.load(here / "digits" / "digits.onnx")
@@ -46,23 +48,24 @@ for key in ("weights_bytes", "arena_bytes"):
 # %% [markdown]
 # ## Error of each layer
 #
-# The ratio of signal to noise compares each layer of the quantized network with the same layer in float, on the
-# calibration samples: 20 dB is an error of a tenth, 40 dB of a hundredth. Errors of earlier layers are in it. Should an
-# output fall below `min_snr_db`, the operators that do most harm are left in float, and listed with the reason.
+# The signal-to-noise ratio compares each layer of the quantized network with the same layer in float, on the
+# calibration samples. 20 dB is an error of a tenth, and 40 dB an error of a hundredth. The ratio includes the errors
+# of earlier layers. If an output fell below `min_snr_db`, the operators that cause the largest error would stay in
+# float, and the report would list them with the reason.
 
 # %%
 quantization = in_int8.report["quantization"]
 for operator in quantization["operators"]:
     print(f"{operator['name']:26}{operator['dtype']:8}{operator['snr_db']:7.2f} dB")
-print("left in float:", quantization["left_float"] or "nothing")
+print("operators that stay in float:", quantization["left_float"] or "none")
 print("accuracy on the calibration samples:", quantization["accuracy_float"], "->", quantization["accuracy_int8"])
 
 # %% [markdown]
 # ## Accuracy on held-out images
 #
-# The quantized network takes and gives int8: `real = scale * (value - zero_point)`. On a device that conversion often
-# is a table, or nothing at all when a sensor gives bytes anyway. Here grey level 16 becomes 127, and 0 becomes -128.
-# (`BuildOptions(io_type="float32")` keeps float inputs and outputs.)
+# The quantized network has int8 inputs and outputs: `real = scale * (value - zero_point)`. On a device this conversion
+# is often a table, or is not necessary because a sensor delivers bytes. Here grey level 16 becomes 127, and 0 becomes
+# -128. (`BuildOptions(io_type="float32")` keeps float inputs and outputs.)
 
 # %%
 image = in_int8.inputs["image"]
@@ -82,8 +85,8 @@ assert accuracy["int8"] >= accuracy["float"] - 0.005
 # %% [markdown]
 # ## The C
 #
-# One function per layer. Products of bytes are summed in int32; the zero point of the input is folded into the bias.
-# Each sum is scaled by an integer multiplication and a shift, rounded once, and clamped: the clamp is the relu.
+# Each layer is one function. Products of int8 values are added in int32, and the bias includes the zero point of the
+# input. Each accumulator is multiplied by an integer, shifted, rounded once, and clamped; the clamp is the relu.
 
 # %%
 source = (output / "int8" / "digits.c").read_text()

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Fit a network into 64 KB
 #
-# A network whose layers are larger than the memory at hand is split: the rows of several layers are computed in
-# series, and of what lies between two layers only the last few rows are kept, in a ring. Nothing is computed twice,
-# and not a bit of the result changes. What it costs are more calls; this shows how much.
+# This tutorial compiles a network whose tensors are larger than the available memory. The compiler runs several layers
+# row by row in series, and keeps only the last few rows between two layers in a ring buffer. Nothing is computed
+# twice, and no bit of the result changes. The cost is a larger number of calls, which this tutorial measures.
 
 # %%
 import json
@@ -20,7 +20,7 @@ folder = Path(tempfile.mkdtemp())
 random = np.random.default_rng(0)
 
 # %% [markdown]
-# A small vision network in float32. Two of its tensors hold 48 x 48 pixels of 16 channels, 144 KB each.
+# The network is a small vision network in float32. Two of its tensors have 48 x 48 pixels of 16 channels, 144 KB each.
 
 # %%
 LAYERS = [("image", "a", 3, 16, 1), ("a", "b", 16, 16, 1), ("b", "c", 16, 16, 2), ("c", "d", 16, 32, 2)]
@@ -39,7 +39,7 @@ path = folder / "vision.onnx"
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 # %% [markdown]
-# Whole, it needs more than 64 KB, though operators are in their best order and tensors overlap.
+# As a whole it needs more than 64 KB, although operators have the best order and tensors overlap.
 
 # %%
 module = tvm_ext.load(path)
@@ -47,7 +47,8 @@ whole = tvm_ext.build(module, "cortex_m4", folder / "whole")
 print(f"whole: {whole.report['arena_bytes']:,} B")
 
 # %% [markdown]
-# With a budget the compiler splits it. The report says what was tried, what each attempt came to, and what it costs.
+# With a budget, the compiler splits the network. The report lists the methods that were tried, the bytes that each
+# needs, and its cost.
 
 # %%
 options = tvm_ext.BuildOptions(ram=64 * 1024)
@@ -56,7 +57,7 @@ print(f"split: {small.report['arena_bytes']:,} B")
 print(json.dumps(small.report["fit"], indent=2))
 
 # %% [markdown]
-# The same bits come out, and where QEMU is there the price in executed instructions is measured.
+# The outputs have the same bits. If QEMU is installed, the cost is measured in executed instructions.
 
 # %%
 x = {"image": random.normal(size=(1, 3, 48, 48)).astype(np.float32)}
@@ -65,10 +66,10 @@ print(f"the same bits: {same}")
 boards = [package.report["verify"]["qemu"] for package in (whole, small)]
 if all(boards):
     before, after = (board["instructions"] for board in boards)
-    print(f"instructions: {before:,} whole, {after:,} split, {after / before:.3f} times as many")
+    print(f"instructions: {before:,} whole, {after:,} split, ratio {after / before:.3f}")
 
 # %% [markdown]
-# `small/vision.c` shows how: one loop, in which each layer computes its next rows when the layer behind it asks for
-# them. Budgets that rows alone do not meet are met by computing some results twice: in strips of columns, one after the
-# other, or again where they are read. `tvm-ext pareto vision.onnx -p cortex_m4 -o out/pareto` shows the whole trade
-# between bytes and instructions.
+# `small/vision.c` shows the result: one loop, in which each layer computes its next rows when the following layer needs
+# them. If running row by row is not enough for a budget, some results are computed twice: in strips of columns that run
+# one after the other, or again at the operators that read them. `tvm-ext pareto vision.onnx -p cortex_m4 -o out/pareto`
+# shows all choices between bytes and instructions.

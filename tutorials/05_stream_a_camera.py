@@ -1,9 +1,9 @@
 # %% [markdown]
-# # Classify a frame that is never held
+# # Classify a frame that is never stored
 #
-# A camera delivers a frame line by line. With `io="stream"` the generated code asks the application for lines as its
-# first layers need them, and keeps a few of them in a ring: no memory holds the frame. Here a C program plays the
-# camera; on a device, the same function waits for the DMA of a line.
+# A camera delivers a frame line by line. With `io="stream"` the generated code requests lines from the application
+# when its first layers need them, and keeps a few lines in a ring buffer, so no memory stores the whole frame. In this
+# tutorial a C program simulates the camera; on a device, the same function waits for the DMA of a line.
 
 # %%
 import subprocess
@@ -21,26 +21,27 @@ held_out = np.load(digits / "digits_test.npz")
 image = (held_out["images"][0] / 16).astype(np.float32).reshape(1, 1, 8, 8)
 
 # %% [markdown]
-# The report says which inputs are streamed, and how many of their rows are held at a time. A budget makes the plan
-# as small as it asks for; without one, it is the cheapest that holds less than the frame.
+# The report lists the streamed inputs and the number of their rows that are stored at a time. With a budget, the plan
+# becomes as small as necessary. Without a budget, it is the cheapest plan that does not store the whole frame.
 
 # %%
 module = tvm_ext.load(digits / "digits.onnx")
 package = tvm_ext.build(module, "host", work / "digits", BuildOptions(io="stream", ram=7000, verify=("host",)))
 stream = package.report["inputs"][0]["stream"]
-print(f"relocatable_image: {stream['rows_kept']} of {stream['rows']} rows are held")
+print(f"image: {stream['rows_kept']} of {stream['rows']} rows are stored")
 print((work / "digits" / "digits.h").read_text().partition("typedef struct {")[2].partition("digits_run")[0])
 
 # %% [markdown]
-# `Package.run` hands over the rows by itself: nothing changes for who tries a model out in Python.
+# `Package.run` delivers the rows itself, so nothing changes when you try the model in Python.
 
 # %%
 probabilities = package.run({"image": image})["probabilities"]
-print("a", held_out["labels"][0], "taken for a", probabilities.argmax())
+print("label", held_out["labels"][0], "classified as", probabilities.argmax())
 
 # %% [markdown]
-# The application in C. A row of an image is its pixels, channels innermost, whatever the model's own layout: as
-# cameras deliver them. Every row comes once, in order. An answer other than 0 ends the run, which answers the same.
+# The next cell is the application in C. A row of an image consists of its pixels with channels innermost, as cameras
+# deliver them, even if the model has another layout. Every row is requested once, in order. If the function returns a
+# value other than 0, the run ends and returns this value.
 
 # %%
 lines = ",\n".join("    {" + ", ".join(f"{value}f" for value in row) + "}" for row in image[0, 0])
@@ -54,7 +55,7 @@ static const float frame[DIGITS_IMAGE_ROWS][DIGITS_IMAGE_ROW_SIZE] = {{
 {lines}
 }};
 
-/* Stands for the driver: waits for a line, and says where its DMA put it. */
+/* Simulates the driver: waits for a line, and returns the address where its DMA stored it. */
 static const float *wait_for_line(int32_t row)
 {{
     printf("line %d\\n", (int)row);
@@ -92,7 +93,7 @@ int main(void)
     for (int digit = 1; digit < DIGITS_PROBABILITIES_SIZE; ++digit) {{
         best = probabilities[digit] > probabilities[best] ? digit : best;
     }}
-    printf("taken for a %d\\n", best);
+    printf("classified as %d\\n", best);
     return (int)status;
 }}
 """
@@ -101,9 +102,9 @@ sources = [work / "application.c", *(work / "digits" / f"digits{part}.c" for par
 program = work / "application"
 flags = ["-std=c11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{work / 'digits'}"]
 subprocess.run(["gcc", *flags, *sources, "-lm", "-o", program], check=True)
-said = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-print(said)
+printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+print(printed)
 
 # %%
-assert [line for line in said.splitlines() if line.startswith("line")] == [f"line {row}" for row in range(8)]
-assert f"taken for a {probabilities.argmax()}" in said and stream["rows_kept"] < stream["rows"]
+assert [line for line in printed.splitlines() if line.startswith("line")] == [f"line {row}" for row in range(8)]
+assert f"classified as {probabilities.argmax()}" in printed and stream["rows_kept"] < stream["rows"]

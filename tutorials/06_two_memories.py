@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Two memories
 #
-# Many boards have a small memory close to the processor and a larger one that is slower. We describe such a board, and
-# watch what moves when: where tensors, scratch and weights live, what is spilled from the fast memory and fetched back,
-# and which weights are copied ahead of the layer that reads them.
+# Many boards have a small memory close to the processor and a larger, slower memory. This tutorial describes such a
+# board and shows where tensors, scratch and weights are stored, which tensors are spilled from the fast memory and
+# copied back, and which weights are prefetched before the layer that reads them.
 
 # %%
 import re
@@ -25,10 +25,10 @@ has_board = bool(shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system
 # %% [markdown]
 # ## The board
 #
-# `always_on` is such a board: a Cortex-M55 with 64 KiB of DTCM, 2 MiB of SRAM behind the bus, weights in flash, and a
-# DMA. We write its description anew with 24 KiB of DTCM. What decides are, of each memory, `capacity_bytes`, the bytes
-# a cycle and `latency_cycles`; and of each link between two memories, whether it is a `dma`. `activations` names the
-# memory where inputs and outputs are, and everything else that nothing is gained by moving.
+# `always_on` is such a board: a Cortex-M55 with 64 KiB of DTCM, 2 MiB of SRAM on the bus, weights in flash, and a DMA.
+# We change its description to 24 KiB of DTCM. The compiler decides by the `capacity_bytes`, the bytes per cycle and
+# the `latency_cycles` of each memory, and by the links between two memories that are a `dma`. `activations` names the
+# default memory: it stores inputs and outputs, and everything that would gain nothing in another memory.
 
 # %%
 text = (Path(tvm_ext.__file__).parent / "platforms" / "always_on.toml").read_text()
@@ -38,12 +38,13 @@ path.write_text(
 )
 platform = Platform.load(path)
 for memory in platform.memories:
-    print(f"{memory.name}: {memory.capacity_bytes:,} B, reads {memory.read_bytes_per_cycle:g} B a cycle")
+    print(f"{memory.name}: {memory.capacity_bytes:,} B, reads {memory.read_bytes_per_cycle:g} B per cycle")
 
 # %% [markdown]
 # ## A network
 #
-# A small U-Net: what the first layer makes is wanted again by the last one, and is in the way until then.
+# The network is a small U-Net. Its last layer reads the result of the first layer, so this result occupies memory
+# during the whole run.
 
 # %%
 LAYERS = [
@@ -56,7 +57,7 @@ nodes, weights = [], []
 
 
 def convolution(source: str, target: str, c_in: int, c_out: int, stride: int) -> None:
-    """3x3, with a ReLU."""
+    """Append a 3x3 convolution with a ReLU."""
     kernel = (random.normal(size=(c_out, c_in, 3, 3)) * 0.2).astype(np.float32)
     weights.append(numpy_helper.from_array(kernel, f"{target}_weights"))
     window = {"kernel_shape": [3, 3], "strides": [stride, stride], "pads": [1, 1, 1, 1]}
@@ -80,8 +81,8 @@ module = tvm_ext.load(folder / "unet.onnx")
 # %% [markdown]
 # ## In one memory, and in both
 #
-# `memories="default"` keeps everything in the platform's default memory; otherwise all are used. Cycles are predicted,
-# from modelled instructions and the speeds in the file: QEMU models no memory timing.
+# With `memories="default"` all tensors are in the default memory of the platform; otherwise all memories are used.
+# Cycles are predicted from modelled instructions and the speeds in the file, because QEMU models no memory timing.
 
 # %%
 verify = ("host", "qemu") if has_board else ("host",) if shutil.which("arm-none-eabi-gcc") else ()
@@ -95,7 +96,7 @@ for row in both.report["prediction"]["moved"]:
     print(f"{row['bytes']:,} B from {row['source']} to {row['target']}")
 
 # %% [markdown]
-# The board counts the same bytes, and the outputs are the same bits.
+# The board counts the same number of copied bytes, and the outputs have the same bits.
 
 # %%
 if has_board:
@@ -106,11 +107,11 @@ if has_board:
     assert same
 
 # %% [markdown]
-# ## What moves when
+# ## The schedule of copies
 #
-# `unet.c` reads as the schedule. `tvm_ext_dma_start` begins a copy, the steps behind it run meanwhile, and
-# `tvm_ext_dma_wait` stands in front of the first step that needs it. By default these functions copy with `memcpy`; a
-# board with a DMA defines its own, and `tvm_ext_dma.h` says what they have to do.
+# `unet.c` reads as the schedule. `tvm_ext_dma_start` begins a copy, and the next steps run meanwhile.
+# `tvm_ext_dma_wait` is directly before the first step that needs the copy. By default these functions use `memcpy`. A
+# board with a DMA defines its own functions, and `tvm_ext_dma.h` specifies them.
 
 # %%
 run = (folder / "both" / "unet.c").read_text().partition("unet_status unet_run(void)")[2]
@@ -119,8 +120,8 @@ for line in run.splitlines():
         print(line.strip())
 
 # %% [markdown]
-# `both/report.html` shows every memory: look for a tensor that ends in one and goes on in the other. The decisions
-# stand in the module too: `relay_passes/memory/assign_memories.py` writes them as attributes `memory` and
+# `both/report.html` shows every memory: look for a tensor that leaves one memory and continues in the other. The
+# decisions are also in the module: `relay_passes/memory/assign_memories.py` writes them as the attributes `memory` and
 # `weights_memory` of operators and as calls of `tvm_ext.move`, and `mod.script()` prints them.
 
 # %%

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Listen all day: a window over time becomes a stream
 #
-# A detector looks at the last 32 frames of a signal, eight bands each. Called for every new frame, it would compute
-# 31 frames again that it has already seen. With `new_frames`, the compiler writes C that takes one new frame, keeps
-# what it needs of earlier ones, and answers as the whole window would, bit for bit.
+# This tutorial builds a detector that looks at the last 32 frames of a signal, each with eight frequency bands. If an
+# application called it for every new frame, it would process 31 old frames again each time. With `new_frames`, the
+# compiler writes C that takes one new frame and keeps the results of earlier frames that it needs. Its outputs equal
+# those of the whole window bit for bit.
 
 # %%
 import subprocess
@@ -22,8 +23,8 @@ work = Path(tempfile.mkdtemp())
 FRAMES, BANDS, STEPS = 32, 8, 8
 
 # %% [markdown]
-# The detector: two filters over eight frames, one for a tone that rises through the bands, one for a tone that falls;
-# the best place of the window counts. Its weights are written down here instead of trained.
+# The detector has two filters over eight frames: one matches a tone that rises through the bands, the other a falling
+# tone. The best match in the window counts. The weights are written by hand instead of trained.
 
 # %%
 rising = np.eye(STEPS, BANDS, dtype=np.float32) - 1 / BANDS
@@ -48,21 +49,21 @@ graph = helper.make_graph(
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), work / "chirp.onnx")
 
 # %% [markdown]
-# Time is axis 2 of the input. The same model is built twice: for whole windows, and for one new frame in each run.
+# Time is axis 2 of the input. The same model is built twice: for whole windows, and for one new frame per run.
 
 # %%
 module = tvm_ext.load(work / "chirp.onnx")
 window = tvm_ext.build(module, "host", work / "window", BuildOptions(verify=("host",)))
 options = BuildOptions(new_frames={"frames": 1}, time_axis={"frames": 2}, verify=("host",))
 stream = tvm_ext.build(module, "host", work / "chirp", options)
-print(f"multiply-adds: {window.report['macs']} a window, {stream.report['macs']} a frame")
+print(f"multiply-adds: {window.report['macs']} per window, {stream.report['macs']} per frame")
 print(f"bytes kept from frame to frame: {stream.report['state_bytes']}")
 for state in stream.report["states"]:
     print(f"    {state['name']}: {state['shape']}, {state['update']}")
 
 # %% [markdown]
-# A noisy signal in which a tone rises once. A session keeps the state between runs; until the window is full, a run
-# says that it is not ready.
+# The test signal is noise in which a tone rises once. A session keeps the state between runs. Until the window is
+# full, a run raises `NotReady`.
 
 # %%
 random = np.random.default_rng(0)
@@ -79,7 +80,7 @@ heard = [time for time, score in scores.items() if score[0, 0] > 3]
 print(f"the tone ends at frame {60 + STEPS - 1}; it is in the window from frame {heard[0]} to {heard[-1]}")
 
 # %% [markdown]
-# Every answer is that of the whole window, bit for bit.
+# Every output equals that of the whole window, bit for bit.
 
 # %%
 for time, score in scores.items():
@@ -89,8 +90,8 @@ for time, score in scores.items():
         break
 
 # %% [markdown]
-# The application in C: a loop that waits for a frame, and sleeps in between. What runs keep is one struct: where the
-# memory is lost in sleep, save it and bring it back with one `memcpy` each.
+# The application in C is a loop that waits for a frame and sleeps in between. The state between runs is one struct. If
+# the memory loses its contents during sleep, save and restore the struct with one `memcpy` each.
 
 # %%
 numbers = ",\n".join("    {" + ", ".join(f"{value:.9g}f" for value in frame) + "}" for frame in signal)
@@ -118,9 +119,9 @@ int main(void)
             printf("heard at %d\\n", time);
             return 0;
         }}
-        memcpy(saved, chirp_state_place(), sizeof saved); /* sleep: all of the RAM may be lost but this */
-        memset(chirp_state_place(), 0, sizeof saved);
-        memcpy(chirp_state_place(), saved, sizeof saved); /* awake again */
+        memcpy(saved, chirp_state_place(), sizeof saved); /* before sleep: save the state */
+        memset(chirp_state_place(), 0, sizeof saved);     /* sleep: the RAM loses its contents */
+        memcpy(chirp_state_place(), saved, sizeof saved); /* after sleep: restore the state */
     }}
     return 1;
 }}
@@ -131,9 +132,9 @@ sources = [work / "application.c", *(work / "chirp" / f"chirp{part}.c" for part 
 program = work / "application"
 flags = ["-std=c11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{work / 'chirp'}"]
 subprocess.run(["gcc", *flags, *(source for source in sources if source.exists()), "-lm", "-o", program], check=True)
-said = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-print(said)
+printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+print(printed)
 
 # %%
-assert said == f"heard at {heard[0]}\n" and 60 + STEPS - 2 <= heard[0] <= 60 + STEPS
+assert printed == f"heard at {heard[0]}\n" and 60 + STEPS - 2 <= heard[0] <= 60 + STEPS
 assert stream.report["macs"] * 10 < window.report["macs"]

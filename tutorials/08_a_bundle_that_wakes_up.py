@@ -1,10 +1,10 @@
 # %% [markdown]
-# # A small network that wakes a larger one
+# # A small network that wakes a larger network
 #
-# A device listens all day, and now and then there is something to hear. A detector takes every frame of sound and
-# measures loudness alone; when a sound has ended, it wakes a classifier, which says whether that rose, fell, or
-# stayed. Both are one package: their arenas lie over each other, weights that both have stand once, and the loudness
-# that the detector measured goes into the classifier by itself.
+# A device listens all day, and sounds are rare. In this tutorial a small detector processes every frame of sound and
+# measures only its loudness. When a sound has ended, the detector wakes a classifier, which decides if the sound rose,
+# fell or was steady. Both networks are in one package: their arenas share bytes, weights that both have exist once,
+# and a link passes the loudness from the detector to the classifier.
 
 # %%
 import subprocess
@@ -19,14 +19,14 @@ from onnx.reference import ReferenceEvaluator
 import tvm_ext
 
 work = Path(tempfile.mkdtemp())
-SAMPLES, BANDS, SOUND, REST = 64, 8, 8, 2  # samples a frame, bands of its spectrum; frames of a sound, of the rest
+SAMPLES, BANDS, SOUND, REST = 64, 8, 8, 2  # samples per frame, bands of its spectrum; frames of a sound, of the rest
 WINDOW, FILTERS, LABELS = SOUND + REST, 24, ["rising", "falling", "steady"]
-NOISE, LOUD_DB, REST_DB = 0.002, -50, 12  # a sound is louder than that; the rest is quieter than the sound by so much
+NOISE, LOUD_DB, REST_DB = 0.002, -50, 12  # a sound is louder than LOUD_DB; the rest is quieter by REST_DB at least
 random = np.random.default_rng(8)
 
 
 def save(text: str, weights: dict[str, np.ndarray]) -> Path:
-    """Write a model: its graph in ONNX's own notation, and the arrays that the text only names."""
+    """Write a model from its graph in ONNX's textual notation and the arrays of its constants."""
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {text}')
     constants = [numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in weights.items()]
     model.graph.initializer.extend(constants)
@@ -35,8 +35,8 @@ def save(text: str, weights: dict[str, np.ndarray]) -> Path:
 
 
 # %% [markdown]
-# Both networks begin with the same filter bank: for each band a sine and a cosine, squared and summed. The detector
-# averages these energies over the frames of a sound and over two frames of rest behind it, in decibels.
+# Both networks begin with the same filter bank: for each band a sine and a cosine, squared and added. The detector
+# averages these energies over the frames of a sound and over the two frames of rest after it, in decibels.
 
 # %%
 phases = 2 * np.pi * np.outer(3 * np.arange(1, BANDS + 1), np.arange(SAMPLES)) / SAMPLES
@@ -59,9 +59,9 @@ detector = save(
 )
 
 # %% [markdown]
-# The classifier takes the frames of the sound, and its level, which it adds to the logarithm of each energy: a
-# whistle near by and one far away look alike. Its filters over time are random; the last layer is fitted by least
-# squares, to whistles made here.
+# The classifier takes the frames of the sound, and its level, which it adds to the logarithm of each energy. A whistle
+# nearby and a whistle far away therefore have the same features. The filters over time are random; the last layer is
+# fitted by least squares to whistles that this tutorial generates.
 
 # %%
 inputs = f"(float[1, 1, {SOUND}, {SAMPLES}] frames, float[1, 1] level)"
@@ -70,19 +70,19 @@ to_features = f"""
     filtered = Conv (levelled, filters) bent = Relu (filtered) features = Flatten (bent)
 """
 weights = {**spectrum, "filters": random.standard_normal((FILTERS, BANDS, 3, 1)) / 5}
-TO_LEVEL = -np.log(10) / 10  # decibels of loudness -> the natural logarithm that takes it away
+TO_LEVEL = -np.log(10) / 10  # loudness in decibels -> the natural logarithm that cancels it
 
 
 def whistle(label: str) -> np.ndarray:
-    """A tone of eight frames, up to 24 dB below full scale."""
-    low, high, steady = random.uniform(3, 6), random.uniform(21, 24), random.uniform(5, 22)  # cycles a frame
+    """Return a tone of eight frames, up to 24 dB below full scale."""
+    low, high, steady = random.uniform(3, 6), random.uniform(21, 24), random.uniform(5, 22)  # cycles per frame
     ends = {"rising": (low, high), "falling": (high, low), "steady": (steady, steady)}[label]
     phase = np.cumsum(np.linspace(*ends, SOUND * SAMPLES)) * 2 * np.pi / SAMPLES
     return 10 ** -random.uniform(0, 1.2) * np.sin(phase + random.uniform(0, 6))
 
 
 def windows_of(signal: np.ndarray) -> np.ndarray:
-    """Each window of the signal, as a batch."""
+    """Return all windows of the signal as a batch."""
     frames = signal.astype(np.float32).reshape(-1, SAMPLES)
     return np.stack([frames[end - WINDOW : end] for end in range(WINDOW, len(frames) + 1)])[:, None]
 
@@ -90,7 +90,7 @@ def windows_of(signal: np.ndarray) -> np.ndarray:
 examples, wanted = [], np.arange(600) % len(LABELS)
 for label in wanted:
     signal = NOISE * random.standard_normal((WINDOW + 1) * SAMPLES)
-    begin = random.integers(0, SAMPLES + SAMPLES // 4)  # the window, from frame 1 on, may lack its first samples
+    begin = random.integers(0, SAMPLES + SAMPLES // 4)  # the window begins at frame 1 and may miss the first samples
     signal[begin : begin + SOUND * SAMPLES] += whistle(LABELS[label])
     examples.append(windows_of(signal)[1])
 loudness, _ = ReferenceEvaluator(str(detector)).run(None, {"frames": np.stack(examples)})
@@ -105,8 +105,8 @@ classifier = save(
 )
 
 # %% [markdown]
-# One file names both. The detector takes one new frame each time, and keeps what it needs of earlier ones. The link
-# turns decibels into the level on its way.
+# One file names both models. The detector takes one new frame per run, and keeps the results of earlier frames that it
+# needs. The link converts decibels to the level.
 
 # %%
 (work / "BUNDLE.toml").write_text(f"""\
@@ -127,14 +127,15 @@ bundle = tvm_ext.bundle(work / "BUNDLE.toml", "host", work / "ears", verify=("ho
 report, models = bundle.report, bundle.report["models"]
 (arenas,) = report["arenas"]
 print(*(f"{one['model']}: {one['num_bytes']} B of RAM from byte {one['offset']}" for one in arenas["arenas"]), sep="\n")
-print(f"together {arenas['num_bytes']} B, {arenas['saved_bytes']} fewer than side by side")
-print(f"beside them: state {report['states'][0]['num_bytes']} B, level {report['linked_inputs'][0]['num_bytes']} B")
+print(f"together {arenas['num_bytes']} B, {arenas['saved_bytes']} B fewer than two separate arenas")
+print(f"in addition: state {report['states'][0]['num_bytes']} B, level {report['linked_inputs'][0]['num_bytes']} B")
 twice = sum(constant["saved_bytes"] for constant in report["shared_constants"])
 print(f"{report['weights_bytes']} B of weights, {twice} B fewer than in two packages")
 
 # %% [markdown]
-# The application in C. `ears_run_detector` runs the detector and hands its loudness on; `classifier_run` finds it. As
-# the arenas share their bytes, outputs of the detector are read before the classifier's input is filled.
+# The next cell is the application in C. `ears_run_detector` runs the detector and passes its loudness on to the
+# classifier. The arenas share their bytes, so the application reads the outputs of the detector before it writes the
+# input of the classifier.
 
 # %%
 (work / "application.c").write_text(f"""\
@@ -146,7 +147,7 @@ print(f"{report['weights_bytes']} B of weights, {twice} B fewer than in two pack
 
 enum {{ SAMPLES = {SAMPLES}, SOUND = {SOUND} * SAMPLES, WINDOW = {WINDOW} * SAMPLES }};
 static const char *const labels[] = {{"{'", "'.join(LABELS)}"}};
-static float last[WINDOW]; /* the newest frame at its end */
+static float last[WINDOW]; /* the window, with the newest frame at its end */
 
 int main(void)
 {{
@@ -185,23 +186,23 @@ sources = [work / "application.c", bundle.folder / report["artifacts"]["library"
 subprocess.run(["gcc", *flags, *sources, "-lm", "-o", program], check=True)
 
 # %% [markdown]
-# Noise, with twelve whistles in it that neither network has met; the program reads it frame by frame.
+# The test signal is noise with twelve new whistles, which the program reads frame by frame.
 
 # %%
 signal, whistled = NOISE * random.standard_normal(400 * SAMPLES), random.permutation(LABELS * 4).tolist()
 for number, label in enumerate(whistled):
     begin = (10 + 32 * number) * SAMPLES + random.integers(0, 10 * SAMPLES)
     signal[begin : begin + SOUND * SAMPLES] += whistle(label)
-said = subprocess.run([program], check=True, capture_output=True, input=np.float32(signal).tobytes()).stdout.decode()
-heard = [line.split() for line in said.splitlines()]
+printed = subprocess.run([program], check=True, capture_output=True, input=np.float32(signal).tobytes()).stdout.decode()
+heard = [line.split() for line in printed.splitlines()]
 for time, level, *_, label in heard:
     print(f"frame {time}: {label}, at {float(level):.0f} dB")
 macs = {name: model["macs"] for name, model in models.items()}
 spent = macs["detector"] * 400 + macs["classifier"] * len(heard)
-print(f"multiply-adds: {spent / 400:.0f} a frame; with the classifier alone, {macs['classifier']}")
+print(f"multiply-adds per frame: {spent / 400:.0f}; without the detector: {macs['classifier']}")
 
 # %% [markdown]
-# The same in numpy, by the evaluator that comes with ONNX: over whole windows, every one of the signal.
+# The last cell computes the same in numpy, with the reference evaluator of ONNX, over every whole window of the signal.
 
 # %%
 windows = windows_of(signal)

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # A filter that gives up detail before it gets too hot
 #
-# A camera's pictures are drawn with a pen: edges become strokes of blue ink on paper. A device that gets hot has to
-# compute less, and a drawing with less detail is better than none. So one package has three networks for the task, of
-# which generated C chooses one for each frame. A frame is blended with the drawing before it, so that strokes do not
-# flicker; that drawing is a state, which stays where it is when another network takes over.
+# This tutorial builds a camera filter that draws pictures with a pen: edges become strokes of blue ink on paper. A
+# device that gets hot has to compute less, and a drawing with less detail is better than no drawing. One package
+# therefore contains three networks for the task, and generated C chooses a network for each frame. Each frame is
+# blended with the previous drawing, so that strokes do not flicker. The previous drawing is a state, which remains
+# when another network takes over.
 
 # %%
 import subprocess
@@ -19,14 +20,14 @@ from onnx.reference import ReferenceEvaluator
 import tvm_ext
 
 work = Path(tempfile.mkdtemp())
-SIZE, FRAMES, INK = 24, 80, np.array([1.0, 0.8, 0.4])  # pixels a side; red, green and blue that ink takes away
+SIZE, FRAMES, INK = 24, 80, np.array([1.0, 0.8, 0.4])  # pixels per side; red, green and blue that ink absorbs
 random = np.random.default_rng(9)
 
 # %% [markdown]
-# The networks: differences of a pixel's neighbours in so many directions, their positive parts, and the sum of those,
-# which is drawn on paper. `large` looks in eight directions, `medium` in four, and `small` in four at half the
-# resolution. The previous drawing is an input and an output of all three, blended in by the same convolution: the state
-# has to lie in memory in one order for all of them, which the build checks.
+# The networks compute differences between the neighbours of a pixel in several directions, keep their positive parts,
+# and draw the sum on paper. `large` uses eight directions, `medium` four, and `small` four at half the resolution. The
+# previous drawing is an input and an output of all three networks, and the last convolution blends it in. The state
+# must have the same layout in all three networks, which the build checks.
 
 
 # %%
@@ -64,8 +65,9 @@ def save(name: str, directions: int, shrink: int) -> Path:
 networks = {"large": save("large", 8, 1), "medium": save("medium", 4, 1), "small": save("small", 4, 2)}
 
 # %% [markdown]
-# `order` names the best first. Above 60 degrees there is no `large`, above 70 no `medium`; the way back takes five
-# degrees more, `temperature_margin_c`. `switch = "keep"`: a change goes on with the drawing there is.
+# `order` lists the networks, the best first. Above 60 degrees `large` is not allowed, and above 70 degrees `medium` is
+# not allowed. `temperature_margin_c` adds hysteresis: a network returns only when the temperature is five degrees
+# below its limit. With `switch = "keep"`, a new network continues with the current drawing.
 
 # %%
 entries = [f'[[models]]\nname = "{name}"\nfile = "{name}.onnx"\nstates = {{ before = "kept" }}' for name in networks]
@@ -84,12 +86,12 @@ report = bundle.report
 ((arenas,), (group,)) = report["arenas"], report["variants"]
 for name, needs in zip(group["models"], group["needs"], strict=True):
     print(f"{name}: {needs['cycles']} cycles predicted, {needs['free_bytes']} B of RAM")
-print(f"arenas of all three: {arenas['num_bytes']} B, their one state: {group['state_bytes']} B")
+print(f"arenas of all three networks: {arenas['num_bytes']} B, their shared state: {group['state_bytes']} B")
 
 # %% [markdown]
-# The application in C. For each frame it says how much there is of everything, takes the network that is chosen, and
-# calls `style_switch` where that is another one than before. The temperature rises and falls again, and is read by a
-# sensor that errs by two degrees.
+# The next cell is the application in C. For each frame it fills in the available resources, uses the network that
+# `style_select` returns, and calls `style_switch` if the network changes. The temperature rises and falls again, and
+# the sensor has an error of up to two degrees.
 
 # %%
 course = np.concatenate([np.linspace(50, 80, FRAMES // 2), np.linspace(80, 50, FRAMES // 2)])
@@ -143,7 +145,7 @@ sources = [work / "application.c", bundle.folder / report["artifacts"]["library"
 subprocess.run(["gcc", *flags, *sources, "-lm", "-o", program], check=True)
 
 # %% [markdown]
-# The camera sees a bright ball that moves over a darker ground.
+# The camera sees a bright ball that moves over a darker background.
 
 # %%
 down, across = np.mgrid[0:SIZE, 0:SIZE]
@@ -152,16 +154,17 @@ for number in range(FRAMES):
     distance = np.hypot(down - SIZE / 2, across - SIZE / 4 - SIZE / 2 * number / FRAMES)
     frames[number] = 0.3 + 0.6 / (1 + np.exp(distance - SIZE / 5)) + 0.02 * random.standard_normal((3, SIZE, SIZE))
 command = [program, work / "drawings"]
-said = subprocess.run(command, check=True, capture_output=True, input=frames.tobytes()).stdout.decode().splitlines()
-chosen = [line.split()[1] for line in said]
+printed = subprocess.run(command, check=True, capture_output=True, input=frames.tobytes()).stdout.decode()
+chosen = [line.split()[1] for line in printed.splitlines()]
 drawings = np.fromfile(work / "drawings", np.float32).reshape(frames.shape)
 changes = [frame for frame in range(1, FRAMES) if chosen[frame] != chosen[frame - 1]]
 for frame in [0, *changes]:
     print(f"frame {frame}, {temperatures[frame]} degrees: {chosen[frame]}")
 
 # %% [markdown]
-# The same in numpy. Without a margin the sensor's errors would change the network to and fro, and without the state
-# that is kept the first drawing of each network would differ more from the one before it.
+# The last cell computes the same in numpy. It also shows two alternatives: without hysteresis, the sensor's errors
+# would change the network more often; without the kept state, the first drawing of each network would differ more from
+# the previous drawing.
 
 # %%
 evaluators = {name: ReferenceEvaluator(str(path)) for name, path in networks.items()}
@@ -179,8 +182,8 @@ for frame, image, temperature in zip(range(FRAMES), frames, temperatures, strict
         jumps_anew.append(np.abs(anew - drawings[frame - 1]).mean())
     before = kept
 bare = (temperatures > 60).astype(int) + (temperatures > 70)
-print(f"changes: {len(changes)}, without a margin {np.count_nonzero(np.diff(bare))}")
-print(f"mean difference at a change: {np.mean(jumps):.3f}, from a blank state {np.mean(jumps_anew):.3f}")
+print(f"changes of the network: {len(changes)}, without hysteresis {np.count_nonzero(np.diff(bare))}")
+print(f"mean difference at a change: {np.mean(jumps):.3f}, with a blank state {np.mean(jumps_anew):.3f}")
 assert chosen == with_margin and [chosen[frame] for frame in changes] == ["medium", "small", "medium", "large"]
 assert np.count_nonzero(np.diff(bare)) > len(changes) and max(jumps) < min(jumps_anew)
 cycles = [needs["cycles"] for needs in group["needs"]]

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Search over architectures
 #
-# A search tries many networks and keeps those that cost least for what they do. Each candidate is compiled up to its
-# memory plan, which takes a fraction of a second and no C compiler: RAM and constants are those of a build to the byte,
-# instructions are predicted by the kernels' own costs.
+# This tutorial tries two hundred networks and finds those with the best score for their RAM. Each candidate is
+# compiled up to its memory plan, which takes a fraction of a second and needs no C compiler. RAM and constants equal
+# those of a build byte for byte; instructions are predicted from the costs of the kernels.
 
 # %%
 import tempfile
@@ -19,8 +19,8 @@ import tvm_ext
 folder = Path(tempfile.mkdtemp())
 
 # %% [markdown]
-# A family of networks with three numbers to choose: pixels of the image, channels of the first layer, and blocks of a
-# depthwise and a pointwise convolution behind it.
+# The networks have three parameters: the number of pixels of the image, the number of channels of the first layer, and
+# the number of blocks, each with a depthwise and a pointwise convolution.
 
 
 # %%
@@ -49,9 +49,9 @@ def network(pixels: int, channels: int, blocks: int) -> onnx.ModelProto:
 
 
 # %% [markdown]
-# Candidates come from an iterator, which is asked for the next one when a process is free; a real search would look at
-# the rows so far. Columns of its own go into the table: here a score that stands in for the accuracy that a training
-# would give. A network that the search comes back to is not computed again. `jobs=2` uses two cores.
+# Candidates come from an iterator. The sweep requests the next candidate when a process is free; a real search would
+# look at the rows so far. You can add columns of your own to the table: here a score that replaces the accuracy after
+# a training. A network that was already computed is read from the cache. `jobs=2` would use two cores.
 
 # %%
 COUNT = 200
@@ -70,19 +70,20 @@ def candidates() -> Iterator[tvm_ext.SweepModel]:
 
 
 table = tvm_ext.sweep(candidates(), ["cortex_m4"], cache=folder / "cache")
-print(f"{len(table.rows)} candidates, {sum(row['error'] is not None for row in table.rows)} came to nothing")
+print(f"{len(table.rows)} candidates, {sum(row['error'] is not None for row in table.rows)} with an error")
 
 # %% [markdown]
-# The front: candidates of which none is beaten in score by one that takes no more RAM. A minus: more is better.
+# The front contains the candidates that no other candidate with at most the same RAM beats in score. The minus in
+# `-score` means that more is better.
 
 # %%
 for row in table.front("ram_bytes", "-score"):
-    figures = f"{row['ram_bytes']:>7,} B RAM, {row['predicted_instructions']:>11,} instructions"
-    print(f"score {row['score']:.2f}: {figures}, {row['pixels']} pixels, {row['channels']} channels")
+    costs = f"{row['ram_bytes']:>7,} B RAM, {row['predicted_instructions']:>11,} instructions"
+    print(f"score {row['score']:.2f}: {costs}, {row['pixels']} pixels, {row['channels']} channels")
 
 # %% [markdown]
-# The table goes to a file, and the picture shows all candidates with the front among them: `sweep.svg` opens in a
-# browser, and names each candidate under the pointer.
+# The table is written to a file, and a picture shows all candidates and the front: `sweep.svg` opens in a browser, and
+# shows the name of the candidate under the pointer.
 
 # %%
 from tvm_ext.sweeps.picture import picture  # noqa: E402
@@ -92,7 +93,8 @@ table.write(folder / "sweep.csv")
 print((folder / "sweep.csv").read_text().splitlines()[0])
 
 # %% [markdown]
-# One of those on the front is built, and comes to the same bytes. The search again takes everything from the cache.
+# One candidate on the front is built, and needs the same number of bytes. A second search reads all results from the
+# cache.
 
 # %%
 chosen = table.front("ram_bytes", "-score")[-1]

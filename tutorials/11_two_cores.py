@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Two cores at once
 #
-# Microcontrollers with two cores mostly leave one of them idle while a network runs on the other. Here both work: each
-# operator gets the core that is best for the whole, large layers are cut so that each core computes some of their rows,
-# and generated C makes them wait for each other where a value crosses. There is no runtime and no operating system.
+# On microcontrollers with two cores, one core is usually idle while a network runs on the other. This tutorial uses
+# both: each operator runs on the core that is best for the whole network, large layers are cut so that each core
+# computes some of their rows, and the generated C makes a core wait where it needs a value from the other core. There
+# is no runtime and no operating system.
 
 # %%
 import shutil
@@ -20,7 +21,7 @@ folder = Path(tempfile.mkdtemp())
 random = np.random.default_rng(11)
 
 # %% [markdown]
-# A network with two branches, which could run at once, and layers that are large enough to be cut.
+# The network has two branches, which could run at the same time, and layers that are large enough to be cut.
 
 # %%
 shapes = {"stem": (8, 3, 3, 3), "edges": (8, 8, 3, 3), "shades": (8, 8, 1, 1), "head": (10, 16)}
@@ -43,21 +44,21 @@ onnx.save(model, folder / "network.onnx")
 # %% [markdown]
 # ## The platform
 #
-# `dual_m33_equal` describes Arm's Musca-B1, two Cortex-M33 that share all memory. `[[signals]]` in its file says how
-# one core tells the other that something is done, and how long that takes.
+# `dual_m33_equal` describes Arm's Musca-B1, with two Cortex-M33 that share all memory. `[[signals]]` in its file
+# describes how one core tells the other core that a step is done, and how long this takes.
 
 # %%
 platform = tvm_ext.Platform.load("dual_m33_equal")
 for core in platform.processors:
     print(f"{core.name}: {core.clock_hz:,} Hz, SIMD {core.simd}, FPU {core.fpu}")
 for signal in platform.signals:
-    print(f"{signal.source} tells {signal.target} by {signal.kind}, in {signal.latency_cycles} cycles")
+    print(f"{signal.source} signals {signal.target} with an {signal.kind}, in {signal.latency_cycles} cycles")
 
 # %% [markdown]
 # ## Build
 #
-# Verification runs both cores in QEMU as the board would: the outputs are those of onnxruntime. Without
-# `arm-none-eabi-gcc` and `qemu-system-arm` it runs their lists of steps as threads on this machine.
+# Verification runs both cores in QEMU and compares the outputs with those of onnxruntime. Without `arm-none-eabi-gcc`
+# and `qemu-system-arm` it runs the lists of steps of both cores as threads on this machine.
 
 # %%
 has_board = bool(shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"))
@@ -69,9 +70,10 @@ for target, result in report["verify"].items():
     print(target, result)
 
 # %% [markdown]
-# ## Where it runs
+# ## The placement
 #
-# The placement is predicted from the kernels' own costs. `bound` is a time that no placement of these parts goes below.
+# The placement is predicted from the costs of the kernels. `bound` is a lower bound of the time for every placement of
+# these parts.
 
 # %%
 placement = report["placement"]
@@ -81,10 +83,10 @@ for core in placement["processors"]:
     print(f"{core['name']}: {core['operators']} operators, {core['parts']} parts, {core['busy_cycles']:,} cycles busy")
 
 # %% [markdown]
-# ## What each core does
+# ## The steps of each core
 #
-# `network_run` is the caller's list, `network_serve_cpu1` that of the other core, which it calls for ever. Between the
-# steps stand the signals.
+# `network_run` is the list of steps of the caller's core. The other core calls `network_serve_cpu1` in an endless loop.
+# Signals are between the steps.
 
 # %%
 source = (folder / "package" / "network.c").read_text()
@@ -92,10 +94,10 @@ for name in ("network_run", "network_serve_cpu1"):
     print(source[source.rindex(f"{name}(") :].partition("\n}\n")[0])
 
 # %% [markdown]
-# ## Counted
+# ## Executed instructions
 #
-# A plugin in QEMU counts each core's instructions at every signal, and from them the time from begin to end, waits
-# included; the same network on one core is built and counted beside.
+# A plugin for QEMU counts the instructions of each core at every signal. From these counts follows the time from begin
+# to end, including waits. For comparison, the same network is also built for one core and counted.
 
 # %%
 if report["makespan_instructions"] is not None:
@@ -106,4 +108,4 @@ if report["makespan_instructions"] is not None:
     print(f"{one / both:.2f} times as fast")
     assert both < one
 else:
-    print("not counted: that takes a board in QEMU, and its plugins")
+    print("not counted: this needs a board in QEMU, and QEMU's plugins")

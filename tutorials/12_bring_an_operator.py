@@ -1,9 +1,9 @@
 # %% [markdown]
-# # Bring an operator of your own
+# # Define an operator of your own
 #
-# A model names an operator that its format does not define. The compiler refuses it and says how to bring it: as a
-# `CustomOperator`, with its meaning in numpy and its C. Here it is an envelope follower, which keeps its level from run
-# to run.
+# A model contains an operator that its format does not define. The compiler refuses the model, and says how to define
+# the operator: as a `CustomOperator`, with its computation in numpy and its C. The operator of this tutorial is an
+# envelope follower, which keeps its level from run to run.
 
 # %%
 import tempfile
@@ -22,7 +22,7 @@ work = Path(tempfile.mkdtemp())
 LENGTH = 64
 
 # %% [markdown]
-# The model, as a converter would write it: one custom operator `Envelope` with an option `decay`.
+# The next cell writes the model as a converter would: one custom operator `Envelope` with an option `decay`.
 
 
 # %%
@@ -79,7 +79,7 @@ path = work / "envelope.tflite"
 path.write_bytes(model(decay=4))
 
 # %% [markdown]
-# Nobody knows it yet.
+# The operator is still unknown, so the model is refused.
 
 # %%
 try:
@@ -88,11 +88,12 @@ except tvm_ext.errors.UnsupportedModel as refused:
     print(refused)
 
 # %% [markdown]
-# Its C function stands in a header, which packages carry along. The body of a layer calls it; a state `peak` is there
-# as `peak` before the run, and as `peak_next` behind it.
+# The C function of the operator is in a header, which is copied into packages. The body of a layer calls this
+# function. The state `peak` has two names in the body: `peak` is the value before the run, and `peak_next` is the
+# value after it.
 
 # %%
-HEADER = """/* One step of an envelope: up at once, down by a part of itself. */
+HEADER = """/* One step of an envelope: rises at once, and falls by a fraction of itself. */
 #ifndef ENVELOPE_STEP_H
 #define ENVELOPE_STEP_H
 #include <stdint.h>
@@ -132,13 +133,13 @@ tvm_ext.custom.register_operator(
         states=lambda call: [CustomState(name="peak", initial=np.zeros(1, np.int32))],
         reference=follow,
         code=code,
-        refuses=lambda call: None if call.present[0].dtype == "int16" else "it follows int16",
+        refuses=lambda call: None if call.present[0].dtype == "int16" else "it supports int16 only",
     )
 )
 
 # %% [markdown]
-# Now it compiles, and runs on the host and on a Cortex-M4. No runtime knows the operator, so verification compares with
-# the numpy above, and says so.
+# Now the model compiles, and runs on the host and on a Cortex-M4. No runtime knows the operator, so verification
+# compares the C with the numpy function above, and says so.
 
 # %%
 package = tvm_ext.build(path, "cortex_m4", work / "envelope", BuildOptions())
@@ -147,7 +148,7 @@ for target, result in package.report["verify"].items():
     assert result["passed"] and result["differing"] == 0
 
 # %% [markdown]
-# The level carries over from run to run, and a reset forgets it.
+# The level carries over from run to run, and a reset clears it.
 
 # %%
 loud, quiet = np.full(LENGTH, 20000, np.int16), np.zeros(LENGTH, np.int16)
@@ -156,5 +157,5 @@ with package.session() as session:
     falling = session.run({"samples": quiet})["level"]
     session.reset()
     silent = session.run({"samples": quiet})["level"]
-print(f"behind a loud block: {falling[0]} falls to {falling[-1]}; behind a reset: {silent.max()}")
+print(f"after a loud block: {falling[0]} falls to {falling[-1]}; after a reset: {silent.max()}")
 assert falling[0] == 18750 and not silent.any()

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A planner and a pass of your own
 #
-# Where tensors lie in memory is a problem that people write papers about, and so is what a graph should look like
-# before code is made of it. Both can be brought from outside: a planner of offsets and a pass run beside ours, as entry
-# points of an installed distribution. What they give is checked before it is used.
+# This tutorial adds two parts to the compiler from outside: a planner that chooses the offsets of tensors, and a pass
+# that changes the graph before code is generated. Both are entry points of an installed distribution and run in
+# addition to the built-in planner and passes. Their results are checked before use.
 
 # %%
 import csv
@@ -24,7 +24,7 @@ work = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## A model, and its allocation problem
 #
-# Two branches of different widths; the rectifier of one of them stands there twice, as exporters do.
+# The model has two branches of different widths. One branch has the same ReLU twice, as exporters sometimes write it.
 
 # %%
 random = np.random.default_rng(0)
@@ -55,22 +55,21 @@ with problem.open(newline="") as file:
     assert csv.DictReader(file).fieldnames == ["id", "lower", "upper", "size"]
 
 # %% [markdown]
-# `tvm-ext problems DIR -o problems` writes the same: one file for each memory, in the form that MiniMalloc reads. A
-# buffer is alive in steps `[lower, upper)`.
+# `tvm-ext problems DIR -o problems` writes the same files: one file for each memory, in the format of MiniMalloc. A
+# buffer is live in steps `[lower, upper)`.
 #
 # ## A distribution with both
 #
-# A planner is a function of the problem that returns an offset for each buffer, or None where it has nothing to offer.
-# This one tries five hundred orders and puts each buffer at the first offset that is free. A pass is any pass of TVM;
-# this one drops a rectifier of a rectifier. Usually `pip install` leaves the module and its metadata where Python finds
-# them, from a `pyproject.toml` with
+# A planner is a function of the problem that returns an offset for each buffer, or None if it has no solution. This
+# planner tries five hundred orders and puts each buffer at the first free offset. A pass is any pass of TVM; this pass
+# removes a ReLU of a ReLU. Usually `pip install` installs the module and its metadata, from a `pyproject.toml` with
 #
 #     [project.entry-points."tvm_ext.planners"]
 #     orders = "research:orders"
 #     [project.entry-points."tvm_ext.passes"]
 #     once = "research:Once"
 #
-# Here we write both down as an installer does. Only what is installed is run: no model, platform or option names code.
+# Here we write both files like an installer. Only installed code runs: no model, platform or option can name code.
 
 # %%
 RESEARCH = """
@@ -88,7 +87,7 @@ def orders(problem):
     chosen = random.Random(7)
     free = [i for i, one in enumerate(problem.buffers) if one.offset is None]
     if len(free) < len(problem.buffers):
-        return None  # pinned tensors are ours to place
+        return None  # this planner does not support pinned tensors
     best = None
     for _ in range(500):
         chosen.shuffle(free)
@@ -106,7 +105,7 @@ def orders(problem):
         top = max(offsets[i] + problem.buffers[i].size for i in free)
         if best is None or top < best[0]:
             best = top, [offsets[i] for i in range(len(free))]
-    print(f"{problem.memory}: {len(free)} buffers in {best[0]} B, ours {problem.num_bytes} B")
+    print(f"{problem.memory}: {len(free)} buffers in {best[0]} B, built-in planner {problem.num_bytes} B")
     return best[1]
 
 
@@ -137,12 +136,12 @@ sys.path.insert(0, str(site))
 importlib.invalidate_caches()
 
 # %% [markdown]
-# ## Beside ours
+# ## Compare with the built-in planner
 #
-# The planner is asked after our own search and its offsets are taken where they are lower; here ours are as low as any
-# can be, `proved` says so. Its offsets are compared pair by pair before use, and the plan goes through the independent
-# validator, too. The pass runs first of all, on the module as it was loaded, and may change neither inputs nor outputs;
-# verification compares the C with the model's own file in onnxruntime.
+# The planner runs after the built-in search, and its offsets are used if they need fewer bytes. In this example the
+# built-in offsets are optimal, as `proved` in the report says. The offsets of a planner are compared pair by pair
+# before use, and the independent validator checks the plan. The pass runs before all other passes, on the loaded
+# module, and must not change inputs or outputs. Verification compares the C with the model file in onnxruntime.
 
 # %%
 theirs = tvm_ext.build(path, "host", work / "theirs", verify=("host",))
@@ -156,7 +155,7 @@ x = random.standard_normal((16, 8)).astype(np.float32)
 assert np.array_equal(ours.run(x)["y"], theirs.run(x)["y"])
 
 # %% [markdown]
-# A plan that cannot be is refused by the name of the planner and of its distribution, and nothing of it is used.
+# An invalid plan is refused, with the names of the planner and its distribution, and is not used.
 
 # %%
 importlib.import_module("research").CARELESS = True
@@ -165,4 +164,4 @@ try:
 except tvm_ext.errors.ExtensionFailed as error:
     print(error)
 else:
-    raise AssertionError("buffers over each other were taken")
+    raise AssertionError("overlapping buffers were accepted")

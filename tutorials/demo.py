@@ -1,8 +1,8 @@
-"""`make demo`: the digits network, compiled for this machine and for a Cortex-M4, run, verified and measured.
+"""`make demo`: compile the digits network for this machine and for a Cortex-M4, run it, verify it and measure it.
 
-Packages go to `out/digits_host` and `out/digits_cortex_m4`, or into the folder given as argument. Without a cross
-compiler and QEMU only the host part is done. Status 1 if verification fails, or if the C code recognises fewer
-held-out images than onnxruntime by more than one.
+Packages go to `out/digits_host` and `out/digits_cortex_m4`, or to the folder given as an argument. Without a cross
+compiler and QEMU only the host package is built. The exit status is 1 if verification fails, or if the C code
+recognises at least two held-out images fewer than onnxruntime.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ Samples = list[dict[str, np.ndarray]]
 
 
 def held_out() -> tuple[Samples, np.ndarray]:
-    """Images as the network takes them, float32[1, 1, 8, 8] between 0 and 1, and their labels."""
+    """Return the inputs of the network, float32[1, 1, 8, 8] between 0 and 1, and their labels."""
     stored = np.load(DIGITS / "digits_test.npz")
     images = (stored["images"] / 16).astype(np.float32).reshape(-1, 1, 1, 8, 8)
     return [{"image": image} for image in images], stored["labels"]
 
 
 def reference(samples: Samples) -> Samples:
-    """onnxruntime's outputs."""
+    """Return the outputs of onnxruntime."""
     session = onnxruntime.InferenceSession(DIGITS / "digits.onnx", providers=["CPUExecutionProvider"])
     return [{"probabilities": session.run(["probabilities"], sample)[0]} for sample in samples]
 
 
 def num_right(outputs: Samples, labels: np.ndarray) -> int:
-    """Number of images recognised; outputs may be of the first images only."""
+    """Return the number of recognised images. `outputs` may be those of the first images only."""
     guesses = [int(output["probabilities"].argmax()) for output in outputs]
     return int(np.sum(np.array(guesses) == labels[: len(guesses)]))
 
 
 def build(name: str, folder: Path, console: Console) -> tvm_ext.Package:
-    """The network for one platform, verified wherever it can be run."""
+    """Build the network for a platform, with verification on the host and, if there is a board, in QEMU."""
     platform = tvm_ext.Platform.load(name)
     options = tvm_ext.BuildOptions(verify=("host", "qemu") if platform.board else ("host",))
     with console.status(f"Compiling digits for {name}") as status:
@@ -55,8 +55,8 @@ def build(name: str, folder: Path, console: Console) -> tvm_ext.Package:
 
 
 def accuracy_table(results: dict[str, Samples], labels: np.ndarray) -> Table:
-    """One row for each way the network was run."""
-    table = Table("held-out images", "right", "of", "accuracy", title="Accuracy", title_justify="left")
+    """Return a table with a row for each runtime."""
+    table = Table("held-out images", "correct", "of", "accuracy", title="Accuracy", title_justify="left")
     for where, outputs in results.items():
         right = num_right(outputs, labels)
         table.add_row(where, str(right), str(len(outputs)), f"{right / len(outputs):.2%}" if outputs else "not run")
@@ -64,7 +64,7 @@ def accuracy_table(results: dict[str, Samples], labels: np.ndarray) -> Table:
 
 
 def cost_table(reports: list[dict[str, Any]]) -> Table:
-    """Bytes and executed instructions, a column for each platform."""
+    """Return a table of bytes and executed instructions with a column for each platform."""
     table = Table("", title="Cost", title_justify="left")
     for report in reports:
         table.add_column(report["platform"], justify="right")
@@ -83,19 +83,19 @@ def cost_table(reports: list[dict[str, Any]]) -> Table:
 
 
 def count(value: int | None, unit: str = " B") -> str:
-    """A number with its unit, or a dash for what was not measured."""
+    """Return a number with its unit, or a dash if it was not measured."""
     return "-" if value is None else f"{value:,}{unit}"
 
 
 def verified(package: tvm_ext.Package) -> str:
-    """Where the package lies, and where it was compared with onnxruntime."""
+    """Return a line with the folder of the package and the targets on which it was verified."""
     results = {target: result for target, result in package.report["verify"].items() if result}
     where = [f"{target} (largest error {result['max_abs_error']:.1e})" for target, result in results.items()]
     return f"{package.folder.name}: verified on {' and '.join(where)}"
 
 
 def main(folder: Path) -> int:
-    """Do all of it; the exit status."""
+    """Build, run and report; return the exit status."""
     console = Console()
     samples, labels = held_out()
     has_board = all(shutil.which(tool) for tool in TOOLS)
@@ -117,7 +117,7 @@ def main(folder: Path) -> int:
         if num_right(outputs, labels) < num_right(expected[: len(outputs)], labels) - 1
     ]
     if worse:
-        console.print(f"Fewer images right than with onnxruntime: {', '.join(worse)}", style="red")
+        console.print(f"Fewer correct images than with onnxruntime: {', '.join(worse)}", style="red")
     return 1 if worse else 0
 
 

@@ -5,10 +5,10 @@
 
 Writes `digits/digits.onnx` (float32[1, 1, 8, 8] in, 10 probabilities out), `digits/digits_test.npz`
 (images uint8[359, 8, 8], labels uint8[359]) and, for quantization, `digits/digits_calibration.npz` (100 of the
-training images: image float32[100, 1, 1, 8, 8], labels uint8[100]). Data: the UCI handwritten digits that scikit-learn
-carries; grey levels are 0 to 16, and the network expects them divided by 16. One fifth is held out by a fixed
-shuffle and never seen in training. Fixed seeds and one thread: two runs on one machine give one file.
-The files are committed, so neither the demo nor the tests need torch.
+training images: image float32[100, 1, 1, 8, 8], labels uint8[100]). The data are the UCI handwritten digits in
+scikit-learn. Their grey levels are 0 to 16, and the network expects them divided by 16. A fixed shuffle holds out one
+fifth of the images, which training does not use. Seeds are fixed and training uses one thread, so two runs on the same
+machine write the same file. The files are committed, so neither the demo nor the tests need torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NUM_CALIBRATION = 100
 
 
 class Digits(nn.Module):
-    """Two convolutions, one depthwise-separable block, two pools, one dense layer: 9,634 parameters once fused."""
+    """Network of two convolutions, a depthwise-separable block, two pools and a dense layer: 9,634 fused parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,19 +43,19 @@ class Digits(nn.Module):
         self.dense = nn.Linear(64, 10)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """float32[N, 1, 8, 8] -> logits float32[N, 10]."""
+        """Return the logits float32[N, 10] of images float32[N, 1, 8, 8]."""
         features = self.pointwise(self.depthwise(self.body(self.stem(image))))
         return self.dense(self.flatten(self.pool(features)))
 
     def fuse(self) -> None:
-        """Fold each batch normalisation into the convolution before it, as a deployed network has it."""
+        """Fold each batch normalization into the convolution before it, as in deployed networks."""
         for block in (self.stem, self.body, self.depthwise, self.pointwise):
             block[0] = torch.nn.utils.fusion.fuse_conv_bn_eval(block[0], block[1])
             del block[1]
 
 
 def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training images and labels, then held-out images and labels; images are uint8[N, 8, 8]."""
+    """Return training images and labels, and held-out images and labels. Images are uint8[N, 8, 8]."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(labels))
     images, labels = images.reshape(-1, 8, 8).astype(np.uint8)[order], labels.astype(np.uint8)[order]
@@ -64,14 +64,14 @@ def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def shift(batch: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Move the whole batch by up to one pixel each way: the only augmentation."""
+    """Augment the data: move the whole batch by up to one pixel in each direction."""
     down, right = torch.randint(-1, 2, (2,), generator=generator).tolist()
     padded = nn.functional.pad(batch, (1, 1, 1, 1))
     return padded[:, :, 1 - down : 9 - down, 1 - right : 9 - right]
 
 
 def train(images: np.ndarray, labels: np.ndarray, *, seed: int, epochs: int = 15) -> Digits:
-    """Adam with a one-cycle learning rate over shuffled batches of 32; returns the network, fused."""
+    """Train with AdamW, a one-cycle learning rate and shuffled batches of 32, and return the fused network."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -96,7 +96,7 @@ def train(images: np.ndarray, labels: np.ndarray, *, seed: int, epochs: int = 15
 
 
 def export(network: Digits) -> onnx.ModelProto:
-    """The network with a softmax behind it as ONNX opset 17, batch 1; only names that say something are kept."""
+    """Return the network with a final softmax as ONNX opset 17, batch 1, with short names and without metadata."""
     buffer = io.BytesIO()
     torch.onnx.export(
         nn.Sequential(network, nn.Softmax(dim=1)),
@@ -120,7 +120,7 @@ def export(network: Digits) -> onnx.ModelProto:
 
 
 def rename(graph: onnx.GraphProto) -> None:
-    """`/0/stem/stem.0/Conv` becomes `stem/Conv`, its result `stem/Conv:0`, its weights `stem.weight`."""
+    """Shorten names: `/0/stem/stem.0/Conv` to `stem/Conv`, its result to `stem/Conv:0`, weights to `stem.weight`."""
     public = {value.name for value in (*graph.input, *graph.output)}
     names = {}
     for weight in graph.initializer:
@@ -139,7 +139,7 @@ def rename(graph: onnx.GraphProto) -> None:
 
 
 def main() -> None:
-    """Train, export, measure on the held-out images, write the files."""
+    """Train the network, export it, measure its accuracy on the held-out images, and write the files."""
     train_images, train_labels, test_images, test_labels = split(SEED)
     model = export(train(train_images, train_labels, seed=SEED))
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -147,13 +147,13 @@ def main() -> None:
     guesses = [int(np.argmax(session.run(None, {"image": image})[0])) for image in inputs]
     accuracy = float(np.mean(np.array(guesses) == test_labels))
     if accuracy < 0.97:
-        raise SystemExit(f"accuracy on held-out images is {accuracy:.2%}; at least 97 % is wanted, nothing was written")
+        raise SystemExit(f"accuracy on held-out images is {accuracy:.2%}, but must be at least 97 %; wrote no file")
     FOLDER.mkdir(exist_ok=True)
     onnx.save(model, str(FOLDER / "digits.onnx"))
     np.savez_compressed(FOLDER / "digits_test.npz", images=test_images, labels=test_labels)
     calibration = (train_images[:NUM_CALIBRATION] / GREY_LEVELS).astype(np.float32).reshape(-1, 1, 1, 8, 8)
     np.savez_compressed(FOLDER / "digits_calibration.npz", image=calibration, labels=train_labels[:NUM_CALIBRATION])
-    print(f"{len(test_labels)} held-out images, {accuracy:.2%} right; {len(model.SerializeToString())} B of ONNX")
+    print(f"{len(test_labels)} held-out images, {accuracy:.2%} correct; {len(model.SerializeToString())} B of ONNX")
 
 
 if __name__ == "__main__":
