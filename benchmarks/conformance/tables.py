@@ -45,7 +45,7 @@ def totals(records: Records) -> dict[str, Any]:
 
 def suite_table(summary: Mapping[str, Any]) -> str:
     """Cases by mode, and how they end."""
-    titles = {"as-is": "as they are", "baked": "inputs but the first are constants"}
+    titles = {"as-is": "unchanged", "baked": "all inputs except the first are constants"}
     rows = []
     for mode, counted in summary["modes"].items():
         wrong = sum(counted[verdict] for verdict in VERDICTS[2:])

@@ -119,7 +119,7 @@ def mutants() -> str:
     ]  # fmt: skip
     sums = [sum(row[column] for row in rows if isinstance(row[column], int)) for column in range(1, 6)]
     lines = [
-        "| damaged | cases | taken | refused | warnings | failures |",
+        "| damaged file | cases | accepted | refused | warnings | failures |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, *numbers in [*rows, ("all", *sums)]:

@@ -35,11 +35,11 @@ def fewer_bits() -> str:
         "network",
         "processor",
         "weights, activations",
-        "of 16 bits",
+        "operators with 16 bits",
         "constants, B",
         "arena, B",
         "instructions",
-        "times int8's",
+        "relative to int8",
     )
     return table((*heads, "per multiply-add", "output, dB", "accuracy, held out"), rows)
 
@@ -60,7 +60,7 @@ def grown_weights() -> str:
             )
         )  # fmt: skip
     heads = (
-        "network, Cortex-M4", "layers that grow", "instructions without", "with", "ratio", "flash without, B", "with",
-        "ratio", "arena without, B", "with",
+        "network, Cortex-M4", "expanded layers", "instructions", "expanded", "ratio", "flash, B", "expanded",
+        "ratio", "arena, B", "expanded",
     )  # fmt: skip
     return table(heads, rows)

@@ -65,10 +65,10 @@ def arenas() -> str:
     ]  # fmt: skip
     heads = (
         "whole",
-        "least by rows",
-        "least in patches",
-        "least by rows, streamed",
-        "least in patches, read again",
+        "smallest, row by row",
+        "smallest, in patches",
+        "smallest, row by row, streamed",
+        "smallest, in patches, rows read again",
     )
     return table(("network", *heads), rows)
 
@@ -79,15 +79,15 @@ def budgets() -> str:
     for network, found in _in_order(result("fit")["networks"]):
         executed = {int(num_bytes): count for num_bytes, count in found.get("instructions", {}).items()}
         whole = executed.pop(found["whole_bytes"], None) or _whole(network)
-        ways = [("by rows", executed), ("in patches", found.get("patches", {}).get("instructions", {}))]
-        ways.append(("by rows, streamed", {found["streamed"]["verified_bytes"]: found["streamed"]["instructions"]}))
-        ways.append(("in patches, read again", found["streamed"].get("patches", {}).get("instructions", {})))
+        ways = [("row by row", executed), ("in patches", found.get("patches", {}).get("instructions", {}))]
+        ways.append(("row by row, streamed", {found["streamed"]["verified_bytes"]: found["streamed"]["instructions"]}))
+        ways.append(("in patches, rows read again", found["streamed"].get("patches", {}).get("instructions", {})))
         for way, counts in ways:
             rows += [
                 (network_name(network), way, grouped(int(num_bytes)), grouped(count), f"{count / whole:.3f}")
                 for num_bytes, count in counts.items()
             ]
-    return table(("network", "way", "arena", "instructions", "times those of the whole"), rows)
+    return table(("network", "method", "arena", "instructions", "relative to whole"), rows)
 
 
 def ways() -> str:
@@ -100,7 +100,7 @@ def ways() -> str:
         rows.append(
             (network_name(network), *(grouped(one["least_bytes"][m]) for m in methods), *map(grouped, (whole, nearest)))
         )
-    return table(("network", *methods, "instructions, whole", "instructions, least"), rows)
+    return table(("network", *methods, "instructions, whole", "instructions, smallest"), rows)
 
 
 def monotonic() -> str:
@@ -113,7 +113,7 @@ def monotonic() -> str:
         )
         for network, one in found["networks"].items()
     ]  # fmt: skip
-    heads = ("network", "least", "whole", "budgets tried", "different results", "dearer than a smaller budget")
+    heads = ("network", "smallest", "whole", "budgets tried", "different results", "costlier than a smaller budget")
     return table(heads, rows)
 
 
@@ -121,7 +121,11 @@ def whole_updates() -> str:
     """Whole updates for several memories beside the search."""
     found = result("whole_updates")
     names = {"random": "random networks and platforms", "zoo": "networks of the zoo, given and random platforms"}
-    plans = {"proposal": "proposal", "greedy": "all cuts, places of the greedy start", "places_alone": "places alone"}
+    plans = {
+        "proposal": "proposal",
+        "greedy": "all cuts, memories of the greedy start",
+        "places_alone": "memories only",
+    }
     rows = [
         (
             name if place == 0 else "", str(found[group]["problems"]) if place == 0 else "", title,
@@ -133,13 +137,13 @@ def whole_updates() -> str:
         for place, (title, one) in enumerate((title, found[group][plan]) for plan, title in plans.items())
     ]  # fmt: skip
     heads = (
-        "problems", "number", "plan", "predicted time above the search's, mean", "most", "within 3 %",
-        "of its processor time", "in the median",
+        "problems", "number", "plan", "predicted time above the search, mean", "maximum", "within 3 %",
+        "processor time relative to the search", "median",
     )  # fmt: skip
     made = "\n".join(
         f"Of {found[group]['problems']} plans of the search for {name.partition(',')[0]} "
-        f"{found[group]['plans_of_search_with_cuts']} have cuts, and "
-        f"{found[group]['plans_of_search_with_repeats']} run steps again."
+        f"{found[group]['plans_of_search_with_cuts']} have cuts and "
+        f"{found[group]['plans_of_search_with_repeats']} have recomputation."
         for group, name in names.items()
     )
     return f"The trees take {grouped(found['weights']['bytes'])} bytes.\n\n{table(heads, rows)}\n{made}\n"
@@ -164,9 +168,9 @@ def hierarchy() -> str:
         )  # fmt: skip
     above = max(problem["above_bound"] for size in found["graphs"].values() for problem in size["problems"])
     heads = (
-        "board", "network", "cycles, one memory (predicted)", "all memories, nothing by rows (predicted)",
-        "all memories (predicted)", "times as fast",
-        "bytes moved in a run, counted",
+        "board", "network", "cycles, one memory (predicted)", "all memories, whole layers (predicted)",
+        "all memories (predicted)", "speedup",
+        "bytes copied in a run, counted",
     )  # fmt: skip
     sizes = list(found["graphs"])
     bound = f"of {sizes[0]} to {sizes[-1]} operators the plans are at most {100 * above:.1f} % above a bound"
@@ -187,11 +191,11 @@ def streams() -> str:
                     grouped(window.get("ram_bytes")),
                 )
             )  # fmt: skip
-    heads = ("model", "board", "instructions a run", "RAM, B", "of it states", "whole window", "RAM, B")
+    heads = ("model", "board", "instructions per run", "RAM, B", "states, B", "whole window", "RAM, B")
     runs = {case["compared_runs"] for case in result("streams")["cases"].values()}
     differing = sum(case["differing_runs"] for case in result("streams")["cases"].values())
     said = (
-        f"Over {min(runs):,} runs of each, {differing or 'none'} differ in a byte from TensorFlow Lite Micro's answer."
+        f"In {min(runs):,} runs of each model, {differing or 'no'} outputs differ from those of TensorFlow Lite Micro."
     )
     return f"{table(heads, rows)}\n{said}\n"
 

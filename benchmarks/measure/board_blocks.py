@@ -23,7 +23,7 @@ def boards() -> str:
     ]
     heads = (
         "network, int8", "platform", "instructions", "per multiply-add", "flash, B", "RAM, B",
-        "peer with the fewest instructions",
+        "other tool with the fewest instructions",
     )  # fmt: skip
     return table(heads, rows)
 

@@ -36,7 +36,7 @@ def profile_kws() -> str:
     """Estimated cycles of keyword spotting on a Cortex-M4, by layer."""
     found = result("profile_kws_int8_cortex_m4")
     rows: list[tuple[str, ...]] = []
-    for layer in [*found["layers"], {"name": "in all", "kernel": "", **found}]:
+    for layer in [*found["layers"], {"name": "total", "kernel": "", **found}]:
         by_class = layer.get("cycles_by_class", {})
         shares = [sum(by_class.get(kind, 0) for kind in kinds) for kinds in _CLASSES.values()]
         rows.append(
@@ -60,7 +60,7 @@ def tune() -> str:
     heads = (
         "processor",
         "network",
-        "layers, ways",
+        "layers, candidates",
         "other kernel or block",
         "instructions",
         "tuned",
@@ -88,8 +88,18 @@ def modelled() -> str:
         for number, (network, one) in enumerate(networks.items()):
             heads = (PROCESSORS[platform] if not number else "", _within(network))
             rows.append((*heads, *(_modelled_row(one) if "skipped" not in one else ("does not fit", *[""] * 6))))
-        rows.append(("", "in all", *_modelled_row(found["totals"][platform])))
-    heads = ("processor", "network", "steps", "within 1.25", "within 2", "modelled", "executed", "ratio", "farthest")
+        rows.append(("", "total", *_modelled_row(found["totals"][platform])))
+    heads = (
+        "processor",
+        "network",
+        "steps",
+        "within 1.25",
+        "within 2",
+        "modelled",
+        "executed",
+        "ratio",
+        "largest deviation",
+    )
     return table(heads, rows)
 
 
@@ -118,7 +128,7 @@ def placement_times() -> str:
             cells = (cell for totals in (before, now) for cell in _predicted_cells(totals[group]))
             title = f"`{platform}`" if group == "all" else ""
             rows.append((title, group, grouped(now[group]["num_networks"]), *cells))
-    heads = ("within 1.25", "within 2", "rank correlation", "predicted by estimated")
+    heads = ("within 1.25", "within 2", "rank correlation", "predicted / estimated")
     columns = [
         f"{when}: {head}" if not place else head for when in ("before", "now") for place, head in enumerate(heads)
     ]

@@ -25,7 +25,7 @@ def generic_totals() -> str:
         shares = (f"{one['within 1.25']:.1%}", f"{one['within 2']:.1%}")
         middle, most = (f"{measure(ratios):.2f}" if ratios else "" for measure in (median, max))
         rows.append((_PROCESSORS[name], str(one["operators"]), *shares, middle, most, above))
-    heads = ("processor", "definitions", "within 1.25", "within 2", "times the least, median", "most", "above 3 times")
+    heads = ("processor", "definitions", "within 1.25", "within 2", "executed / least, median", "maximum", "above 3")
     return table(heads, rows)
 
 
@@ -41,5 +41,5 @@ def generic_steps() -> str:
         )
         for row in sorted(processors["cortex_m4"]["rows"], key=lambda row: -row["ratio"])
     ]  # fmt: skip
-    heads = ("definition", "Cortex-M4: least", "executed", "times the least", "modelled by executed")
-    return table((*heads, "Cortex-M55: executed", "times the least"), rows)
+    heads = ("definition", "Cortex-M4: least", "executed", "executed / least", "modelled / executed")
+    return table((*heads, "Cortex-M55: executed", "executed / least"), rows)

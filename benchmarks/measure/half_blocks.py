@@ -27,5 +27,5 @@ def half_floats() -> str:
                         "" if is_first else f"{one['instructions'] / whole:.2f}", f"{one['max_rel_error']:.1e}",
                     )
                 )  # fmt: skip
-    heads = ("network", "processor", "type", "constants, B", "arena, B", "instructions", "times float32's", "error")
+    heads = ("network", "processor", "type", "constants, B", "arena, B", "instructions", "relative to float32", "error")
     return table(heads, rows)

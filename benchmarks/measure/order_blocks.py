@@ -19,7 +19,7 @@ def free_orders() -> str:
         for name, by_share in _found()["layered"].items()
         for share, one in by_share.items() if share != "commit"
     ]  # fmt: skip
-    heads = ("graph", "part of the peak", "best order adds", "any order adds", "seconds for it", "seconds more")
+    heads = ("graph", "part of the peak", "added, best order", "added, any order", "seconds", "additional seconds")
     return table(heads, rows)
 
 
@@ -33,7 +33,7 @@ def reached_orders() -> str:
         for name, one in _found()["reached"].items()
     ]  # fmt: skip
     heads = (
-        "network", "operators", "peak of the order searched for", "annealed", "least with repeats, order searched for",
+        "network", "operators", "peak, search", "peak, annealing", "smallest with recomputation, order of the search",
         "annealed order", "any order",
     )  # fmt: skip
     return table(heads, rows)

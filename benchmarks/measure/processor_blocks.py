@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.measure.block_parts import PROCESSORS, grouped, network_name, result
 from benchmarks.measure.tables import table
 
-_PREDICTED = ("cycles, predicted", "times as fast in cycles")
+_PREDICTED = ("cycles, predicted", "speedup in cycles")
 
 
 def two_cores() -> str:
@@ -26,13 +26,13 @@ def two_cores() -> str:
     graphs = [graph for size in sizes.values() for graph in size["problems"]]
     above = [graph["above_bound"] for graph in graphs]
     least, *_, most = sizes
-    heads = ("platform", "network", "two cores", "one core", "times as fast", *_PREDICTED, "signals")
+    heads = ("platform", "network", "two cores", "one core", "speedup", *_PREDICTED, "signals")
     return (
         f"{table(heads, rows)}\n"
-        f"Of {len(graphs)} random graphs of {least} to {most} operators {sum(one <= 0.05 for one in above)} are placed "
-        "within 5 % of the bound that is proved with\n"
-        f"ortools: {100 * sum(above) / len(above):.1f} % above it on average, {100 * max(above):.1f} % at most, in "
-        f"{max(graph['seconds'] for graph in graphs):.0f} s of a processor or less.\n"
+        f"Of {len(graphs)} random graphs of {least} to {most} operators, {sum(one <= 0.05 for one in above)} have a "
+        "placement within 5 % of a bound that ortools proves:\n"
+        f"{100 * sum(above) / len(above):.1f} % above it on average, and {100 * max(above):.1f} % at most. A search "
+        f"takes at most {max(graph['seconds'] for graph in graphs):.0f} s of processor time.\n"
     )
 
 
@@ -49,7 +49,7 @@ def pipelines() -> str:
         for key, found in result("two_cores")["pipelines"].items()
         for board, network in [key.split(":")]
     ]  # fmt: skip
-    head = ("stage of cpu0", "stage of cpu1", "between outputs", "above the longer stage", "one core", "times as many")
+    head = ("stage of cpu0", "stage of cpu1", "between outputs", "above the longer stage", "one core", "speedup")
     return table(("platform", "network", *head, *_PREDICTED), rows)
 
 
@@ -69,15 +69,15 @@ def sweep() -> str:
             f"estimate of one of {candidates} candidates on {' and '.join(platforms)}, mean",
             f"{found['cpu_s']['mean']} s",
         ),
-        ("the longest", f"{found['cpu_s']['most']} s"),
+        ("the same, maximum", f"{found['cpu_s']['most']} s"),
         (f"a second sweep over all {grouped(found['rows'])}, from the cache", f"{again['cpu_s']} s"),
         ("a full build, run on the board, mean", f"{full['cpu_s']} s"),
-        (f"full builds, of {full['built']}, whose RAM is the estimate's", grouped(full["ram_equal"])),
-        ("those whose flash is", grouped(full["flash_equal"])),
+        (f"full builds, of {full['built']}, whose RAM equals the estimate", grouped(full["ram_equal"])),
+        ("full builds whose flash equals the estimate", grouped(full["flash_equal"])),
         *(
             (f"rank correlation of instructions, {PROCESSORS[one]}", str(full["rank_correlation"][one]))
             for one in found["platforms"]
         ),
-        ("a sweep that is killed and taken up again", "the same" if found["same_after_kill"] else "other figures"),
+        ("a sweep that is killed and continued", "the same rows" if found["same_after_kill"] else "other rows"),
     ]
-    return table(("figure", "seconds of CPU, or count"), rows)
+    return table(("measurement", "seconds of CPU, or count"), rows)

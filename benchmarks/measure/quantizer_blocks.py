@@ -21,7 +21,7 @@ def quantizers() -> str:
         networks = list(measured["networks"].values())
         rows.append((tool if tool != last else "", form, *_cells(networks)))
         last = tool
-    heads = ("tool", "form", "integer multiply-adds, %", "largest error, %", "accuracy, %", "the tool's, %")
+    heads = ("tool", "form", "integer multiply-adds, %", "largest error, %", "accuracy, %", "accuracy of the tool, %")
     return table(heads, rows)
 
 

@@ -23,6 +23,6 @@ def riscv_vectors() -> str:
             )  # fmt: skip
     heads = (
         "network", "platform", "instructions", "per multiply-add", "registers per multiply-add", "code, B",
-        "cycles, estimated", "modelled by executed",
+        "cycles, estimated", "modelled / executed",
     )  # fmt: skip
     return table(heads, rows)

@@ -16,5 +16,5 @@ def recomputation() -> str:
         )
         for name, found in result("searches")["recompute"].items()
     ]  # fmt: skip
-    heads = ("graph", "added", "repeats", "CPU, s", "at least, known then", "at least, proved", "CPU of the proof, s")
+    heads = ("graph", "added time", "repeats", "CPU, s", "bound of the search", "bound, proved", "CPU of the proof, s")
     return table(heads, rows)

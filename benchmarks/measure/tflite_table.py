@@ -39,7 +39,7 @@ def operators_table(rows: Iterable[Mapping[str, Any]]) -> str:
         (", ".join(f"`{name}`" for name in sorted(names)), *verdicts)
         for verdicts, names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
-    return table(("operators", "float32", "int8", "int16, weights of int8"), lines)
+    return table(("operators", "float32", "int8", "int16, int8 weights"), lines)
 
 
 def _verdict(rows: list[Mapping[str, Any]]) -> str:

@@ -47,7 +47,7 @@ def _table(titles: dict[str, str]) -> str:
         for number, (name, title) in enumerate((n, t) for n, t in titles.items() if platform in files.get(n, {}))
     ]
     heads = (
-        "board", "file", "instructions", "TFLM", "TFLM / ours", "RAM, B", "TFLM", "flash, B", "for size", "TFLM",
+        "board", "file", "instructions", "TFLM", "TFLM / tvm_ext", "RAM, B", "TFLM", "flash, B", "for size", "TFLM",
     )  # fmt: skip
     return f"{table(heads, rows)}\n{_said(files[name] for name in titles if name in files)}\n"
 
@@ -71,7 +71,8 @@ def _said(files: Iterable[dict[str, Any]]) -> str:
     peers = {tuple(one[platform]["peer"].items()) for one in files for platform in PLATFORMS if platform in one}
     commits = "; ".join(", ".join(f"{name.replace('_', '-')} {commit}" for name, commit in peer) for peer in peers)
     return (
-        f"TFLM: {commits}; runtime and wrappers with -O3, CMSIS-NN with -Ofast and for speed, only the operators of "
-        "the file registered. RAM is arenas, TFLM's without its statics; flash is constants and code, TFLM's with the "
-        'model\'s file, both without the C library. "for size" is `--optimize size`.'
+        f"TFLM is {commits}. Its runtime and wrappers are compiled with -O3, CMSIS-NN with -Ofast and for speed, and "
+        "only the operators of the file are registered. RAM is arenas, for TFLM without its static variables. Flash is "
+        "constants and code, for TFLM with the model file; both exclude the C library. The column *for size* is flash "
+        "with `--optimize size`."
     )

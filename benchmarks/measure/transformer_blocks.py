@@ -11,7 +11,7 @@ from benchmarks.measure.tables import table
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "transformers.json"
 
 
-PLACES = {"arena": "in the arena", "caller": "with the application"}
+PLACES = {"arena": "in the arena", "caller": "in the application"}
 
 
 def transformers() -> str:

@@ -9,8 +9,8 @@ from benchmarks.measure.block_parts import grouped, result
 from benchmarks.measure.tables import table
 
 _HEADS = (
-    "package", "faults that change a result", "noticed by the self-test", "by a build", "runs of the test",
-    "flash of drawn vectors, bytes",
+    "package", "faults that change a result", "detected by the self-test", "detected by a build",
+    "runs of the self-test", "flash of generated vectors, bytes",
 )  # fmt: skip
 _COUNTED = ("changed", "by_selftest", "by_build")
 
@@ -44,7 +44,7 @@ def attribute_pairs() -> str:
     """Cases of each format, in floats and quantized here, as far as the runtime takes them."""
     rows = []
     for form, found in result("attribute_pairs")["forms"].items():
-        for mode, title in (("float", "as it is"), ("int8", "quantized here")):
+        for mode, title in (("float", "unchanged"), ("int8", "quantized by tvm_ext")):
             counts = {verdict: count for verdict, count in found[mode].items() if verdict not in _LEFT_OUT}
             if not any(counts.values()):
                 continue
