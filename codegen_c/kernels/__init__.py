@@ -1,1 +1,1 @@
-"""Kernels that compile for every target, one per file; a target's own are in its folder."""
+"""Kernels that compile for every target, one family per folder; kernels of one target are in the target's folder."""

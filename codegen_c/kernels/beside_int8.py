@@ -1,7 +1,7 @@
-"""Layers of which some channels have weights that need 9 bits, by a kernel for int8 and plain C beside it.
+"""Layers in which some channels have weights of 9 bits: a kernel for int8 weights, and plain C for these channels.
 
-Where a network was trained for unsigned bytes, one weight in ten thousand lies further from its zero point than int8
-holds, in few channels. These are computed in plain C, all others by the kernel that is best for weights of int8.
+If a network was trained for unsigned bytes, one weight in ten thousand lies further from its zero point than int8 can
+represent, in few channels. Plain C computes these channels, and the best kernel for int8 weights computes all others.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from codegen_c.operators.kinds import Array, Operator, QConv2d, QDense
 
 SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 PUT_INSTRUCTIONS = 6
-"""Modelled instructions of one element that is put in its place."""
+"""Modelled instructions of one element that is copied to its offset."""
 ALIGNMENT = 4
 
 
 def in_int8(operator: Operator) -> QConv2d | QDense | None:
-    """The layer with zeros in the channels that need 9 bits, which a kernel for int8 may compute.
+    """Return the layer with zeros in the channels that need 9 bits, which a kernel for int8 weights can compute.
 
-    None for any other operator, and where more than half of the channels need 9 bits: their weights would be stored
-    twice, once as zeros, for little.
+    Returns None for any other operator, and if more than half of the channels need 9 bits: their weights would be
+    stored twice, once as zeros, for little gain.
     """
     if not isinstance(operator, QConv2d | QDense) or type(operator) not in (QConv2d, QDense):
         return None
@@ -39,9 +39,9 @@ def in_int8(operator: Operator) -> QConv2d | QDense | None:
 
 
 def beside_int8(operator: Operator, made: Implementation, stored: StoredRows) -> Implementation:
-    """A kernel for the layer with weights of int8, and the channels that need 9 bits before and after it.
+    """Return a kernel for int8 weights with code before and after it for the channels that need 9 bits.
 
-    operator: one that `in_int8` takes.
+    operator: one that `in_int8` accepts.
     """
     assert isinstance(operator, QConv2d | QDense), "in_int8 takes no others"
     bits, reference = _bits(operator), _reference(operator)
@@ -82,7 +82,7 @@ def beside_int8(operator: Operator, made: Implementation, stored: StoredRows) ->
 
 
 def _channels(weight: Array) -> Array:
-    """Indices of the output channels that have a weight beyond int8."""
+    """Return the indices of the output channels that have a weight out of int8's range."""
     limits = np.iinfo(np.int8)
     return np.flatnonzero(((weight < limits.min) | (weight > limits.max)).reshape(weight.shape[0], -1).any(axis=1))
 

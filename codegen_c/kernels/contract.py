@@ -1,4 +1,4 @@
-"""Passes of a kernel over memory, as it models them."""
+"""The contract of a kernel: memory traffic, stored rows, and the implementation of one operator."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from codegen_c.targets.instruction_set import InstructionSet
 from tvm_ext.core.platform import Processor
 from tvm_ext.core.row_access import RowAccess
 
-# Passes of a kernel over memory, as it models them.
+# Memory traffic of a kernel, as it models it.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """Passes of one run over memory, averaged over its bytes: modelled, for predictions of time.
+    """Modelled memory traffic of one run in passes over the bytes of each operand, for predictions of time.
 
-    constants: reads of all constants. input: reads of the first input; other inputs are read once, as outputs are
+    constants: reads of all constants. input: reads of the first input; other inputs are read once, and outputs are
     written once. scratch: reads and writes together.
     """
 
@@ -32,21 +32,21 @@ class Passes:
 
     @classmethod
     def of_product(cls, macs: int, input_elements: int, rows: int, *, pixels: float, channels: float) -> Passes:
-        """Passes of rows times constant weights, `pixels` by `channels` results at once, each straight from memory."""
+        """Return the traffic of rows times constant weights, by blocks of `pixels` by `channels` results."""
         return cls(constants=max(1.0, rows / pixels), input=max(1.0, macs / channels / input_elements))
 
 
 ONCE = Passes()
 
 
-# Rows of a kernel's operands that are stored: a ring of some of them, or all, and where they lie.
+# Stored rows of a kernel's operands: a ring buffer of some rows, or all rows, and their layout.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Rows kept of an operand: row h in slot (h + shift) % stored.
+    """Stored rows of an operand: row h lies in slot (h + shift) % stored.
 
-    stored_name, shift_name: parameters of the function that say so, where layers share it; empty for constants.
+    stored_name, shift_name: parameters of the function that hold the numbers if layers share it; empty for constants.
     """
 
     stored: int
@@ -72,12 +72,13 @@ class Kept:
 class StoredRows:
     """Stored rows of each operand; None means all of them.
 
-    at_once: output rows that a call computes, where the first and the last may compute fewer; None: the only call
-    computes all, or where rows are kept, any. Where all rows are stored, a plan may call for one after the other, the
-    last first, if `Spatial` lets it (`descends`, nothing `behind`).
-    call_rows: all numbers of rows that calls compute, where they are known.
-    pitch: elements from one pixel of the output to the next, None: its channels. Other kernels write what lies between.
-    row_pitch: the same from one row of a single image to the next, None: its columns. A multiple of the pixels'.
+    at_once: output rows that a call computes; the first and the last call may compute fewer. None: a single call
+    computes all rows, or any number if rows are kept. If all rows are stored, a plan may call for one row after the
+    other, the last first, if `Spatial` allows it (`descends`, and `behind` is 0).
+    call_rows: all numbers of rows that calls compute, if they are known.
+    pitch: elements from one pixel of the output to the next; None: its channels. Other kernels write the elements
+    between.
+    row_pitch: elements from one row of a single image to the next; None: its columns. A multiple of the pixels' pitch.
     """
 
     inputs: tuple[Kept | None, ...] = ()
@@ -94,15 +95,15 @@ class StoredRows:
 ALL_STORED = StoredRows()
 
 
-# Contract of a kernel: the C it emits, what it reads and writes when, scratch, cost, and a numpy reference.
+# Contract of a kernel: the C it emits, the order of its reads and writes, scratch, cost, and a numpy reference.
 #
-# A kernel file defines `KERNEL = Kernel(...)`; the registry finds it. Its constraints are small predicates
-# whose docstring is the reason a user reads when one of them says no.
+# A kernel file defines `KERNEL = Kernel(...)`; the registry finds it. Its constraints are small predicates whose
+# docstring is the reason that a user reads when the constraint does not hold.
 #
 # A spatial kernel computes output rows [row_begin, row_end) and may read its input from, and write its output to, a
-# ring buffer of rows: row h of a tensor of which R rows are stored lies in slot h % R. Splitting sequences,
-# overlapping tensors and the plan's validator all build on that. A kernel that computes all at once may name one that
-# does so by rows (`in_rows`): of tensors that are no images these are cut as `vector_rows` says.
+# ring buffer of rows: row h of a tensor of which R rows are stored lies in slot h % R. Splitting sequences, overlapping
+# tensors and the plan's validator all build on this. A kernel that computes all rows at once may name a kernel that
+# computes them one by one (`in_rows`): `vector_rows` defines the rows of tensors that are no images.
 
 Array = np.ndarray
 Role = Literal["input", "output", "constant", "scratch", "row", "ring"]
@@ -112,8 +113,8 @@ Role = Literal["input", "output", "constant", "scratch", "row", "ring"]
 class Parameter:
     """A parameter of a kernel's C function. Constants are restrict; activations may overlap.
 
-    Scratch is not, though nothing lies over it: GCC 12 at -O3, which knows the only address that it is given, took some
-    accesses for those of the pointer and others for those of the object, and moved reads before writes.
+    Scratch is not restrict, although nothing overlaps it: GCC 12 at -O3, which knows its only address, treated some
+    accesses as those of the pointer and others as those of the object, and moved reads before writes.
     """
 
     name: str
@@ -130,10 +131,10 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class CFunction:
-    """A kernel as text: its parameters in order, its body, and helper functions it calls.
+    """A kernel as text: its parameters in order, its body, and helper functions that it calls.
 
     `$` in body and helpers stands for the function's own name, so that equal kernels have equal text. headers: name and
-    text of headers that the user brought.
+    text of headers that the user supplied.
     """
 
     parameters: tuple[Parameter, ...]
@@ -145,17 +146,17 @@ class CFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class Spatial:
-    """Row behaviour of a spatial kernel: rows of an output image, and for each input what they read.
+    """Row behaviour of a spatial kernel: the rows of the output image, and the rows of each input that they read.
 
-    A row range applies to every image of a batch; windows of stored rows are for single images. Output rows are
-    written in ascending order; while one is written, the inputs of at most `behind` rows before it are still read.
+    A row range applies to every image of a batch; windows of stored rows are for single images. Output rows are written
+    in ascending order; while a row is written, the inputs of at most `behind` rows before it are still read.
 
-    descends: whether it may be called for row after row from the last to the first; not where that costs much.
-    accumulates: the rows are those of the only input. A call adds some to what the ones before it left in the kernel's
-    outputs, the last one finishes the outputs. No byte of theirs may change in between.
-    window: slides over the first input, where one does; read by models of cost alone.
-    columns_at_once: columns of a row that are computed together, in ascending order. When one of them is written,
-    everything that the columns before this group read has been read. 0 for a row that is written in any order.
+    descends: True if calls may go from the last row to the first; False if this costs much.
+    accumulates: the rows are those of the only input. Each call adds some rows to the kernel's outputs, and the last
+    call finishes the outputs. No other code may change their bytes in between.
+    window: the window that slides over the first input, if there is one; only cost models read it.
+    columns_at_once: columns of a row that are computed together, in ascending order. When one of them is written, all
+    inputs of the columns before this group have been read. 0 for a row that is written in any order.
     """
 
     output_rows: int
@@ -170,19 +171,19 @@ class Spatial:
         assert all(access.output_rows == self.output_rows for access in self.inputs), "each output row reads something"
 
     def needed_from(self, index: int, row: int) -> int:
-        """First row of an input that may still be read while output row `row` is written."""
+        """Return the first row of an input that may still be read while output row `row` is written."""
         return self.inputs[index].needed_from[max(0, row - self.behind)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Conditions for a kernel: the processor, whether speed or size matters more, and whether scratch does most.
+    """Conditions for the choice of a kernel: the processor, speed or size, and the importance of scratch and flash.
 
-    least_flash: weights may not be stored in more bytes than the model's for speed. figures: measured, of ways to
-    compute operators, which count before modelled ones. block: the one to take of those that the kernel offers; an
-    empty one leaves it the choice.
+    least_flash: weights may not be stored in more bytes than the model's for speed. figures: measurements of kernels,
+    which take precedence over modelled costs. block: the block size to use; an empty one leaves the choice to the
+    kernel.
 
-    `codegen_c.targets.registry.target_of` makes one from a processor.
+    `codegen_c.targets.registry.target_of` makes a target from a processor.
     """
 
     processor: Processor
@@ -199,13 +200,13 @@ class Target:
 
     @property
     def is_offload(self) -> bool:
-        """True of an accelerator, which takes what its driver takes and runs no C."""
+        """True for an accelerator, which runs the layers of its interface and no C."""
         return self.processor.kind == "offload"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A kernel that was not chosen: modelled cost and bytes of its constants, or why it refused."""
+    """A kernel that was not chosen: its modelled cost and bytes of constants, or the reason of its refusal."""
 
     kernel: str
     instructions: int | None = None
@@ -216,9 +217,9 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """Elements of one input that stand in the output as they are: `count` of them, in one run or in runs of `run`.
+    """Elements of one input that are copied to the output unchanged: `count` of them, in one run or in runs of `run`.
 
-    pitch: elements of the output from one such run to the next.
+    pitch: elements of the output from one run to the next.
     """
 
     input: int
@@ -231,9 +232,9 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulating:
-    """A kernel that may take its only input in equal parts, in order, and add to sums (`Spatial.accumulates`).
+    """A kernel that may take its only input in equal parts, in order, and add them to sums (`Spatial.accumulates`).
 
-    row_counts: into how many parts. implement: the kernel for one of these, and for how many of them are stored.
+    row_counts: possible numbers of parts. implement: the kernel for one of these numbers, and for the stored rows.
     """
 
     row_counts: tuple[int, ...]
@@ -244,29 +245,31 @@ class Accumulating:
 class Implementation:
     """A kernel applied to one operator.
 
-    constants: (role, array) in the order of the function's constant parameters, packed as the code reads them.
-    accumulation: order in which one output element is summed, fixed however the output is cut.
+    constants: (role, array) in the order of the function's constant parameters, packed for the code.
+    accumulation: order in which one output element is summed; it does not depend on how the output is split.
     instructions, passes: modelled; they rank variants, and are never reported as measurements.
-    in_place: inputs the output may take the place of, element for element: each is read before it is written. Of one
-        that is read through a window, a call reads all that a row needs before it writes the row. An output of fewer
-        rows of the same elements may lie at the begin of such an input.
-    reference: numpy on whole, stored-layout arrays, bit for bit for integers.
-    exact: whether the reference gives the very bytes of the C code (integers) or agrees within rounding (float).
-    integers_only: of one that is not exact, whether its C computes in integers anyway, as plain C may.
-    correctly_rounded: of one that computes floats, whether each result is rounded once, so that every processor
-        computes the bytes of the reference.
-    alternatives: what else there was to choose from, for the report.
+    in_place: inputs whose memory the output may take, element for element: each element is read before it is written.
+    For an input that is read through a window, a call reads everything that a row needs before it writes the row. An
+    output of fewer rows of the same elements may lie at the begin of such an input.
+    reference: numpy on whole arrays in the stored layout, bit for bit for integers.
+    exact: True if the reference returns the very bytes of the C code (integers); else it agrees within rounding
+    (floats).
+    integers_only: for a kernel that is not exact, True if its C still computes in integers, as plain C may.
+    correctly_rounded: for a kernel that computes floats, True if each result is rounded once, so that every processor
+    computes the bytes of the reference.
+    alternatives: kernels that were not chosen, for the report.
     keeping: the same kernel for operands of which only some rows are stored.
-    in_rows: of one that computes all at once, the same operator by rows of its output, where there is such a kernel.
-    accumulating: the same operator by rows of its input, where there is such a kernel.
-    sums: what an accumulating kernel keeps between its calls beside its output: a second output, `reference`'s too.
-    copies: of a kernel that does nothing but put elements elsewhere, all of them; such a step can be saved.
-    pitched, row_pitched: whether `keeping` takes a pitch, and a pitch of rows.
+    in_rows: for a kernel that computes all rows at once, the same operator by rows of its output, if such a kernel
+    exists.
+    accumulating: the same operator by rows of its input, if such a kernel exists.
+    sums: state of an accumulating kernel between its calls: a second output, also of `reference`.
+    copies: for a kernel that only copies elements, all of its copies; the plan may make such a step unnecessary.
+    pitched, row_pitched: True if `keeping` supports a pitch of pixels, or of rows.
     callback: the application's function that is called instead of `function`.
-    driver: where `function` only starts an accelerator; outputs are there behind the driver's wait.
-    grows_weights: whether constants take more bytes than the model's, for speed.
-    rounds_input: whether it brings real numbers to integers that nobody sees, and computes with these.
-    block: that it was given; empty for the kernel's own choice.
+    driver: set if `function` only starts an accelerator; outputs are valid after the driver's wait.
+    grows_weights: True if constants take more bytes than the model's, for speed.
+    rounds_input: True if the kernel rounds real numbers to integers internally, and computes with these.
+    block: block size that the kernel was given; empty for the kernel's own choice.
     """
 
     kernel: str
@@ -303,18 +306,18 @@ class Implementation:
 
     @property
     def computes_floats(self) -> bool:
-        """True where an FPU, or a library in place of one, is needed."""
+        """True if the kernel needs an FPU, or a library in place of one."""
         return not (self.exact or self.integers_only)
 
     @property
     def is_reproducible(self) -> bool:
-        """True where every processor computes the bytes of the reference."""
+        """True if every processor computes the bytes of the reference."""
         return self.correctly_rounded or not self.computes_floats
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Reason why a kernel does not take an operator, in words for the user."""
+    """Reason why a kernel does not accept an operator, as a text for the user."""
 
     kernel: str
     reason: str
@@ -324,16 +327,16 @@ Constraint = Callable[[Any, Target], bool]
 
 
 def no_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
-    """Blocks of a kernel that has its own choice alone."""
+    """Return the blocks of a kernel without a choice of block sizes: none."""
     return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One way to compute one kind of operator. offload: by an accelerator; others are for cores alone.
+    """One strategy to compute one kind of operator. offload: by an accelerator; others are for processor cores.
 
-    blocks: sizes of the blocks in which it can work, such as pixels by channels in registers; its own choice may be
-    among them. They give the same bits; only who measures them asks for them (`Target.block`).
+    blocks: sizes of the blocks in which the kernel can work, such as pixels by channels in registers; the kernel's own
+    choice may be among them. All sizes give the same bits; only measurements request them (`Target.block`).
     """
 
     name: str
@@ -344,7 +347,7 @@ class Kernel:
     blocks: Callable[[Any, Target], tuple[Block, ...]] = no_blocks
 
     def refuses(self, operator: Operator, target: Target) -> Refusal | None:
-        """The first constraint that does not hold, as a value with its reason; None if all hold."""
+        """Return the first constraint that does not hold, as a refusal with its reason; None if all hold."""
         for holds in self.constraints:
             if not holds(operator, target):
                 return Refusal(kernel=self.name, reason=" ".join((holds.__doc__ or holds.__name__).split()))

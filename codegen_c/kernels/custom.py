@@ -1,4 +1,4 @@
-"""An operator that the user brought: their C, whole tensors at once; the reference is their numpy."""
+"""Kernel for an operator that the user supplied: the user's C on whole tensors; its reference is the user's numpy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Any operator without a kernel of its own: plain C made from its PrimFuncs.
-
-Shapes, types and order of accumulation are those of TVM's own definition of the operator.
-"""
+"""Kernel for any operator without a kernel of its own: plain C made from its PrimFuncs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels there are, found by their files. `select` picks the cheapest of those that take an operator."""
+"""The registry of kernels, found by their files. `select` picks the cheapest kernel that accepts an operator."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ COMMON = "codegen_c.kernels"
 
 @cache
 def kernels() -> tuple[Kernel, ...]:
-    """Every kernel of the modules here and in targets' `kernels/`, by name; a target's own refuse other targets.
+    """Return every kernel of the modules here and in targets' `kernels/`, by name.
 
-    Two of one name are an error that names both files.
+    A target's own kernels reject other targets. Two kernels of one name raise an error that names both files.
     """
     found = [*_defined(COMMON)]
     for own in instruction_sets():
@@ -46,7 +46,7 @@ def kernels() -> tuple[Kernel, ...]:
 
 
 def _defined(package: str) -> Iterator[tuple[str, Kernel]]:
-    """Kernels that the modules of a package define; none where there is no such package."""
+    """Yield the kernels that the modules of a package define; none if the package does not exist."""
     if find_spec(package) is None:
         return
     for info in walk_packages(import_module(package).__path__, f"{package}."):
@@ -55,13 +55,13 @@ def _defined(package: str) -> Iterator[tuple[str, Kernel]]:
 
 
 def kernels_of(module: ModuleType) -> tuple[Kernel, ...]:
-    """Kernels that a module defines: `KERNELS`, or the only `KERNEL`."""
+    """Return the kernels that a module defines: `KERNELS`, or its only `KERNEL`."""
     only = getattr(module, "KERNEL", None)
     return getattr(module, "KERNELS", ()) if only is None else (only,)
 
 
 def _runs_on(own: InstructionSet) -> Constraint:
-    """The constraint of a target's own kernels."""
+    """Return the constraint of a target's own kernels: the target's instruction set."""
 
     def holds(operator: Operator, target: Target) -> bool:
         return target.instruction_set.simd == own.simd
@@ -73,11 +73,11 @@ def _runs_on(own: InstructionSet) -> Constraint:
 def select(
     operator: Operator, target: Target, stored: StoredRows | None = None
 ) -> Implementation | tuple[Refusal, ...]:
-    """The implementation of the least measured cost, or of the fewest modelled instructions where none was measured;
-    or every kernel's reason to refuse.
+    """Return the implementation with the least measured cost, or every kernel's reason to refuse.
 
-    Where the target asks for the least scratch, that comes first. Of a layer with some weights beyond int8, the kernel
-    for all others may be the best one, with these computed beside it.
+    Without measurements it is the one with the fewest modelled instructions. If the target asks for the least scratch,
+    scratch decides first. For a layer with some weights out of int8's range, the best kernel may be one for int8
+    weights with the other channels computed beside it.
     """
     whole = _selected(operator, target, stored)
     narrow = None if target.is_offload else in_int8(operator)
@@ -93,7 +93,7 @@ def select(
 
 
 def _beside(operator: Operator, part: Implementation, stored: StoredRows) -> Implementation:
-    """The kernel for the channels with weights of int8, and the others beside it; the same for rows that are stored."""
+    """Return the kernel for int8 weights with code for the other channels beside it; the same for stored rows."""
     keeping = part.keeping
 
     def kept(stored: StoredRows) -> Implementation:
@@ -106,7 +106,7 @@ def _beside(operator: Operator, part: Implementation, stored: StoredRows) -> Imp
 def _selected(
     operator: Operator, target: Target, stored: StoredRows | None = None
 ) -> Implementation | tuple[Refusal, ...]:
-    """The best kernel that takes the operator as it is, or every kernel's reason to refuse."""
+    """Return the best kernel that accepts the operator unchanged, or every kernel's reason to refuse."""
     figures = (target.figures if stored is None else UNMEASURED).of(operator)
     accepted, refusals = _asked(operator, target, stored, {*figures})
     if not accepted:
@@ -119,12 +119,12 @@ def _selected(
     best = min(accepted, key=cost)
     dearer = [candidate.alternative for candidate in accepted if candidate is not best]
     unfit = [Alternative(kernel=refusal.kernel, reason=refusal.reason) for refusal in refusals]
-    if target.is_offload:  # a driver takes layers whole
+    if target.is_offload:  # an accelerator computes whole layers
         return replace(best.made, alternatives=(*dearer, *unfit))
     made = replace(best.made, alternatives=(*dearer, *unfit), keeping=best.keeping)
     if best.form is operator:
         return replace(made, in_rows=made.in_rows or _elementwise_in_rows(best.kernel, operator, target, made))
-    if isinstance(operator, QDense):  # as an image, the rows of which are vectors
+    if isinstance(operator, QDense):  # as an image whose rows are vectors
         return _shaped_as(operator, made)
     is_sequence = isinstance(operator, WINDOWS) and isinstance(best.form, WINDOWS)
     by_rows = [
@@ -140,9 +140,9 @@ def _selected(
 def _of_sequence(
     operator: Operator, made: Implementation, best: KernelCandidate, by_rows: KernelCandidate | None
 ) -> Implementation:
-    """The implementation of a window over an image of one column by a kernel of images of one row.
+    """Return the implementation of a window over an image of one column by a kernel of images of one row.
 
-    by_rows: the candidate that computes rows of the image; None where there is none.
+    by_rows: the candidate that computes rows of the image; None if there is none.
     """
 
     def whole(row: Implementation) -> Implementation:
@@ -159,14 +159,14 @@ def _of_sequence(
 
 
 def _sums_alike(one: Implementation, other: Implementation) -> bool:
-    """Return True if two kernels of an operator give the same bits."""
+    """Return True if two kernels of an operator compute the same bits."""
     return (one.exact and other.exact) or one.accumulation == other.accumulation
 
 
 def candidates(operator: Operator, target: Target) -> tuple[KernelCandidate, ...]:
-    """All ways to compute an operator: the kernels that take it, each by its own choice and with its other blocks.
+    """Return all strategies to compute an operator: each kernel that accepts it, by its own and its other block sizes.
 
-    The first one is that of the fewest modelled instructions.
+    The first one has the fewest modelled instructions.
     """
     accepted, _ = _asked(operator, target, None, None)
     return tuple(sorted(accepted, key=lambda candidate: (candidate.modelled, candidate.way)))
@@ -175,8 +175,10 @@ def candidates(operator: Operator, target: Target) -> tuple[KernelCandidate, ...
 def _asked(
     operator: Operator, target: Target, stored: StoredRows | None, ways: Container[Way] | None
 ) -> tuple[list[KernelCandidate], list[Refusal]]:
-    """Candidates that take the operator, or another form of it, and refusals. ways: those with blocks that are asked
-    for; None for all."""
+    """Return the candidates that accept the operator, or another form of it, and the refusals.
+
+    ways: the strategies whose blocks are requested; None for all.
+    """
     other = as_dense(operator) if stored is None else None
     image = as_pointwise(operator) if stored is None and not target.is_offload else None
     row = as_one_row(operator) if stored is None and not target.is_offload else None
@@ -199,7 +201,7 @@ def _asked(
 def _reshaped(
     operator: Operator, form: Operator, reference: Callable[[list[Array]], list[Array]]
 ) -> Callable[[list[Array]], list[Array]]:
-    """The reference of another form, on arrays of the operator's own shapes."""
+    """Return the reference of another form of the operator, on arrays of the operator's own shapes."""
 
     def reshaped(inputs: list[Array]) -> list[Array]:
         shaped = [array.reshape(kind.shape) for array, kind in zip(inputs, form.inputs, strict=True)]
@@ -210,7 +212,7 @@ def _reshaped(
 
 
 def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
-    """The implementation of another form of an operator, with a reference of the operator's own shapes."""
+    """Return the implementation of another form of an operator, with a reference of the operator's own shapes."""
     keeping, shape = made.keeping, operator.output.shape
     assert keeping is not None, "what was selected can be implemented again"
 
@@ -227,7 +229,10 @@ def _shaped_as(operator: Operator, made: Implementation) -> Implementation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KernelCandidate:
-    """A kernel that takes the operator, or another form of it, and what it makes. target: with its block."""
+    """A kernel that accepts the operator, or another form of it, and its implementation.
+
+    target: with the block size.
+    """
 
     kernel: Kernel
     form: Operator
@@ -245,14 +250,14 @@ class KernelCandidate:
 
     @property
     def modelled(self) -> float:
-        """Modelled instructions, calibrated where the target says so."""
+        """Modelled instructions, calibrated if the target asks for it."""
         own = self.target.instruction_set
         factor = own.calibration.get(self.made.kernel, 1.0) if own.ranks_calibrated else 1.0
         return self.made.instructions * factor
 
     @property
     def alternative(self) -> Alternative:
-        """The candidate where another one is chosen."""
+        """The entry for the report if another candidate is chosen."""
         made = self.made
         return Alternative(
             kernel=self.kernel.name,
@@ -262,14 +267,14 @@ class KernelCandidate:
         )
 
     def keeping(self, stored: StoredRows) -> Implementation:
-        """The same where only some rows are stored."""
+        """Return the same implementation for operands of which only some rows are stored."""
         return replace(self.kernel.implement(self.form, self.target, stored), block=self.target.block)
 
 
 def _elementwise_in_rows(
     kernel: Kernel, operator: Operator, target: Target, whole: Implementation
 ) -> Callable[[StoredRows], Implementation] | None:
-    """An element-wise kernel on rows of tensors that are no images, as it computes images of them."""
+    """Return an element-wise kernel on rows of tensors that are no images, by its code for images."""
     image = as_image(operator)
     if image is None or kernel.refuses(image, target):
         return None

@@ -1,4 +1,4 @@
-"""Functions that the user brings: of the application in a kernel's place, of a driver that a kernel calls."""
+"""Functions that the user supplies: of the application instead of a kernel, or of a driver that a kernel calls."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Callback:
-    """A function of the application's in a kernel's place: it fills the output, or takes the input.
+    """A function of the application instead of a kernel: it fills the output, or consumes the input.
 
-    rows: that the tensor is handed over in, 1 where it is no image. layout: axes of the model's tensor as handed over.
-    columns: [begin, end) that are asked for; None for all.
+    rows: in which the tensor is passed; 1 if it is no image. layout: axes of the model's tensor in the order of
+    passing. columns: [begin, end) that are read; None for all.
     """
 
     direction: Literal["read", "write"]
@@ -24,8 +24,8 @@ class Callback:
 class DriverCall:
     """A function of the user's driver that a kernel's function calls: it starts an accelerator, and returns at once.
 
-    processor: the accelerator, by its name on the platform. header: that declares the driver. wait: its function that
-    blocks until the accelerator is done.
+    processor: the accelerator, by its name on the platform. header: declares the driver. wait: the driver's function
+    that blocks until the accelerator is done.
     """
 
     processor: str

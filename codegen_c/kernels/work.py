@@ -1,8 +1,9 @@
 """Operations of plain C by kind, and the instructions that processors execute for them.
 
-Fitted to executed instructions of TVM's definitions of 130 operators in QEMU, by GCC 12 with -O3: on a Cortex-M4,
-floats by its FPU and by newlib's functions, on a Cortex-M55, where GCC makes vectors, and on a Cortex-M0+. Within a
-factor of 1.25 of executed are 98 %, 98 %, 96 % and 92 % of them, within 2 all (`benchmarks/generic_costs.py`).
+Fitted to the executed instructions of TVM's definitions of 130 operators in QEMU, by GCC 12 with -O3: on a Cortex-M4,
+with floats by its FPU and by newlib's functions, on a Cortex-M55, for which GCC vectorizes, and on a Cortex-M0+. 98 %,
+98 %, 96 % and 92 % of them are within a factor of 1.25 of the executed instructions, and all within 2
+(`benchmarks/generic_costs.py`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 Work = Mapping[str, int]
-"""Kind -> times. A kind is `load`, `store`, `turn` and `loop`, `branch`, `quotient` (by a constant), or a type and an
-operation of it: `float arithmetic`, `integer divide`, `double exp`. `truth` is a comparison that is stored, `place` one
-that an input holds, kept inside of a buffer, `limit` an extreme of a float and a number, `narrow` a float of four that
-become small integers at once. A `tested turn` is of a loop with calls or branches inside. Behind `saved ` stand those
-that vectors of four lanes save, `remainder` is a loop over what they leave, `pointer` a load by a pointer that no
-register is left for."""
+"""Kind -> number of operations. A kind is `load`, `store`, `turn` (an iteration) and `loop`, `branch`, `quotient`
+(by a constant), or a type and an operation on it: `float arithmetic`, `integer divide`, `double exp`. `truth` is
+a stored comparison, `place` an index from an input that is clamped to a buffer, `limit` an extreme of a float and
+a number, and `narrow` one float of four that are converted to small integers together. A `tested turn` is an
+iteration with calls or branches. The prefix `saved ` marks operations that vectors of four lanes save;
+`remainder` is a loop over the elements that they leave, and `pointer` a load through a pointer that no register
+can hold."""
 VECTORS = "armv8.1-m"
-"""Instruction sets, by how they begin, for which GCC makes vectors of loops, and whose FPU has doubles."""
+"""Instruction sets, by prefix, for which GCC vectorizes loops, and whose FPU supports doubles."""
 SMALL = "armv6-m"
-"""Instruction sets, by how they begin, without long products and divisions."""
+"""Instruction sets, by prefix, without long products and divisions."""
 SAVED, LANES = "saved ", 4
 
 _INTEGERS = MappingProxyType(
@@ -54,7 +56,7 @@ _INTEGERS = MappingProxyType(
 _COUNTED = MappingProxyType(
     {"turn": 1.5, "integer extreme": 1.5, "integer shift": 4.0, "remainder": 10.0, "pointer": 3.6}
 )
-"""Cores with such vectors count turns of loops themselves, and their loads step pointers."""
+"""Cores with such vectors have hardware loops, and their loads increment pointers."""
 _BY_FPU = MappingProxyType(
     {
         "arithmetic": 0.9,
@@ -144,18 +146,21 @@ _BY_SMALL_LIBRARY = MappingProxyType(
         "other": 3900.0,
     }
 )
-"""Where no instruction multiplies 32 bits by 32 bits to 64."""
+"""For processors without an instruction for products of 32 by 32 bits in 64."""
 _WITHOUT_DIVISION = MappingProxyType({"integer divide": 50.0})
 _BY_WIDE_FPU = MappingProxyType({"exp": 35.0, "log": 38.0, "pow": 64.0, "sin": 27.0, "cos": 28.0, "cosh": 76.0})
-"""newlib computes these functions of floats in doubles where an FPU has them, in fewer instructions."""
+"""newlib computes these functions of floats in doubles if the FPU supports these, in fewer instructions."""
 _ROUNDED_BY_FPU = MappingProxyType({"floor": 1.5, "ceil": 1.5, "trunc": 1.5, "rint": 1.5, "truncate": 6.0})
 """FPUs from FPv5 on have instructions that round."""
 _DOUBLE_BY_LIBRARY = 2.0
-"""Instructions of a double's function by those of a float's."""
+"""Instructions of a double's function, as a multiple of those of a float's."""
 
 
 def instructions_of(work: Work, *, fpu: str, isa: str) -> int:
-    """Instructions that a processor executes, modelled. fpu: `none`, `single` or `double`; isa as platforms say it."""
+    """Return the modelled instructions that a processor executes.
+
+    fpu: `none`, `single` or `double`. isa: as in platform files.
+    """
     has_rounding, has_vectors = fpu == "double" or not isa.startswith("armv7"), isa.startswith(VECTORS)
     is_small = isa.startswith(SMALL)
     integers = {**_INTEGERS, **(_COUNTED if has_vectors else {}), **(_WITHOUT_DIVISION if is_small else {})}

@@ -1,4 +1,4 @@
-"""conv2d, float32: any window, and 1x1, in blocks of output pixels by channels."""
+"""Kernels for float32 conv2d: any window, and 1x1, in blocks of output pixels by channels."""
 
 from __future__ import annotations
 
@@ -39,23 +39,24 @@ from codegen_c.kernels.shared.window import (
 )
 from codegen_c.operators.kinds import Conv2d, Pool2d, Window
 
-# Modelled instructions of float kernels that slide a window over an image: windows cost what of them lies inside.
+# Modelled instructions of float kernels that slide a window over an image: only taps inside the image cost anything.
 #
-# Pixels whose windows reach outside are computed one by one, over the rows and columns inside; a row of groups of
-# pixels reads all columns, and the rows inside.
+# Pixels whose windows reach outside the image are computed one by one, over the rows and columns inside; a row of
+# groups of pixels reads all columns, and the rows inside.
 
 CALL_INSTRUCTIONS = 30
-"""A call saves and restores registers, reads its arguments and names its constants (Cortex-M4, GCC 12)."""
+"""Instructions of a call: saving registers, reading arguments and loading addresses of constants (Cortex-M4, GCC
+12)."""
 ROW_INSTRUCTIONS = 16
-"""A row of the output: addresses of it and of the input, from there on carried along."""
+"""Instructions of an output row: addresses in the output and in the input, which are then incremented."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowCost:
-    """Modelled instructions of a group of pixels, all their channels.
+    """Modelled instructions of a group of pixels, with all their channels.
 
-    whole: once. row: each row of the window inside the input, of a group all its columns with it. tap: each column of
-    such a row inside, of a pixel alone.
+    whole: once. row: for each row of the window inside the input, including the columns if there are several pixels.
+    tap: for each column of such a row inside the input, if there is a single pixel.
     """
 
     whole: int
@@ -63,12 +64,15 @@ class WindowCost:
     tap: int = 0
 
     def of_taps(self, rows: int, taps: int) -> int:
-        """Instructions of one group whose windows have so many rows, and so many taps in all, inside the input."""
+        """Return the instructions of a group whose windows have these rows, and these taps in all, inside the input."""
         return self.whole + rows * self.row + taps * self.tap
 
 
 def best_pixels(inner: int, most: int, window: Window, cost: Callable[[int], WindowCost]) -> int:
-    """Pixels to compute at once so that a row's inner columns cost least; cost(p): of a group of p pixels."""
+    """Return the number of pixels per group with the least cost of a row's inner columns.
+
+    cost(p): cost of a group of p pixels.
+    """
     rows, taps = window.kernel[0], window.kernel[0] * window.kernel[1]
 
     def of(pixels: int) -> int:
@@ -80,7 +84,10 @@ def best_pixels(inner: int, most: int, window: Window, cost: Callable[[int], Win
 def image_instructions(
     operator: Conv2d | Pool2d, groups: int, begin: int, pixels: int, cost: Callable[[int], WindowCost]
 ) -> int:
-    """Instructions of all images: in each row `groups` groups of pixels from column `begin` on, the others alone."""
+    """Return the instructions of all images:
+
+    each row has groups of pixels from column `begin` on, and single pixels.
+    """
     window, (images, rows, columns, _) = operator.window, operator.output.shape
     rows_inside = int(taps_inside(window, 0, operator.inputs[0].shape[1], rows).sum())
     columns_inside = taps_inside(window, 1, operator.inputs[0].shape[2], columns)
@@ -113,7 +120,10 @@ def parameters(
     weights: WeightType = FLOAT32,
     element: str = "float",
 ) -> tuple[Parameter, ...]:
-    """Input, residuals, output, constants, channel constants, rows. weights: their type. element: of activations."""
+    """Return the parameters: input, residuals, output, constants, channel constants, rows.
+
+    weights: their type. element: type of activations.
+    """
     types = {"weights": weights.ctype}
     return (
         Parameter(name="input", ctype=element, role="input"),
@@ -126,15 +136,15 @@ def parameters(
 
 
 def product_parameters(finish: Finish, blocking: Blocking) -> tuple[Parameter, ...]:
-    """The same of a product, whose rows of float16 are widened in scratch."""
+    """Return the parameters of a product, which widens rows of float16 into scratch."""
     names = parameters(finish, weights=blocking.weights, element=blocking.lanes.element)
     return (*names, WIDENED) if blocking.lanes.half else names
 
 
 def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows, row: str = "h") -> str:
-    """C expression: first column of output row h, in pixels. index: a residual input; None: the output.
+    """Return the C expression of the first column of output row h, in pixels.
 
-    `output_columns` is to be defined before.
+    index: a residual input; None: the output. `output_columns` must be defined before.
     """
     batch, height = operator.output.shape[:2]
     if index is None and stored.row_pitch:
@@ -144,7 +154,7 @@ def row_offset(operator: Conv2d | Pool2d, index: int | None, stored: StoredRows,
 
 
 def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
-    """Declarations of `pixel` (output) and `pixel1` … (residuals): first element of pixel (h, w) of image n."""
+    """Return declarations of `pixel` (output) and `pixel1` … (residuals): first element of pixel (h, w) of image n."""
     channels, residuals = operator.output.shape[3], finish.residuals()
     lines = [f"const int32_t pitch = {stored.pitch or channels};"]
     if residuals or not stored.row_pitch:
@@ -159,7 +169,7 @@ def pixel_offsets(operator: Conv2d | Pool2d, stored: StoredRows, finish: Finish)
 
 
 def input_row(operator: Conv2d | Pool2d, stored: StoredRows) -> str:
-    """C expression: the input row that tap r reads, of image n."""
+    """Return the C expression of the input row that tap r reads, of image n."""
     batch, height = operator.inputs[0].shape[:2]
     dilation = operator.window.dilation[0]
     row = Compound(f"top + r * {dilation}" if dilation > 1 else "top + r")
@@ -167,29 +177,29 @@ def input_row(operator: Conv2d | Pool2d, stored: StoredRows) -> str:
 
 
 def input_sizes(operator: Conv2d | Pool2d) -> list[str]:
-    """Definitions of the names in `input_place`."""
+    """Return definitions of the names in `input_place`."""
     _, _, columns, channels = operator.inputs[0].shape
     return [f"const int32_t input_columns = {columns};", f"const int32_t input_channels = {channels};"]
 
 
 def input_place(operator: Conv2d | Pool2d, stored: StoredRows, column: str) -> str:
-    """C expression: first element of a column of the input row that tap r reads."""
+    """Return the C expression of the first element of a column in the input row that tap r reads."""
     pixel = Compound(f"{scaled(input_row(operator, stored), 'input_columns')} + {column}")
     return scaled(pixel, "input_channels")
 
 
 def place(p: int) -> str:
-    """C expression of pixel p's first element in the output, after `pixel_offsets`."""
+    """Return the C expression of pixel p's first element in the output, after `pixel_offsets`."""
     return pixel_place("pixel", p, "pitch")
 
 
 def residual_place(i: int, p: int) -> str:
-    """The same in residual input i."""
+    """Return the C expression of pixel p's first element in residual input i."""
     return pixel_place(f"pixel{i}", p, "channels")
 
 
 def inner_columns(window: Window, input_columns: int, output_columns: int) -> tuple[int, int]:
-    """Output columns [begin, end) whose whole window lies inside the input."""
+    """Return the output columns [begin, end) whose whole window lies inside the input."""
     stride, left = window.strides[1], window.padding[1]
     reach = (window.kernel[1] - 1) * window.dilation[1]
     begin = min(-(-left // stride), output_columns)
@@ -210,10 +220,10 @@ def implementation(
     accumulation: str,
     layer: Callable[[int], LayerText] = lambda _: NO_LAYER,
 ) -> Implementation:
-    """A convolution computed by groups of pixels, as many at a time as cost least.
+    """Return a convolution computed by groups of pixels, whose size has the least cost.
 
-    weights, bias: packed. cost(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each of
-    their products. body(p, address): their text, as `by_pixels` takes it. layer(p): shapes, for groups of p pixels.
+    weights, bias: packed. cost(p): modelled, of p pixels. inputs_a_product(p): input elements loaded for each product.
+    body(p, address): their text, as in `by_pixels`. layer(p): shapes, for groups of p pixels.
     """
     finish, output = Finish(program=operator.finish), operator.output.shape
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], output[2])
@@ -256,10 +266,10 @@ def by_pixels(
     constants: Sequence[str] = ("weights", "bias"),
     layer: LayerText = NO_LAYER,
 ) -> CFunction:
-    """A kernel that computes columns one by one at the borders and `pixels` at a time between them.
+    """Return a kernel that computes single columns at the borders and `pixels` columns at a time between them.
 
-    body(p): text of p pixels from (h, w) on; p = 1 must leave out what lies outside the input, more never do.
-    blocking: of the channels, None for one at a time.
+    body(p): text of p pixels from (h, w) on; for p = 1 it must skip taps outside the input, which larger groups do not
+    have. blocking: of the channels; None for one channel at a time.
     """
     output = operator.output.shape
     lanes = blocking.lanes if blocking else SCALAR
@@ -297,8 +307,8 @@ def by_pixels(
 
 # conv2d, float32: any stride, padding, dilation and groups; blocks of output pixels by output channels.
 #
-# float32[N, H, W, C], float32[K, R, S, C / groups] -> float32[N, P, Q, K]. Each element starts at its bias and
-# adds products in the order r, s, c ascending; products outside the input are left out.
+# float32[N, H, W, C], float32[K, R, S, C / groups] -> float32[N, P, Q, K]. Each element starts at its bias and adds
+# products in the order r, s, c ascending; products outside the input are skipped.
 
 LAYER = "tvm_ext_conv2d_f32_layer"
 
@@ -320,7 +330,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 
 
 def _blocking(operator: Conv2d, target: Target) -> Blocking:
-    """The processor's own; with groups, blocks that never hold channels of two groups."""
+    """Return the processor's blocking; with groups, blocks never contain channels of two groups."""
     blocking = weight_blocking(operator.weight, target)
     if operator.groups == 1:
         return blocking
@@ -333,12 +343,15 @@ def _blocking(operator: Conv2d, target: Target) -> Blocking:
 
 
 def _is_one_run(operator: Conv2d) -> bool:
-    """True where all taps of a kernel row are adjacent in the input, as they are in the weights."""
+    """Return True if all taps of a kernel row are adjacent in the input, as they are in the weights."""
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 
 def _cost(operator: Conv2d, blocking: Blocking, pixels: int) -> WindowCost:
-    """Modelled, of a group of pixels: set-up of each block, start of each run, loads, FMAs and the loop."""
+    """Return the modelled cost of a group of pixels:
+
+    set-up of each block, start of each run, loads, FMAs and the loop.
+    """
     columns, depth = operator.weight.shape[2:]
     step = operator.window.strides[1] * operator.inputs[0].shape[3]
     whole, row, tap = 14, 0, 0
@@ -357,9 +370,9 @@ def _cost(operator: Conv2d, blocking: Blocking, pixels: int) -> WindowCost:
 
 
 def _layer(operator: Conv2d, stored: StoredRows, blocking: Blocking, pixels: int) -> LayerText:
-    """The layer's shapes as tvm_ext_conv2d_f32x1.h takes them.
+    """Return the layer's shapes for tvm_ext_conv2d_f32x1.h.
 
-    Functions of their own for groups of pixels see the shapes beside them alone, so that these hold the ring buffers.
+    Functions for groups of pixels see only the shapes, so the shapes include the ring buffers.
     """
     source, target = (None, None) if pixels == 1 else (stored.input(0), stored.output)
     members: dict[str, Value] = {
@@ -386,7 +399,7 @@ def _layer(operator: Conv2d, stored: StoredRows, blocking: Blocking, pixels: int
 def _pixels(
     operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int, layer: str
 ) -> list[str]:
-    """All channels of `pixels` output pixels from (h, w) on."""
+    """Return the code of all channels of `pixels` output pixels from (h, w) on."""
     return [
         *pixel_offsets(operator, stored, finish),
         f"const tvm_ext_place at = tvm_ext_conv2d_f32_place({layer}, h, w);",
@@ -399,7 +412,7 @@ def _pixels(
 def _tile(
     operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int, layer: str
 ) -> list[str]:
-    """One block of output channels, from k on."""
+    """Return the code of one block of output channels, from k on."""
     sums = Accumulators(segment=segment, pixels=pixels, in_array=True)
     n = "n" if operator.output.shape[0] > 1 else "0"
     arguments = f"{layer}, sums, input, weights, bias, {n}, at, k, {pixels}, {segment.vectors}"
@@ -429,11 +442,11 @@ def pointwise_f32_implement(operator: Conv2d, target: Target, stored: StoredRows
 
 
 def pointwise_f32_by_pixels(kernel: str, operator: Conv2d, blocking: Blocking, stored: StoredRows) -> Implementation:
-    """The kernel of activations as the blocking's lanes read them."""
+    """Return the kernel for activations of the element type of the blocking's lanes."""
     finish = Finish(program=operator.finish)
     batch, height, columns, depth = operator.inputs[0].shape
     channels = operator.output.shape[3]
-    if _is_flat(operator, stored):  # rows lie behind each other: one long row of pixels
+    if _is_flat(operator, stored):  # rows are contiguous: one long row of pixels
         begin, end = times("row_begin", columns), times("row_end", columns)
         lines = over_rows(begin, end, (depth, channels), finish, blocking, multiple=columns, pitch=stored.pitch)
     else:
@@ -469,7 +482,7 @@ def pointwise_f32_by_pixels(kernel: str, operator: Conv2d, blocking: Blocking, s
         accumulation="bias, then c ascending",
         spatial=replace(
             spatial(operator.window, operator.inputs[0], operator.output, len(finish.residuals())),
-            # A group of pixels may span rows; those that are widened have all been read before one is written.
+            # A group of pixels may span rows; float16 pixels are all widened (read) before any of the group is written.
             behind=0 if blocking.lanes.half else -(-(blocking.pixels - 1) // columns),
         ),
         pitched=True,

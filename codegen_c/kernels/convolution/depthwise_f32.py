@@ -1,12 +1,12 @@
-"""Depthwise conv2d, float32: every channel by itself, blocks of output pixels by channels.
+"""Kernel for float32 depthwise conv2d: every channel by itself, in blocks of output pixels by channels.
 
-float32[N, H, W, C], float32[C, R, S, 1] -> float32[N, P, Q, C]. Each element starts at its bias and adds
-products in the order r, s ascending; products outside the input are left out. Pixels computed together load
-each input element once, however many windows it is in.
+float32[N, H, W, C], float32[C, R, S, 1] -> float32[N, P, Q, C]. Each element starts at its bias and adds products in
+the order r, s ascending; products outside the input are skipped. Pixels computed together load each input element once,
+however many windows contain it.
 
-Loops over a window's columns are unrolled in generated text. As functions of a header, always inlined, three ways to
-write them took 0.4 % fewer to 1.7 % more instructions of these layers on a Cortex-M4 (MCUNet-5fps), 0.6 % fewer to 10 %
-more on a Cortex-M55, 4 % more there in MobileNetV2-0.35, where GCC 12 spills vectors; and GCC took 2.5 times as long.
+Loops over a window's columns are unrolled in generated text. As inline functions of a header, in three variants, these
+layers took from 0.4 % fewer to 1.7 % more instructions on a Cortex-M4 (MCUNet-5fps), and from 0.6 % fewer to 10 % more
+on a Cortex-M55 (4 % more in MobileNetV2-0.35, where GCC 12 spills vectors); compiling took 2.5 times as long.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from codegen_c.operators.kinds import Conv2d
 MOST_UNROLLED = 48
 SCALAR_BLOCKS: tuple[Block, ...] = ((1, 4), (1, 6), (2, 3), (2, 4), (2, 6), (3, 4))
 VECTOR_BLOCKS: tuple[Block, ...] = ((1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (2, 2))
-"""(vectors, pixels) whose sums registers may hold, without lanes and with them."""
-# Instructions beside loads, FMAs and what finishes, in the disassembly of GCC 12 for a Cortex-M4: to clip the window of
-# a pixel, and its addresses; to count blocks of channels and step four pointers; to begin a row of the window of a
-# group of pixels, and of a pixel alone, whose addresses are on the stack, or which is written out where taps are few.
+"""(vectors, pixels) whose accumulators fit the registers, without lanes and with them."""
+# Instructions beside loads, FMAs and the epilogue, in the disassembly of GCC 12 for a Cortex-M4: to clip the window of
+# a pixel, and its addresses; to count blocks of channels and advance four pointers; to begin a row of the window of a
+# group of pixels, and of a single pixel, whose addresses are on the stack, or whose few taps are unrolled.
 PIXEL_INSTRUCTIONS, BLOCK_INSTRUCTIONS, ROW_OF_GROUP = 30, 9, 7
 ROW_ALONE, FEW_TAPS_ROW, FEW_TAPS = 16, 2, 9
 
@@ -64,7 +64,7 @@ def implement(operator: Conv2d, target: Target, stored: StoredRows) -> Implement
 
 
 def by_channels(kernel: str, operator: Conv2d, blocking: Blocking, stored: StoredRows) -> Implementation:
-    """The kernel of activations as the blocking's lanes read them."""
+    """Return the kernel for activations of the element type of the blocking's lanes."""
     finish = Finish(program=operator.finish)
     return implementation(
         kernel,
@@ -86,7 +86,7 @@ def _headers(operator: Conv2d, blocking: Blocking) -> tuple[str, ...]:
 
 
 def depthwise_blocking(operator: Conv2d, target: Target) -> Blocking:
-    """Blocking with as many pixels as registers hold beside a row of weights."""
+    """Return a blocking with as many pixels as fit the registers beside a row of weights."""
     vectors, pixels = target.block or target.instruction_set.floats.depthwise
     if target.optimize == "size" or operator.window.kernel[1] * pixels > MOST_UNROLLED:
         pixels = 1
@@ -101,14 +101,14 @@ def depthwise_blocking(operator: Conv2d, target: Target) -> Blocking:
 
 
 def blocks(operator: Conv2d, target: Target) -> tuple[Block, ...]:
-    """(vectors, pixels) that `depthwise_blocking` may be told to take; none for small code, which is of one pixel."""
+    """Return (vectors, pixels) that `depthwise_blocking` supports; none for small code, which has single pixels."""
     if target.optimize == "size":
         return ()
     return SCALAR_BLOCKS if native_lanes(target).count == 1 else VECTOR_BLOCKS
 
 
 def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
-    """Input columns, counted from the first one, that windows of adjacent pixels read; ascending."""
+    """Return the input columns, relative to the first one, that windows of adjacent pixels read; ascending."""
     window = operator.window
     return sorted(
         {p * window.strides[1] + s * window.dilation[1] for p in range(pixels) for s in range(window.kernel[1])}
@@ -116,7 +116,10 @@ def _columns_read(operator: Conv2d, pixels: int) -> list[int]:
 
 
 def _cost(operator: Conv2d, blocking: Blocking, pixels: int) -> WindowCost:
-    """Modelled, of a group of pixels: set-up of each block, its rows, loads and FMAs of each tap, and what finishes."""
+    """Return the modelled cost of a group of pixels:
+
+    set-up of each block, its rows, loads and FMAs, and the epilogue.
+    """
     access, (kernel_rows, columns) = blocking.lanes.access_instructions, operator.window.kernel
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
     is_unrolled = kernel_rows * columns <= FEW_TAPS and begin <= 1 and end - begin > 1
@@ -140,7 +143,7 @@ def _cost(operator: Conv2d, blocking: Blocking, pixels: int) -> WindowCost:
 
 
 def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Blocking, pixels: int) -> list[str]:
-    """All channels of `pixels` output pixels from (h, w) on."""
+    """Return the code of all channels of `pixels` output pixels from (h, w) on."""
     window, source = operator.window, operator.inputs[0].shape
     first = offset({"w": window.strides[1]})
     columns = [
@@ -161,7 +164,7 @@ def _pixels(operator: Conv2d, stored: StoredRows, finish: Finish, blocking: Bloc
 
 
 def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
-    """One pixel, its window clipped: a loop over taps."""
+    """Return the code of one pixel, with its window clipped: a loop over taps."""
     window, sums, kind = operator.window, Accumulators(segment=segment, pixels=1), segment.lanes
     s_begin, s_end = tap_range(1, window, ("s_begin", "s_end"))
     column, tap = offset({"left": 1, "s": window.dilation[1]}), offset({"r": window.kernel[1], "s": 1})
@@ -177,7 +180,7 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Ch
 
 
 def _unrolled(operator: Conv2d, stored: StoredRows, finish: Finish, segment: ChannelRange, pixels: int) -> list[str]:
-    """Several pixels inside the input: one kernel row at a time, each input element loaded once."""
+    """Return the code of several pixels inside the input: one kernel row at a time, each input element loaded once."""
     window, channels = operator.window, operator.inputs[0].shape[3]
     sums, kind = Accumulators(segment=segment, pixels=pixels), segment.lanes
     row = [

@@ -1,4 +1,4 @@
-"""conv2d of a QDQ chain, integers only: activations of 8 or 16 bits, weights of 4, 8 or 9 bits."""
+"""Kernels for quantized conv2d, integers only: activations of 8 or 16 bits, weights of 4, 8 or 9 bits."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from codegen_c.kernels.shared.window import (
 )
 from codegen_c.operators.kinds import Array, PackedQConv2d, QConv2d
 
-# conv2d of a QDQ chain, integers only: one output pixel by four channels at a time.
+# conv2d of a quantized network, integers only: one output pixel by four channels at a time.
 #
 # int8 or uint8[N, H, W, C], int8[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32; 16-bit activations
-# have the same loops (qconv2d.py). A sum starts at its bias and adds (x - zero point) * w in the order r, s, c
-# ascending; products outside the input are left out, as padding is a real zero. Either rounding.
+# use the same loops. A sum starts at its bias and adds (x - zero point) * w in the order r, s, c ascending; products
+# outside the input are skipped, because padding is a real zero. Either rounding.
 
 LOOPS = Loops(
     function="tvm_ext_qconv2d", layer="tvm_ext_qconv2d_layer",
@@ -70,17 +70,17 @@ def reference(operator: QConv2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def sums_fit(operator: QConv2d, target: Target) -> bool:
-    """bias and products must add up to no more than an int32 holds, whatever the input"""
+    """the bias and all products must add up to at most what int32 holds, for every input"""
     return products(operator).fit_int32()
 
 
 def rescaled_sums_fit(operator: QConv2d, target: Target) -> bool:
-    """weight scales must be finite, not negative, and no sum may reach 2^30 steps of the output"""
+    """weight scales must be finite and not negative, and no sum may reach 2^30 steps of the output"""
     return results_fit(*products(operator).range(), channel_factors(operator))
 
 
 def products(operator: QConv2d) -> Products:
-    """Weights and starts of the sums; padding keeps the zero point out of them."""
+    """Return weights and initial values of the sums; padding keeps the zero point out of the initial values."""
     padded = any(operator.window.padding)
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=padded)
 
@@ -91,7 +91,7 @@ def bounds(operator: QConv2d) -> tuple[Array, Array]:
 
 
 def wide(operator: QConv2d) -> Products | None:
-    """The sums, where they have 64 bits."""
+    """Return the sums if they have 64 bits, else None."""
     return wide_sums(operator.inputs[0], lambda: products(operator))
 
 
@@ -100,14 +100,14 @@ def requantize(operator: QConv2d) -> Requantize:
 
 
 def rescaling(operator: QConv2d) -> Requantize:
-    """Requantization as plain C does it."""
+    """Return the requantization of the plain C kernel."""
     return (
         requantize(operator) if wide(operator) else by_high_products(requantize(operator), *products(operator).range())
     )
 
 
 def requantize_sums(operator: QConv2d, sums: Products | None) -> Requantize:
-    """Requantization of a convolution. sums: where they have 64 bits."""
+    """Return the requantization of a convolution. sums: the sums if they have 64 bits."""
     return Requantize.of(
         channel_factors(operator), output=operator.output, low=operator.low, high=operator.high,
         rounding=sum_rounding(operator), largest=sums.largest if sums else 0,
@@ -115,7 +115,10 @@ def requantize_sums(operator: QConv2d, sums: Products | None) -> Requantize:
 
 
 def parameters(operator: QConv2d, finish: Requantize, *, is_wide: bool = False) -> tuple[Parameter, ...]:
-    """Parameters of a convolution: input, output, weights, bias, factors, rows. is_wide: its sums have 64 bits."""
+    """Return the parameters of a convolution:
+
+    input, output, weights, bias, factors, rows. is_wide: sums have 64 bits.
+    """
     return (
         Parameter(name="input", ctype=C_TYPES[operator.inputs[0].dtype], role="input"),
         Parameter(name="output", ctype=C_TYPES[operator.output.dtype], role="output"),
@@ -156,18 +159,18 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
 
 
 def width_of(operator: QConv2d) -> int:
-    """Channels computed side by side: they must read the same group."""
+    """Return the number of channels computed together, which must read the same group."""
     per_group = operator.weight.shape[0] // operator.groups
     return CHANNEL_BLOCK if operator.groups == 1 or per_group % CHANNEL_BLOCK == 0 else 1
 
 
 def _is_one_run(operator: QConv2d) -> bool:
-    """True where all taps of a kernel row are adjacent in the input, as they are in the weights."""
+    """Return True if all taps of a kernel row are adjacent in the input, as they are in the weights."""
     return operator.window.dilation[1] == 1 and operator.groups == 1
 
 
 def members(operator: QConv2d, finish: Requantize) -> dict[str, Value]:
-    """Members of a `tvm_ext_qconv2d_layer` beside its images and its window."""
+    """Return the members of a `tvm_ext_qconv2d_layer` beside its images and its window."""
     return {
         "groups": operator.groups,
         "block": width_of(operator),
@@ -178,28 +181,28 @@ def members(operator: QConv2d, finish: Requantize) -> dict[str, Value]:
 
 _WEIGHTS = (integer_weights, sums_fit, rescaled_sums_fit)
 CONSTRAINTS = (quantized_bytes, *_WEIGHTS)
-"""Constraints of kernels whose result is elements."""
+"""Constraints of kernels that write requantized elements."""
 SUMS_TOO = (bytes_or_sums, *_WEIGHTS)
-"""Constraints of kernels that leave sums to others as well."""
+"""Constraints of kernels that can also write sums for another kernel."""
 CONVOLUTION = ProductKernel(loops=LOOPS, reference=reference, parts=convolution_parts)
 QCONV2D = CONVOLUTION.kernel(Family(name="qconv2d_i8", operator=QConv2d, constraints=SUMS_TOO))
 
 
-# conv2d of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+# conv2d of a quantized network on 16-bit activations, integers only, by the loops of the 8-bit kernel.
 #
-# int16 or uint16[N, H, W, C], int8[K, R, S, C / groups] -> int16 or uint16[N, P, Q, K]. Sums have 32 bits where these
-# hold them whatever the input, else 64. Rounding "tflite" is TensorFlow Lite's: of a layer whose bias has 64 bits
-# once, halves up, by a factor of 15 bits.
+# int16 or uint16[N, H, W, C], int8[K, R, S, C / groups] -> int16 or uint16[N, P, Q, K]. Sums have 32 bits if these
+# suffice for every input, else 64. Rounding "tflite" is TensorFlow Lite's: if the bias has 64 bits, once, halves up, by
+# a factor of 15 bits.
 
 QCONV2D_I16_CONSTRAINTS = weighted(products, channel_factors)
 QCONV2D_I16 = wide_kernel("qconv2d_i16", QCONV2D, *QCONV2D_I16_CONSTRAINTS)
 
 
-# conv2d of a QDQ chain whose weights need 9 bits, integers only, in plain C: up to four channels of a pixel at a
+# conv2d of a quantized network with weights of 9 bits, integers only, in plain C: up to four channels of a pixel at a
 # time.
 #
-# int8 or uint8[N, H, W, C], weights[K, R, S, C / groups] from -255 to 255 -> int8 or uint8[N, P, Q, K], sums in
-# int32. A sum starts at its bias and adds (x - zero point) * w in the order r, s, c ascending. Either rounding.
+# int8 or uint8[N, H, W, C], weights[K, R, S, C / groups] from -255 to 255 -> int8 or uint8[N, P, Q, K], sums in int32.
+# A sum starts at its bias and adds (x - zero point) * w in the order r, s, c ascending. Either rounding.
 
 
 def qconv2d_nine_bits_implement(operator: QConv2d, target: Target, stored: StoredRows) -> Implementation:
@@ -209,7 +212,7 @@ def qconv2d_nine_bits_implement(operator: QConv2d, target: Target, stored: Store
 
 
 def bits_of(operator: QConv2d, channels: Array | None = None) -> NineBits:
-    """The layer's channels: all, or these."""
+    """Return the layer's channels: all, or the given ones."""
     return NineBits.of(operator, products(operator), requantize(operator), channels)
 
 
@@ -221,17 +224,18 @@ QCONV2D_NINE_BITS = Kernel(
 )
 
 
-# conv2d of a QDQ chain whose weights have 4 bits each, integers only: the loops of py, taking bytes apart.
+# conv2d of a quantized network with weights of 4 bits, integers only: the loops of the 8-bit kernel, which unpack
+# bytes.
 #
-# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32. Results are
-# those of py on the same weights as int8, bit for bit.
+# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C / groups] -> int8 or uint8[N, P, Q, K], sums in int32. Results are those
+# of the 8-bit kernel on the same weights as int8, bit for bit.
 
 NIBBLE_INSTRUCTIONS = 1
-"""Per product: a weight taken out of its byte; two of them share a load."""
+"""Instructions per product that extract a weight from its byte; two weights share a load."""
 
 
 def pack(weight: Array, width: int) -> Array:
-    """int8[K, ...] -> the same order as `pack_blocks` has, two to a byte; each block of channels begins with a byte."""
+    """Pack int8[K, ...] in the order of `pack_blocks`, two to a byte; each block of channels begins at a byte."""
     blocks = [pack_blocks(weight[k : k + width], width) for k in range(0, len(weight), width)]
     even = [np.append(block, np.zeros(block.size % 2, np.int8)) for block in blocks]
     return np.concatenate([pack_pairs(block[0::2], block[1::2]) for block in even]).view(np.int8)
@@ -243,28 +247,28 @@ QCONV2D_PACKED = CONVOLUTION.kernel(
 )
 
 
-# conv2d of a QDQ chain, integers only: two neighbouring pixels by four channels at a time, for speed.
+# conv2d of a quantized network, integers only: two neighbouring pixels by four channels at a time, for speed.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32, results and order of sums
-# those of py, whose loops compute the pixels beside the pairs: the last of an odd row, and those whose windows leave
-# the image to the left or right.
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Results and order of sums are
+# those of the kernel for single pixels, whose loops compute the remaining pixels: the last of an odd row, and pixels
+# whose windows leave the image to the left or right.
 
 PAIR_RUN_INSTRUCTIONS = 20
 """Modelled instructions around the products of one row of a pair's window and a block of channels."""
 
 
 def is_for_speed(operator: QConv2d, target: Target) -> bool:
-    """loops for pairs beside those for single pixels are for speed, not for size"""
+    """separate loops for pairs and single pixels are for speed, not for size"""
     return target.optimize == "speed"
 
 
 def has_pairs(operator: QConv2d, target: Target) -> bool:
-    """all channels must be of one group, taps of a row adjacent, and two windows in a row inside the image"""
+    """all channels must be of one group, taps of a row adjacent, and two windows of a row inside the image"""
     return operator.groups == 1 and operator.window.dilation[1] == 1 and pairs_in_row(operator) > 0
 
 
 def pairs_in_row(operator: QConv2d) -> int:
-    """Pairs of pixels in a row whose windows lie inside the image from left to right."""
+    """Return the pairs of pixels in a row whose windows lie inside the image from left to right."""
     window, columns = operator.window, operator.inputs[0].shape[2]
     first = -(-window.padding[1] // window.strides[1])
     inside = (columns - window.kernel[1] + window.padding[1]) // window.strides[1] + 1
@@ -287,7 +291,7 @@ def pairs_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
 
 
 def _instructions(operator: QConv2d, of_single_pixels: int) -> int:
-    """Modelled instructions: a pair loads two elements and four weights for eight products."""
+    """Return the modelled instructions: a pair loads two elements and four weights for eight products."""
     columns, rows = operator.output.shape[2], operator.window.kernel[0]
     in_pairs = 2 * pairs_in_row(operator) / columns
     elements = 2 * (2 if products(operator).zero_point else 1)

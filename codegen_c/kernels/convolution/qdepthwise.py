@@ -1,4 +1,4 @@
-"""Depthwise conv2d of a QDQ chain, integers only: activations of 8 or 16 bits."""
+"""Kernels for quantized depthwise conv2d, integers only: activations of 8 or 16 bits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from codegen_c.kernels.shared.product_kernel import Family, Loops, Parts, Produc
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK
 from codegen_c.operators.kinds import QConv2d
 
-# Depthwise conv2d of a QDQ chain, integers only: every channel by itself, four of one output pixel at a time.
+# Depthwise conv2d of a quantized network, integers only: every channel by itself, four of one output pixel at a time.
 #
-# int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. A sum starts at its
-# bias and adds (x - zero point) * w in the order r, s ascending; products outside the input are left out, as
-# padding is a real zero. Either rounding.
+# int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. A sum starts at its bias and
+# adds (x - zero point) * w in the order r, s ascending; products outside the input are skipped, because padding is a
+# real zero. Either rounding.
 
 LOOPS = Loops(
     function="tvm_ext_qdepthwise", layer="tvm_ext_qdepthwise_layer",
@@ -56,7 +56,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 def pack(weight: np.ndarray) -> np.ndarray:
-    """[C, R, S, 1] -> [R, S, C]: channels side by side, as in the input."""
+    """Pack [C, R, S, 1] as [R, S, C]: channels are adjacent, as in the input."""
     return np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0))
 
 
@@ -66,13 +66,12 @@ QDEPTHWISE = DEPTHWISE.kernel(
 )
 
 
-# Depthwise conv2d of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+# Depthwise conv2d of a quantized network on 16-bit activations, integers only, by the loops of the 8-bit kernel.
 #
-# int16 or uint16[N, H, W, C], int8[C, R, S, 1] -> int16 or uint16[N, P, Q, C]; sums and rounding as in
-# qconv2d.py.
+# int16 or uint16[N, H, W, C], int8[C, R, S, 1] -> int16 or uint16[N, P, Q, C]; sums and rounding as in qconv2d.py.
 
 MOST_COLUMNS = 128
-"""Products of 2^16 * 2^7 that 32 bits hold: the loops carry over once for each row of the window."""
+"""Products of 2^16 * 2^7 whose sum fits 32 bits: the loops carry over once for each row of the window."""
 
 
 def rows_fit(operator: QConv2d, target: Target) -> bool:

@@ -1,9 +1,9 @@
-"""A layer of integers whose sums become real numbers: an integer kernel's sums of some rows, finished in floats.
+"""An integer layer whose sums become real numbers: an integer kernel computes sums of some rows, floats finish them.
 
-int8 or uint8 activations, int8 weights, sums in int32: of whichever integer kernel takes the fewest instructions. Rows
-of sums go to scratch; each becomes float32(sum) * scale + bias, two roundings, then what follows element by element
-runs, and the result may be quantized. Rows are those of an image, or vectors. float32 activations are brought to int8
-by their own range first (`shared/own_range.py`), of an image all of them, so that no row comes before the others.
+int8 or uint8 activations, int8 weights, sums in int32 of the integer kernel with the fewest instructions. Rows of sums
+go to scratch; each sum becomes float32(sum) * scale + bias with two roundings, then the element-wise operators run, and
+the result may be quantized. Rows are those of an image, or vectors. float32 activations are first quantized to int8 by
+their own range (`shared/own_range.py`); of an image, all rows are, so no row can be computed before the others.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from tvm_ext.core.alignment import aligned
 
 CONVERT = "tvm_ext_convert_layer"
 PIXELS_AT_ONCE = 12
-"""Pixels from which on the sums of an image's rows are computed in one call: kernels take two or three at a time."""
+"""Pixels from which the sums of an image's rows are computed in one call: kernels compute two or three at a time."""
 ELEMENT_INSTRUCTIONS = 10
 QUANTIZE_INSTRUCTIONS = 12
 
 
 def sums_have_a_kernel(operator: RealLayer, target: Target) -> bool:
-    """an integer kernel must take its products: bytes, weights of 8 bits around zero, sums of 32 bits"""
+    """an integer kernel must accept its products: bytes, weights of 8 bits around zero, sums of 32 bits"""
     return isinstance(select(_summed(operator), target), Implementation)
 
 
 def is_one_image(operator: RealLayer, target: Target) -> bool:
-    """images must come one by one"""
+    """the batch size must be 1"""
     return not isinstance(operator.layer, QConv2d) or operator.output.shape[0] == 1
 
 
 def residuals_are_known(operator: RealLayer, target: Target) -> bool:
-    """what follows its sums must read float32 or quantized tensors of the shape of its result"""
+    """element-wise operators after its sums must read float32 or quantized tensors of the result's shape"""
     others = operator.inputs[1:]
     typed = all(other.dtype == "float32" or other.quantization for other in others)
     return typed and all(other.shape == operator.output.shape for other in others)
@@ -73,7 +73,7 @@ def _real(tensor: TensorType, array: Array) -> Array:
 
 
 def _quantize(operator: RealLayer) -> Convert:
-    """The end of a layer whose result is quantized."""
+    """Return the final quantization of a layer whose result is quantized."""
     output = operator.output
     return Convert(
         inputs=(TensorType(shape=output.shape, dtype="float32"),), outputs=(output,),
@@ -83,9 +83,9 @@ def _quantize(operator: RealLayer) -> Convert:
 
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """Parts of a layer: the kernel of its sums, what is behind and before it.
+    """Parts of a layer: the kernel of its sums, its epilogue, and the quantization before it.
 
-    row: sums of a row. at_once: rows of sums that scratch holds, behind which steps of an own range lie.
+    row: sums of a row. at_once: rows of sums that scratch holds; the quantized input of an own range lies after them.
     """
 
     operator: RealLayer
@@ -144,13 +144,13 @@ def _is_image(operator: RealLayer) -> bool:
 
 
 def _summed(operator: RealLayer) -> QConv2d | QDense:
-    """The layer whose kernel sums; steps of a range have their padding around them."""
+    """Return the layer whose kernel computes the sums; the steps of a range include their padding."""
     layer = operator.layer
     return without_padding(layer) if operator.own_steps and isinstance(layer, QConv2d) else layer
 
 
 def _sums(operator: RealLayer, target: Target, stored: StoredRows) -> tuple[Implementation, int]:
-    """The integer kernel whose result is a ring buffer of rows of sums, and how many of them."""
+    """Return the integer kernel whose result is a ring buffer of rows of sums, and the number of these rows."""
     chosen, shape = select(_summed(operator), target), operator.output.shape
     assert isinstance(chosen, Implementation) and chosen.keeping is not None, "constraints have selected one"
     if not _is_image(operator):
@@ -160,7 +160,7 @@ def _sums(operator: RealLayer, target: Target, stored: StoredRows) -> tuple[Impl
 
 
 def _function(parts: _Parts, stored: StoredRows) -> CFunction:
-    """The loops over rows."""
+    """Return the loops over rows."""
     operator, sums, own = parts.operator, parts.sums, parts.own
     kept = [p for p in sums.function.parameters if p.role == "constant"]
     constants = (
@@ -192,7 +192,7 @@ def _function(parts: _Parts, stored: StoredRows) -> CFunction:
 
 
 def _result(operator: RealLayer) -> list[str]:
-    """Definition of `$_result`, the quantization of the result as tvm_ext_convert.h takes it."""
+    """Return the definition of `$_result`, the quantization of the result for tvm_ext_convert.h."""
     kinds = {"input": TensorType(shape=operator.output.shape, dtype="float32"), "output": operator.output}
     images = {name: image(one_image(kind)) for name, kind in kinds.items()}
     scale = float_literal(quantization(operator.output).scale)
@@ -202,9 +202,10 @@ def _result(operator: RealLayer) -> list[str]:
 
 
 def _sums_function(sums: Implementation) -> str:
-    """Definition of `$_sums`, the integer kernel with its sums in place of an output.
+    """Return the definition of `$_sums`, the integer kernel with its sums as its output.
 
-    Not inlined: there GCC 12 at -O3 loaded sums from scratch, `restrict` then, before they were stored.
+    It is not inlined: inlined, GCC 12 at -O3 loaded sums from scratch, which was `restrict` then, before they were
+    stored.
     """
     return apart("$_sums", [p.declaration() for p in sums.function.parameters], sums.function.body.splitlines())
 
@@ -241,7 +242,7 @@ def _body(parts: _Parts, stored: StoredRows) -> list[str]:
 
 
 def _finished_row(parts: _Parts, stored: StoredRows) -> list[str]:
-    """Elements of row y of the result from its sums."""
+    """Return the code that computes the elements of row y of the result from its sums."""
     operator, row, at_once = parts.operator, parts.row, parts.at_once
     channels = operator.output.shape[-1]
     pitch = stored.pitch or channels

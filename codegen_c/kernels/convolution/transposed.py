@@ -1,4 +1,4 @@
-"""Transposed convolutions over NHWC images, gathered: float32, and integers of a QDQ chain."""
+"""Kernels for transposed convolutions over NHWC images, gathered: float32, and quantized integers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Array = np.ndarray
 def spread(
     inputs: Array, window: Window, output: tuple[int, ...]
 ) -> Iterator[tuple[int, int, tuple[slice, ...], Array]]:
-    """Taps (r, s), each with the part of an NHWC output that its products go to, and their input elements."""
+    """Yield the taps (r, s), each with the part of an NHWC output that its products go to, and their input elements."""
     for r in range(window.kernel[0]):
         rows = _places(r - window.padding[0], window.strides[0], inputs.shape[1], output[0])
         for s in range(window.kernel[1]):
@@ -47,7 +47,10 @@ def spread(
 
 
 def _places(first: int, stride: int, extent: int, limit: int) -> tuple[slice, slice]:
-    """Slices of the output and of `extent` input elements, which go to first, first + stride ...: those inside."""
+    """Return slices of the output and of the input elements, which go to first, first + stride ...
+
+    if these are inside.
+    """
     begin = max(0, -(first // stride))
     end = max(begin, min(extent, -(-(limit - first) // stride)))
     start = first + begin * stride
@@ -55,7 +58,10 @@ def _places(first: int, stride: int, extent: int, limit: int) -> tuple[slice, sl
 
 
 def rows_of(operator: Conv2dTranspose | QConv2dTranspose, num_same_row: int = 0) -> Spatial:
-    """Row behaviour; further inputs are read row by row. A row that no window reaches is taken to read the next one."""
+    """Return the row behaviour; further inputs are read row by row.
+
+    A row that no window reaches counts as a reader of the next input row.
+    """
     window, height, rows = operator.window, operator.inputs[0].shape[1], operator.output.shape[1]
     places = np.arange(rows) + window.padding[0]
     first = np.clip(-((window.kernel[0] - 1 - places) // window.strides[0]), 0, height - 1)
@@ -65,7 +71,7 @@ def rows_of(operator: Conv2dTranspose | QConv2dTranspose, num_same_row: int = 0)
 
 
 def over_taps(window: Window, source: TensorType, body: list[str]) -> list[str]:
-    """Loops over the taps (r, s) of output element (h, w), with the input element (i, j) that each belongs to."""
+    """Return loops over the taps (r, s) of output element (h, w), with the input element (i, j) of each tap."""
     lines = body
     for tap, at, index, axis in (("s", "w", "j", 1), ("r", "h", "i", 0)):
         stride, padding, extent = window.strides[axis], window.padding[axis], source.shape[1 + axis]
@@ -90,7 +96,7 @@ def over_taps(window: Window, source: TensorType, body: list[str]) -> list[str]:
 
 # float32 transposed convolution over NHWC images, gathered: one output pixel, a block of channels at a time.
 #
-# float32[N, H, W, C], float32[K, R, S, C] -> float32[N, P, Q, K]; what follows it element by element included.
+# float32[N, H, W, C], float32[K, R, S, C] -> float32[N, P, Q, K], element-wise operators after it included.
 
 TAP_INSTRUCTIONS = 14
 
@@ -132,7 +138,7 @@ def implement(operator: Conv2dTranspose, target: Target, stored: StoredRows) -> 
 
 
 def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment: ChannelRange) -> list[str]:
-    """One block of output channels of one pixel, from k on."""
+    """Return the code of one block of output channels of one pixel, from k on."""
     batch, height, columns, depth = operator.inputs[0].shape
     sums = Accumulators(segment=segment, pixels=1, in_array=True)
     row = Compound(f"n * {height} + i") if batch > 1 else slot("i", stored.input(0))
@@ -154,10 +160,10 @@ def _tile(operator: Conv2dTranspose, stored: StoredRows, finish: Finish, segment
 CONV2D_TRANSPOSE_F32 = Kernel(name="conv2d_transpose_f32", operator=Conv2dTranspose, implement=implement)
 
 
-# Transposed convolution of a QDQ chain over NHWC images, gathered: one output pixel, a block of channels at a time.
+# Transposed convolution of a quantized network, gathered: one output pixel, a block of channels at a time.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Weights of -255 to 255 have
-# the same loops (transposed.py).
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Weights of -255 to 255 use
+# the same loops.
 
 LAYER = "tvm_ext_qconv2d_transpose_layer"
 
@@ -207,7 +213,7 @@ def qconv2d_transpose_implement(operator: QConv2dTranspose, target: Target, stor
 
 
 def _body(stored: StoredRows, finish: Requantize, *, has_offsets: bool) -> str:
-    """A call of the loops of tvm_ext_qconv2d_transpose.h."""
+    """Return a call of the loops of tvm_ext_qconv2d_transpose.h."""
     rings, layer = with_rings(LAYER, stored)
     tables = f"weights, {'offsets' if has_offsets else 'NULL'}, bias, multiplier, shift"
     call = f"tvm_ext_qconv2d_transpose({layer}, input, output, {tables}, row_begin, row_end);"
@@ -215,17 +221,17 @@ def _body(stored: StoredRows, finish: Requantize, *, has_offsets: bool) -> str:
 
 
 def _products(operator: QConv2dTranspose) -> Products:
-    """The zero point stays out of the sums: how many taps an element has depends on where it is."""
+    """Return the products; the sums leave out the zero point, because an element's number of taps varies."""
     return Products.of(source=operator.inputs[0], weight=operator.weight, bias=operator.bias, padded=True)
 
 
 def _wide(operator: QConv2dTranspose) -> Products | None:
-    """The sums, where they have 64 bits."""
+    """Return the sums if they have 64 bits, else None."""
     return wide_sums(operator.inputs[0], lambda: _products(operator))
 
 
 def _shapes(operator: QConv2dTranspose, stored: StoredRows, finish: Requantize) -> str:
-    """The layer's shapes as tvm_ext_qconv2d_transpose.h takes them."""
+    """Return the layer's shapes for tvm_ext_qconv2d_transpose.h."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, stored=stored),
@@ -243,15 +249,14 @@ QCONV2D_TRANSPOSE = Kernel(
 )
 
 
-# Transposed convolution of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+# Transposed convolution of a quantized network on 16-bit activations, integers only, by the loops of the 8-bit kernel.
 #
-# int16 or uint16[N, H, W, C], int8[K, R, S, C] -> int16 or uint16[N, P, Q, K]; sums and rounding as in
-# qconv2d.py.
+# int16 or uint16[N, H, W, C], int8[K, R, S, C] -> int16 or uint16[N, P, Q, K]; sums and rounding as in qconv2d.py.
 
 QCONV2D_TRANSPOSE_I16 = wide_kernel("qconv2d_transpose_i16", QCONV2D_TRANSPOSE, *QCONV2D_I16_CONSTRAINTS)
 
 
-# Transposed convolution of a QDQ chain whose weights need 9 bits: py by its own loops.
+# Transposed convolution of a quantized network with weights of 9 bits, by the loops of the 8-bit kernel.
 #
 # int8 or uint8[N, H, W, C], weights[K, R, S, C] from -255 to 255 -> int8 or uint8[N, P, Q, K], sums in int32.
 

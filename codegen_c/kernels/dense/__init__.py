@@ -1,1 +1,1 @@
-"""Products of vectors and constant matrices."""
+"""Kernels for products of vectors and constant matrices."""

@@ -1,7 +1,6 @@
-"""Dense layer, float32: a matrix product with constant weights, in blocks of rows by channels.
+"""Kernel for float32 dense layers: a matrix product with constant weights, in blocks of rows by channels.
 
-float32[..., C], float32[K, C] -> float32[..., K]. Each element starts at its bias and adds products with c
-ascending.
+float32[..., C], float32[K, C] -> float32[..., K]. Each element starts at its bias and adds products with c ascending.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def implement(operator: Dense, target: Target, stored: StoredRows) -> Implementa
 
 
 def by_vectors(kernel: str, operator: Dense, native: Blocking) -> Implementation:
-    """The kernel of activations as the blocking's lanes read them, whole or by rows."""
+    """Return the kernel for activations of the element type of the blocking's lanes, whole or by rows."""
     blocking, (channels, depth) = _blocking(operator, native), operator.weight.shape
 
     def row(part: Dense, rows: Rows) -> Implementation:
@@ -86,7 +85,7 @@ def by_vectors(kernel: str, operator: Dense, native: Blocking) -> Implementation
 
 
 def _blocking(operator: Dense, blocking: Blocking) -> Blocking:
-    """Registers that hold no further rows hold further channels."""
+    """Return a blocking that uses the registers of missing rows for more channels."""
     num_rows = operator.output.num_elements // operator.weight.shape[0]
     if num_rows >= blocking.pixels:
         return blocking
@@ -120,7 +119,7 @@ def _function(operator: Dense, blocking: Blocking) -> CFunction:
 
 
 def _accumulating(operator: Dense, blocking: Blocking) -> Accumulating | None:
-    """A layer of one vector takes its elements as they come."""
+    """Return a layer of one vector that takes its elements in parts; None for other layers."""
     counts = row_counts(operator)
     if not counts:
         return None
@@ -128,7 +127,7 @@ def _accumulating(operator: Dense, blocking: Blocking) -> Accumulating | None:
 
 
 def _in_parts(operator: Dense, blocking: Blocking, count: int, stored: StoredRows) -> Implementation:
-    """Sums of `count` equal parts of the input, kept in the output; the last call finishes them."""
+    """Return sums of `count` equal parts of the input, kept in the output; the last call finishes them."""
     finish, (channels, depth) = Finish(program=operator.finish), operator.weight.shape
     part = depth // count
 

@@ -1,8 +1,8 @@
-"""Dense layers in parts: by rows of the result, and by rows of the input whose products are added up as they come.
+"""Dense layers in parts: by rows of the result, or by rows of the input whose products are accumulated.
 
-A result of one vector is made a run of channels at a time (`vector_rows`), each run a layer of its own on a part of the
-constants; one of several vectors a vector at a time. Sums of a layer that takes its input in parts begin with the
-bias, or with what the calls before left, and add products in the order of the whole layer: no bit changes.
+A result of one vector is computed by runs of channels (`vector_rows`), each run as a layer of its own on a part of the
+constants; a result of several vectors is computed by vectors. A layer that takes its input in parts starts its sums at
+the bias, or at the sums of earlier calls, and adds products in the order of the whole layer: no bit changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Layer = TypeVar("Layer", Dense, QDense)
 
 
 def one_row(operator: Layer, rows: Rows) -> Layer:
-    """The layer with the shapes of one row of its result."""
+    """Return the layer with the shapes of one row of its result."""
     depth = operator.weight.shape[1]
     shapes = [(depth,), *[(rows.length,)] * (len(operator.inputs) - 1)]
     inputs = tuple(replace(kind, shape=shape) for kind, shape in zip(operator.inputs, shapes, strict=True))
@@ -38,9 +38,9 @@ def one_row(operator: Layer, rows: Rows) -> Layer:
 
 
 def in_rows(operator: Layer, make_row: Callable[[Layer, Rows], Implementation]) -> MakeInRows | None:
-    """The layer by rows of its result; None where it has none.
+    """Return the layer by rows of its result; None if the result has no rows.
 
-    make_row: the kernel of `one_row`, with the constants and the reference of the whole layer.
+    make_row: returns the kernel of `one_row`, with the constants and the reference of the whole layer.
     """
     rows = rows_of(operator.output.shape)
     if rows is None:
@@ -78,7 +78,7 @@ def _in_rows(operator: Dense | QDense, rows: Rows, row: Implementation, stored: 
 
 
 def row_counts(operator: Dense | QDense) -> tuple[int, ...]:
-    """Numbers of equal parts that the only vector of a layer can come in; () for none."""
+    """Return the numbers of equal parts in which the only vector of a layer can come; () for none."""
     depth = operator.weight.shape[1]
     if prod(operator.output.shape[:-1]) != 1 or len(operator.inputs) != 1:
         return ()
@@ -86,12 +86,12 @@ def row_counts(operator: Dense | QDense) -> tuple[int, ...]:
 
 
 def num_calls(row_count: int, stored: StoredRows) -> int:
-    """Calls that take in so many parts."""
+    """Return the number of calls that take all parts."""
     return -(-row_count // min(stored.at_once or row_count, row_count))
 
 
 def over_parts(row_count: int, depth: int, ctype: str, stored: StoredRows, each: Sequence[str]) -> list[str]:
-    """A loop over the parts of a call, with a pointer `x` to the elements of each."""
+    """Return a loop over the parts of a call, with a pointer `x` to the elements of each part."""
     part = depth // row_count
     place = times(slot("h", stored.input(0)), part)
     return [
@@ -102,5 +102,5 @@ def over_parts(row_count: int, depth: int, ctype: str, stored: StoredRows, each:
 
 
 def runs_of(array: np.ndarray, rows: Rows) -> Iterator[np.ndarray]:
-    """A layer's weights, cut as its result is."""
+    """Yield a layer's weights, split as its result is."""
     yield from np.split(array, rows.count) if rows.is_vector else (array,)

@@ -1,8 +1,8 @@
-"""float32 to int8 or uint8 and back, by one scale and zero point for the whole tensor.
+"""Kernels that convert float32 to int8 or uint8 and back, by one scale and zero point for the whole tensor.
 
 To integers: x / scale rounded half to even, or in rounding "tflite" half away from zero, plus the zero point, clamped;
-not a number becomes the least integer.
-Back: (q - zero point) * scale in float32. Images [1, H, W, C] are converted row by row.
+NaN becomes the least integer. To floats: (q - zero point) * scale in float32. Images [1, H, W, C] are converted row by
+row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def reference(operator: Convert, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _rounded_away(steps: np.ndarray) -> np.ndarray:
-    """Nearest whole numbers, halves away from zero; from 2^23 on all are whole."""
+    """Return the nearest integers, halves away from zero; all floats from 2^23 on are integers."""
     whole = np.trunc(steps)
     return whole + np.where(np.abs(steps - whole) >= np.float32(0.5), np.copysign(np.float32(1), steps), np.float32(0))
 
@@ -66,7 +66,7 @@ def implement(operator: Convert, target: Target, stored: StoredRows) -> Implemen
 
 
 def _shapes(operator: Convert) -> str:
-    """The layer's shapes as tvm_ext_convert.h takes them."""
+    """Return the layer's shapes for tvm_ext_convert.h."""
     source, output = (one_image(replace(tensor, quantization=None)) for tensor in (*operator.inputs, operator.output))
     if output.dtype == "float32":
         source = replace(source, quantization=operator.quantization)
@@ -82,7 +82,7 @@ def _rounds_away(operator: Convert) -> bool:
 
 
 def _body(operator: Convert, stored: StoredRows, *, by_rows: bool) -> str:
-    """The loops of tvm_ext_convert.h, over the rows of a call or over all."""
+    """Return a call of the loops of tvm_ext_convert.h, over the rows of a call or over all rows."""
     rings, layer = with_rings(LAYER, stored)
     function = "tvm_ext_dequantize" if operator.output.dtype == "float32" else "tvm_ext_quantize"
     return "\n".join([*rings, f"{function}({layer}, input, output, {'row_begin, row_end' if by_rows else '0, 1'});"])

@@ -1,7 +1,7 @@
-"""A chain of element-wise operators, float32, in one pass.
+"""Kernel for a chain of element-wise operators in float32, in one pass.
 
-Every input has the output's shape, one element, or the length of the last axis. Each element is read before it
-is written, so the output may take the place of any input of its own shape.
+Every input has the output's shape, one element, or the length of the last axis. Each element is read before it is
+written, so the output may take the memory of any input of its own shape.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from codegen_c.operators.kinds import Elementwise
 from codegen_c.operators.scalar import Operand
 
 RUN_INSTRUCTIONS = 5
-"""Modelled, around a run of elements: pointers and the loop."""
+"""Modelled instructions around a run of elements: pointers and the loop."""
 
 
 def reads_inputs_only(operator: Elementwise, target: Target) -> bool:
@@ -65,7 +65,7 @@ def implement(operator: Elementwise, target: Target, stored: StoredRows) -> Impl
 
 
 def _instructions(operator: Elementwise, *, rowwise: bool) -> int:
-    """Modelled: loads, a store and what is computed of each element, and the innermost loop where it is not short."""
+    """Return the modelled loads, stores and operations of each element, and the innermost loop if it is long."""
     shape = operator.output.shape
     run = int(np.prod(shape[2:])) if rowwise else shape[-1] if shape else 1
     runs = operator.output.num_elements // max(run, 1)

@@ -1,9 +1,8 @@
-"""A QDQ tensor times constants plus constants, element by element, in 32 bits; rounded once, halves up.
+"""Kernel for a quantized tensor times constants plus constants, in 32 bits; rounded once, halves up.
 
-int8 or uint8[...] -> int8 or uint8[...]. (x - zero point) * factor + addend, both with as many bits after the point as
-leave the sum 31 bits; an addend beyond what saturates any element counts as one that does. Factors that are all alike
-stand in the code, and so do addends; others are constants, as often as they differ: what repeats along the first axes
-is there once.
+int8 or uint8[...] -> int8 or uint8[...]. (x - zero point) * factor + addend, both with as many fractional bits as leave
+the sum 31 bits; an addend that saturates any element is reduced to one that just does. Equal factors are literals in
+the code, and so are equal addends; others are constants, stored without their repetition along the first axes.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from codegen_c.operators.kinds import Array, QAffine
 
 LEAST_SHIFT, MOST_SHIFT = 8, 30
 BEYOND = 512.0
-"""Steps of the output that, added to any result within the output's range, leave it."""
+"""Steps of the output that, added to any result in range, leave the range."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FixedAffine:
-    """Factors and addends times 2^shift, int32[] or int32[period]; the addends round, and hold the zero point."""
+    """Factors and addends times 2^shift, int32[] or int32[period]; addends include rounding and the zero point."""
 
     factors: Array
     addends: Array
@@ -58,14 +57,14 @@ class FixedAffine:
 
 
 def _period(part: Array, shape: tuple[int, ...]) -> int:
-    """Elements after which an array repeats where it is brought to a shape."""
+    """Return the number of elements after which an array repeats when it is broadcast to a shape."""
     wide = (1,) * (len(shape) - part.ndim) + part.shape
     first = next((axis for axis, extent in enumerate(wide) if extent > 1), len(shape))
     return prod(shape[first:])
 
 
 def _kept(part: Array, shape: tuple[int, ...], period: int) -> Array:
-    """One number for an array of one, else the first `period` of the shape's elements."""
+    """Return one number for an array of one element, else the first `period` elements of the broadcast array."""
     flat = part.reshape(-1) if part.size == 1 else np.broadcast_to(part, shape).reshape(-1)[:period]
     return flat.astype(np.int32)
 

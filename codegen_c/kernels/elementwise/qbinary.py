@@ -1,4 +1,4 @@
-"""add, subtract and multiply of two QDQ tensors, integers only, of 8 or 16 bits: of one shape, or one repeated."""
+"""Kernels for quantized add, subtract and multiply, integers only, of 8 or 16 bits: of one shape, or broadcast."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS, offset, row_by_row, 
 from codegen_c.operators.kinds import QBinary, TensorType
 from tvm_ext.core.row_access import RowAccess
 
-# add, subtract and multiply of two QDQ tensors of one shape, integers only, element by element.
+# add, subtract and multiply of two quantized tensors of one shape, integers only, element by element.
 #
-# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]; 16 bits have the same loops (qbinary.py). Products
-# are exact in int32, then rounded either way. Sums and differences share one shift in rounding "onnx", so that they
-# are rounded once; in "tflite" both inputs are brought to 2^-20 of twice the larger scale (of 16 bits to 2^-15),
-# added there, and brought to the output's scale.
+# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]; 16-bit elements use the same loops. Products are exact
+# in int32, then rounded either way. Sums and differences share one shift in rounding "onnx", so that they are rounded
+# once; in "tflite" both inputs are scaled to 2^-20 of twice the larger scale (2^-15 for 16 bits), added there, and
+# scaled to the output.
 
 LAYER = "tvm_ext_qbinary_layer"
 INCLUDES = ("tvm_ext_qbinary.h", "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
-# Modelled, of an element with the innermost loop: in the disassembly for a Cortex-M4, by rounding.
+# Modelled instructions of an element including the innermost loop, in the disassembly for a Cortex-M4, by rounding.
 PRODUCT_INSTRUCTIONS = {"onnx": 18, "tflite": 23}
 SUM_INSTRUCTIONS = {"onnx": 22, "tflite": 39}
-# Bits after the point of what TensorFlow Lite adds, in units of twice the larger input scale, by bytes of the output.
+# Fractional bits of TensorFlow Lite's sum, in units of twice the larger input scale, by bytes of the output.
 TFLITE_SHIFTS = {1: 20, 2: 15}
 
 
@@ -67,7 +67,7 @@ def reference(operator: QBinary, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def element_instructions(operator: QBinary) -> int:
-    """Modelled instructions of an element of plain C."""
+    """Return the modelled instructions of an element in plain C."""
     known = PRODUCT_INSTRUCTIONS if operator.function == "multiply" else SUM_INSTRUCTIONS
     return known[operator.rounding]
 
@@ -88,18 +88,18 @@ def results_in_range(operator: QBinary, target: Target) -> bool:
 
 
 def _largest_product(operator: QBinary) -> int:
-    """Bound of the magnitude of a product; one of 16 bits may need more than 32."""
+    """Return a bound of a product's magnitude; a product of 16-bit elements may need more than 32 bits."""
     first, second = (largest_distance(tensor) for tensor in operator.inputs)
     return first * second
 
 
 def _scale_ratios(operator: QBinary) -> list[float]:
-    """Output steps of one step of each input."""
+    """Return the output steps of one step of each input."""
     return [scale_of(t) / scale_of(operator.output) for t in operator.inputs]
 
 
 def _product_factor(operator: QBinary) -> np.ndarray:
-    """Output steps of one unit of the product, float64[1]."""
+    """Return the output steps of one unit of the product, float64[1]."""
     a, b = operator.inputs
     return np.array([scale_of(a) * scale_of(b) / scale_of(operator.output)])
 
@@ -112,12 +112,12 @@ def product(operator: QBinary) -> Requantize:
 
 
 def tflite_shift(operator: QBinary) -> int:
-    """Bits after the point of what TensorFlow Lite adds."""
+    """Return the fractional bits of TensorFlow Lite's sum."""
     return TFLITE_SHIFTS[np.dtype(operator.output.dtype).itemsize]
 
 
 def tflite_factors(operator: QBinary) -> list[tuple[int, int]]:
-    """(mantissa, shift) that bring input 0, input 1, and then their sum to the next scale."""
+    """Return (mantissa, shift) of input 0, input 1, and then of their sum to the output scale."""
     scales = [scale_of(t) for t in operator.inputs]
     common = 2 * max(scales)
     step = common / (1 << tflite_shift(operator))
@@ -134,7 +134,7 @@ def _tflite_sum(operator: QBinary, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def common_shift(operator: QBinary) -> tuple[int, int, int]:
-    """(factor of a, factor of b, shift): the larger factor has 31 bits, the other the bits the shift leaves it."""
+    """Return (factor of a, factor of b, shift): the larger factor has 31 bits, and both have the same shift."""
     ratios = _scale_ratios(operator)
     mantissa, shift = fixed_point(max(ratios))
     shift = shift if mantissa else MAX_SHIFT
@@ -143,7 +143,7 @@ def common_shift(operator: QBinary) -> tuple[int, int, int]:
 
 
 def has_ties(operator: QBinary) -> bool:
-    """True where some two elements add up to halfway between two results, by one rounding."""
+    """Return True if some two elements add up to halfway between two results, with one rounding."""
     factor_a, factor_b, shift = common_shift(operator)
     a, b = (np.arange(256, dtype=np.int64) + np.iinfo(t.dtype).min for t in operator.inputs)
     zero_a, zero_b = (quantization(t).zero_point for t in operator.inputs)
@@ -179,7 +179,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 
 def element_members(operator: QBinary) -> dict[str, Value]:
-    """A `tvm_ext_qbinary` of tvm_ext_qbinary.h; constants that a function does not need are left out."""
+    """Return a `tvm_ext_qbinary` of tvm_ext_qbinary.h, without constants that the function does not need."""
     first, second = (quantization(tensor).zero_point for tensor in operator.inputs)
     members: dict[str, Value] = {
         "is_product": operator.function == "multiply", "is_difference": operator.function == "subtract",
@@ -204,21 +204,24 @@ def element_members(operator: QBinary) -> dict[str, Value]:
 
 
 def layer_members(operator: QBinary, stored: StoredRows) -> dict[str, Value]:
-    """A `tvm_ext_qbinary_layer`."""
+    """Return a `tvm_ext_qbinary_layer`."""
     first, second = (image(one_image(tensor)) for tensor in operator.inputs)
     output = image(one_image(operator.output), stored=stored)
     return {"first": first, "second": second, "output": output, "function": element_members(operator)}
 
 
 def _body(stored: StoredRows, *, by_rows: bool) -> str:
-    """The loops of tvm_ext_qbinary.h, over the rows of a call or over all."""
+    """Return a call of the loops of tvm_ext_qbinary.h, over the rows of a call or over all rows."""
     rings, layer = with_rings(LAYER, stored, ("first", "second"))
     rows = "row_begin, row_end" if by_rows else "0, 1"
     return "\n".join([*rings, f"tvm_ext_qbinary_rows({layer}, input0, input1, output, {rows});"])
 
 
 def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
-    """Row behaviour of an element-wise kernel: row h of the output reads row h. None unless it is one NHWC image."""
+    """Return the row behaviour of an element-wise kernel:
+
+    row h of the output reads row h. None unless one NHWC image.
+    """
     if len(output.shape) != 4 or output.shape[0] != 1:
         return None
     return row_by_row(output.shape[1], num_inputs)
@@ -227,7 +230,7 @@ def rows_of(output: TensorType, *, num_inputs: int) -> Spatial | None:
 def over_runs(
     operands: Sequence[Parameter], output: TensorType, stored: StoredRows, run: Callable[[int], list[str]]
 ) -> str:
-    """`run(count)` for each run of elements that lie together in all operands: rows, or pixels of a pitch, or all.
+    """Return `run(count)` for each run that is contiguous in all operands: rows, pixels with a pitch, or all.
 
     operands: inputs in order, then the output. In a run `<operand>_row` points to its `count` elements.
     """
@@ -259,23 +262,23 @@ QBINARY = Kernel(
 )
 
 
-# add, subtract and multiply of two 16-bit QDQ tensors of one shape, integers only: py by its own loops.
+# add, subtract and multiply of two 16-bit quantized tensors of one shape, by the loops of the 8-bit kernel.
 #
 # int16 or uint16[...], int16 or uint16[...] -> int16 or uint16[...].
 
 QBINARY_I16 = wide_kernel("qbinary_i16", QBINARY, quantized_words, same_shape, results_in_range)
 
 
-# add, subtract and multiply of two QDQ tensors one of which is repeated, as a gate is over an image; integers only.
+# add, subtract and multiply of two quantized tensors with broadcasting, such as a gate over an image; integers only.
 #
-# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...], as numpy broadcasts shapes. Each element is computed
-# as qbinary.py does. Of one NHWC image row h of the output reads row h of each input, or its only row.
+# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...], as numpy broadcasts shapes. Each element is computed as
+# for equal shapes. For one NHWC image, row h of the output reads row h of each input, or its only row.
 
 INDICES = "nhwcijkl"
 
 
 def repeats_to_output(operator: QBinary, target: Target) -> bool:
-    """both inputs must be of the output's shape, or 1 where they are not, and have no more than eight axes"""
+    """each input axis must have the output's extent or 1, and there must be at most eight axes"""
     output = operator.output.shape
     padded = [_padded(tensor, output) for tensor in operator.inputs]
     return len(output) <= len(INDICES) and all(
@@ -284,7 +287,7 @@ def repeats_to_output(operator: QBinary, target: Target) -> bool:
 
 
 def _padded(tensor: TensorType, output: tuple[int, ...]) -> tuple[int, ...]:
-    """The tensor's shape with as many axes as the output."""
+    """Return the tensor's shape with as many axes as the output."""
     return (1,) * (len(output) - len(tensor.shape)) + tensor.shape
 
 
@@ -328,7 +331,7 @@ def _rows(operator: QBinary) -> Spatial | None:
 
 
 def _qbroadcast_body(shapes: list[tuple[int, ...]], types: list[str], stored: StoredRows, *, by_rows: bool) -> str:
-    """Loops over the output's axes; of images the rows come first, and what is stored of them counts."""
+    """Return loops over the output's axes; for images the rows come first and may be stored in rings."""
     output, first = shapes[-1], 2 if by_rows else 0
     kept = [stored.input(0), stored.input(1), stored.output]
     rows: list[str] = []
@@ -351,7 +354,7 @@ def _qbroadcast_body(shapes: list[tuple[int, ...]], types: list[str], stored: St
 
 
 def _place(shape: tuple[int, ...], first: int) -> str:
-    """C expression of an element's place, counted from axis `first` on; axes of extent 1 have no share in it."""
+    """Return the C expression of an element's index, from axis `first` on; axes of extent 1 do not contribute."""
     terms: list[str] = []
     stride = 1
     for axis in reversed(range(first, len(shape))):
@@ -369,7 +372,7 @@ QBROADCAST = Kernel(
 )
 
 
-# add, subtract and multiply of two 16-bit QDQ tensors one of which is repeated: py by its own loops.
+# add, subtract and multiply of two 16-bit quantized tensors with broadcasting, by the loops of the 8-bit kernel.
 #
 # int16 or uint16[...], int16 or uint16[...] -> int16 or uint16[...], as numpy broadcasts shapes.
 

@@ -1,4 +1,4 @@
-"""Functions of one QDQ tensor of 16 bits that are linear on either side of zero."""
+"""Kernel for functions of one 16-bit quantized tensor that are linear on either side of zero."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _NEGATIVE = Instruction(function="minimum", operands=(_ELEMENT, _ZERO))
 
 
 def linear_factors(operator: QUnary) -> tuple[float, float] | None:
-    """Output steps of one input step above and below zero; None for a function that is not linear there."""
+    """Return the output steps of one input step above and below zero; None for functions that are not linear there."""
     program, source, output = operator.finish, scale_of(operator.inputs[0]), scale_of(operator.output)
     if not program.instructions:
         return source / output, source / output
     factor = _scaling(program)
-    if factor is not None and operator.rounding == "onnx":  # TensorFlow Lite rounds such a factor to 8 bits first
+    if factor is not None and operator.rounding == "onnx":  # TensorFlow Lite rounds this factor to 8 bits first
         return source * factor / output, source * factor / output
     slope = 0.0 if program.instructions == (_POSITIVE,) else _slope_below_zero(program)
     if slope is None:
@@ -45,7 +45,7 @@ def linear_factors(operator: QUnary) -> tuple[float, float] | None:
 
 
 def _scaling(program: ScalarProgram) -> float | None:
-    """The number, not negative, by which a program multiplies its element and does nothing else; None for others."""
+    """Return the non-negative number by which a program multiplies its element; None for other programs."""
     match program.instructions:
         case (Instruction(function="multiply", operands=(first, second)),):
             numbers = [operand.number for operand in (first, second) if operand.kind == "number"]
@@ -56,7 +56,7 @@ def _scaling(program: ScalarProgram) -> float | None:
 
 
 def _slope_below_zero(program: ScalarProgram) -> float | None:
-    """The slope of a leaky relu, not negative; None for other programs."""
+    """Return the slope of a leaky ReLU if it is not negative; None for other programs."""
     match program.instructions:
         case (first, second, Instruction(function="multiply", operands=(_, factor)), Instruction(function="add")):
             is_leaky = (first, second, factor.kind) == (_POSITIVE, _NEGATIVE, "number")
@@ -65,11 +65,11 @@ def _slope_below_zero(program: ScalarProgram) -> float | None:
             return None
 
 
-# Functions of one QDQ tensor of 16 bits, or to 16 bits, that are linear on either side of zero, integers only.
+# Functions of a quantized tensor of 16 bits, or to 16 bits, that are linear on either side of zero, integers only.
 #
-# Integers of 8 or 16 bits[...] -> integers of 8 or 16 bits[...]: another scale, relu, leaky relu, in rounding "onnx"
-# a factor that is not negative. Steps from the zero point times the factor of their side, either rounding. Of 8 bits
-# alone qunary.py has a table.
+# Integers of 8 or 16 bits[...] -> integers of 8 or 16 bits[...]: another scale, ReLU, leaky ReLU, and in rounding
+# "onnx" a factor that is not negative. The distance from the zero point is multiplied by the factor of its side, with
+# either rounding. For 8 bits on both sides qunary.py uses a table.
 
 LAYER = "tvm_ext_qlinear_layer"
 INCLUDES = ("tvm_ext_qlinear.h", "tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h")
@@ -83,14 +83,14 @@ def reference(operator: QUnary, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def has_sixteen_bits(operator: QUnary, target: Target) -> bool:
-    """input or output must have 16 bits, the other 8 or 16, each with one scale, finite and above zero"""
+    """input or output must have 16 bits, the other 8 or 16, each with one scale that is finite and above zero"""
     tensors = (operator.inputs[0], operator.output)
     is_integer = all(is_quantized_integer(tensor, (*BYTES, *WORDS)) for tensor in tensors)
     return is_integer and any(tensor.dtype in WORDS for tensor in tensors)
 
 
 def is_linear(operator: QUnary, target: Target) -> bool:
-    """the function must be linear on either side of zero: another scale, a factor, relu or leaky relu"""
+    """the function must be linear on either side of zero: another scale, a factor, ReLU or leaky ReLU"""
     return linear_factors(operator) is not None
 
 
@@ -107,7 +107,7 @@ def _factors(operator: QUnary) -> tuple[float, float]:
 
 
 def _sides(operator: QUnary) -> list[Requantize]:
-    """Requantization above and below zero."""
+    """Return the requantization above and below zero."""
     limits = np.iinfo(operator.output.dtype)
     return [
         Requantize.of(
@@ -145,12 +145,12 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
 
 
 def _keeps_size(operator: QUnary) -> bool:
-    """True where an element of the output takes the place of one of the input."""
+    """Return True if an element of the output has the size of an element of the input."""
     return np.dtype(operator.inputs[0].dtype).itemsize == np.dtype(operator.output.dtype).itemsize
 
 
 def _shapes(operator: QUnary, stored: StoredRows) -> str:
-    """The layer's shapes as tvm_ext_qlinear.h takes them."""
+    """Return the layer's shapes for tvm_ext_qlinear.h."""
     above, below = (factor_members(int(side.mantissa[0]), int(side.shift[0])) for side in _sides(operator))
     limits = np.iinfo(operator.output.dtype)
     members: dict[str, Value] = {

@@ -1,4 +1,4 @@
-"""Any function of one QDQ tensor, element by element: a table of 256 results, TensorFlow Lite's own included."""
+"""Kernel for any function of one 8-bit quantized tensor: a table of 256 results, also TensorFlow Lite's own."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ from codegen_c.operators.kinds import QUnary
 
 # Functions of int8 that TensorFlow Lite Micro computes in fixed point, bit for bit.
 #
-# Each is a function of the steps from the input's zero point to steps from the output's, int64.
+# Each maps steps from the input's zero point to steps from the output's, int64.
 
-# Integer bits of the argument of sigmoid and tanh, and of the results of 8 bits.
+# Integer bits of the arguments of sigmoid and tanh, whose results have 8 bits.
 _ARGUMENT_BITS = 4
 _ONE = (1 << 31) - 1
 _ROOT_BITS = 20
-"""Bits behind the point of a reciprocal root."""
+"""Fractional bits of a reciprocal root."""
 _HARD_SWISH_BITS = 7
-"""Bits by which hard swish widens its input, of 16 bits then."""
+"""Bits by which hard swish widens its input, which has 16 bits then."""
 _SHORT = np.iinfo(np.int16)
 
 Function = Callable[[Array], Array]
 
 
 def fixed_point_function(operator: QUnary) -> Function | None:
-    """The function of an operator on int8; None for another one, or for scales that TensorFlow Lite Micro refuses."""
+    """Return the fixed-point function of an int8 operator.
+
+    Returns None for other operators, and for scales that TensorFlow Lite Micro rejects.
+    """
     if {operator.inputs[0].dtype, operator.output.dtype} != {"int8"}:
         return None
     scales = scale_of(operator.inputs[0]), scale_of(operator.output)
@@ -58,12 +61,12 @@ def fixed_point_function(operator: QUnary) -> Function | None:
 
 
 def _argument_shift(scale: float) -> int:
-    """Places by which an input is shifted to the left of its argument, a fraction of 31 bits."""
+    """Return the left shift of an input that makes it an argument, a fraction of 31 bits."""
     return math.frexp(scale * (1 << (31 - _ARGUMENT_BITS)))[1]
 
 
 def _by_sides(steps: Array, scale: float, function: Function) -> Array:
-    """A function of arguments in 4 integer bits; beyond 15 the least or the greatest result."""
+    """Return a function of arguments in 4 integer bits; beyond 15 it is the least or the greatest result."""
     factor, shift = scale * (1 << (31 - _ARGUMENT_BITS)), _argument_shift(scale)
     radius = math.floor(((1 << _ARGUMENT_BITS) - 1) * (1 << (31 - _ARGUMENT_BITS)) / (1 << shift))
     within = np.clip(steps, 1 - radius, radius - 1) if radius > 0 else np.zeros_like(steps)
@@ -72,14 +75,14 @@ def _by_sides(steps: Array, scale: float, function: Function) -> Array:
 
 
 def _sigmoid(argument: Array) -> Array:
-    """256ths of the sigmoid."""
+    """Return the sigmoid in units of 1/256."""
     above = one_over_one_plus(exponential(-np.abs(argument), _ARGUMENT_BITS))
     result = np.where(argument > 0, above, _ONE - above)
     return divide_by_power(np.where(argument == 0, 1 << 30, result), 31 - 8)
 
 
 def _tanh(argument: Array) -> Array:
-    """128ths of the hyperbolic tangent."""
+    """Return the hyperbolic tangent in units of 1/128."""
     above = one_minus_over_one_plus(exponential(-np.abs(argument), _ARGUMENT_BITS + 1))
     result = np.where(argument > 0, above, -above)
     return divide_by_power(np.where(argument == 0, 0, result), 31 - 7)
@@ -92,7 +95,7 @@ def _abs(steps: Array, source: float, output: float) -> Array:
 
 
 def _reciprocal_root(steps: Array, source: float, output: float) -> Array:
-    """Steps of 1 / sqrt(x); of 0 and below the greatest."""
+    """Return 1 / sqrt(x) in output steps; for 0 and below the greatest result."""
     real = 1.0 / float(np.sqrt(np.float32(source)) * np.float32(output))
     mantissa, shift = fixed_point(real)
     roots = np.array([_root(max(int(step), 1)) for step in steps.reshape(-1)]).reshape(steps.shape)
@@ -100,7 +103,7 @@ def _reciprocal_root(steps: Array, source: float, output: float) -> Array:
 
 
 def _root(number: int) -> int:
-    """2^20 / sqrt(number): five steps of Newton's method on a number brought to 2^27 to 2^29."""
+    """Return 2^20 / sqrt(number), by five steps of Newton's method on a number scaled to 2^27 to 2^29."""
     one = np.array(1, np.int64)
     if number == 1:
         return int(multiply(one, _ONE, 31 - _ROOT_BITS))
@@ -114,7 +117,7 @@ def _root(number: int) -> int:
 
 
 def _is_hard_swish(operator: QUnary) -> bool:
-    """True for x min(max(x + 3, 0), 6) / 6, in whatever order."""
+    """Return True for x min(max(x + 3, 0), 6) / 6, in any order of operators."""
     functions = [instruction.function for instruction in operator.finish.instructions]
     if not 4 <= len(functions) <= 6 or {"maximum", "minimum", "multiply"} - {*functions}:
         return False
@@ -124,7 +127,7 @@ def _is_hard_swish(operator: QUnary) -> bool:
 
 
 def _hard_swish(steps: Array, source: float, output: float) -> Array:
-    """Products of numbers of 16 bits: the input, and the part of it that is left, 0 to 2^15."""
+    """Return hard swish as products of 16-bit numbers: the input, and its factor from 0 to 2^15."""
     fine = np.float32(1 / 128) * np.float32(source)
     factor, shift = _short_factor(float(fine / np.float32(output)))
     part_factor, part_shift = _short_factor(float(fine / np.float32(3 / 32768)))
@@ -139,14 +142,14 @@ def _hard_swish(steps: Array, source: float, output: float) -> Array:
 
 
 def _short_factor(factor: float) -> tuple[int, int]:
-    """(mantissa of 15 bits, exponent) of a factor."""
+    """Return (mantissa of 15 bits, exponent) of a factor."""
     mantissa, shift = fixed_point(factor)
     short = _SHORT.max if mantissa >= _ONE - (1 << 15) else (mantissa + (1 << 15)) >> 16
     return int(short), 31 - shift
 
 
 def _high_half(a: Array, b: int) -> Array:
-    """Upper half of the doubled product of 16 bits, rounded to nearest, halves away from zero."""
+    """Return the upper half of the doubled product of 16 bits, rounded to nearest, halves away from zero."""
     product = a * b
     rounded = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
     return np.sign(rounded) * (np.abs(rounded) >> 15)
@@ -158,13 +161,13 @@ def _short(value: Array) -> Array:
 
 # Tables of one-input functions as TensorFlow Lite Micro computes them.
 #
-# Exact, byte for byte, for what is linear on either side of zero (requantization, relu, leaky relu): one factor each,
-# with TensorFlow Lite's roundings; and for what it computes in fixed point (qunary.py). Other functions are
-# rounded from single precision, halves away from zero, as it fills its own tables.
+# They are exact, byte for byte, for functions that are linear on either side of zero (requantization, ReLU, leaky
+# ReLU): one factor each, with TensorFlow Lite's roundings; and for functions that it computes in fixed point (above).
+# Other functions are rounded from single precision, halves away from zero, as TensorFlow Lite fills its own tables.
 
 
 def tflite_table(operator: QUnary) -> Array:
-    """Results by the input's bit pattern (0 to 255), [256] of the output's type."""
+    """Return the results by the input's bit pattern (0 to 255), [256] of the output's type."""
     source, output = operator.inputs[0], operator.output
     steps = np.arange(256, dtype=np.uint8).view(source.dtype).astype(np.int64) - quantization(source).zero_point
     factors, found = linear_factors(operator), fixed_point_function(operator)
@@ -181,15 +184,15 @@ def tflite_table(operator: QUnary) -> Array:
     return np.clip(result + quantization(output).zero_point, limits.min, limits.max).astype(output.dtype)
 
 
-# Any function of one QDQ tensor, element by element: a table of 256 results worked out at compile time.
+# Any function of one quantized tensor, element by element: a table of 256 results computed at compile time.
 #
-# int8 or uint8[...] -> int8 or uint8[...]. A result is the float32 function of the dequantized element, divided
-# by the output scale, rounded "onnx" (halves to even) and clamped to the type; nan becomes the least. What
-# rounding "tflite" means here: tflite_table.py.
+# int8 or uint8[...] -> int8 or uint8[...]. A result is the float32 function of the dequantized element, divided by the
+# output scale, rounded "onnx" (halves to even) and clamped to the type; NaN becomes the least integer. `tflite_table`
+# defines rounding "tflite".
 
 LAYER = "tvm_ext_qunary_layer"
 ELEMENT_INSTRUCTIONS = 4
-"""Modelled: two loads, and what puts eight results together as GCC 12 does for a Cortex-M4, 30 instructions in all."""
+"""Modelled: two loads, and the packing of eight results by GCC 12 for a Cortex-M4, 30 instructions in all."""
 
 
 def reference(operator: QUnary, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -210,7 +213,7 @@ def steps_fit(operator: QUnary, target: Target) -> bool:
 
 
 def table(operator: QUnary) -> np.ndarray:
-    """Results by the input's bit pattern (0 to 255), [256] of the output's type."""
+    """Return the results by the input's bit pattern (0 to 255), [256] of the output's type."""
     if operator.rounding == "tflite":
         return tflite_table(operator)
     source, output = operator.inputs[0], operator.output
@@ -256,13 +259,13 @@ def implement(operator: QUnary, target: Target, stored: StoredRows) -> Implement
 
 
 def _shapes(operator: QUnary, stored: StoredRows) -> str:
-    """The layer's shapes as tvm_ext_qunary.h takes them."""
+    """Return the layer's shapes for tvm_ext_qunary.h."""
     output = image(one_image(operator.output), stored=stored)
     return shapes(LAYER, {"input": image(one_image(operator.inputs[0])), "output": output})
 
 
 def _body(stored: StoredRows, *, by_rows: bool) -> str:
-    """The loops of tvm_ext_qunary.h, over the rows of a call or over all."""
+    """Return a call of the loops of tvm_ext_qunary.h, over the rows of a call or over all rows."""
     rings, layer = with_rings(LAYER, stored)
     rows = "row_begin, row_end" if by_rows else "0, 1"
     return "\n".join([*rings, f"tvm_ext_qunary({layer}, input, output, table, {rows});"])

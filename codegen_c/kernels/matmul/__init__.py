@@ -1,1 +1,1 @@
-"""Products of two activations."""
+"""Kernels for products of two activations."""

@@ -1,4 +1,4 @@
-"""Rows, heads and matrices of a product of two activations, whatever their elements: reads, writes and places."""
+"""Rows, heads and matrices of a product of two activations of any element type: accesses and element indices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ext.core.row_access import RowAccess
 
 
 def places(shape: MatmulShape) -> Array:
-    """Places of the second tensor's elements, int64[heads, depth, columns]."""
+    """Return the indices of the second tensor's elements, int64[heads, depth, columns]."""
     heads, columns, depth = (
         np.arange(extent) * step
         for extent, step in zip((shape.heads, shape.columns, shape.depth), shape.steps, strict=True)
@@ -21,15 +21,15 @@ def places(shape: MatmulShape) -> Array:
 
 
 def sums_of(shape: MatmulShape, first: Array, second: Array) -> Array:
-    """Products [*outer, columns] of whole tensors of any shape, added up in their own type."""
+    """Return the products [*outer, columns] of whole tensors of any shape, summed in their own type."""
     subscripts = "rhc,hcn->rhn" if shape.heads_inside else "hrc,hcn->hrn"
     return np.einsum(subscripts, first.reshape(*shape.outer, shape.depth), second.reshape(-1)[places(shape)])
 
 
 def spatial(shape: MatmulShape, num_same_row: int = 0) -> Spatial:
-    """Rows of the output: all heads of a vector, or where heads lie outside all vectors of a head.
+    """Return the row behaviour: a row is all heads of a vector, or if heads are the outer axis, all vectors of a head.
 
-    The second input is read whole, further ones row by row.
+    The second input is read whole, further inputs row by row.
     """
     rows = shape.outer[0]
     same = RowAccess.same(rows)
@@ -37,5 +37,5 @@ def spatial(shape: MatmulShape, num_same_row: int = 0) -> Spatial:
 
 
 def head_by_head(shape: MatmulShape, num_same_row: int = 0) -> Spatial:
-    """The same of a kernel that computes all rows of one head before those of the next."""
+    """Return the row behaviour of a kernel that computes all rows of one head before those of the next head."""
     return replace(spatial(shape, num_same_row), behind=shape.rows if shape.heads_inside else 0)

@@ -1,7 +1,7 @@
-"""Products of two float activations, in blocks of vectors by columns: attention's scores, and its sums of values.
+"""Kernel for products of two float activations, in blocks of vectors by columns: attention scores and sums of values.
 
-float32 tensors of any layout that `MatmulShape` says; sums with c ascending. Where a processor has vectors of floats
-and columns do not lie side by side, blocks of them are packed in scratch, for all vectors of a call.
+float32 tensors of any layout that `MatmulShape` describes; sums with c ascending. If a processor has float vectors and
+columns are not adjacent, blocks of columns are packed in scratch, once for all vectors of a call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def reference(operator: Matmul, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def reads_results_alike(operator: Matmul, target: Target) -> bool:
-    """what is combined with its results must have their shape, and the operands must not be read again"""
+    """tensors combined with its results must have the result's shape, and must not be its second operand"""
     residuals = Finish(program=operator.finish).residuals()
     return 1 not in residuals and all(operator.inputs[i].shape == operator.output.shape for i in residuals)
 
@@ -79,24 +79,24 @@ def implement(operator: Matmul, target: Target, stored: StoredRows) -> Implement
 
 
 def _blocking(finish: Finish, target: Target) -> Blocking:
-    """The processor's own; single floats where no vectors can be finished."""
+    """Return the processor's blocking; single floats if the epilogue has no vector form."""
     native = replace(native_blocking(target), masks=False)
     return native if finish.fits(native.lanes) else replace(native, lanes=SCALAR, vectors=FLOATS, pixels=FLOATS)
 
 
 def _is_packed(operator: Matmul, segment: ChannelRange) -> bool:
-    """True where the columns of a vector have to be brought side by side."""
+    """Return True if the columns of a vector must be packed side by side."""
     return segment.lanes.count > 1 and operator.shape.steps[1] != 1
 
 
 def _packed_floats(operator: Matmul, blocking: Blocking) -> int:
-    """Floats of the largest block that is packed; 0 for none."""
+    """Return the floats of the largest packed block; 0 for none."""
     segments = channel_ranges(operator.shape.columns, blocking)
     return max((s.width * operator.shape.depth for s in segments if _is_packed(operator, s)), default=0)
 
 
 def _heads(operator: Matmul, finish: Finish, blocking: Blocking, stored: StoredRows) -> list[str]:
-    """Loops over heads, blocks of columns, and vectors."""
+    """Return loops over heads, blocks of columns, and vectors."""
     shape = operator.shape
     inside, (head_step, column_step, element_step) = shape.heads_inside, shape.steps
     begin, end = ("0", str(shape.heads)) if inside else ("row_begin", "row_end")
@@ -120,7 +120,10 @@ def _vectors(
     operator: Matmul, finish: Finish, blocking: Blocking, segment: ChannelRange, stored: StoredRows,
     matrix: tuple[str, int, int],
 ) -> list[str]:  # fmt: skip
-    """All vectors of a head by one block of columns. matrix: the block, steps of its columns and elements."""
+    """Return the code of all vectors of a head by one block of columns.
+
+    matrix: the block, steps of columns and elements.
+    """
     shape = operator.shape
     inside = shape.heads_inside
     begin, end = ("row_begin", "row_end") if inside else ("0", str(shape.rows))
@@ -149,22 +152,22 @@ def _vectors(
 
 
 def _rings(operator: Matmul, stored: StoredRows) -> list[Kept]:
-    """Different rings that hold rows of vectors; none where all rows are stored, or rows are those of heads."""
+    """Return the distinct rings of vectors; none if all rows are stored, or if rows are those of heads."""
     if not operator.shape.heads_inside:
         return []
-    others = [index for index in range(len(operator.inputs)) if index != 1]  # of the second one all rows are stored
+    others = [index for index in range(len(operator.inputs)) if index != 1]  # all rows of the second input are stored
     kept = (stored.output, *map(stored.input, others))
     return list(dict.fromkeys(one for one in kept if one))
 
 
 def _pixels(operator: Matmul, blocking: Blocking, stored: StoredRows) -> int:
-    """Vectors of a tile: the processor's own number, or one where a ring holds fewer."""
+    """Return the vectors of a tile: the processor's number, or one if a ring holds fewer."""
     fits = all(ring.stored >= blocking.pixels for ring in _rings(operator, stored))
     return blocking.pixels if fits else 1
 
 
 def _blocks_in_rings(rings: Sequence[Kept], pixels: int, vector: Callable[[int], list[str]]) -> list[str]:
-    """Tiles of vectors that lie one behind the other in each ring, and single ones where a ring starts over."""
+    """Return tiles of vectors that are contiguous in each ring, and single vectors where a ring wraps."""
     together = [f"{slot('m', ring)} + {pixels} <= {ring.stored_text}" for ring in rings]
     return [
         "int32_t m = row_begin;",
@@ -179,7 +182,7 @@ def _tile(
     operator: Matmul, finish: Finish, segment: ChannelRange, stored: StoredRows, matrix: tuple[str, int, int],
     pixels: int,
 ) -> list[str]:  # fmt: skip
-    """`pixels` vectors from m on by one block of columns, from k on."""
+    """Return the code of `pixels` vectors from m on by one block of columns, from k on."""
     shape = operator.shape
     across = shape.heads if shape.heads_inside else 1
     depth_step, pitch = across * shape.depth, across * shape.columns
@@ -189,7 +192,7 @@ def _tile(
     names = {"row": stored.output, **{f"row{i}": stored.input(i) for i in finish.residuals()}}
 
     def first(kept: object, extent: int) -> str:
-        """Element from which on a tensor's vectors of this head lie, the first of them m."""
+        """Return the index of a tensor's first element of this head and vector m."""
         outer, inner = ("m", "head") if shape.heads_inside else ("head", "m")
         row = slot(outer, kept)  # type: ignore[arg-type]
         width = (shape.heads if shape.heads_inside else shape.rows) * extent
@@ -210,7 +213,10 @@ def _tile(
 
 
 def _instructions(operator: Matmul, finish: Finish, blocking: Blocking, stored: StoredRows) -> int:
-    """Modelled instructions: blocks packed in each call, and for each tile its start, loads, FMAs and results."""
+    """Return the modelled instructions:
+
+    blocks packed in each call, and of each tile its start, loads, FMAs and results.
+    """
     shape = operator.shape
     at_once = min(stored.at_once or shape.rows, shape.rows) if shape.heads_inside else shape.rows
     calls = -(-shape.rows // at_once)

@@ -1,8 +1,8 @@
-"""Products of two quantized activations, integers only: attention's scores, and its sums of values.
+"""Kernel for products of two quantized activations, integers only: attention scores and sums of values.
 
-int8 or uint8 tensors of any layout that `MatmulShape` says, sums in int32 of (a - its zero point) * (b - its zero
-point) with c ascending, one factor for all. Either rounding. Rows of the output are those of the first tensor; the
-second one is read whole.
+int8 or uint8 tensors of any layout that `MatmulShape` describes, sums in int32 of (a - its zero point) * (b - its zero
+point) with c ascending, one factor for all elements. Either rounding. Rows of the output are those of the first tensor;
+the second tensor is read whole.
 """
 
 from __future__ import annotations
@@ -56,13 +56,16 @@ def sums_fit(operator: QMatmul, target: Target) -> bool:
 
 
 def bounds(operator: QMatmul) -> tuple[Array, Array]:
-    """Bounds of every partial sum, int64[1] each."""
+    """Return bounds of every partial sum, int64[1] each."""
     largest = largest_distance(operator.inputs[0]) * largest_distance(operator.inputs[1]) * operator.shape.depth
     return np.array([-largest]), np.array([largest])
 
 
 def factor(operator: QMatmul) -> Array:
-    """Output steps of one unit of a sum, float64[1]; TensorFlow Lite multiplies the scales in single precision."""
+    """Return the output steps of one unit of a sum, float64[1].
+
+    TensorFlow Lite multiplies the scales in single precision.
+    """
     first, second = (scale_of(tensor) for tensor in operator.inputs)
     product = float(np.float32(first) * np.float32(second)) if operator.rounding == "tflite" else first * second
     return np.array([product * operator.scale / scale_of(operator.output)])
@@ -75,7 +78,7 @@ def requantize(operator: QMatmul) -> Requantize:
 
 
 def images(operator: QMatmul) -> tuple[TensorType, TensorType]:
-    """The first tensor and the output as images: a vector in each pixel."""
+    """Return the first tensor and the output as images with a vector in each pixel."""
     shape, (first, _) = operator.shape, operator.inputs
     return (
         replace(first, shape=(1, *shape.outer, shape.depth)),
@@ -84,7 +87,7 @@ def images(operator: QMatmul) -> tuple[TensorType, TensorType]:
 
 
 def second_members(operator: QMatmul) -> dict[str, Value]:
-    """A `tvm_ext_matrices` of tvm_ext_qmatmul.h."""
+    """Return a `tvm_ext_matrices` of tvm_ext_qmatmul.h."""
     shape, second = operator.shape, operator.inputs[1]
     head, column, element = shape.steps
     return {
@@ -95,7 +98,7 @@ def second_members(operator: QMatmul) -> dict[str, Value]:
 
 
 def operands(operator: QMatmul) -> tuple[Parameter, Parameter, Parameter]:
-    """Parameters of the three tensors."""
+    """Return the parameters of the three tensors."""
     first, second = operator.inputs
     return (
         Parameter(name="input", ctype=C_TYPES[first.dtype], role="input"),

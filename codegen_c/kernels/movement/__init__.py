@@ -1,1 +1,1 @@
-"""Operators that put elements elsewhere, or weigh a few of them."""
+"""Kernels that move elements, or interpolate between a few of them."""

@@ -1,7 +1,7 @@
-"""Tensors side by side along one axis, any element type: runs of elements are copied as they are.
+"""Kernel for concatenation along one axis, any element type: runs of elements are copied.
 
-T[..., A, ...], T[..., B, ...] ... -> T[..., A + B + ..., ...]. Of one NHWC image beside another (columns or
-channels) row h of the output reads row h of every input.
+T[..., A, ...], T[..., B, ...] ... -> T[..., A + B + ..., ...]. If NHWC images are joined along columns or channels, row
+h of the output reads row h of every input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elem
 from codegen_c.operators.kinds import Concat, TensorType
 
 INSTRUCTIONS_A_RUN = 3
-"""Modelled: addresses of a copy, and steps of the pointers behind it; the loop around the copies takes as many."""
+"""Modelled: addresses of a copy, and increments of the pointers; the loop around the copies takes as many."""
 
 
 def reference(operator: Concat, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -24,13 +24,13 @@ def reference(operator: Concat, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def one_type(operator: Concat, target: Target) -> bool:
-    """all tensors must have one element type, and its axis must be one of theirs"""
+    """all tensors must have one element type, and the axis must be one of theirs"""
     same = all(t.dtype == operator.output.dtype for t in operator.inputs)
     return same and 0 <= operator.axis < len(operator.output.shape)
 
 
 def runs_of(tensor: TensorType, axis: int) -> int:
-    """Elements of a tensor that lie together in the output."""
+    """Return the number of a tensor's elements that are contiguous in the output."""
     return int(np.prod(tensor.shape[axis:], dtype=np.int64))
 
 
@@ -59,7 +59,7 @@ def implement(operator: Concat, target: Target, stored: StoredRows) -> Implement
 
 
 def _instructions(operator: Concat) -> int:
-    """Modelled: in each turn of the loop around them one copy for each input."""
+    """Return the modelled instructions: one copy for each input in each iteration of the loop around the copies."""
     turns = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64))
     item_bytes = np.dtype(operator.output.dtype).itemsize
     copies = sum(copy_instructions(runs_of(t, operator.axis) * item_bytes) for t in operator.inputs)
@@ -76,7 +76,7 @@ def _joins_columns(operator: Concat) -> bool:
 
 
 def _copies_of(operator: Concat) -> tuple[Copy, ...]:
-    """Copies of each input into the output: in one run, or in one per pixel, or per row of one image."""
+    """Return the copies of each input into the output: one run, or one run per pixel, or per row of one image."""
     one_run = int(np.prod(operator.output.shape[: operator.axis], dtype=np.int64)) == 1
     if not one_run and not _joins_channels(operator) and not _joins_columns(operator):
         return ()
@@ -120,7 +120,7 @@ def _whole(operator: Concat, stored: StoredRows) -> str:
 
 
 def _copies(operator: Concat, stored: StoredRows, count: int, index: str, suffix: str) -> list[str]:
-    """One memcpy per input, in a loop over the axes before the one it joins."""
+    """Return one memcpy per input, in a loop over the axes before the joined one."""
     total, begin = stored.pitch or runs_of(operator.output, operator.axis), 0
     lines: list[str] = []
     for number, tensor in enumerate(operator.inputs):

@@ -1,7 +1,7 @@
-"""Padding, slicing, repeating, nearest neighbours, any element type: each axis says where its elements come from.
+"""Kernel for padding, slicing, repeating and nearest neighbours, any element type, by an index list for each axis.
 
-T[A, B, ...] -> T[P, Q, ...]. Runs of elements are copied, and filled, as they are; what lies outside is one value.
-In one NHWC image, row h of the output reads the row that its place names, where places do not descend.
+T[A, B, ...] -> T[P, Q, ...]. Runs of elements are copied or filled; all elements outside the input are one value. For
+one NHWC image, row h of the output reads the input row of its index, if indices do not descend.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from codegen_c.operators.kinds import Array, Gather
 from tvm_ext.core.row_access import RowAccess
 
 INSTRUCTIONS_A_RUN = 8
-"""Modelled: the place that a run comes from, and the loop around the copy."""
+"""Modelled: the index of a run, and the loop around the copy."""
 LETTERS = "nhwcijkl"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Axis:
-    """One axis: what lies outside first and last, and the places between; table: its constant, if it needs one."""
+    """One axis:
+
+    elements outside at its begin and end, and the indices between; table: the constant, if one is needed.
+    """
 
     before: int
     after: int
@@ -42,23 +45,23 @@ class _Axis:
 
     @property
     def step(self) -> int | None:
-        """Distance from each place to the next; None where they differ."""
+        """Difference of successive indices; None if they differ."""
         steps = np.unique(np.diff(self.places))
         return int(steps[0]) if len(steps) == 1 else 0 if not len(steps) else None
 
     @property
     def factor(self) -> int | None:
-        """Divisor, 2 to 8, that turns an output index into its place (places repeat); None where none does."""
+        """Divisor, 2 to 8, that maps an output index to its input index (repeated elements); None if there is none."""
         number = np.arange(len(self.places)) + self.before
         return next((factor for factor in range(2, 9) if np.array_equal(self.places, number // factor)), None)
 
     @property
     def needs_table(self) -> bool:
-        """True where no formula gives the places."""
+        """True if no formula gives the indices."""
         return self.step is None and self.factor is None
 
     def place(self, index: str) -> str:
-        """C expression of the place of output element `index`."""
+        """Return the C expression of the input index of output element `index`."""
         if self.step is not None:
             start = int(self.places[0]) - self.step * self.before
             return plus(times(index, self.step), start) if self.step else str(start)
@@ -78,7 +81,7 @@ def reference(operator: Gather, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def fills_ends(operator: Gather, target: Target) -> bool:
-    """what lies outside must lie before and after what is taken, along each axis"""
+    """elements outside the input must lie before and after the elements inside, along each axis"""
     return all(_contiguous(places) for places in operator.places)
 
 
@@ -130,7 +133,7 @@ def implement(operator: Gather, target: Target, stored: StoredRows) -> Implement
 
 
 def _long_run(operator: Gather) -> tuple[Copy, ...]:
-    """The output as one run of the input, if it is one."""
+    """Return the output as one run of the input, if it is one."""
     first = count = 0
     for axis, extent in zip(axes_of(operator), operator.inputs[0].shape, strict=True):
         is_single_run = axis.is_run and not axis.before and not axis.after
@@ -144,7 +147,8 @@ def _rows(operator: Gather) -> Spatial | None:
     shape, places = operator.output.shape, operator.places
     if len(shape) != 4 or shape[0] != 1 or operator.inputs[0].shape[0] != 1 or places[0][0] != 0:
         return None
-    # Rows that read nothing let the output start where the input still is: the arena's overlaps do not expect them.
+    # If a row read no input, the output could start where the input still lies; the arena's overlaps do not expect
+    # this.
     if (places[1] < 0).any() or (np.diff(places[1]) < 0).any():
         return None
     begins = tuple(places[1].tolist())
@@ -154,7 +158,7 @@ def _rows(operator: Gather) -> Spatial | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Text:
-    """Writes the loops. depth: axes that need one; all behind them are copied at once."""
+    """Writer of the loops. depth: axes that need a loop; the axes after them are copied at once."""
 
     operator: Gather
     axes: tuple[_Axis, ...]
@@ -163,12 +167,12 @@ class _Text:
 
     @property
     def suffix(self) -> str:
-        """Suffix of the pointers that elements are counted from: to a row, or to the whole tensor."""
+        """Suffix of the pointers from which elements are counted: to a row, or to the whole tensor."""
         return "_row" if self.by_rows else ""
 
     @property
     def depth(self) -> int:
-        """Axes before the longest tail that is taken whole."""
+        """Axes before the longest tail that is copied whole."""
         depth = len(self.axes)
         least = len(self.axes) - 1 if self.stored.pitch else 0
         while depth > max(2 if self.by_rows else 0, least) and self.axes[depth - 1].is_whole:
@@ -176,7 +180,10 @@ class _Text:
         return depth
 
     def instructions(self) -> int:
-        """Modelled: runs that are copied, and what is filled before and after them along each axis."""
+        """Return the modelled instructions:
+
+        runs that are copied, and elements that are filled before and after them.
+        """
         shape = self.operator.output.shape
         item_bytes = np.dtype(self.operator.output.dtype).itemsize
         total, turns, run = 0, 1, self.operator.output.num_elements
@@ -189,7 +196,7 @@ class _Text:
         return total + turns * (INSTRUCTIONS_A_RUN + copy_instructions(run * item_bytes))
 
     def _apart(self, index: int) -> int:
-        """Elements of the output from one place along an axis to the next."""
+        """Return the elements of the output from one index of an axis to the next."""
         shape = self.operator.output.shape
         spread = shape if self.stored.pitch is None else (*shape[:-1], self.stored.pitch)
         return self._stride(spread, index)
@@ -198,7 +205,7 @@ class _Text:
         return int(np.prod(shape[index + 1 :], dtype=np.int64))
 
     def level(self, index: int, to: str, source: str) -> list[str]:
-        """Everything from axis `index` on, written from output element `to` on, read from input element `source` on."""
+        """Return the code of all axes from `index` on, from output element `to` and input element `source` on."""
         if index >= self.depth:
             return self._copy(to, source, self._stride(self.operator.output.shape, index - 1))
         axis, output = self.axes[index], self.operator.output.shape

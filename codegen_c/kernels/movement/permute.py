@@ -1,6 +1,7 @@
-"""Axes in another order, or a part of that, any element type: between the model's layout and the one kept inside.
+"""Kernel for permuted axes, or a part of them, any element type: between the model's layout and the internal one.
 
-An image turned channels-last is made row by row: each row reads one row of every channel, so of the input everything.
+An image converted to channels-last is computed row by row: each row reads one row of every channel, so all of the
+input.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tvm_ext.core.row_access import RowAccess
 
 CHANNELS_LAST = (0, 2, 3, 1)
 OVERLAP_INSTRUCTIONS = 14
-"""Modelled: comparing pointers, as vectors load before what lies behind is stored, and the loop around."""
+"""Modelled: comparison of pointers, because vectors load before earlier results are stored, and the outer loop."""
 MOVE_INSTRUCTIONS, ROW_INSTRUCTIONS = 2, 3
 """Modelled: load and store of an element, and the loop around a run along the innermost axis."""
 
@@ -41,14 +42,14 @@ def implement(operator: Permute, target: Target, stored: StoredRows) -> Implemen
 
 
 def _instructions(operator: Permute, target: Target) -> int:
-    """Modelled: runs along the innermost axis that has an extent, by vectors where the processor loads their stride."""
+    """Return the modelled instructions of runs along the innermost axis with an extent; vectors where strides allow."""
     extents = zip(operator.output.shape, strides_of(operator), strict=True)
     extent, stride = next(((e, s) for e, s in reversed(list(extents)) if e > 1), (1, 1))
     runs = operator.output.num_elements // extent
     a_vector, lanes = target.instruction_set.strided_loads.get(stride), 16 // np.dtype(operator.output.dtype).itemsize
     if a_vector is None or extent <= lanes:
         return runs * (loop_instructions(extent, MOVE_INSTRUCTIONS) + ROW_INSTRUCTIONS)
-    vectors = (extent - 1) // lanes  # the last lanes would load beyond the input
+    vectors = (extent - 1) // lanes  # the last lanes would load beyond the end of the input
     return runs * (vectors * a_vector + (extent - vectors * lanes) * MOVE_INSTRUCTIONS + OVERLAP_INSTRUCTIONS)
 
 
@@ -60,18 +61,18 @@ def reference(operator: Permute, array: Array) -> Array:
 
 
 def strides_of(operator: Permute) -> list[int]:
-    """Strides of the output's axes in the input, in elements."""
+    """Return the strides of the output's axes in the input, in elements."""
     source = operator.inputs[0].shape
     return [int(np.prod(source[axis + 1 :], dtype=np.int64)) for axis in operator.axes]
 
 
 def origin_of(operator: Permute) -> int:
-    """The input element that is the output's first one."""
+    """Return the input element that becomes the output's first element."""
     return sum(first * stride for first, stride in zip(operator.first, strides_of(operator), strict=False))
 
 
 def _body(operator: Permute) -> str:
-    """One loop for each output axis that has an extent; the output is written in order."""
+    """Return one loop for each output axis with an extent; the output is written in order."""
     extents = zip(operator.output.shape, strides_of(operator), strict=True)
     loops = [(f"i{out}", extent, stride) for out, (extent, stride) in enumerate(extents) if extent > 1]
     definitions, index = strided({name: stride for name, _, stride in loops}, origin_of(operator))
@@ -82,7 +83,7 @@ def _body(operator: Permute) -> str:
 
 
 def _rows(operator: Permute, stored: StoredRows) -> str:
-    """Rows of an image, pixel by pixel, the channels of each from as many planes."""
+    """Return the code of an image's rows, pixel by pixel; the channels of a pixel come from as many planes."""
     _, _, columns, channels = operator.output.shape
     _, row, _, plane = strides_of(operator)
     definitions, place = strided({"c": plane, "h": row, "w": 1}, origin_of(operator))

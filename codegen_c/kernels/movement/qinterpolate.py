@@ -1,8 +1,8 @@
-"""Interpolation of rows and columns of a QDQ image, integers only: weighted sums of a few elements of a few rows.
+"""Kernel for interpolation of quantized images, integers only: weighted sums of a few elements of a few rows.
 
-int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Weights of rows and of columns have 11 bits after the point
-and add up to one exactly; the sum of products, exact in int32, is rounded once, halves to even, and clamped. Results
-differ from real arithmetic by less than a step where scales are equal.
+int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Weights of rows and of columns have 11 fractional bits and add
+up to exactly one; the sum of products, exact in int32, is rounded once, halves to even, and clamped. Results differ
+from real arithmetic by less than a step if scales are equal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def adds_up_to_one(operator: QInterpolate, target: Target) -> bool:
 
 
 def rows_in_order(operator: QInterpolate, target: Target) -> bool:
-    """places must ascend with the output's rows"""
+    """input rows must ascend with the output's rows"""
     return bool((np.diff(operator.rows[0], axis=0) >= 0).all())
 
 
@@ -63,7 +63,7 @@ def results_in_range(operator: QInterpolate, target: Target) -> bool:
 
 
 def fixed(weights: Array) -> Array:
-    """Weights as int64 with WEIGHT_BITS after the point; the largest of each row takes what rounding leaves."""
+    """Return weights as int64 with WEIGHT_BITS fractional bits; the largest of each row absorbs the rounding error."""
     whole = np.rint(weights.astype(np.float64) * ONE).astype(np.int64)
     largest = whole.argmax(axis=1)
     whole[np.arange(len(whole)), largest] += ONE - whole.sum(axis=1)

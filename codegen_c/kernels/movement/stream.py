@@ -1,7 +1,7 @@
-"""An input that comes, or an output that goes, through a function of the application's. Any element type.
+"""Kernel for an input or output that goes through a function of the application. Any element type.
 
-Images [1, H, ...] come and go by rows, each once and in order; everything else in one piece. Of an image that comes in
-there may be several readers, each of some of its columns.
+Images [1, H, ...] are passed by rows, each once and in order; all other tensors in one piece. An input image may have
+several readers, each of some of its columns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from codegen_c.operators.kinds import Stream
 from tvm_ext.core.row_access import RowAccess
 
 INSTRUCTIONS_PER_ROW = 20
-"""Instructions of the call alone: those of the application's function are not known."""
+"""Instructions of the call alone: those of the application's function are unknown."""
 
 
 def implement(operator: Stream, target: Target, stored: StoredRows) -> Implementation:
@@ -22,7 +22,7 @@ def implement(operator: Stream, target: Target, stored: StoredRows) -> Implement
     kept = operator.output if is_read else operator.inputs[0]
     by_rows = len(kept.shape) == 4 and kept.shape[0] == 1
     rows = kept.shape[1] if by_rows else 1
-    access = RowAccess.whole(rows) if is_read else RowAccess.same(rows)  # outside is one row that is always there
+    access = RowAccess.whole(rows) if is_read else RowAccess.same(rows)  # outside is one row, always available
     layout = operator.axes if is_read else tuple(int(axis) for axis in np.argsort(operator.axes))
     return Implementation(
         kernel=KERNEL.name,

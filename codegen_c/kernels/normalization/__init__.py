@@ -1,1 +1,1 @@
-"""Vectors divided by their length."""
+"""Kernels for normalizations of vectors."""

@@ -1,7 +1,7 @@
-"""LayerNorm and RMSNorm over the last axis, float32.
+"""Kernel for LayerNorm and RMSNorm over the last axis, float32.
 
-float32[..., C] -> float32[..., C]. Sums of a vector in as many parts as the processor has lanes, c ascending in each;
-squares are those of distances from the mean. The output may take the place of the input.
+float32[..., C] -> float32[..., C]. A vector is summed in as many parts as the processor has lanes, with c ascending in
+each; squares are those of differences from the mean. The output may take the memory of the input.
 """
 
 from __future__ import annotations

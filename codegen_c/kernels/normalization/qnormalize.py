@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm of a QDQ tensor over its last axis, integers only."""
+"""Kernel for LayerNorm and RMSNorm of a quantized tensor over its last axis, integers only."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from codegen_c.kernels.shared.requantize import quantization, quantized_bytes, s
 from codegen_c.kernels.shared.vector_rows import in_turn
 from codegen_c.operators.kinds import Array, QNormalize
 
-# Normalization of vectors in fixed point: what is constant for a layer, and the same in numpy, bit for bit.
+# Normalization of vectors in fixed point: the constants of a layer, and the computation in numpy, bit for bit.
 #
-# Of a vector x of n elements with zero point z, S = sum(x - z) (0 where nothing is centered) and Q = sum((x - z)^2),
-# element i is d / sqrt(W) with d = n (x - z) - S and W = n Q - S^2 + n^2 epsilon / scale^2, whatever the scale. So
-# sums are exact; 1 / sqrt(W) has 31 bits, the quotient t at least 15 bits behind the point, and a result is (t weight
-# + bias) in steps of the output, rounded once, halves up: within 1 step of the real one.
+# Of a vector x of n elements with zero point z, S = sum(x - z) (0 without centering) and Q = sum((x - z)^2), element i
+# is d / sqrt(W) with d = n (x - z) - S and W = n Q - S^2 + n^2 epsilon / scale^2, whatever the scale. So sums are
+# exact; 1 / sqrt(W) has 31 bits, the quotient t at least 15 fractional bits, and a result is (t weight + bias) in steps
+# of the output, rounded once, halves up: within 1 step of the real result.
 
 MOST_ELEMENTS = 4096
 MOST_FRACTION, LEAST_REST, MOST_REST = 30, 2, 16
 GUESSES = (round(1.68 * (1 << 30)), round(1.19 * (1 << 30)))
-"""Where Newton's method begins, times 2^-46: of 1 / sqrt(m) for m from 2^30, and from 2^31 on."""
+"""First guesses of Newton's method, times 2^-46: of 1 / sqrt(m) for m from 2^30, and from 2^31 on."""
 NEWTON_STEPS = 5
 ROOT_BITS = 46
 
@@ -33,8 +33,8 @@ ROOT_BITS = 46
 class Normalizer:
     """Constants of a layer.
 
-    fraction: bits behind the point of W, even. epsilon: its share of W. quotient: bits behind the point of a quotient.
-    rest: by which a result is shifted down in the end. weight, bias: int32[n] each.
+    fraction: fractional bits of W, even. epsilon: its part of W. quotient: fractional bits of a quotient. rest: final
+    right shift of a result. weight, bias: int32[n] each.
     """
 
     length: int
@@ -51,7 +51,7 @@ class Normalizer:
 
     @classmethod
     def of(cls, operator: QNormalize) -> Self | None:
-        """The layer's constants; None where results or squares do not fit."""
+        """Return the layer's constants; None if results or squares do not fit."""
         source, output = operator.inputs[0], operator.output
         length, step = source.shape[-1], scale_of(output)
         epsilon = length**2 * operator.epsilon / scale_of(source) ** 2
@@ -74,7 +74,7 @@ class Normalizer:
         )  # fmt: skip
 
     def run(self, vectors: Array) -> Array:
-        """int64 results of int64[..., n] elements."""
+        """Return int64 results of int64[..., n] elements."""
         x = vectors - self.zero_point
         total = x.sum(axis=-1, keepdims=True) * self.is_centered
         squares = (x * x).sum(axis=-1, keepdims=True)
@@ -85,7 +85,7 @@ class Normalizer:
         return np.clip(value, self.low, self.high)
 
     def members(self) -> dict[str, Value]:
-        """Members of a `tvm_ext_normalizer` that follow the vectors."""
+        """Return the members of a `tvm_ext_normalizer` after the vectors."""
         return {
             "is_centered": self.is_centered, "zero_point": self.zero_point, "fraction": self.fraction,
             "epsilon": f"INT64_C({self.epsilon})", "quotient": self.quotient, "rest": self.rest, "low": self.low,
@@ -94,9 +94,9 @@ class Normalizer:
 
 
 def inverse_root(value: Array) -> tuple[Array, Array]:
-    """(root, shift): root is 2^46 / sqrt(value / 2^shift), value / 2^shift from 2^30 up to 2^32, shift even.
+    """Return (root, shift): root is 2^46 / sqrt(value / 2^shift), value / 2^shift from 2^30 up to 2^32, shift even.
 
-    value: int64, 0 taken for 1.
+    value: int64; 0 counts as 1.
     """
     value = np.maximum(value, 1)
     bits = np.array([int(v).bit_length() for v in value.ravel()], np.int64).reshape(value.shape)
@@ -110,10 +110,9 @@ def inverse_root(value: Array) -> tuple[Array, Array]:
     return root, shift
 
 
-# LayerNorm and RMSNorm of a QDQ tensor over its last axis, integers only.
+# LayerNorm and RMSNorm of a quantized tensor over its last axis, integers only.
 #
-# int8 or uint8[..., C] -> int8 or uint8[..., C], C up to 4096; exact sums, one inverse square root per vector
-# (qnormalize.py).
+# int8 or uint8[..., C] -> int8 or uint8[..., C], C up to 4096; exact sums, one inverse square root per vector.
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 15, 120
 INCLUDES = ("tvm_ext_normalize.h", "tvm_ext_layer.h", "tvm_ext_requantize.h")
@@ -136,7 +135,7 @@ def vectors_are_short(operator: QNormalize, target: Target) -> bool:
 
 
 def results_fit(operator: QNormalize, target: Target) -> bool:
-    """weights and biases must be finite, and results at most 2^28 steps of the output before they are limited"""
+    """weights and biases must be finite, and results at most 2^28 steps of the output before they are clamped"""
     return Normalizer.of(operator) is not None
 
 
@@ -149,7 +148,7 @@ def implement(operator: QNormalize, target: Target, stored: StoredRows) -> Imple
 
 
 def of_vectors(operator: QNormalize, count: int) -> Implementation:
-    """The kernel for so many vectors."""
+    """Return the kernel for `count` vectors."""
     source, output, made = operator.inputs[0], operator.output, normalizer(operator)
     members: dict[str, Value] = {"vectors": count, "length": made.length, "is_unsigned": source.dtype == "uint8"}
     layer = structure("tvm_ext_normalize_layer", "layer", members | made.members())

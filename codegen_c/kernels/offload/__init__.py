@@ -1,1 +1,4 @@
-"""Layers that an accelerator computes: each function calls the user's driver, which starts it."""
+"""Kernels for layers that an accelerator computes:
+
+each function calls the user's driver, which starts the accelerator.
+"""

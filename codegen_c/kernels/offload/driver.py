@@ -1,4 +1,4 @@
-"""Layers as an accelerator's driver takes them: arguments of its functions, and the call."""
+"""The accelerator interface: the arguments of the driver's functions for each form of layer, and their calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _FLOATS = (("weights", "float"), ("bias", "float"))
 
 @dataclass(frozen=True, kw_only=True)
 class LayerForm:
-    """struct: of the layer in C. inputs: names. constants: names and the types of their elements."""
+    """The form in which a driver takes a layer.
+
+    struct: of the layer in C. inputs: names. constants: names and C types.
+    """
 
     struct: str
     inputs: tuple[str, ...] = ("input",)
@@ -47,25 +50,25 @@ FORMS = {
     "average_pool_f32": LayerForm(struct="tvm_ext_offload_pool_f32"),
     "add_f32": LayerForm(struct="tvm_ext_offload_add_f32", inputs=("first", "second")),
 }
-"""By kind; of floats by kind and `_f32`, which have functions of their own."""
+"""Forms by kind; float forms have the suffix `_f32` and functions of their own."""
 
 
 def form_name(entry: OffloadOperator) -> str:
-    """Name of the form in which an entry of a driver takes its layers."""
+    """Return the name of the form in which an entry of a driver takes its layers."""
     return f"{entry.kind}_f32" if entry.takes_floats else entry.kind
 
 
-# Layers as a driver takes them: which entry of the platform does, its cost, and the function that calls it.
+# Layers in the form of a driver: the platform's entry that supports the layer, its cost, and the call.
 #
-# Weights are those of the model's description, in its layout, and not packed for any kernel of ours. Layers of floats
-# have no more behind their sums than two bounds, which a relu gives.
+# Weights are in the model's layout, not packed for any kernel of ours. Float layers have only two bounds after their
+# sums, such as those of a ReLU.
 
 OFFLOAD_HEADER = "tvm_ext_offload.h"
 FIXED_POINT_BITS = 31
 
 
 def entry_of(kind: str, operator: Operator, target: Target, window: Window | None = None) -> OffloadOperator | None:
-    """The entry of a driver that takes an operator, of several the first one; None where none does."""
+    """Return the first entry of the driver that supports an operator; None without one."""
     offload = target.processor.offload
     entries = offload.operators if offload else ()
     return next((entry for entry in entries if entry.kind == kind and _takes(entry, operator, window)), None)
@@ -85,7 +88,7 @@ def _takes(entry: OffloadOperator, operator: Operator, window: Window | None) ->
 
 
 def _rounds(operator: Operator) -> bool:
-    """True where results are rounded to integers."""
+    """Return True if results are rounded to integers."""
     return operator.output.dtype != "float32" and getattr(operator, "method", "") != "max"
 
 
@@ -101,8 +104,10 @@ def started(
     macs: int = 0,
     taken: int | None = None,
 ) -> Implementation:
-    """The kernel that hands a layer over. layer: members of its structure. constants: of those that its form has, with
-    the names that they have there. taken: elements that the platform counts as products, where these are no products.
+    """Return the kernel that passes a layer to the driver.
+
+    layer: members of its structure. constants: those of the layer's form, under its names. taken: elements that count
+    as products in the platform's cost, if there are no products.
     """
     offload = target.processor.offload
     assert offload is not None and entry is not None, "constraints hold"
@@ -131,15 +136,15 @@ def started(
         instructions=cycles(entry, operator, constants, macs if taken is None else taken),
         accumulation="the driver's",
         exact=not entry.takes_floats,
-        integers_only=True,  # its C, which hands pointers over
+        integers_only=True,  # the C only passes pointers
         driver=DriverCall(processor=target.processor.name, header=offload.header, wait=offload.wait),
     )
 
 
 def cycles(entry: OffloadOperator, operator: Operator, constants: Sequence[tuple[str, Array]], taken: int) -> int:
-    """Cycles of the accelerator, as the platform has them: of a call, its products, all bytes it reads or writes.
+    """Return the accelerator's cycles by the platform's figures: per call, per product and per byte read or written.
 
-    taken: products, or the elements that count as such.
+    taken: products, or the elements that count as products.
     """
     moved = sum(_num_bytes(tensor) for tensor in (*operator.inputs, *operator.outputs))
     moved += sum(array.nbytes for _, array in constants)
@@ -151,14 +156,14 @@ def _num_bytes(tensor: TensorType) -> int:
 
 
 def factors(finish: Requantize, channels: int) -> tuple[tuple[str, Array], ...]:
-    """`multipliers` and `shifts`, one for each channel: a sum times multiplier * 2^(shift - 31)."""
+    """Return `multipliers` and `shifts`, one for each channel: a sum times multiplier * 2^(shift - 31)."""
     multipliers = np.broadcast_to(finish.mantissa, channels)
     shifts = FIXED_POINT_BITS - np.broadcast_to(finish.shift, channels).astype(np.int32)
     return ("multipliers", np.ascontiguousarray(multipliers)), ("shifts", np.ascontiguousarray(shifts))
 
 
 def scales(source: TensorType, finish: Requantize) -> dict[str, Value]:
-    """Members that say how elements are to be read and made."""
+    """Return the members that describe how elements are read and written."""
     return {
         "input_zero_point": quantization(source).zero_point,
         "output_zero_point": quantization(finish.output).zero_point,
@@ -168,7 +173,7 @@ def scales(source: TensorType, finish: Requantize) -> dict[str, Value]:
 
 
 def window_members(operator: Operator, window: Window) -> dict[str, Value]:
-    """A `tvm_ext_offload_window`: images [N, H, W, C] that come and go, and the window that slides over them."""
+    """Return a `tvm_ext_offload_window`: input and output images [N, H, W, C], and the window that slides over them."""
     images, rows, columns, channels = operator.inputs[0].shape
     _, output_rows, output_columns, output_channels = operator.output.shape
     members = sliding_window(window)
@@ -180,8 +185,10 @@ def window_members(operator: Operator, window: Window) -> dict[str, Value]:
 
 
 def bounds(program: ScalarProgram, first: int = 0) -> tuple[float, float] | None:
-    """The least and the greatest value that a program lets through, from instruction `first` on, if it does nothing
-    else; None for other programs."""
+    """Return the least and the greatest result of a program that only clamps from instruction `first` on.
+
+    Returns None for other programs.
+    """
     low, high = -inf, inf
     for index, one in enumerate(program.instructions[first:], start=first):
         match one.operands:
@@ -196,7 +203,7 @@ def bounds(program: ScalarProgram, first: int = 0) -> tuple[float, float] | None
 
 
 def bound_members(found: tuple[float, float] | None) -> dict[str, Value]:
-    """Members `low` and `high` of a layer of floats."""
+    """Return the members `low` and `high` of a float layer."""
     assert found is not None, "constraints hold"
     low, high = (float_literal(bound) if isfinite(bound) else "INFINITY" for bound in found)
     return {"low": f"-{low}" if low == "INFINITY" else low, "high": high}

@@ -1,4 +1,4 @@
-"""Layers of floats by an accelerator: add, conv2d, dense, depthwise and pools."""
+"""Kernels for float layers on an accelerator: add, conv2d, dense, depthwise and pools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KIND = "add"
 
 
 def is_sum(operator: Elementwise, target: Target) -> bool:
-    """a driver's add takes the sum of two tensors of one shape, with bounds behind it and nothing else"""
+    """a driver's add computes the sum of two tensors of one shape, clamped to bounds and nothing else"""
     shapes = {tensor.shape for tensor in (*operator.inputs, operator.output)}
     operands = {Operand(kind="input", index=0), Operand(kind="input", index=1)}
     match operator.finish.instructions:
@@ -35,7 +35,7 @@ def is_sum(operator: Elementwise, target: Target) -> bool:
 
 
 def is_taken(operator: Elementwise, target: Target) -> bool:
-    """the accelerator's driver must take a sum of floats of its shape"""
+    """the accelerator's driver must support a sum of floats of its shape"""
     return entry_of(KIND, operator, target) is not None
 
 
@@ -54,8 +54,8 @@ OFFLOAD_ADD_F32 = Kernel(
 
 # conv2d of floats by an accelerator.
 #
-# float32[N, H, W, C], float32[K, R, S, C] -> float32[N, P, Q, K]: bias and products, those outside the input left
-# out, then two bounds.
+# float32[N, H, W, C], float32[K, R, S, C] -> float32[N, P, Q, K]: bias and products, without those outside the input,
+# then two bounds.
 
 OFFLOAD_CONV2D_F32_KIND = "conv2d"
 
@@ -66,12 +66,12 @@ def has_one_group(operator: Conv2d, target: Target) -> bool:
 
 
 def offload_conv2d_f32_is_taken(operator: Conv2d, target: Target) -> bool:
-    """the accelerator's driver must take a conv2d of floats of its shape and window"""
+    """the accelerator's driver must support a conv2d of floats of its shape and window"""
     return entry_of(OFFLOAD_CONV2D_F32_KIND, operator, target, operator.window) is not None
 
 
 def ends_in_bounds(operator: Conv2d, target: Target) -> bool:
-    """a driver's layer of floats has bounds behind its sums, and nothing else"""
+    """a driver's layer of floats may only clamp its sums to bounds, and do nothing else"""
     return bounds(operator.finish) is not None
 
 
@@ -80,7 +80,7 @@ def offload_conv2d_f32_implement(operator: Conv2d, target: Target, stored: Store
 
 
 def handed_over(name: str, kind: str, operator: Conv2d, target: Target, weights: np.ndarray) -> Implementation:
-    """A convolution of either kind, with its weights as the driver reads them."""
+    """Return a convolution or depthwise convolution, with its weights in the driver's layout."""
     layer = {"window": window_members(operator, operator.window), **bound_members(bounds(operator.finish))}
     return started(
         name, operator, target, entry_of(kind, operator, target, operator.window), layer,
@@ -104,12 +104,12 @@ OFFLOAD_DENSE_F32_KIND = "dense"
 
 
 def offload_dense_f32_is_taken(operator: Dense, target: Target) -> bool:
-    """the accelerator's driver must take a dense layer of floats of its shape"""
+    """the accelerator's driver must support a dense layer of floats of its shape"""
     return entry_of(OFFLOAD_DENSE_F32_KIND, operator, target) is not None
 
 
 def offload_dense_f32_ends_in_bounds(operator: Dense, target: Target) -> bool:
-    """a driver's layer of floats has bounds behind its sums, and nothing else"""
+    """a driver's layer of floats may only clamp its sums to bounds, and do nothing else"""
     return bounds(operator.finish) is not None
 
 
@@ -150,7 +150,7 @@ def reads_one_channel(operator: Conv2d, target: Target) -> bool:
 
 
 def offload_depthwise_f32_is_taken(operator: Conv2d, target: Target) -> bool:
-    """the accelerator's driver must take a depthwise convolution of floats of its shape and window"""
+    """the accelerator's driver must support a depthwise convolution of floats of its shape and window"""
     return entry_of(OFFLOAD_DEPTHWISE_F32_KIND, operator, target, operator.window) is not None
 
 
@@ -172,17 +172,17 @@ OFFLOAD_DEPTHWISE_F32 = Kernel(
 
 # Max and average pools of floats by an accelerator.
 #
-# float32[N, H, W, C] -> float32[N, P, Q, C]: the largest element of a window inside of the input, or the sum of those
-# there by their number, or by that of the window; then two bounds.
+# float32[N, H, W, C] -> float32[N, P, Q, C]: the largest element of a window inside the input; or the sum of the
+# elements inside, divided by their number or by the window's size; then two bounds.
 
 
 def offload_pool_f32_is_taken(operator: Pool2d, target: Target) -> bool:
-    """the accelerator's driver must take a pool of floats of its method, shape and window"""
+    """the accelerator's driver must support a pool of floats of its method, shape and window"""
     return entry_of(kind_of(operator), operator, target, operator.window) is not None
 
 
 def offload_pool_f32_ends_in_bounds(operator: Pool2d, target: Target) -> bool:
-    """a driver's layer of floats has bounds behind its result, and nothing else"""
+    """a driver's layer of floats may only clamp its result to bounds, and do nothing else"""
     return bounds(operator.finish) is not None
 
 

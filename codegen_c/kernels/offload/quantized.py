@@ -1,4 +1,4 @@
-"""Layers of a QDQ chain by an accelerator: add, conv2d, dense, depthwise and pools."""
+"""Kernels for quantized layers on an accelerator: add, conv2d, dense, depthwise and pools."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from codegen_c.kernels.pooling.qpool2d import reference as offload_pool_referenc
 from codegen_c.kernels.shared.requantize import integer_weights, quantization, quantized_bytes
 from codegen_c.operators.kinds import Pool2d, QBinary, QConv2d, QDense, QPool2d
 
-# Sum of two tensors of a QDQ chain by an accelerator, element by element; a bound of the result is an activation.
+# Sum of two quantized tensors by an accelerator, element by element; bounds of the result are an activation.
 #
-# int8 or uint8[...], the same[...] -> the same[...]: rounded once, or twice as TensorFlow Lite does.
+# int8 or uint8[...], the same[...] -> the same[...]: rounded once, or twice as in TensorFlow Lite.
 
 KIND = "add"
 
 
 def is_sum(operator: QBinary, target: Target) -> bool:
-    """a driver's add takes sums, not differences or products"""
+    """a driver's add computes sums, not differences or products"""
     return operator.function == "add"
 
 
 def is_taken(operator: QBinary, target: Target) -> bool:
-    """the accelerator's driver must take a sum of its type, shape and rounding"""
+    """the accelerator's driver must support a sum of its type, shape and rounding"""
     return entry_of(KIND, operator, target) is not None
 
 
@@ -53,7 +53,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 
 def _factors(operator: QBinary) -> dict[str, int]:
-    """Factors as multiplier * 2^(shift - 31): of both elements, and of their sum where that is rounded again."""
+    """Return factors as multiplier * 2^(shift - 31): of both elements, and of their sum if it is rounded again."""
     if operator.rounding != "tflite":
         first, second, shift = common_shift(operator)
         shift = FIXED_POINT_BITS - shift
@@ -70,10 +70,10 @@ OFFLOAD_ADD = Kernel(
 )  # fmt: skip
 
 
-# conv2d of a QDQ chain by an accelerator.
+# conv2d of a quantized network by an accelerator.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K]: a sum is its bias and all (x - zero point)
-# * w, products outside the input left out; either rounding.
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K]: a sum is its bias and all (x - zero point) *
+# w, without products outside the input; either rounding.
 
 OFFLOAD_CONV2D_KIND = "conv2d"
 
@@ -84,7 +84,7 @@ def has_one_group(operator: QConv2d, target: Target) -> bool:
 
 
 def offload_conv2d_is_taken(operator: QConv2d, target: Target) -> bool:
-    """the accelerator's driver must take a conv2d of its type, shape, window and rounding"""
+    """the accelerator's driver must support a conv2d of its type, shape, window and rounding"""
     return entry_of(OFFLOAD_CONV2D_KIND, operator, target, operator.window) is not None
 
 
@@ -93,7 +93,7 @@ def offload_conv2d_implement(operator: QConv2d, target: Target, stored: StoredRo
 
 
 def handed_over(name: str, kind: str, operator: QConv2d, target: Target, weights: np.ndarray) -> Implementation:
-    """A convolution of either kind, with its weights as the driver reads them."""
+    """Return a convolution or depthwise convolution, with its weights in the driver's layout."""
     finish, channels = qconv2d.requantize(operator), operator.output.shape[3]
     layer = {"window": window_members(operator, operator.window), **scales(operator.inputs[0], finish)}
     constants = (("weights", np.ascontiguousarray(weights)), ("bias", operator.bias), *factors(finish, channels))
@@ -112,7 +112,7 @@ OFFLOAD_CONV2D = Kernel(
 )  # fmt: skip
 
 
-# Dense layer of a QDQ chain by an accelerator.
+# Dense layer of a quantized network by an accelerator.
 #
 # int8 or uint8[..., C], int8[K, C] -> int8 or uint8[..., K]: a sum is its bias and all (x - zero point) * w; either
 # rounding.
@@ -121,7 +121,7 @@ OFFLOAD_DENSE_KIND = "dense"
 
 
 def offload_dense_is_taken(operator: QDense, target: Target) -> bool:
-    """the accelerator's driver must take a dense layer of its type, shape and rounding"""
+    """the accelerator's driver must support a dense layer of its type, shape and rounding"""
     return entry_of(OFFLOAD_DENSE_KIND, operator, target) is not None
 
 
@@ -149,10 +149,10 @@ OFFLOAD_DENSE = Kernel(
 )  # fmt: skip
 
 
-# Depthwise conv2d of a QDQ chain by an accelerator: each output channel reads one input channel.
+# Depthwise conv2d of a quantized network by an accelerator: each output channel reads one input channel.
 #
 # int8 or uint8[N, H, W, C], int8[R, S, K] -> int8 or uint8[N, P, Q, K]; output channel k reads input channel k / (K /
-# C). Sums and rounding as of a conv2d.
+# C). Sums and rounding as in conv2d.
 
 OFFLOAD_DEPTHWISE_KIND = "depthwise"
 
@@ -163,7 +163,7 @@ def reads_one_channel(operator: QConv2d, target: Target) -> bool:
 
 
 def offload_depthwise_is_taken(operator: QConv2d, target: Target) -> bool:
-    """the accelerator's driver must take a depthwise convolution of its type, shape, window and rounding"""
+    """the accelerator's driver must support a depthwise convolution of its type, shape, window and rounding"""
     return entry_of(OFFLOAD_DEPTHWISE_KIND, operator, target, operator.window) is not None
 
 
@@ -180,10 +180,10 @@ OFFLOAD_DEPTHWISE = Kernel(
 )  # fmt: skip
 
 
-# Max and average pools of a QDQ chain by an accelerator.
+# Max and average pools of a quantized network by an accelerator.
 #
-# int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]: the largest element of a window inside of the input; or a
-# sum of all (x - zero point) there, with a factor for each number of elements, or the integers' own average.
+# int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]: the largest element of a window inside the input; or a sum of
+# all (x - zero point) there, with a factor for each number of elements, or the average of the integers.
 
 
 def kind_of(operator: QPool2d | Pool2d) -> str:
@@ -191,7 +191,7 @@ def kind_of(operator: QPool2d | Pool2d) -> str:
 
 
 def offload_pool_is_taken(operator: QPool2d, target: Target) -> bool:
-    """the accelerator's driver must take a pool of its method, type, shape, window and rounding"""
+    """the accelerator's driver must support a pool of its method, type, shape, window and rounding"""
     return entry_of(kind_of(operator), operator, target, operator.window) is not None
 
 
@@ -215,7 +215,7 @@ def offload_pool_implement(operator: QPool2d, target: Target, stored: StoredRows
 
 
 def taps_of(operator: QPool2d | Pool2d) -> int:
-    """Elements that all windows take."""
+    """Return the number of elements in all windows."""
     return operator.output.num_elements * operator.window.kernel[0] * operator.window.kernel[1]
 
 

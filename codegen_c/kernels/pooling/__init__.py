@@ -1,1 +1,1 @@
-"""Maxima, means and sums over windows and axes."""
+"""Kernels for maxima, means and sums over windows and axes."""

@@ -1,11 +1,11 @@
-"""Max and average pooling, float32, one output element at a time, channels innermost.
+"""Kernel for max and average pooling, float32, one output element at a time, channels innermost.
 
-float32[N, H, W, C] -> float32[N, P, Q, C]. The largest of a window is the last element where that is NaN, as in
-onnxruntime's vectors, and else passes over NaN. Average adds in the order r, s ascending and divides by the number of
-elements inside the input, or by the window's size if padding counts. A window may be the whole image.
+float32[N, H, W, C] -> float32[N, P, Q, C]. The maximum of a window is its last element if that is NaN, as in
+onnxruntime's vectors, and otherwise skips NaN. The average adds in the order r, s ascending and divides by the number
+of elements inside the input, or by the window's size if padding counts. A window may be the whole image.
 
-Loops over a window's taps are generated, as what finishes an element is: as a function of tvm_ext_pool2d_f32.h, which
-takes rows of whole images, a padded 3x3 maximum took 7 % more instructions on a Cortex-M4, an average 2 %.
+Loops over a window's taps are generated, because the epilogue is: as a function of tvm_ext_pool2d_f32.h, as for rows of
+whole images, a padded 3x3 maximum took 7 % more instructions on a Cortex-M4, and an average 2 %.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from codegen_c.operators.scalar import Operand
 
 LAYER = "tvm_ext_pool2d_f32_layer"
 ROW_INSTRUCTIONS = 4
-"""Modelled, of a row of a window: step of the pointer, and the loop."""
+"""Modelled instructions of a row of a window: increment of the pointer, and the loop."""
 
 
 def window_holds_input(operator: Pool2d, target: Target) -> bool:
@@ -79,7 +79,7 @@ def implement(operator: Pool2d, target: Target, stored: StoredRows) -> Implement
 
 
 def _accumulating(operator: Pool2d) -> Accumulating | None:
-    """A pool over the whole image takes its rows as they come."""
+    """Return a pool over the whole image that takes its rows in parts; None for other pools."""
     if not qpool2d.is_global(operator):
         return None
     return Accumulating(
@@ -88,7 +88,7 @@ def _accumulating(operator: Pool2d) -> Accumulating | None:
 
 
 def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
-    """One value for each channel, kept in the output; the last call finishes it."""
+    """Return a pool with one value for each channel, kept in the output; the last call finishes it."""
     finish, average = Finish(program=operator.finish), operator.method == "average"
     count = f" / {_count(operator, (0, 0), (0, 0))}" if average else ""
     finished = finish.call(f"output[k]{count}", lambda o: f"channel{o.index}[k]")
@@ -120,7 +120,10 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
 
 
 def _instructions(operator: Pool2d) -> int:
-    """Modelled, of one element: a maximum passes over NaN at each tap, sums add; padding clips windows."""
+    """Return the modelled instructions of one element:
+
+    a maximum checks for NaN at each tap, sums add; padding clips.
+    """
     rows, columns = operator.window.kernel
     if operator.method == "max":
         return 4 + 6 * rows * columns
@@ -131,7 +134,7 @@ def _instructions(operator: Pool2d) -> int:
 
 
 def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
-    """All channels of one output pixel."""
+    """Return the code of all channels of one output pixel."""
     window, (_, height, columns, _) = operator.window, operator.inputs[0].shape
     rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
     element = f"input[{input_place(operator, stored, 'left + s')} + k]"

@@ -1,4 +1,4 @@
-"""Mean or sum of a QDQ tensor over any axes, integers only, of 8 or 16 bits."""
+"""Kernel for the mean or sum of a quantized tensor over any axes, integers only, of 8 or 16 bits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from codegen_c.kernels.shared.requantize import (
 from codegen_c.kernels.shared.window import strided
 from codegen_c.operators.kinds import QMean
 
-# Mean or sum of a QDQ tensor over any axes, integers only: one sum for each element of the output, ascending.
+# Mean or sum of a quantized tensor over any axes, integers only: one sum for each element of the output, ascending.
 #
 # int8 or uint8[...] -> int8 or uint8[...], reduced axes with an extent of 1. x - zero point is added up in int32 and
-# multiplied by input scale / (output scale * number of elements), either rounding, and clamped.
+# multiplied by input scale / (output scale * number of elements), with either rounding, and clamped.
 
 
 def reference(operator: QMean, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -32,13 +32,13 @@ def reference(operator: QMean, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def sums_fit(operator: QMean, target: Target) -> bool:
-    """what is added up must fit an int32, and be less than 2^30 steps of the output"""
+    """the sum of all elements must fit an int32, and be less than 2^30 steps of the output"""
     largest = np.array(largest_distance(operator.inputs[0]) * num_added(operator))
     return bool(0 < largest < 1 << 31) and results_fit(-largest, largest, _factors(operator))
 
 
 def num_added(operator: QMean) -> int:
-    """Elements of the input that make one of the output."""
+    """Return the number of input elements that are added to one output element."""
     return int(np.prod([operator.inputs[0].shape[axis] for axis in operator.axes], dtype=np.int64))
 
 
@@ -76,7 +76,7 @@ def implement(operator: QMean, target: Target, stored: StoredRows) -> Implementa
 
 
 def _body(operator: QMean, requantize: Requantize) -> str:
-    """Loops over the axes kept, around loops over those reduced; neighbouring axes of one kind are one loop."""
+    """Return loops over the kept axes, around loops over the reduced ones; adjacent axes of one kind share a loop."""
     runs = _runs(operator)
     strides = [int(np.prod([extent for extent, _ in runs[index + 1 :]], dtype=np.int64)) for index in range(len(runs))]
     names = [f"{'r' if reduced else 'i'}{index}" for index, (_, reduced) in enumerate(runs)]
@@ -99,7 +99,7 @@ def _loop(name: str, extent: int, lines: list[str]) -> list[str]:
 
 
 def _runs(operator: QMean) -> list[tuple[int, bool]]:
-    """(extent, whether reduced) of the axes, neighbours of one kind joined, extents of 1 left out."""
+    """Return (extent, is reduced) of the axes; adjacent axes of one kind are joined, and extents of 1 left out."""
     runs: list[tuple[int, bool]] = []
     for axis, extent in enumerate(operator.inputs[0].shape):
         reduced = axis in operator.axes
@@ -115,7 +115,7 @@ def _runs(operator: QMean) -> list[tuple[int, bool]]:
 QMEAN = Kernel(name="qmean_i8", operator=QMean, implement=implement, constraints=(quantized_bytes, sums_fit))
 
 
-# Mean or sum of a 16-bit QDQ tensor over any axes, integers only: py by its own loops.
+# Mean or sum of a 16-bit quantized tensor over any axes, integers only, by the loops of the 8-bit kernel.
 #
 # int16 or uint16[...] -> int16 or uint16[...], reduced axes with an extent of 1; sums in int32.
 

@@ -1,4 +1,4 @@
-"""Max and average pooling of a QDQ chain, integers only, of 8 or 16 bits; whole images also by rows."""
+"""Kernels for quantized max and average pooling, integers only, of 8 or 16 bits; whole images also by rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from codegen_c.kernels.shared.requantize import (
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, accumulated, spatial, taps, taps_inside
 from codegen_c.operators.kinds import Operator, Pool2d, QPool2d, TensorType
 
-# Pooling of a QDQ chain in numpy: sums or largest elements of windows, and how they are finished.
+# Pooling of a quantized network in numpy: sums or maxima of windows, and their requantization.
 
 
 def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -45,7 +45,7 @@ def reference(operator: QPool2d, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
-    """Unfinished output elements, one per window: int64 sums, or the largest elements."""
+    """Return one int64 sum or maximum per window, before requantization."""
     size = operator.output.shape[1:3]
     if operator.method == "max":
         largest = np.full(operator.output.shape, operator.low, dtype=np.int64)
@@ -60,7 +60,7 @@ def window_sums(operator: QPool2d, x: np.ndarray) -> np.ndarray:
 
 
 def counted_taps(operator: QPool2d) -> np.ndarray:
-    """Number of taps that the sum of each output pixel is divided by, int64[P, Q]."""
+    """Return the number of taps that the sum of each output pixel is divided by, int64[P, Q]."""
     extents = zip(operator.inputs[0].shape[1:3], operator.output.shape[1:3], strict=True)
     rows, columns = (taps_inside(operator.window, axis, *extent) for axis, extent in enumerate(extents))
     if operator.count_include_pad:
@@ -69,14 +69,14 @@ def counted_taps(operator: QPool2d) -> np.ndarray:
 
 
 def factors(operator: QPool2d) -> np.ndarray:
-    """Output steps of one unit of the sum, for each count from the smallest to the largest that occurs."""
+    """Return the output steps of one unit of the sum, for each count from the smallest to the largest that occurs."""
     counts = counted_taps(operator)
     used = np.arange(counts.min(), counts.max() + 1, dtype=np.float64)
     return scale_of(operator.inputs[0]) / (scale_of(operator.output) * used)
 
 
 def average(operator: QPool2d) -> Requantize:
-    """Requantization of sums, where they have a factor."""
+    """Return the requantization of sums that have a factor."""
     if operator.rounding == "tflite":
         count = operator.window.kernel[0] * operator.window.kernel[1]
         return mean_requantize(operator, count, low=operator.low, high=operator.high)
@@ -84,7 +84,7 @@ def average(operator: QPool2d) -> Requantize:
 
 
 def mean_requantize(operator: Operator, count: int, *, low: int, high: int) -> Requantize:
-    """TensorFlow Lite's requantization of sums of `count` elements to their mean."""
+    """Return TensorFlow Lite's requantization of sums of `count` elements to their mean."""
     ratio = scale_of(operator.inputs[0]) / scale_of(operator.output)
     mantissa, shift = requantize_tflite.fixed_point_of_mean(ratio, count)
     return Requantize(
@@ -93,18 +93,18 @@ def mean_requantize(operator: Operator, count: int, *, low: int, high: int) -> R
     )  # fmt: skip
 
 
-# Pools over a whole image that take its rows as they come: a few rows per call, sums kept between the calls.
+# Pools over a whole image that take its rows in parts: a few rows per call, with sums kept between the calls.
 #
-# int8, uint8 or float32[1, H, W, C] -> [1, 1, 1, C]. Each channel adds its elements in the order of rows, then
-# columns, as the pool over the whole image does: not a bit of the result depends on how many rows come at a time.
-# Sums of integers are an int32[C] of their own; floats are summed in the output itself.
+# int8, uint8 or float32[1, H, W, C] -> [1, 1, 1, C]. Each channel adds its elements in the order of rows, then columns,
+# like the pool over the whole image: no bit of the result depends on the number of rows per call. Integer sums are a
+# separate int32[C]; floats are summed in the output itself.
 
 BLOCK_INSTRUCTIONS = 24
 """Instructions per block of channels in one call: loading and storing its sums, and the loops."""
 
 
 def is_global(operator: QPool2d | Pool2d) -> bool:
-    """True where the window is the whole of one image."""
+    """Return True if the window is the whole of one image."""
     batch, height, columns, _ = operator.inputs[0].shape
     window = operator.window
     whole = window.kernel == (height, columns) and window.dilation == (1, 1) and not any(window.padding)
@@ -112,21 +112,20 @@ def is_global(operator: QPool2d | Pool2d) -> bool:
 
 
 def instructions(operator: QPool2d | Pool2d, whole: int) -> int:
-    """Modelled instructions with one row per call; whole: of the pool that runs at once."""
+    """Return the modelled instructions with one row per call. whole: instructions of the pool that runs at once."""
     _, height, _, channels = operator.inputs[0].shape
     return whole + height * -(-channels // CHANNEL_BLOCK) * BLOCK_INSTRUCTIONS
 
 
-# A pool over a whole image of a QDQ chain, integers only, that takes rows as they come (`accumulate_pool`).
+# A pool over a whole image of a quantized network, integers only, that takes rows in parts.
 #
-# int8 or uint8[1, H, W, C] -> int8 or uint8[1, 1, 1, C], and int32[C] of sums, or largest elements, between the
-# calls.
+# int8 or uint8[1, H, W, C] -> int8 or uint8[1, 1, 1, C], and int32[C] of sums, or maxima, between the calls.
 
 LAYER = "tvm_ext_qpool2d_layer"
 
 
 def accumulating(operator: QPool2d) -> Accumulating | None:
-    """A pool over the whole image takes its rows as they come."""
+    """Return a pool over the whole image that takes its rows in parts; None for other pools."""
     if not is_global(operator):
         return None
     return Accumulating(
@@ -136,7 +135,7 @@ def accumulating(operator: QPool2d) -> Accumulating | None:
 
 
 def pool_shapes(operator: QPool2d, stored: StoredRows, finish: Requantize | None) -> str:
-    """The layer's shapes as tvm_ext_qpool2d.h takes them. finish: of an average that is brought to another scale."""
+    """Return the layer's shapes for tvm_ext_qpool2d.h. finish: requantization of an average, if there is one."""
     members: dict[str, Value] = {
         "input": image(operator.inputs[0]),
         "output": image(operator.output, stored=stored),
@@ -150,12 +149,12 @@ def pool_shapes(operator: QPool2d, stored: StoredRows, finish: Requantize | None
 
 
 def factors_text(finish: Requantize | None) -> str:
-    """Arguments for the tables of factors."""
+    """Return the arguments for the tables of factors."""
     return "multiplier, shift" if finish else "NULL, NULL"
 
 
 def _by_rows(operator: QPool2d, stored: StoredRows) -> Implementation:
-    """One sum, or largest element, for each channel. Without padding all windows have the same taps, so one factor."""
+    """Return a pool with one sum or maximum per channel; without padding all windows have equal taps, so one factor."""
     finish = average(operator) if operator.has_factor else None
     channels, rings = operator.output.shape[3], with_rings(LAYER, stored)
     arguments = f"{rings[1]}, input, output, sums, {factors_text(finish)}, row_begin, row_end"
@@ -186,7 +185,7 @@ def _by_rows(operator: QPool2d, stored: StoredRows) -> Implementation:
     )
 
 
-# Max and average pooling of a QDQ chain, integers only: four channels of one output pixel at a time.
+# Max and average pooling of a quantized network, integers only: four channels of one output pixel at a time.
 #
 # int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Max takes the largest tap inside the input. Average adds x -
 # zero point in int32, r then s ascending, and multiplies by input scale / (output scale * number of taps): of those
@@ -196,14 +195,14 @@ def _by_rows(operator: QPool2d, stored: StoredRows) -> Implementation:
 
 
 def keeps_quantization(operator: QPool2d, target: Target) -> bool:
-    """max pooling, and averages as TFLite takes them, must have one type, scale and zero point on both sides"""
+    """max pooling, and averages in TFLite's rounding, must have one type, scale and zero point on both sides"""
     source, output = operator.inputs[0], operator.output
     same = source.dtype == output.dtype and quantization(source) == quantization(output)
     return same or operator.has_factor
 
 
 def counts_what_it_reads(operator: QPool2d, target: Target) -> bool:
-    """an average as TFLite takes it must leave padding out of its count"""
+    """an average in TFLite's rounding must not count padding"""
     return operator.rounding == "onnx" or not operator.count_include_pad
 
 
@@ -213,7 +212,7 @@ def windows_meet_input(operator: QPool2d, target: Target) -> bool:
 
 
 def sums_fit(operator: QPool2d, target: Target) -> bool:
-    """a window must add up to no more than an int32 holds, and to less than 2^30 steps of the output"""
+    """a window must add up to at most what int32 holds, and to less than 2^30 steps of the output"""
     if operator.method == "max":
         return True
     farthest = largest_distance(operator.inputs[0])
@@ -251,7 +250,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _instructions(operator: QPool2d, num_taps: int) -> int:
-    """Modelled; of a window that is the whole image, whose loops are long, measured on a Cortex-M4."""
+    """Return the modelled instructions; for a window of the whole image, with long loops, measured on a Cortex-M4."""
     elements, average_taken = operator.output.num_elements, operator.method == "average"
     if average_taken and is_global(operator):
         return num_taps * 2 + num_taps // CHANNEL_BLOCK + elements * 10
@@ -263,7 +262,7 @@ def _instructions(operator: QPool2d, num_taps: int) -> int:
 
 
 def _body(stored: StoredRows, finish: Requantize | None) -> str:
-    """The loops of tvm_ext_qpool2d.h."""
+    """Return a call of the loops of tvm_ext_qpool2d.h."""
     rings, layer = with_rings(LAYER, stored)
     call = f"tvm_ext_qpool2d({layer}, input, output, {factors_text(finish)}, row_begin, row_end);"
     return "\n".join([*rings, *(finish.tables() if finish else []), call])
@@ -278,7 +277,7 @@ QPOOL2D = Kernel(
 )
 
 
-# Max and average pooling of a QDQ chain on 16-bit activations, integers only: py by its own loops.
+# Max and average pooling of a quantized network on 16-bit activations, by the loops of the 8-bit kernel.
 #
 # int16 or uint16[N, H, W, C] -> int16 or uint16[N, P, Q, C].
 

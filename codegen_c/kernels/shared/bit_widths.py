@@ -1,4 +1,4 @@
-"""Weights of 4 and 9 bits, and activations of 16 bits: how they are stored, and conditions of their kernels."""
+"""Weights of 4 and 9 bits, and activations of 16 bits: their storage, and the constraints of their kernels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from codegen_c.kernels.shared.requantize import Products, Requantize, is_quantiz
 from codegen_c.kernels.shared.window import CHANNEL_BLOCK, ROW_PARAMETERS, pack_blocks, spatial
 from codegen_c.operators.kinds import Array, Operator, PackedQConv2d, PackedQDense, QConv2d, QDense, Window
 
-# Weights of 4 bits, two to a byte. Each kernel chooses which two share one, by the instructions that part them.
+# Weights of 4 bits, two to a byte. Each kernel chooses the pairs by the instructions that unpack them.
 
 LOW, HIGH = -8, 7
 
 
 def fits_four_bits(weight: Array) -> bool:
-    """True of integers from -8 to 7."""
+    """Return True for integers from -8 to 7."""
     return weight.size > 0 and int(weight.min()) >= LOW and int(weight.max()) <= HIGH
 
 
@@ -32,19 +32,19 @@ def four_bit_weights(operator: PackedQConv2d | PackedQDense, target: Target) -> 
 
 
 def pack_pairs(low: Array, high: Array) -> Array:
-    """int8 from -8 to 7 each -> uint8: `low` in the lower four bits, `high` in the upper ones, two's complement."""
+    """Pack int8 pairs from -8 to 7 into uint8: `low` in the lower four bits, `high` in the upper, two's complement."""
     return ((low.astype(np.int16) & 15) | ((high.astype(np.int16) & 15) << 4)).astype(np.uint8)
 
 
-# Conditions of integer kernels on activations of 16 bits, and a kernel made from the one for 8 bits.
+# Constraints of integer kernels on activations of 16 bits, and a kernel made from the one for 8 bits.
 #
-# The loops are the same: what they read says how many bits an element has, and layers say how many their sums have.
+# The loops are the same: the layer's structure contains the widths of elements and sums.
 
 WORDS = ("int16", "uint16")
 MOST_SUM = 1 << 47
-"""Sums below it times a mantissa of 15 bits stay below 2^62."""
+"""Limit of sums: times a mantissa of 15 bits, they stay below 2^62."""
 LEAST_SUM = 1 << 16
-"""Sums are taken to reach it, so that a factor stays below 2^14: with 15 bits it then shifts to the right."""
+"""Lower bound of assumed sums, which keeps a factor below 2^14: with 15 bits it then shifts to the right."""
 
 
 def quantized_words(operator: Operator, target: Target) -> bool:
@@ -59,16 +59,19 @@ def integer_weights(operator: QConv2d | QDense, target: Target) -> bool:
 
 
 def weighted(products: Callable[[Any], Any], factors: Callable[[Any], np.ndarray]) -> tuple[Constraint, ...]:
-    """Constraints of a layer with weights. products, factors: its sums, and output steps of one unit of each."""
+    """Return the constraints of a layer with weights.
+
+    products, factors: its sums, and output steps of one unit of each.
+    """
 
     def sums_fit(operator: QConv2d | QDense, target: Target) -> bool:
-        """bias and products must add up to less than 2^47, in rounding "tflite" with a bias of 32 bits to 2^31"""
+        """bias and products must add up to less than 2^47; in rounding "tflite" with a 32-bit bias, below 2^31"""
         if operator.rounding == "tflite" and operator.bias.dtype == np.int32:
             return products(operator).fit_int32()
         return products(operator).largest < MOST_SUM
 
     def rescaled_sums_fit(operator: QConv2d | QDense, target: Target) -> bool:
-        """weight scales must be finite, not negative, and no sum may reach 2^30 steps of the output"""
+        """weight scales must be finite and not negative, and no sum may reach 2^30 steps of the output"""
         low, high = products(operator).range()
         real = factors(operator)
         if not (np.isfinite(real).all() and (real >= 0).all()):
@@ -86,7 +89,7 @@ def _named(
 
 
 def wide_kernel(name: str, narrow: Kernel, *constraints: Constraint) -> Kernel:
-    """A kernel for 16 bits by the loops of the one for 8."""
+    """Return a kernel for 16 bits that uses the loops of the kernel for 8 bits."""
 
     def implement(operator: Operator, target: Target, stored: StoredRows) -> Implementation:
         made = narrow.implement(operator, target, stored)
@@ -97,12 +100,12 @@ def wide_kernel(name: str, narrow: Kernel, *constraints: Constraint) -> Kernel:
     return Kernel(name=name, operator=narrow.operator, implement=implement, constraints=constraints)
 
 
-# Layers whose weights need 9 bits: unsigned bytes whose zero point is not in their middle, from -255 to 255.
+# Layers whose weights need 9 bits: unsigned bytes whose zero point is not in the middle, from -255 to 255.
 #
-# They are stored as bytes and an offset for each channel, which the sum of the elements is multiplied by.
+# They are stored as bytes and an offset for each channel, which is multiplied by the sum of the elements.
 #
 # Their channels are computed in plain C: all of a layer (`all_channels`), or some of them beside a kernel for int8,
-# which kernels/beside_int8.py puts together.
+# which kernels/beside_int8.py combines.
 
 Reference = Callable[[list[Array]], list[Array]]
 
@@ -110,7 +113,7 @@ NINE_BITS = "int16"
 """Element type of weights that need 9 bits."""
 UINT8_MAX = 255
 MOST_WEIGHTS = 1 << 15
-"""Weights of a channel whose products with elements, and their offset times the elements, fit int32 each."""
+"""Limit of a channel's weights for which products with elements, and the offset times the elements, fit int32 each."""
 INCLUDES = ("tvm_ext_nine_bits.h", *BLOCK_INCLUDES)
 _LAYER = "tvm_ext_nine_bits_layer"
 _CONSTANTS = "tvm_ext_nine_bits_constants"
@@ -132,13 +135,13 @@ def has_few_weights(operator: QConv2d | QDense, target: Target) -> bool:
 
 
 def _spans(weight: Array) -> Array:
-    """Distance of the largest from the least weight of each channel."""
+    """Return the difference between the largest and the least weight of each channel."""
     rows = weight.reshape(weight.shape[0], -1).astype(np.int64)
     return rows.max(axis=1) - rows.min(axis=1)
 
 
 def split_weights(weight: Array) -> tuple[Array, Array]:
-    """int8[K, ...] and int16[K] offsets, which add up to weights that come from bytes: int16[K, ...]."""
+    """Return int8[K, ...] and int16[K] offsets, which add up to the weights, int16[K, ...] that come from bytes."""
     rows = weight.reshape(weight.shape[0], -1).astype(np.int64)
     above, below = np.maximum(rows.max(axis=1) - 127, 0), np.minimum(rows.min(axis=1) + 128, 0)
     offsets = above + below  # one of them is 0
@@ -148,10 +151,10 @@ def split_weights(weight: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NineBits:
-    """Some channels of a layer as the C code computes them, or all.
+    """All channels of a layer, or some of them, in the form of the C code.
 
-    convolution: the layer, of a dense one as a convolution over its vectors, rows of an image. channels: of its output.
-    weight, offsets, bias, finish: of these channels; weights less their offsets are int8[K, R, S, C / groups].
+    convolution: the layer; a dense layer as a convolution over its vectors as rows of an image. channels: of its
+    output. weight, offsets, bias, finish: of these channels; weights minus their offsets are int8[K, R, S, C / groups].
     """
 
     convolution: QConv2d
@@ -163,7 +166,10 @@ class NineBits:
 
     @classmethod
     def of(cls, operator: QConv2d | QDense, products: Products, exact: Requantize, channels: Array | None) -> Self:
-        """products, exact: sums of the whole layer, and their requantization. channels: None for all of them."""
+        """Return the channels of a layer.
+
+        products, exact: sums of the whole layer, and their requantization. channels: None for all of them.
+        """
         chosen = np.arange(operator.output.shape[-1]) if channels is None else channels
         low, high = (bounds[chosen] for bounds in products.range())
         if not exact.is_uniform:
@@ -180,7 +186,7 @@ class NineBits:
 
     @property
     def block(self) -> int:
-        """Channels computed side by side: they must read the same group."""
+        """Number of channels computed together, which must read the same group."""
         return CHANNEL_BLOCK if self.convolution.groups == 1 else 1
 
     @property
@@ -189,7 +195,7 @@ class NineBits:
         return pixels * self.weight.size
 
     def instructions(self) -> int:
-        """Modelled instructions of the sums and their elements."""
+        """Return the modelled instructions of the sums and their elements."""
         elements = self.macs // self.weight[0].size
         side_by_side = min(self.block, len(self.channels))
         runs = self.macs // self.weight[0, 0].size // side_by_side
@@ -198,7 +204,7 @@ class NineBits:
         return products + runs * RUN_INSTRUCTIONS + elements * REQUANTIZE_INSTRUCTIONS
 
     def constants(self, *, with_channels: bool) -> tuple[tuple[str, Array], ...]:
-        """Tables in the order of the function's parameters."""
+        """Return the tables in the order of the function's parameters."""
         found = [("channels", self.channels.astype(np.uint16))] if with_channels else []
         found += [("weights", pack_blocks(self.weight, self.block)), ("offsets", self.offsets), ("bias", self.bias)]
         return tuple((f"{_PREFIX}{name}", array) for name, array in (*found, *self.finish.constants()))
@@ -210,7 +216,7 @@ class NineBits:
         )
 
     def definition(self, stored: StoredRows) -> str:
-        """`$_nine_bits`, the shapes of the layer."""
+        """Return the definition of `$_nine_bits`, the shapes of the layer."""
         convolution = self.convolution
         members: dict[str, Value] = {
             "input": image(convolution.inputs[0]), "output": image(convolution.output, stored=stored),
@@ -220,7 +226,7 @@ class NineBits:
         return shapes(_LAYER, members, name=_SHAPES)
 
     def statements(self, stored: StoredRows, *, with_channels: bool) -> tuple[list[str], str]:
-        """Statements that define what the functions of the header are handed first, and these arguments."""
+        """Return statements that define the first argument of the header's functions, and that argument."""
         rings, layer = with_rings(_LAYER, stored, shapes=_SHAPES, name="nine_bits")
         tables = [line.replace(" multiplier[", f" {_PREFIX}multiplier[").replace(" shift[", f" {_PREFIX}shift[")
                   for line in self.finish.tables()]  # fmt: skip
@@ -234,7 +240,7 @@ class NineBits:
 def all_channels(
     kernel: str, operator: QConv2d | QDense, bits: NineBits, stored: StoredRows, reference: Reference
 ) -> Implementation:
-    """The layer in plain C, all channels of it."""
+    """Return the layer in plain C, with all its channels."""
     statements, layer = bits.statements(stored, with_channels=False)
     is_image = isinstance(operator, QConv2d)
     rows = "row_begin, row_end" if is_image else f"0, {bits.convolution.output.shape[1]}"
@@ -267,7 +273,7 @@ def all_channels(
 
 
 def _over_vectors(operator: QDense) -> QConv2d:
-    """A dense layer as a 1x1 convolution; the factors of its scales are the dense layer's."""
+    """Return a dense layer as a 1x1 convolution; the factors of its scales stay those of the dense layer."""
     channels, depth = operator.weight.shape
     rows = operator.output.num_elements // channels
     return QConv2d(

@@ -15,30 +15,30 @@ from codegen_c.kernels.shared.narrow_weights import FLOAT32, WeightType, narrowe
 from codegen_c.operators.kinds import Operator
 from codegen_c.operators.scalar import Operand
 
-# Register blocking of float kernels: some pixels by some output channels, accumulated side by side, and its costs.
+# Register blocking of float kernels, some pixels by some output channels, and its costs.
 #
-# Output channels are cut into ranges of equal blocks: as many full blocks as fit, then a block of the vectors that
-# are left. The last of these may hold fewer channels than lanes; where it must not, a last block of single floats
-# holds them. Weights are packed in that order, each block's channels innermost, and 0 in lanes without a channel.
+# Output channels are split into ranges of equal blocks: as many full blocks as possible, then a block of the remaining
+# vectors. The last vector may hold fewer channels than lanes; if this is not allowed, a last block of single floats
+# holds them. Weights are packed in that order, each block's channels innermost, with 0 in lanes without a channel.
 
 SCALAR_PRODUCTS: tuple[Block, ...] = ((4, 2), (4, 3), (4, 4), (4, 5), (2, 4), (2, 6))
 VECTOR_PRODUCTS: tuple[Block, ...] = ((1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (2, 3))
-"""(vectors, pixels) of products whose sums registers may hold, without lanes and with them."""
+"""(vectors, pixels) of products whose accumulators fit the registers, without lanes and with them."""
 # Modelled instructions that begin a run of adjacent elements, in the disassembly of GCC 12: pointers to it and to its
-# weights; those of a row of taps whose loop is unrolled; a call of tvm_ext_tile_f32x1_add_<pixels>x4, where sums go
-# through memory, which is made of SHORT_RUN elements or more.
+# weights; those of a row of taps whose loop is unrolled; a call of tvm_ext_tile_f32x1_add_<pixels>x4, with accumulators
+# in memory, which is used for SHORT_RUN elements or more.
 RUN_INSTRUCTIONS, RUN_UNROLLED, RUN_CALLED, SHORT_RUN = 6, 4, 22, 8
 MOST_UNROLLED = 200
-"""Instructions of a loop that GCC unrolls as a whole with -O3 (max-completely-peeled-insns)."""
+"""Limit of a loop's instructions for which GCC unrolls it completely at -O3 (max-completely-peeled-insns)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocking:
-    """`pixels` by `vectors` vectors of `lanes` floats in registers; tvm_ext_tile_f32x<lanes>.h has room for so many.
+    """`pixels` by `vectors` vectors of `lanes` floats in registers, within the limits of tvm_ext_tile_f32x<lanes>.h.
 
-    weights: type in which they are stored. loads_several: whether single floats are loaded several at once. adds_by_4:
-    whether runs of one pixel by 4 vectors are. masks: whether a vector may hold fewer channels than it has lanes.
-    loop_instructions, offset_bytes, spills: as `FloatBlocks` has them.
+    weights: type in which they are stored. loads_several: True if several single floats are loaded at once. adds_by_4:
+    True if runs of one pixel by 4 vectors are unrolled by 4. masks: True if a vector may hold fewer channels than
+    lanes. loop_instructions, offset_bytes, spills: as in `FloatBlocks`.
     """
 
     lanes: Lanes
@@ -60,7 +60,10 @@ class Blocking:
         return self.lanes.count * self.vectors
 
     def element_instructions(self, segment: ChannelRange, pixels: int) -> float:
-        """Modelled instructions of one element of each of some pixels by a block: loads, products and the loop."""
+        """Return the modelled instructions of one element of each of some pixels by a block:
+
+        loads, products and the loop.
+        """
         if segment.pairs_halves:  # two elements at a time
             return (5 * pixels + 7) / 2
         narrow = segment.weights.is_narrow
@@ -71,7 +74,10 @@ class Blocking:
         return self._products(segment, pixels, 1, pixels) + self.loop_instructions
 
     def run_instructions(self, segment: ChannelRange, pixels: int, length: int, step: int) -> int:
-        """Modelled, of `length` adjacent elements, known when compiling, of pixels that begin `step` elements apart."""
+        """Return the modelled instructions of `length` adjacent elements of pixels that begin `step` elements apart.
+
+        The length is a constant of the generated code.
+        """
         calls = self.loads_several and segment.lanes.count == 1 and segment.vectors == 4 and length >= SHORT_RUN
         as_loop = length * (self._products(segment, pixels, 1, pixels) + 3)
         if not calls and as_loop <= MOST_UNROLLED:  # overlapping elements are loaded once
@@ -81,12 +87,12 @@ class Blocking:
         return start + int(length * self.element_instructions(segment, pixels))
 
     def _products(self, segment: ChannelRange, pixels: int, length: int, elements: int) -> int:
-        """Loads of so many elements and of `length` rows of weights, and the FMAs."""
+        """Return the loads of elements and of `length` rows of weights, and the FMAs."""
         return elements + length * (segment.weights.load_instructions(segment.vectors) + pixels * segment.vectors)
 
 
 def native_blocking(target: Target) -> Blocking:
-    """Blocks that the registers of the processor hold: accumulators, one row of weights, one input element."""
+    """Return blocks that fit the processor's registers: accumulators, one row of weights, one input element."""
     floats = target.instruction_set.floats
     vectors, pixels = target.block or floats.product
     return Blocking(
@@ -97,14 +103,14 @@ def native_blocking(target: Target) -> Blocking:
 
 
 def product_blocks(operator: Operator, target: Target) -> tuple[Block, ...]:
-    """(vectors, pixels) that `native_blocking` may be told to take; none for small code, which is of one pixel."""
+    """Return (vectors, pixels) that `native_blocking` supports; none for small code, which has single pixels."""
     if target.optimize == "size":
         return ()
     return SCALAR_PRODUCTS if native_lanes(target).count == 1 else VECTOR_PRODUCTS
 
 
 def weight_blocking(weight: np.ndarray, target: Target) -> Blocking:
-    """The same for constant weights, in the narrowest type that holds them."""
+    """Return the native blocking for constant weights, in the narrowest type that represents them."""
     return replace(native_blocking(target), weights=narrowest(weight))
 
 
@@ -112,7 +118,7 @@ def weight_blocking(weight: np.ndarray, target: Target) -> Blocking:
 class ChannelRange:
     """Output channels [begin, end) in blocks of `lanes` x `vectors`, and the type of their weights.
 
-    The last vector of a single block may hold fewer channels than it has lanes.
+    The last vector of a single block may hold fewer channels than lanes.
     """
 
     begin: int
@@ -131,22 +137,22 @@ class ChannelRange:
 
     @property
     def channels(self) -> int:
-        """Channels of a block: its width, but for lanes without a channel."""
+        """Channels of a block: its width without lanes that hold no channel."""
         return min(self.width, self.end - self.begin)
 
     def lanes_of(self, v: int) -> Lanes:
-        """Lanes of vector v as they lie in memory."""
+        """Return the lanes of vector v in memory."""
         live = self.channels - v * self.lanes.count
         return replace(self.lanes, live=live) if live < self.lanes.count else self.lanes
 
     @property
     def pairs_halves(self) -> bool:
-        """True where weights of two vectors lie side by side in words, as tvm_ext_half_product.h reads them."""
+        """True if weights of two vectors are interleaved in words, in the layout of tvm_ext_half_product.h."""
         return self.lanes.half and self.lanes.count > 1 and self.vectors == 2
 
 
 def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
-    """Ranges that `num_channels` are cut into."""
+    """Return the ranges into which `num_channels` are split."""
     lanes, single = blocking.lanes, replace(blocking.lanes, count=1)
     whole = num_channels // blocking.width * blocking.width
     vectors, live = divmod(num_channels - whole, lanes.count)
@@ -168,19 +174,22 @@ def channel_ranges(num_channels: int, blocking: Blocking) -> list[ChannelRange]:
 
 
 def padded(array: np.ndarray, blocking: Blocking) -> np.ndarray:
-    """An array of output channels, with 0 for lanes of the last vector that hold none."""
+    """Return an array of output channels, padded with 0 for lanes of the last vector without a channel."""
     segment = channel_ranges(array.size, blocking)[-1]
     return np.pad(array, (0, segment.begin + segment.num_blocks * segment.width - array.size))
 
 
 def lanes_finished(num_channels: int, finish: Finish, blocking: Blocking) -> list[Lanes]:
-    """Widths in which elements are finished: those of the ranges, or single floats where vectors cannot be."""
+    """Return the widths of the epilogue: those of the ranges, or single floats if it has no vector form."""
     segments = channel_ranges(num_channels, blocking)
     return [segment.lanes if finish.fits(segment.lanes) else SCALAR for segment in segments]
 
 
 def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[str, ...]:
-    """Headers of tiles for the lanes of the ranges; kernels: headers by the same lanes that stand on these."""
+    """Return the headers of tiles for the lanes of the ranges.
+
+    kernels: headers for the same lanes that include these.
+    """
     segments = channel_ranges(num_channels, blocking)
     counts = sorted({segment.lanes.count for segment in segments})
     stems = (
@@ -195,13 +204,13 @@ def tile_headers(num_channels: int, blocking: Blocking, *kernels: str) -> tuple[
 
 
 def part_headers(segments: Sequence[ChannelRange]) -> tuple[str, ...]:
-    """Headers that read and write vectors with fewer channels than lanes."""
+    """Return the headers that read and write vectors with fewer channels than lanes."""
     counts = [one.lanes.count for one in segments if one.channels < one.width]
     return tuple(name for count in counts for name in (f"tvm_ext_lanes_f32x{count}.h", "tvm_ext_layer.h"))
 
 
 def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
-    """[K, ...] -> block after block, [...][block's channels] each, as the ranges read them, in the weights' type."""
+    """Pack [K, ...] as block after block of [...][block's channels], in the ranges' order and the weights' type."""
     parts: list[np.ndarray] = []
     for segment in channel_ranges(weight.shape[0], blocking):
         rows = weight[segment.begin : segment.end]
@@ -214,11 +223,11 @@ def pack(weight: np.ndarray, blocking: Blocking) -> np.ndarray:
     return blocking.weights.stored(np.concatenate(parts))
 
 
-# C text of the blocks that `blocking.py` cuts channels into: loops over them, sums in registers, stores.
+# C text of blocks of channels: loops over them, accumulators in registers, stores.
 
 
 def over_channels(num_channels: int, blocking: Blocking, body: Callable[[ChannelRange], list[str]]) -> list[str]:
-    """`body(segment)` with `k`, the block's first output channel, for every block of every segment."""
+    """Return `body(segment)` with `k`, the block's first output channel, for every block of every segment."""
     lines: list[str] = []
     for segment in channel_ranges(num_channels, blocking):
         if segment.num_blocks == 1:
@@ -231,9 +240,9 @@ def over_channels(num_channels: int, blocking: Blocking, body: Callable[[Channel
 
 @dataclass(frozen=True, kw_only=True)
 class Accumulators:
-    """The running sum of pixel p and vector v of a block: sum<p><v>, or an element of an array.
+    """Accumulators of a block, by pixel p and vector v: variables sum<p><v>, or elements of an array.
 
-    in_array: sums are `sums[pixels * vectors]`, which functions of tvm_ext_tile_f32x<lanes>.h fill.
+    in_array: accumulators are `sums[pixels * vectors]`, which functions of tvm_ext_tile_f32x<lanes>.h fill.
     """
 
     segment: ChannelRange
@@ -244,18 +253,18 @@ class Accumulators:
         return f"sums[{p * self.segment.vectors + v}]" if self.in_array else f"sum{p}{v}"
 
     def declaration(self) -> str:
-        """Definition of the array."""
+        """Return the definition of the array."""
         return f"{self.segment.lanes.ctype} sums[{self.pixels} * {self.segment.vectors}]; /* pixels by vectors */"
 
     def cells(self) -> Iterator[tuple[int, int]]:
         return ((p, v) for p in range(self.pixels) for v in range(self.segment.vectors))
 
     def channel(self, v: int) -> str:
-        """First channel of vector v."""
+        """Return the first channel of vector v."""
         return plus("k", v * self.segment.lanes.count)
 
     def start(self, array: str = "bias") -> list[str]:
-        """Declarations: every sum starts at its channel's element of an array, the bias."""
+        """Return declarations: every accumulator starts at its channel's element of an array, the bias."""
         ctype = self.segment.lanes.ctype
         return [f"{ctype} {self.name(p, v)} = {self._first(array, v)};" for p, v in self.cells()]
 
@@ -263,14 +272,14 @@ class Accumulators:
         return self.segment.lanes_of(v).load(array, self.channel(v))
 
     def begin(self, start: str = "bias") -> list[str]:
-        """The array, whose sums start at their channels' elements of `start`."""
+        """Return the array, whose accumulators start at their channels' elements of `start`."""
         if self.segment.channels < self.segment.width:
             return [self.declaration(), *(f"{self.name(p, v)} = {self._first(start, v)};" for p, v in self.cells())]
         call = f"tvm_ext_tile_f32x{self.segment.lanes.count}_start"
         return [self.declaration(), f"{call}(sums, &{start}[k], {self.pixels}, {self.segment.vectors});"]
 
     def add(self, x: str, step: str, weights: str, length: str) -> str:
-        """Statement that adds products of `length` elements of each pixel, `step` apart, to the array."""
+        """Return a statement that adds products of `length` elements of each pixel, `step` apart, to the array."""
         count, kind = self.segment.lanes.count, self.segment.weights
         if self.segment.pairs_halves:
             return f"tvm_ext_half_product_add(sums, {x}, {step}, {weights}, {length}, {self.pixels});"
@@ -280,7 +289,7 @@ class Accumulators:
         return f"tvm_ext_tile_f32x{count}_add(sums, {x}, {step}, {weights}, {sizes});"
 
     def store(self, finish: Finish, place: Callable[[int], str], residual: Callable[[int, int], str]) -> list[str]:
-        """Finish every sum and write it.
+        """Return code that applies the epilogue to every accumulator and writes the result.
 
         place(p): C expression of pixel p's first output element, empty for 0. residual(i, p): the same for input i.
         """
@@ -303,7 +312,10 @@ class Accumulators:
     def _store_one_by_one(
         self, finish: Finish, p: int, place: Callable[[int], str], residual: Callable[[int, int], str]
     ) -> list[str]:
-        """Lines for a finish without vector form: vectors go to a small array, its elements are finished one by one."""
+        """Return code for an epilogue without vector form:
+
+        vectors go to an array, whose elements are finished one by one.
+        """
         lanes, width, channels = self.segment.lanes, self.segment.width, self.segment.channels
         single = replace(lanes, count=1)
 
@@ -319,7 +331,7 @@ class Accumulators:
 
 
 def pixel_place(first: str, p: int, pitch: str) -> str:
-    """C expression of the first element of pixel p, where pixel 0 begins at `first`."""
+    """Return the C expression of the first element of pixel p, if pixel 0 begins at `first`."""
     return first if p == 0 else f"{first} + {pitch}" if p == 1 else f"{first} + {p} * {pitch}"
 
 

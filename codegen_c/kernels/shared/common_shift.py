@@ -10,25 +10,25 @@ import numpy as np
 from codegen_c.kernels.shared.requantize import MAX_SHIFT, Requantize, quantization
 from codegen_c.operators.kinds import Array
 
-# Requantization by high products: for processors whose 64-bit shifts take several instructions.
+# Requantization by high products, for processors whose 64-bit shifts take several instructions.
 #
 # With shift s >= 33, the rest r = s - 33 and h = floor(sum * mantissa / 2^32), rounding half up is
 #
 #     floor((sum * mantissa + 2^(s - 1)) / 2^s) = floor((h + 2^r) / 2^(r + 1)) = floor((floor(h / 2^r) + 1) / 2)
 #
-# as the 32 bits below h cannot carry into it. Half up is half to even where no product is a tie. A tie needs a sum
-# with s - 1 - t trailing zeros, t being those of the mantissa: none has them if |sum| < 2^(s - 1 - t).
+# because the 32 bits below h cannot carry into it. Half up equals half to even if no product is a tie. A tie requires a
+# sum with s - 1 - t trailing zeros, where t is the number of the mantissa's: no sum has them if |sum| < 2^(s - 1 - t).
 #
-# TensorFlow Lite rounds twice: the high product of the doubled sum, halves up; then the division by 2^(s - 31), here
-# r = s - 32, halves away from zero: up after taking one off where the sum is negative (which changes nothing where
-# that product is rounded to zero).
+# TensorFlow Lite rounds twice: the high product of the doubled sum, halves up; then the division by 2^(s - 31), here r
+# = s - 32, halves away from zero: up after subtracting one if the sum is negative (which changes nothing if that
+# product is rounded to zero).
 
 # (2 * 255 + 1) * 2^r and half of an int32's range must fit an int32 together.
 MAX_REST = 20
 
 
 def by_high_products(exact: Requantize, low: Array, high: Array) -> Requantize:
-    """The same as the code reads it that takes high products, where these round as the whole products do; else itself.
+    """Return the requantization by high products if these round as the whole products do, else `exact` itself.
 
     low, high: bounds of the sums, int64, one pair for each factor (or one for all).
     """
@@ -47,7 +47,7 @@ def by_high_products(exact: Requantize, low: Array, high: Array) -> Requantize:
 
 
 def _behind_one_rounding(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
-    """(mantissa, r) for sums up to `largest`, where the high product rounds as the whole one does."""
+    """Return (mantissa, r) if the high product rounds as the whole product does for all sums up to `largest`."""
     if mantissa == 0 or largest * mantissa < 1 << (shift - 1):  # every result is the zero point
         return 0, 0
     trailing_zeros = (mantissa & -mantissa).bit_length() - 1
@@ -56,19 +56,17 @@ def _behind_one_rounding(mantissa: int, shift: int, largest: int) -> tuple[int, 
 
 
 def _behind_two_roundings(mantissa: int, shift: int, largest: int) -> tuple[int, int] | None:
-    """The same for TensorFlow Lite's roundings: sums that can be doubled, and something left to divide by."""
-    if mantissa == 0 or (
-        shift >= 32 and largest * mantissa < 1 << (shift - 2)
-    ):  # below a half, also once it is rounded up
+    """Return (mantissa, r) for TensorFlow Lite's roundings: sums can be doubled, and a right shift remains."""
+    if mantissa == 0 or (shift >= 32 and largest * mantissa < 1 << (shift - 2)):  # below a half, even after rounding up
         return 0, 0
     return (mantissa, shift - 32) if 32 <= shift <= 32 + MAX_REST and largest < 1 << 30 else None
 
 
-# Factors of sums as vectors apply them: to the high words of 64-bit products, which are shifted and rounded once.
+# Requantization by vectors: factors apply to the high words of 64-bit products, which are shifted and rounded once.
 #
 # A factor is mantissa / 2^shift. The high word of sum * mantissa, shifted right by shift - 32 with rounding, is the
-# product rounded halves up, as its low word never carries. Halves to even differs only in ties, and a tie needs a sum
-# with more trailing zeros than most layers' sums have bits. TensorFlow Lite rounds twice: the high word of the
+# product rounded halves up, because its low word never carries. Halves to even differs only in ties, and a tie requires
+# a sum with more trailing zeros than most layers' sums have bits. TensorFlow Lite rounds twice: the high word of the
 # doubled product, then its shift.
 
 WORD_BITS = 32
@@ -82,8 +80,8 @@ DOUBLED_BITS = WORD_BITS - 1
 class HighWords:
     """A `Requantize` as shifts of high words.
 
-    left_shift: by which sums are scaled up first so that every shift reaches beyond the high word.
-    halves_even: whether some sum may lie halfway between two results.
+    left_shift: scales sums up so that every shift reaches beyond the high word. halves_even: True if some sum may lie
+    halfway between two results.
     """
 
     requantize: Requantize
@@ -92,7 +90,7 @@ class HighWords:
 
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> Self:
-        """Rescaling of sums from low to high, int64, one each or one per channel."""
+        """Return the requantization of sums from low to high, int64, one each or one per channel."""
         if requantize.rounding == "tflite":
             return cls(requantize=requantize, left_shift=0, halves_even=False)
         mantissa, shift = requantize.mantissa.astype(np.int64), requantize.shift.astype(np.int64)
@@ -103,14 +101,14 @@ class HighWords:
         return cls(requantize=requantize, left_shift=max(0, LEAST_SHIFT - least), halves_even=bool(ties.any()))
 
     def fits(self, low: Array, high: Array) -> bool:
-        """True where sums from low to high can be scaled up; with two roundings, no factor may need that."""
+        """Return True if sums from low to high can be scaled up; with two roundings, no factor may need this."""
         if self.is_twice and (self.requantize.shift[self.requantize.mantissa > 0] < DOUBLED_BITS).any():
             return False
         largest = int(np.maximum(np.abs(low), np.abs(high)).max(initial=1))
         return largest << self.left_shift < 1 << (WORD_BITS - 1)
 
     def factors(self) -> tuple[Array, Array]:
-        """(multiplier, shift) as the code reads them, int32 each: shifts are negative, of the product's high word."""
+        """Return (multiplier, shift) for the code, int32 each: shifts are negative, of the product's high word."""
         if self.is_twice:
             shift = np.where(self.requantize.mantissa == 0, -1, DOUBLED_BITS - self.requantize.shift.astype(np.int32))
             return self.requantize.mantissa, shift.astype(np.int32)
@@ -121,7 +119,7 @@ class HighWords:
 
     @property
     def is_twice(self) -> bool:
-        """True where it rounds twice, as TensorFlow Lite does."""
+        """True if it rounds twice, as TensorFlow Lite does."""
         return self.requantize.rounding == "tflite"
 
 
@@ -129,19 +127,19 @@ def _trailing_zeros(number: int) -> int:
     return (number & -number).bit_length() - 1 if number else 0
 
 
-# Requantization in two instructions a sum: one shift for all channels of a layer, which saturation does on the side.
+# Requantization in two instructions per sum: one shift for all channels of a layer, which the saturation includes.
 #
 # With h = floor(sum * multiplier / 2^32) and zero point z, an element is floor((h + (2 z + 1) 2^(n - 1)) / 2^n),
-# saturated, with n the same for every channel, so that it stands in the instruction that saturates. A multiplier then
-# has fewer bits than the mantissa. Elements are a staircase over the sums; a multiplier that has each step between
-# the same two sums as the factor itself, ties included, gives the same elements, and is looked for here: it must lie
-# between bounds, two from the sums on either side of each step that sums reach.
+# saturated, with the same n for every channel, so that n is part of the saturating instruction. A multiplier then has
+# fewer bits than the mantissa. Elements are a staircase over the sums: a multiplier that has each step between the same
+# two sums as the factor itself, ties included, gives the same elements. This module searches for such a multiplier: it
+# must lie between two bounds from the sums on either side of each step that sums reach.
 
 SHIFTS = (4, 8)
-"""Shifts that are tried, in this order: few, as the code of each is shared by the layers that have it."""
+"""Candidate shifts in this order: few, because layers with the same shift share code."""
 MOST = (1 << 31) - 1
 MOST_SHIFT = 52
-"""Largest shift of a factor that 64 bits hold with any step in front of it."""
+"""Largest shift of a factor for which 64 bits hold any step before it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,9 +153,9 @@ class CommonShift:
 
     @classmethod
     def of(cls, exact: Requantize, low: Array, high: Array) -> Self | None:
-        """The same elements as `exact` for every sum from low to high, int64[K]; None where there are none such.
+        """Return a form with the same elements as `exact` for all sums from low to high, int64[K]; None if none exists.
 
-        It needs one rounding, halves to even, and all numbers of 8 bits as elements.
+        It requires one rounding, halves to even, and the full range of 8 bits as results.
         """
         limits = np.iinfo(exact.output.dtype)
         if exact.rounding != "onnx" or (exact.low, exact.high) != (limits.min, limits.max):
@@ -186,14 +184,14 @@ class CommonShift:
 
     @property
     def suffix(self) -> str:
-        """Suffix of the functions that do it."""
+        """Suffix of the functions that compute it."""
         return f"{'u8' if self.is_unsigned else 's8'}_{self.shift}"
 
 
 def _first_sums(steps: Array, mantissa: Array, shift: Array) -> Array:
-    """The least sum of each channel whose rounded product reaches each step, int64[K, steps].
+    """Return the least sum of each channel whose rounded product reaches each step, int64[K, steps].
 
-    sum * mantissa / 2^shift >= step - 1/2, and more than that before an odd step, as halves go to the even one.
+    sum * mantissa / 2^shift >= step - 1/2, and strictly more before an odd step, because halves go to the even step.
     """
     bound = ((2 * steps - 1)[None, :] << (np.minimum(shift, MOST_SHIFT)[:, None] - 1)) + steps[None, :] % 2
     reach = -(-bound // np.maximum(mantissa, 1)[:, None])
@@ -202,9 +200,9 @@ def _first_sums(steps: Array, mantissa: Array, shift: Array) -> Array:
 
 
 def _between(bound: Array, reached: Array, low: Array, high: Array, nearest: Array) -> Array | None:
-    """Multipliers near to `nearest` by which each step lies between the sums reached - 1 and reached.
+    """Return multipliers close to `nearest` with which each step lies between the sums reached - 1 and reached.
 
-    bound: of products, int64[steps]. A step that is outside of [low, high] bounds on one side alone.
+    bound: of products, int64[steps]. A step outside [low, high] is a bound on one side only.
     """
     least, most = np.zeros_like(low), np.full_like(low, MOST)
     possible = np.ones(low.shape, bool)

@@ -1,4 +1,4 @@
-"""Factors as float32 that give every sum of a layer its element, and the sum at which each element begins."""
+"""Factors as float32 that give every sum of a layer its exact element, and the sum at which each element begins."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array
 
-# The sum at which each element of a layer begins: elements grow with sums, so these tell the element of every sum.
+# The sum at which each element of a layer begins: elements grow with sums, so these sums determine every element.
 #
-# Another way from sums to elements that grows with them too, and agrees at these beginnings and at the sums below
-# them, gives all sums the same elements.
+# Any other monotonic map from sums to elements that agrees at these sums and at the sums just below them gives all sums
+# the same elements.
 
-# Sums by which the beginning of an element may lie off where the real factor has it.
+# Tolerance in sums between the begin of an element and its estimate from the real factor.
 SLACK = 2
 
 
 def beginnings(requantize: Requantize, low: Array, high: Array) -> Array | None:
-    """int64[elements, K]: least sum from low to high that gives the element or one above it, else high + 1.
+    """Return the least sum from low to high that gives each element or one above it, else high + 1: int64[elements, K].
 
-    Elements are those above the least one that `requantize` gives. low, high: int64[K]. None where factors are not
-    above 0, or where sums begin an element too far off.
+    Elements are those above the least one that `requantize` gives. low, high: int64[K]. None if a factor is not above
+    0, or if sums begin an element too far from the guess.
     """
     elements = np.arange(requantize.low + 1, requantize.high + 1)[:, None]
     mantissa = np.broadcast_to(requantize.mantissa, low.shape).astype(np.float64)
@@ -41,36 +41,38 @@ def beginnings(requantize: Requantize, low: Array, high: Array) -> Array | None:
     below, above = np.maximum(begins - 1, low), np.minimum(begins, high)
     is_least = (begins == low) | (requantize.run(below) < elements)
     is_reached = (begins > high) | (requantize.run(above) >= elements)
-    # Where no sum around the guess reaches the element, none at all may.
+    # If no sum around the guess reaches the element, no sum at all may reach it.
     return begins if bool((is_least & is_reached).all()) else None
 
 
-# Factors as floats of 32 bits that give every sum of a layer the element that its own factor gives it.
+# Requantization by float32 factors that give every sum of a layer the element of its exact factor.
 #
-# A sum as float, times a factor plus an offset, in one rounding, then rounded to an integer, grows with the sum; so
-# two ways from sums to elements agree for all sums if each element begins at the same one (float_factors.py). Floats
-# next to the real factor and to the zero point are tried; what is taken is proved.
+# A sum as float, times a factor plus an offset, rounded once and then to an integer, grows with the sum; so it agrees
+# with the exact requantization for all sums if each element begins at the same sum. Floats next to the real factor and
+# to the zero point are tried; a candidate is used only if this is proved.
 
-# Floats from the one nearest to a real factor on, and offsets from the zero point on, in this order.
+# Distances from the float nearest to a real factor, and offsets from the zero point, in the order of trials.
 STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8)
 SHIFTS = (*STEPS, 9, -9, 10, -10, 11, -11, 12, -12)
 SHIFT = 2.0**-17
-# Sums are exact as floats below this, and products with factors from this on are exact as floats of 64 bits.
+# Below the first limit sums are exact as float32; with factors above the second, products are exact as float64.
 MOST_SUM, LEAST_FACTOR = 1 << 24, 2.0**-14
 LARGEST = 1 << 31
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FloatFactors:
-    """An element is sum * factor + offset, rounded once as a float, then to the nearest integer, halves to even, within
-    limits. factors, offsets: float32[K]."""
+    """Requantization by floats: an element is sum * factor + offset, rounded to float32, then to an integer, clamped.
+
+    Halves are rounded to even. factors, offsets: float32[K].
+    """
 
     factors: Array
     offsets: Array
 
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> FloatFactors | None:
-        """Factors for sums from low to high, int64[K] each; None where some channel has none."""
+        """Return factors for sums from low to high, int64[K] each; None if some channel has none."""
         begins = None if requantize.rounding == "tflite" else beginnings(requantize, low, high)
         if begins is None:
             return None
@@ -86,7 +88,7 @@ class FloatFactors:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Proof:
-    """begins: int64[elements, K]. low, high: int64[K]. elements: int64[elements]."""
+    """Check of candidate factors. begins: int64[elements, K]. low, high: int64[K]. elements: int64[elements]."""
 
     begins: Array
     low: Array
@@ -94,7 +96,7 @@ class _Proof:
     elements: Array
 
     def found(self, nearest: Array, zero_point: int) -> FloatFactors | None:
-        """Factors near float32[K] and offsets near the zero point with which all elements agree."""
+        """Return factors near `nearest`, float32[K], and offsets that give every element; None if there are none."""
         factors, offsets = nearest.copy(), np.full(nearest.shape, zero_point, dtype=np.float32)
         left = np.arange(len(nearest))
         for shift, step in product(SHIFTS, STEPS):
@@ -115,5 +117,5 @@ class _Proof:
 
 
 def _elements(sums: Array, factors: Array, offset: float) -> Array:
-    """Exact products and their exact sums with the offset as floats of 64 bits, rounded once to 32."""
+    """Return exact products and their exact sums with the offset in float64, rounded once to float32."""
     return np.rint((sums * factors.astype(np.float64) + offset).astype(np.float32))

@@ -11,17 +11,17 @@ from codegen_c.c_text.text import block, float_literal
 from codegen_c.kernels.contract import Parameter, Target
 from codegen_c.operators.scalar import FUNCTIONS, Operand, ScalarProgram
 
-# C spelling of a float kernel's arithmetic, on one float or on a vector of them.
+# C spelling of a float kernel's arithmetic, on one float or on a vector of floats.
 
 VECTOR_FUNCTIONS = ("add", "subtract", "multiply", "maximum", "minimum", "half")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lanes:
-    """`count` floats side by side: 1 is plain float, others are the types of the target's tvm_ext_f32x<count>.h.
+    """`count` adjacent floats: 1 is plain float, other counts are the types of the target's tvm_ext_f32x<count>.h.
 
-    half: whether activations lie in memory as float16; they are widened as they are read, rounded as they are written.
-    live: the first lanes, which alone are read and written; None: all.
+    half: True if activations are float16 in memory; they are widened when read and rounded when written. live: the
+    number of lanes that are read and written; None: all.
     """
 
     count: int
@@ -51,7 +51,7 @@ class Lanes:
         return (*(f"tvm_ext_{kind}f32x{self.count}.h" for kind in kinds), *halves)
 
     def read(self, array: str, index: str) -> str:
-        """Expression: `count` elements of an activation from `index` on."""
+        """Return the expression of `count` elements of an activation from `index` on."""
         if not self.half:
             return self.load(array, index)
         if self.count == 1:
@@ -59,7 +59,7 @@ class Lanes:
         return f"{self.ctype}_of_halves(&{array}[{index}])"
 
     def write(self, array: str, index: str, value: str) -> str:
-        """Statement: elements of an activation from `index` on."""
+        """Return a statement that writes elements of an activation from `index` on."""
         if not self.half:
             return self.store(array, index, value)
         if self.count == 1:
@@ -67,13 +67,13 @@ class Lanes:
         return f"{self.ctype}_to_halves(&{array}[{index}], {value});"
 
     def load(self, array: str, index: str) -> str:
-        """Expression: `count` floats of an array from `index` on."""
+        """Return the expression of `count` floats of an array from `index` on."""
         if self.live is not None:
             return f"tvm_ext_load_live_f32x{self.count}(&{array}[{index}], {self.live})"
         return f"{array}[{index}]" if self.count == 1 else f"{self.ctype}_load(&{array}[{index}])"
 
     def store(self, array: str, index: str, value: str) -> str:
-        """Statement: floats of an array from `index` on."""
+        """Return a statement that stores floats to an array from `index` on."""
         if self.live is not None:
             return f"tvm_ext_store_part_f32x{self.count}(&{array}[{index}], {self.live}, {value});"
         if self.count == 1:
@@ -81,20 +81,20 @@ class Lanes:
         return f"{self.ctype}_store(&{array}[{index}], {value});"
 
     def number(self, value: float) -> str:
-        """Expression: one number in all lanes."""
+        """Return the expression of one number in all lanes."""
         literal = float_literal(value)
         return literal if self.count == 1 else f"{self.ctype}_splat({literal})"
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """Expression: a * b + c, lane by lane."""
+        """Return the expression a * b + c, lane by lane."""
         return f"TVM_EXT_FMA({a}, {b}, {c})" if self.count == 1 else f"{self.ctype}_fma({a}, {b}, {c})"
 
     def fma_n(self, a: str, b: str, c: str) -> str:
-        """Expression: a * b + c where a is one float for all lanes."""
+        """Return the expression a * b + c, where a is one float for all lanes."""
         return f"TVM_EXT_FMA({a}, {b}, {c})" if self.count == 1 else f"{self.ctype}_fma_n({a}, {b}, {c})"
 
     def call(self, function: str, operands: list[str]) -> str:
-        """Expression: a scalar function; of vectors only those in VECTOR_FUNCTIONS."""
+        """Return the call of a scalar function; for vectors only functions in VECTOR_FUNCTIONS."""
         if self.count == 1:
             return FUNCTIONS[function].c.format(*operands)
         return f"{self.ctype}_{function}({', '.join(operands)})"
@@ -104,16 +104,16 @@ SCALAR = Lanes(count=1)
 
 
 def native_lanes(target: Target) -> Lanes:
-    """The widest vector of floats the processor has."""
+    """Return the widest vector of floats of the processor."""
     return Lanes(count=target.instruction_set.floats.lanes)
 
 
-# The end of a float kernel: what runs on each accumulated element before it is stored, as one inline function.
+# The epilogue of a float kernel: the code that runs on each accumulator before it is stored, as an inline function.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """A scalar program as `$_finish(value, operands…)`; an empty program needs no function at all."""
+    """The epilogue: a scalar program as `$_finish(value, operands…)`; an empty program needs no function."""
 
     program: ScalarProgram
 
@@ -124,34 +124,34 @@ class Finish:
         return tuple(dict.fromkeys(used))
 
     def fits(self, lanes: Lanes) -> bool:
-        """True where the program can run on vectors of these lanes."""
+        """Return True if the program can run on vectors of these lanes."""
         return lanes.count == 1 or all(i.function in VECTOR_FUNCTIONS for i in self.program.instructions)
 
     def helper(self, *widths: Lanes) -> str:
-        """Definitions of the function for elements of these widths, scalar ones first; nothing for no program."""
+        """Return the function's definitions for elements of these widths, scalar first; empty for an empty program."""
         kinds = {lanes.count: lanes for lanes in widths}
         return "\n".join(self._definition(kinds[n]) for n in sorted(kinds)) if self.program.instructions else ""
 
     def call(self, value: str, read: Callable[[Operand], str], lanes: Lanes = SCALAR) -> str:
-        """C expression of the finished element; `read` gives the element of an input or channel operand."""
+        """Return the C expression of the finished element. read: returns the element of an input or channel operand."""
         if not self.program.instructions:
             return value
         arguments = [*([value] if self.program.reads_element else []), *map(read, self.operands)]
         return f"{_name(lanes)}({', '.join(arguments)})"
 
     def constants(self) -> tuple[tuple[str, np.ndarray], ...]:
-        """The program's channel constants as (role, array)."""
+        """Return the program's channel constants as (role, array)."""
         return tuple((f"channel{i}", array) for i, array in enumerate(self.program.channel_constants))
 
     def constant_parameters(self) -> tuple[Parameter, ...]:
         return tuple(Parameter(name=role, ctype="float", role="constant") for role, _ in self.constants())
 
     def input_parameters(self, ctype: str = "float") -> tuple[Parameter, ...]:
-        """Parameters for the inputs beyond the first: residuals the program reads. ctype: of their elements."""
+        """Return the parameters of the inputs beyond the first: residuals of the program. ctype: of their elements."""
         return tuple(Parameter(name=f"input{index}", ctype=ctype, role="input") for index in self.residuals())
 
     def residuals(self) -> tuple[int, ...]:
-        """Indices of the inputs beyond the first that the program reads."""
+        """Return the indices of the inputs beyond the first that the program reads."""
         return tuple(index for index in self.program.inputs_read() if index > 0)
 
     def _definition(self, lanes: Lanes) -> str:

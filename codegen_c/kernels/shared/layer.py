@@ -1,7 +1,7 @@
-"""Layers as the C headers take them: structures of tvm_ext_layer.h as C text.
+"""Layers as structures of tvm_ext_layer.h in C text.
 
-The shapes of a layer are one constant beside its functions. Rows that are stored in a ring buffer may be numbers of a
-call, so they are set in a copy.
+The shapes of a layer are one constant beside its functions. Ring buffers may depend on parameters of a call, so they
+are set in a copy.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from codegen_c.operators.kinds import TensorType, Window
 BLOCK_INCLUDES = (
     "tvm_ext_layer.h", "tvm_ext_qblock.h", "tvm_ext_requantize.h", "tvm_ext_requantize_tflite.h",
 )  # fmt: skip
-"""Headers under those of the portable integer kernels."""
+"""Headers of the portable integer kernels' blocks."""
 
 
 def image(tensor: TensorType, *, stored: StoredRows = ALL_STORED, kept: Kept | None = None) -> dict[str, Value]:
-    """A `tvm_ext_image` of a tensor [N, H, W, C].
+    """Return a `tvm_ext_image` of a tensor [N, H, W, C].
 
-    stored: of an output, how its pixels and rows lie. kept: rows in its ring buffer, where they are constants.
+    stored: layout of an output's pixels and rows. kept: its ring buffer, if its numbers are constants.
     """
     images, rows, columns, channels = tensor.shape
     members: dict[str, Value] = {
@@ -47,7 +47,7 @@ def image(tensor: TensorType, *, stored: StoredRows = ALL_STORED, kept: Kept | N
 
 
 def sliding_window(window: Window) -> dict[str, Value]:
-    """A `tvm_ext_window`."""
+    """Return a `tvm_ext_window`."""
     top, left, bottom, right = window.padding
     return {
         "rows": window.kernel[0], "columns": window.kernel[1],
@@ -58,7 +58,7 @@ def sliding_window(window: Window) -> dict[str, Value]:
 
 
 def rescale(finish: Requantize, *, wide: bool = False) -> dict[str, Value]:
-    """A `tvm_ext_rescale` of tvm_ext_qblock.h. wide: of sums of 64 bits."""
+    """Return a `tvm_ext_rescale` of tvm_ext_qblock.h. wide: sums have 64 bits."""
     members: dict[str, Value] = {"is_wide": True} if wide else {}
     members |= {"by_high_product": True} if finish.is_behind_high_products else {}
     members |= {"rounds_up": True} if finish.rounding == "tflite_wide" else {}
@@ -69,13 +69,13 @@ def rescale(finish: Requantize, *, wide: bool = False) -> dict[str, Value]:
 
 
 def shapes(ctype: str, members: Mapping[str, Value], *, name: str = "$_layer") -> str:
-    """Definition of the shapes of a layer."""
+    """Return the definition of the shapes of a layer."""
     first, *others = structure(ctype, name, members)
     return "\n".join([f"static {first}", *others, ""])
 
 
 def apart(name: str, parameters: Sequence[str], lines: Sequence[str], *, linkage: str = "TVM_EXT_STEP") -> str:
-    """Definition of a C function without result that is not inlined, one copy for all that call it."""
+    """Return the definition of a void C function that is not inlined: one copy for all callers."""
     head = f"{linkage} void {name}({', '.join(parameters)})"
     if len(head) > MOST_COLUMNS:
         head = f"{linkage} void {name}(\n" + block(",\n".join(parameters)) + ")"
@@ -84,7 +84,10 @@ def apart(name: str, parameters: Sequence[str], lines: Sequence[str], *, linkage
 
 @dataclass(frozen=True, kw_only=True)
 class LayerText:
-    """A layer's shapes as C: their definition, statements before their use, an expression of their address, headers."""
+    """A layer's shapes as C:
+
+    their definition, statements before their use, the expression of their address, headers.
+    """
 
     definition: str = ""
     statements: Sequence[str] = ()
@@ -105,7 +108,7 @@ def with_rings(
     shapes: str = "$_layer",
     name: str = "layer",
 ) -> tuple[list[str], str]:
-    """Statements that define the layer with its ring buffers, and its address; no statements where all is stored.
+    """Return statements that define the layer with its ring buffers, and its address; none without ring buffers.
 
     inputs, output: members of the layer that describe them. shapes: the constant; name: of its copy with ring buffers.
     """
@@ -123,7 +126,7 @@ def _ring(member: str, rows: Kept) -> list[str]:
 
 
 def one_image(tensor: TensorType) -> TensorType:
-    """A tensor of any shape as one image, for kernels that take elements one by one: its last axis as channels."""
+    """Return a tensor of any shape as one image, for element-wise kernels: its last axis becomes the channels."""
     shape = tensor.shape
     if len(shape) == 4 and shape[0] == 1:
         return tensor

@@ -1,7 +1,7 @@
-"""Factors of 32-bit sums of two elements that give every pair of bytes the element its kernel's reference gives it.
+"""Factors of 32-bit sums of two elements that give every pair of bytes the element of the kernel's reference.
 
-All pairs of two bytes are 65,536, few enough to compare one by one. The element of a pair bounds start + first * a +
-second * b from both sides; near the real factors, bounds of all pairs leave the start an interval, or none.
+There are only 65,536 pairs of bytes, so all are compared. The element of a pair bounds start + first * a + second * b
+from both sides; near the real factors, the bounds of all pairs leave an interval for the start, or none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.requantize import largest_distance, quantization, scale_of
 from codegen_c.operators.kinds import QBinary
 
-# Integers on both sides of the real factors that are tried.
+# Integers that are tried on each side of the real factors.
 REACH = 4
 _NEAR = sorted(
     ((i, j) for i in range(-REACH, REACH + 1) for j in range(-REACH, REACH + 1)), key=lambda d: d[0] ** 2 + d[1] ** 2
@@ -26,7 +26,7 @@ _FARTHEST = 1 << 40
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowSums:
-    """An element is start + first * a + second * b, shifted right and rounded, halves up, then limited."""
+    """An element is start + first * a + second * b, shifted right and rounded, halves up, then clamped."""
 
     first: int
     second: int
@@ -36,7 +36,7 @@ class NarrowSums:
 
 @lru_cache(maxsize=64)
 def narrow_sums(operator: QBinary) -> NarrowSums | None:
-    """Factors of a sum or difference of bytes, the nearest that agree; None where none within reach do."""
+    """Return the nearest factors of a sum or difference of bytes that agree with the reference; None if none do."""
     if operator.function == "multiply":
         return None
     a, b = (np.arange(256)[:, None] + np.iinfo(tensor.dtype).min for tensor in operator.inputs)

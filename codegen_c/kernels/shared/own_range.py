@@ -1,8 +1,8 @@
 """Float activations that a layer quantizes by their own range: reference in numpy, and the C around its products.
 
-Rounded as the runtime does that a model's file is for (`relay_passes/own_operators.py` names them). Steps lie in
-scratch as int8, an image with its padding around it, so that its layer has none. The zero point of a run is taken off
-the sums: it is the same number times the sum of a channel's weights, for padding holds the zero point, too.
+Rounding is that of the runtime of the model's format (`relay_passes/own_operators.py` names them). Steps are stored in
+scratch as int8, an image together with its padding, so that the layer itself has none. The zero point of a run is
+subtracted from the sums: it is multiplied by the sum of a channel's weights, because padding holds the zero point, too.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tvm_ext.core.alignment import aligned
 
 INCLUDES = ("tvm_ext_layer.h", "tvm_ext_requantize.h", "tvm_ext_range.h")
 FIND_INSTRUCTIONS, ROUND_INSTRUCTIONS = 7, 16
-"""Modelled, of an element: to find the range, and to bring it to steps."""
+"""Modelled instructions of an element: to find the range, and to convert it to steps."""
 RANGE_INSTRUCTIONS = {"onnx": 60, "tflite_asymmetric": 800, "tflite_symmetric": 40}
-"""Modelled, of a range: double precision in software counts most."""
+"""Modelled instructions of a range: double precision in software dominates."""
 _MAGIC = np.float32(12582912.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnRangeText:
-    """C of a layer that quantizes its input: names and statements that its loops use."""
+    """C of a layer that quantizes its input: names and statements for its loops."""
 
     rule: OwnSteps
     layer: QConv2d | QDense
@@ -35,18 +35,18 @@ class OwnRangeText:
 
     @classmethod
     def of(cls, operator: RealLayer) -> Self | None:
-        """None where the input is quantized already."""
+        """Return the C text, or None if the input is quantized already."""
         rule = operator.own_steps
         return cls(rule=rule, layer=operator.layer, source=operator.inputs[0]) if rule else None
 
     @property
     def unpadded(self) -> QConv2d | QDense:
-        """The layer as it reads the steps."""
+        """The layer that reads the steps."""
         return without_padding(self.layer) if isinstance(self.layer, QConv2d) else self.layer
 
     @property
     def count(self) -> int:
-        """Elements that have one range."""
+        """Number of elements that share a range."""
         return self.source.shape[-1] if self.rule.by_vector else self.source.num_elements
 
     @property
@@ -65,7 +65,7 @@ class OwnRangeText:
         return self.rule.meaning != "tflite_symmetric"
 
     def constants(self) -> tuple[tuple[str, Array], ...]:
-        """Sums of a channel's weights, where a zero point is taken off."""
+        """Return the sums of each channel's weights, if a zero point is subtracted."""
         weight = self.layer.weight
         sums = weight.reshape(len(weight), -1).astype(np.int32).sum(axis=1, dtype=np.int32)
         return (("weight_sum", sums),) if self.has_zero_point else ()
@@ -74,7 +74,7 @@ class OwnRangeText:
         return (Parameter(name="weight_sum", ctype="int32_t", role="constant"),) if self.has_zero_point else ()
 
     def begin(self, vector: str = "") -> list[str]:
-        """Statements that find the range and the steps of the whole input, or of the vector of a number."""
+        """Return statements that find the range and the steps of the whole input, or of one vector."""
         place = f"&input[{times(vector, self.count)}]" if vector else "input"
         meaning = f"TVM_EXT_RANGE_{self.rule.meaning.removeprefix('tflite_').upper()}"
         found = [f"const tvm_ext_range range = tvm_ext_range_of({place}, {self.count}, {meaning});"]
@@ -97,13 +97,13 @@ class OwnRangeText:
         ]  # fmt: skip
 
     def product(self) -> str:
-        """Expression of the real number that element [i + k] of the sums stands for, without a bias."""
+        """Return the expression of the real number for element [i + k] of the sums, without a bias."""
         total = "(float)(sum[i + k] - range.zero_point * weight_sum[k])" if self.has_zero_point else "(float)sum[i + k]"
         return f"{total} * scale[k] * range.scale" if self.rule.scale_last else f"{total} * (scale[k] * range.scale)"
 
 
 def without_padding(layer: QConv2d) -> QConv2d:
-    """The layer on an image that has its padding around it."""
+    """Return the layer on an image that includes its padding."""
     (source,), (top, left, bottom, right) = layer.inputs, layer.window.padding
     images, rows, columns, channels = source.shape
     shape = (images, top + rows + bottom, left + columns + right, channels)
@@ -112,7 +112,7 @@ def without_padding(layer: QConv2d) -> QConv2d:
 
 
 def steps_of(rule: OwnSteps, x: Array) -> tuple[Array, Array]:
-    """Distances from the zero point, int32 of x's shape, and scales: float32[], or one for each vector, [..., 1]."""
+    """Return distances from the zero point, int32 of x's shape, and scales: float32[], or one per vector, [..., 1]."""
     if not rule.by_vector:
         steps, scale = _steps(rule.meaning, x.reshape(-1))
         return steps.reshape(x.shape), np.array(scale, np.float32)
@@ -157,7 +157,7 @@ def _asymmetric_steps(x: Array, low: np.float32, high: np.float32) -> tuple[Arra
 
 
 def _away(steps: Array) -> Array:
-    """The nearest whole numbers, halves away from zero; beyond 512 and for what is no number, one that is clipped."""
+    """Return the nearest integers, halves away from zero; NaN and values beyond 512 become a value that is clipped."""
     known = np.abs(steps) < 512
     kept = np.where(known, steps, np.where(steps > 0, np.float32(512), np.float32(-512))).astype(np.float32)
     return np.trunc(kept + np.copysign(np.float32(0.49999997), kept)).astype(np.int64)

@@ -1,7 +1,7 @@
 """C text of a float matrix product with constant weights: rows of the left side by channels, in blocks of both.
 
-Dense layers and 1x1 convolutions share it. Weights are packed by `blocking.pack`. Rows of float16 are widened before
-their channels are computed, into scratch.
+Dense layers and 1x1 convolutions share it. Weights are packed by `blocking.pack`. Rows of float16 are widened into
+scratch before their channels are computed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from codegen_c.kernels.shared.lanes import Finish
 from codegen_c.kernels.shared.window import Bound, over
 
 WIDENED = Parameter(name="scratch", ctype="uint8_t", role="scratch")
-"""Rows of float16 as floats, as many as are computed at once."""
+"""Rows of float16 as floats, as many as are computed together."""
 WIDENED_FLOATS = "float *const widened = (float *)(void *)scratch;"
 
 
 def widened_bytes(depth: int, blocking: Blocking) -> int:
-    """Scratch of a kernel of rows of so many elements; 0 of float32, which is read where it lies."""
+    """Return the scratch of a kernel for rows of `depth` elements; 0 for float32, which needs no widening."""
     return 4 * depth * blocking.pixels if blocking.lanes.half else 0
 
 
@@ -42,11 +42,11 @@ def over_rows(
     multiple: int,
     pitch: int | None = None,
 ) -> list[str]:
-    """Rows [begin, end) of input[.., depth] -> output[.., channels]; shape: (depth, channels).
+    """Return code for rows [begin, end) of input[.., depth] -> output[.., channels]; shape: (depth, channels).
 
-    multiple: what divides the number of rows; where blocks do too, there is no code for single ones. A number of rows
-    is `end` where `begin` is 0. starts: first row of `input`, `output` and residuals `input<i>`, where it is not 0.
-    pitch: elements from one output row to the next, None: its channels.
+    multiple: a divisor of the number of rows; if blocks divide it, too, there is no code for single rows. The number of
+    rows is `end` if `begin` is 0. starts: first row of `input`, `output` and residuals `input<i>`, if it is not 0.
+    pitch: elements from one output row to the next; None: its channels.
     """
     starts, (depth, channels) = starts or {}, shape
     names = {"depth": depth, "pitch": pitch or channels, **({"channels": channels} if finish.residuals() else {})}
@@ -74,7 +74,7 @@ def over_rows(
 
 
 def _fewer(blocking: Blocking) -> range:
-    """Numbers of rows that are computed at once where no full group is left: of float16, whose images are cut often."""
+    """Return the numbers of rows for the rest after the full groups: for float16, whose images are split often."""
     return range(blocking.pixels - 1, 1, -1) if blocking.lanes.half else range(0)
 
 
@@ -83,7 +83,7 @@ def _if_left(count: int, end: Bound, rows: Sequence[str]) -> list[str]:
 
 
 def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking: Blocking) -> int:
-    """Modelled instructions: set-up of each block, loads, FMAs and the loop for each input element."""
+    """Return the modelled instructions: set-up of each block, loads, FMAs and the loop for each input element."""
 
     def group(rows: int) -> int:
         total = 10
@@ -102,7 +102,7 @@ def instructions(num_rows: int, shape: tuple[int, int], finish: Finish, blocking
 
 
 def _rows(count: int, channels: int, finish: Finish, blocking: Blocking, starts: Mapping[str, str]) -> list[str]:
-    """`count` rows from m on, all channels."""
+    """Return the code of `count` rows from m on, all channels."""
 
     def first(name: str) -> str:
         return Compound(f"{starts[name]} + m") if starts.get(name, "0") != "0" else "m"

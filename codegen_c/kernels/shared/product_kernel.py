@@ -1,6 +1,6 @@
 """Convolutions as products of pixels and channels: one description for all targets, of which each supplies parts.
 
-A convolution is computed by P pixels and C channels at a time: operands are packed, inner products are summed, and an
+A kernel computes P pixels and C channels at a time: operands are packed, inner products are summed, and an
 epilogue requantizes the sums. The loops over rows and pixels are C in a header of the target, which takes the shapes
 of the layer as one structure. A `ProductKernel` joins these, and a bit width is one more `Family` of the same kernel.
 """
@@ -33,10 +33,10 @@ SCRATCH = Parameter(name="scratch", ctype="uint8_t", role="scratch")
 
 
 class HasRange(Protocol):
-    """A requantization that holds for sums of a certain size only."""
+    """A requantization that is valid only for sums up to some size."""
 
     def fits(self, low: Array, high: Array) -> bool:
-        """Return whether sums from low to high can be requantized."""
+        """Return True if sums from low to high can be requantized."""
         ...
 
 
@@ -60,7 +60,7 @@ def room_for_sums(
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Operators of one bit width that a kernel takes, and its name for them.
+    """Operators of one bit width that a kernel accepts, and its name for them.
 
     constraints: conditions an operator must meet, each with the reason of its refusal. blocks: sizes of blocks from
     which a measurement may choose.
@@ -76,10 +76,10 @@ class Family:
 class Loops:
     """Loops in C over the output rows and pixels of a convolution, which a header defines.
 
-    function, layer: the C function, and the type of the structure that holds the shapes of the layer. has_window:
-    whether that structure has a member for the window. columns_at_once: as in `Spatial`. is_read_first: whether all
-    channels of a pixel are summed or packed before one of them is written, so that a pointwise convolution may write
-    over its input. pitched, row_pitched: as in `Implementation`. accumulation: the order in which products are added.
+    function, layer: the C function, and the type of the structure that holds the shapes of the layer. has_window: True
+    if that structure has a member for the window. columns_at_once: as in `Spatial`. is_read_first: True if all channels
+    of a pixel are summed or packed before one of them is written, so that a pointwise convolution may write over its
+    input. pitched, row_pitched: as in `Implementation`. accumulation: the order in which products are added.
     """
 
     function: str
@@ -220,5 +220,5 @@ def activations(source: TensorType, output: TensorType) -> tuple[Parameter, Para
 
 
 def _keeps_shape(operator: QConv2d) -> bool:
-    """Return whether each output pixel is made of the input pixel at its place, and has as many channels."""
+    """Return True if each output pixel depends on the input pixel at its position only, and has as many channels."""
     return operator.window.is_pointwise and operator.inputs[0].shape == operator.output.shape

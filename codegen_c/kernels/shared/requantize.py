@@ -1,12 +1,12 @@
-"""Requantization of integer sums: fixed-point factors in numpy and as C, and what integer kernels refuse.
+"""Requantization of integer sums: fixed-point factors in numpy and as C, and the constraints of integer kernels.
 
 A positive real factor is mantissa / 2^shift with a mantissa of 31 bits. "onnx" rounding of a sum is
-round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product,
-here and in tvm_ext_requantize.h. The mantissa is within 2^-32 of the double-precision factor, so results
-differ from real arithmetic only where a sum lies that close to a tie. "tflite" rounding, requantize_tflite.py, is
-done twice and on halves away from zero; which of the two a layer means is a field of its operator. Sums that need more
-than 32 bits leave the mantissa as many bits as a 64-bit product has room for; "tflite_wide" rounding of these is
-TensorFlow Lite's: a mantissa of 15 bits, once, halves up.
+round-half-to-even(sum * mantissa / 2^shift) + zero point, clamped: one rounding of an exact 64-bit product, here and in
+tvm_ext_requantize.h. The mantissa is within 2^-32 of the double-precision factor, so results differ from real
+arithmetic only if a sum lies that close to a tie. "tflite" rounding, requantize_tflite.py, rounds twice, with halves
+away from zero; a field of the operator selects one of the two. For sums of more than 32 bits, the mantissa has the bits
+that a 64-bit product leaves; "tflite_wide" rounding of such sums is TensorFlow Lite's: a mantissa of 15 bits, rounded
+once, halves up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BYTES = ("int8", "uint8")
 SumRounding = Literal["onnx", "tflite", "tflite_wide"]
 MANTISSA_BITS = 31
 MAX_SHIFT = 62
-# Far beyond every 8-bit clamp, and low enough that a zero point added to it stays within int32.
+# Far beyond every 8-bit clamp, and low enough that adding a zero point stays within int32.
 RESULT_LIMIT = 1 << 30
 
 
@@ -48,7 +48,7 @@ def integer_weights(operator: QConv2d | QDense, target: Target) -> bool:
 
 
 def is_quantized_integer(tensor: TensorType, dtypes: Sequence[str]) -> bool:
-    """True for a tensor of one of these types with a scale that is finite and above zero, and a zero point it holds."""
+    """Return True for a tensor of one of these types with a valid scale and a zero point of its type."""
     if tensor.dtype not in dtypes or tensor.quantization is None:
         return False
     limits = np.iinfo(tensor.dtype)
@@ -57,15 +57,15 @@ def is_quantized_integer(tensor: TensorType, dtypes: Sequence[str]) -> bool:
 
 
 def quantization(tensor: TensorType) -> Quantization:
-    """The tensor's quantization, where `quantized_bytes` holds."""
+    """Return the tensor's quantization, which `quantized_bytes` guarantees."""
     assert tensor.quantization is not None, "integer kernels refuse tensors without quantization"
     return tensor.quantization
 
 
 def wide_sums(tensor: TensorType, products: Callable[[], Products]) -> Products | None:
-    """Sums over activations of 16 bits that 32 bits do not hold; None for all others.
+    """Return the sums over 16-bit activations if 32 bits do not hold them, else None.
 
-    products: asked where the element type leaves it open.
+    products: computes the sums, if the element type does not decide.
     """
     if np.dtype(tensor.dtype).itemsize == 1:
         return None
@@ -74,24 +74,24 @@ def wide_sums(tensor: TensorType, products: Callable[[], Products]) -> Products 
 
 
 def largest_distance(tensor: TensorType) -> int:
-    """Largest distance of an element from the zero point, in steps."""
+    """Return the largest distance of an element from the zero point, in steps."""
     limits, zero_point = np.iinfo(tensor.dtype), quantization(tensor).zero_point
     return max(int(limits.max) - zero_point, zero_point - int(limits.min))
 
 
 def sum_rounding(operator: QConv2d | QDense) -> SumRounding:
-    """Rounding of a layer's sums; TensorFlow Lite has sums of 64 bits where a bias has so many."""
+    """Return the rounding of a layer's sums; in TensorFlow Lite, sums have 64 bits if the bias has."""
     wide = operator.rounding == "tflite" and operator.bias.dtype == np.int64
     return "tflite_wide" if wide else operator.rounding
 
 
 def scale_of(tensor: TensorType) -> float:
-    """The scale as models store it: rounded to float32, then exact in double precision."""
+    """Return the scale as models store it: rounded to float32, then exact in double precision."""
     return float(np.float32(quantization(tensor).scale))
 
 
 def channel_factors(operator: QConv2d | QDense) -> Array:
-    """Output steps of one unit of each channel's sum, float64[K].
+    """Return the output steps of one unit of each channel's sum, float64[K].
 
     TensorFlow Lite multiplies the two scales of a layer on unsigned bytes in single precision.
     """
@@ -102,7 +102,7 @@ def channel_factors(operator: QConv2d | QDense) -> Array:
 
 
 def factors_note(operator: Operator, role: str) -> str:
-    """` (factors 0.00427 to 0.0139)`: the real factors behind the multipliers of a layer; empty for other constants."""
+    """Return ` (factors 0.00427 to 0.0139)`: the real factors of a layer's multipliers; empty for other constants."""
     if role != "multiplier" or not isinstance(operator, QConv2d | QDense) or operator.output.quantization is None:
         return ""
     factors = channel_factors(operator)
@@ -110,9 +110,9 @@ def factors_note(operator: Operator, role: str) -> str:
 
 
 def fixed_point(factor: float, bits: int = MANTISSA_BITS) -> tuple[int, int]:
-    """(mantissa, shift) with mantissa / 2^shift nearest to the factor, mantissa below 2^bits and shift 1 to 62.
+    """Return (mantissa, shift) with mantissa / 2^shift nearest to the factor, mantissa below 2^bits and shift 1 to 62.
 
-    factor: 0 up to RESULT_LIMIT. One so small that no number of 62 - bits times it reaches more than a half becomes 0.
+    factor: 0 up to RESULT_LIMIT. A factor becomes 0 if no number of 62 - bits times the factor exceeds a half.
     """
     fraction, exponent = math.frexp(factor)
     mantissa, shift = round(fraction * (1 << bits)), bits - exponent
@@ -122,14 +122,14 @@ def fixed_point(factor: float, bits: int = MANTISSA_BITS) -> tuple[int, int]:
 
 
 def round_shift(value: Array, shift: Array | int) -> Array:
-    """int64 value / 2^shift, rounded to nearest, halves to even: tvm_ext_round_shift in numpy."""
+    """Return int64 value / 2^shift, rounded to nearest, halves to even: tvm_ext_round_shift in numpy."""
     amount = np.asarray(shift, dtype=np.int64)
     below_half = (np.int64(1) << (amount - 1)) - 1
     return (value + below_half + ((value >> amount) & 1)) >> amount
 
 
 def results_fit(low: Array, high: Array, factors: Array) -> bool:
-    """True where sums from low to high, times their factors, stay below RESULT_LIMIT (and so do the factors)."""
+    """Return True if the factors, and sums from low to high times their factors, stay below RESULT_LIMIT."""
     if not (np.isfinite(factors).all() and (factors >= 0).all()):
         return False
     largest = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1)
@@ -137,15 +137,15 @@ def results_fit(low: Array, high: Array, factors: Array) -> bool:
 
 
 def factor_members(multiplier: int, shift: int, name: str = "") -> dict[str, Value]:
-    """Members `multiplier` and `shift` of a structure, the real factor in a comment. name: in front of both.
+    """Return the members `multiplier` and `shift` of a structure, with the real factor in a comment.
 
-    multiplier / 2^shift is the factor.
+    multiplier / 2^shift is the factor. name: prefix of both members.
     """
     return {f"{name}multiplier": multiplier, f"{name}shift": f"{shift} /* factor {multiplier / 2.0**shift:.6g} */"}
 
 
 def signed(number: int) -> str:
-    """` + number` or ` - number` as C text; nothing for zero."""
+    """Return ` + number` or ` - number` as C text; empty for zero."""
     return f" {'-' if number < 0 else '+'} {abs(number)}" if number else ""
 
 
@@ -153,8 +153,8 @@ def signed(number: int) -> str:
 class Products:
     """The sums of products of a layer: sum = start + sum over taps of (x - zero_point) * w.
 
-    weight: int8[K, ...], start: int64[K]. Where every tap reads the input, the zero point is folded into the
-    start and here 0; where padding cuts windows, it is taken off each activation: a tap cut off is a real zero.
+    weight: int8[K, ...], start: int64[K]. If every tap reads the input, the zero point is folded into the start and is
+    0 here; if padding cuts windows, it is subtracted from each activation: a tap outside the input is a real zero.
     """
 
     source: TensorType
@@ -172,7 +172,7 @@ class Products:
         return cls(source=source, weight=weight, start=start - zero_point * taps.sum(axis=1), zero_point=0)
 
     def range(self) -> tuple[Array, Array]:
-        """Bounds of every partial sum of each channel, int64[K] each, whatever the input."""
+        """Return bounds of every partial sum of each channel, int64[K] each, for every input."""
         limits = np.iinfo(self.source.dtype)
         lowest, highest = min(limits.min - self.zero_point, 0), max(limits.max - self.zero_point, 0)
         taps = self.weight.reshape(self.weight.shape[0], -1).astype(np.int64)
@@ -194,7 +194,7 @@ class Products:
 
     @property
     def bias(self) -> Array:
-        """The start as the C code reads it: int32[K], or int64[K] where sums have 64 bits."""
+        """The initial sums for the C code: int32[K], or int64[K] if sums have 64 bits."""
         return self.start.astype(np.int32 if self.fit_int32() else np.int64)
 
 
@@ -206,12 +206,11 @@ def _fixed_point(factor: float, rounding: SumRounding, bits: int) -> tuple[int, 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requantize:
-    """Requantization of a sum to an element of the output, as `$_requantize(sum, …)` of an int32 one.
+    """Requantization of a sum to an element of the output, as `$_requantize(sum, …)` of an int32 sum.
 
-    mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 where all
-    are equal: then they are literals of the function instead of tables.
-    is_behind_high_products: shifts are those that remain behind a high product, for code that takes one; `run` is for
-    whole products.
+    mantissa: int32[K], shift: uint8[K], one for each channel (or count, for pools); of length 1 if all are equal: then
+    they are literals of the function instead of tables. is_behind_high_products: shifts are those that remain after a
+    high product, for code that computes one; `run` is for whole products.
     """
 
     mantissa: Array
@@ -233,7 +232,7 @@ class Requantize:
         rounding: SumRounding = "onnx",
         largest: int = 0,
     ) -> Self:
-        """Requantization by real factors. largest: bound of what is rounded, where 32 bits may not hold it."""
+        """Return the requantization by real factors. largest: bound of the sums if 32 bits may not hold them."""
         bits = min(MANTISSA_BITS, MAX_SHIFT - largest.bit_length())
         pairs = [_fixed_point(float(factor), rounding, bits) for factor in factors]
         pairs = pairs[:1] if len(set(pairs)) == 1 else pairs
@@ -247,14 +246,14 @@ class Requantize:
         )
 
     def scaled(self, bits: int) -> Self:
-        """The same of 2^bits times the sums, with which one rounding gives the same elements."""
+        """Return the requantization of 2^bits times the sums, which gives the same elements with one rounding."""
         vanishes = self.shift.astype(np.int64) + bits > MAX_SHIFT  # no sum below 2^(31 - bits) reaches a half
         shift = np.where(vanishes, 1, self.shift + bits).astype(self.shift.dtype)
         return replace(self, mantissa=np.where(vanishes, 0, self.mantissa).astype(self.mantissa.dtype), shift=shift)
 
     @property
     def includes(self) -> tuple[str, ...]:
-        """Headers the helper needs."""
+        """Headers that the helper needs."""
         return INCLUDES if self.rounding == "onnx" else requantize_tflite.INCLUDES
 
     @property
@@ -263,23 +262,23 @@ class Requantize:
 
     @property
     def real_factors(self) -> Array:
-        """What a sum is multiplied by, float64[K], without the error of the mantissa's last bit."""
+        """Real factors of a sum, float64[K], up to the error of the mantissa's last bit."""
         high_word = 0 if not self.is_behind_high_products else 33 if self.rounding == "onnx" else 32
         return self.mantissa / np.exp2(self.shift.astype(np.float64) + high_word)
 
     @property
     def note(self) -> str:
-        """The real factors in words: `factor 0.00427`, `factors 0.00427 to 0.0139`."""
+        """The real factors as text: `factor 0.00427`, `factors 0.00427 to 0.0139`."""
         least, most = float(self.real_factors.min()), float(self.real_factors.max())
         return f"factor {least:.6g}" if least == most else f"factors {least:.6g} to {most:.6g}"
 
     @property
     def clamps_negatives(self) -> bool:
-        """True where every sum below zero gives the lowest element, as with a fused ReLU, however it is rounded."""
+        """True if every sum below zero gives the lowest element, as with a fused ReLU, in any rounding."""
         return self.low >= quantization(self.output).zero_point
 
     def run(self, sums: Array, index: Array | None = None) -> Array:
-        """Elements of int64 sums; the factor is that of the last axis' position, or of `index` where given."""
+        """Return the elements of int64 sums; the factor is that of the last axis' index, or of `index` if given."""
         if self.is_uniform:
             mantissa, shift = self.mantissa[0], self.shift[0]
         else:
@@ -296,7 +295,7 @@ class Requantize:
         return np.asarray(np.clip(value, self.low, self.high)).astype(self.output.dtype)
 
     def helper(self) -> str:
-        """Definition of the function."""
+        """Return the definition of the function."""
         ctype = C_TYPES[self.output.dtype]
         tables = "" if self.is_uniform else ", int32_t multiplier, int32_t shift"
         function = "tvm_ext_requantize" if self.rounding == "onnx" else "tvm_ext_requantize_tflite"
@@ -311,12 +310,12 @@ class Requantize:
         return f"static inline {ctype} $_requantize(int32_t sum{tables})\n{{\n{block(lines)}\n}}\n"
 
     def call(self, value: str, index: str) -> str:
-        """C expression of the element; `index` finds the factor in the tables."""
+        """Return the C expression of the element; `index` selects the factor in the tables."""
         tables = "" if self.is_uniform else f", multiplier[{index}], shift[{index}]"
         return f"$_requantize({value}{tables})"
 
     def tables(self) -> list[str]:
-        """Definitions of `multiplier` and `shift` where they are no parameters: one of each for all channels."""
+        """Return definitions of `multiplier` and `shift` if they are no parameters: one of each for all channels."""
         if not self.is_uniform:
             return []
         return [

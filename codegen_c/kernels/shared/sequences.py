@@ -16,7 +16,7 @@ WINDOWS = (Conv2d, QConv2d, Pool2d, QPool2d)
 
 
 def as_one_row(operator: Operator) -> Operator | None:
-    """Return a window over an image of one column as the same window over an image of one row; None for any other."""
+    """Return a window over an image of one column as the same window over an image of one row; None otherwise."""
     if not isinstance(operator, WINDOWS) or operator.window.kernel[1] != 1:
         return None
     tensors = (*operator.inputs, *operator.outputs)

@@ -1,4 +1,4 @@
-"""Layers whose result is the sums of their products, int32, which another kernel finishes."""
+"""Layers whose result is the int32 sums of their products, which another kernel finishes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from codegen_c.operators.kinds import QConv2d, QDense, TensorType
 
 
 def holds_sums(tensor: TensorType) -> bool:
-    """True for a result of sums of products, before any scale."""
+    """Return True for a result of sums of products, before any scale."""
     return tensor.dtype == "int32"
 
 
@@ -16,7 +16,7 @@ def bytes_or_sums(operator: QConv2d | QDense, target: Target) -> bool:
     """activations must be int8 or uint8 with one scale, finite and above zero, and a zero point of that type"""
     if not all(is_quantized_integer(tensor, BYTES) for tensor in operator.inputs):
         return False
-    if holds_sums(operator.output):  # as they are, without a factor or an offset
+    if holds_sums(operator.output):  # unchanged, without a factor or an offset
         known = operator.output.quantization
         return known is not None and known.zero_point == 0 and bool((channel_factors(operator) == 1).all())
     return is_quantized_integer(operator.output, BYTES)

@@ -23,18 +23,19 @@ from codegen_c.operators.kinds import (
 )
 from tvm_ext.core.row_access import RowAccess
 
-# Rows of tensors that are no images: a vector is cut into runs of its channels, others along their first axes.
+# Rows of tensors that are no images: a vector is split into runs of its channels, other tensors along their first axes.
 #
-# The writer and the readers of a vector [..., C] must agree on its rows, so they follow from C alone.
+# The writer and the readers of a vector [..., C] must agree on its rows, so these depend on C alone.
 
 RUNS = (32, 16, 8, 4)
-"""Channels of one run of a vector: the largest that divides it into several. Blocks of four never straddle runs."""
+"""Channels of one run of a vector: the largest that divides it into several runs. Blocks of four never straddle
+runs."""
 ELEMENTWISE = (QUnary, QBinary, Elementwise, Convert, HalfCast)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """`count` rows of `length` elements; is_vector: whether they are runs of the last axis."""
+    """`count` rows of `length` elements. is_vector: True if they are runs of the last axis."""
 
     count: int
     length: int
@@ -42,7 +43,7 @@ class Rows:
 
 
 def rows_of(shape: Sequence[int]) -> Rows | None:
-    """Rows of a tensor [..., C]; None for images, which have their own, and for vectors that no run divides."""
+    """Return the rows of a tensor [..., C]; None for images, which have rows of their own, and for indivisible vectors."""
     if not shape or len(shape) == 4:
         return None
     vectors, channels = prod(shape[:-1]), shape[-1]
@@ -53,13 +54,13 @@ def rows_of(shape: Sequence[int]) -> Rows | None:
 
 
 def as_image(operator: Operator) -> Operator | None:
-    """An element-wise operator with its tensors as images of their rows, one pixel each; None where it has no rows."""
+    """Return an element-wise operator on images of its rows, one pixel each; None if it has no rows."""
     rows = rows_of(operator.output.shape)
     alike = all(kind.shape == operator.output.shape for kind in operator.inputs)
     if rows is None or not isinstance(operator, ELEMENTWISE) or not alike:
         return None
     if rows.is_vector and isinstance(operator, Elementwise | QUnary) and operator.finish.channel_constants:
-        return None  # its constants are one for each channel of the last axis, here of a run
+        return None  # its constants are per channel of the last axis, here of a run
 
     def image(kind: TensorType) -> TensorType:
         return replace(kind, shape=(1, rows.count, 1, rows.length))
@@ -67,19 +68,19 @@ def as_image(operator: Operator) -> Operator | None:
     return replace(operator, inputs=tuple(map(image, operator.inputs)), outputs=(image(operator.output),))
 
 
-# Kernels that compute each vector along the last axis by itself, run by rows: a call of the kernel for each row.
+# Kernels that compute each vector along the last axis by itself, run by rows: one call of the kernel per row.
 #
-# A row is all vectors of one row of an image, or one vector of any other tensor (`vector_rows`).
+# A row is all vectors of one row of an image, or one vector of any other tensor.
 
 ROW_INSTRUCTIONS = 20
 """Instructions of the call for one row."""
 
 MakeRow = Callable[[int], Implementation]
-"""The kernel for so many vectors."""
+"""Function that returns the kernel for a number of vectors."""
 
 
 def in_turn(operator: Operator, make: MakeRow) -> Callable[[StoredRows], Implementation] | None:
-    """The kernel by rows; None for an operator of a single row."""
+    """Return the kernel by rows; None for an operator of a single row."""
     shape = operator.output.shape
     rows = shape[1] if len(shape) == 4 and shape[0] == 1 else prod(shape[:-1])
     if rows < 2:
@@ -105,7 +106,7 @@ def _in_turn(row: Implementation, rows: int, length: int, stored: StoredRows) ->
 
 
 def row_by_row(function: CFunction, arguments: Sequence[str]) -> CFunction:
-    """A function of rows [row_begin, row_end) that calls that of one, with arguments that row h has."""
+    """Return a function of rows [row_begin, row_end) that calls the function of one row, with the arguments of row h."""
     declarations = ",\n".join(parameter.declaration() for parameter in function.parameters)
     definition = f"static inline void $_row(\n{block(declarations)})\n{{\n{block(function.body)}\n}}\n"
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(f"$_row({', '.join(arguments)});"), "}"]
@@ -117,11 +118,11 @@ def row_by_row(function: CFunction, arguments: Sequence[str]) -> CFunction:
     )
 
 
-# Convolutions of one pixel as the dense layers they are, and back, so that kernels of either kind may compute them.
+# Convolutions of one pixel as dense layers, and the reverse, so that kernels of either kind may compute them.
 
 
 def as_dense(operator: Operator) -> QDense | None:
-    """A quantized convolution from one pixel to one pixel as a dense layer; None for any other operator."""
+    """Return a quantized convolution from one pixel to one pixel as a dense layer; None for any other operator."""
     if type(operator) is not QConv2d or operator.groups != 1 or operator.weight.shape[1:3] != (1, 1):
         return None
     if any(prod(tensor.shape[:3]) != 1 for tensor in (operator.inputs[0], operator.output)):
@@ -135,9 +136,9 @@ def as_dense(operator: Operator) -> QDense | None:
 
 
 def as_pointwise(operator: Operator) -> QConv2d | None:
-    """A quantized dense layer on several vectors [1, N, C] as the 1x1 convolution of an image of one column.
+    """Return a quantized dense layer on several vectors [1, N, C] as the 1x1 convolution of an image of one column.
 
-    None for any other operator, and where TensorFlow Lite rounds the two differently.
+    Returns None for any other operator, and if TensorFlow Lite rounds the two differently.
     """
     if type(operator) is not QDense or (operator.rounding != "onnx" and operator.scale_product == "single"):
         return None

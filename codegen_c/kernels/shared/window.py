@@ -12,7 +12,7 @@ from codegen_c.operators.kinds import TensorType, Window
 from tvm_ext.core.row_access import RowAccess
 
 Bound = int | str
-"""An end of a range: a number, or the name of a variable."""
+"""A bound of a range: a number, or the name of a variable."""
 ROW_PARAMETERS = (
     Parameter(name="row_begin", ctype="int32_t", role="row"),
     Parameter(name="row_end", ctype="int32_t", role="row"),
@@ -20,25 +20,25 @@ ROW_PARAMETERS = (
 
 
 def slot(row: str, kept: Kept | None) -> str:
-    """Stored position of a row: itself when all rows are stored, else its slot in the ring buffer."""
+    """Return the stored position of a row: itself if all rows are stored, else its slot in the ring buffer."""
     if kept is None:
         return row
     return f"(({row}{f' + {kept.shift_text}' if kept.shift_text else ''}) % {kept.stored_text})"
 
 
 def row_elements(stored: StoredRows, output: TensorType) -> int:
-    """Elements from one row of an output [N, H, W, C] to the next."""
+    """Return the elements from one row of an output [N, H, W, C] to the next."""
     return stored.row_pitch or output.shape[2] * (stored.pitch or output.shape[3])
 
 
 def offset(terms: dict[str, int]) -> str:
-    """Sum of index * stride, without factors of one and without indices of zero extent: `h * 40 + c`."""
+    """Return the sum of index * stride, without factors of one and indices of zero extent: `h * 40 + c`."""
     parts = [index if stride == 1 else f"{index} * {stride}" for index, stride in terms.items() if stride]
     return " + ".join(parts) or "0"
 
 
 def strided(strides: Mapping[str, int], origin: int = 0) -> tuple[list[str], str]:
-    """Definitions `<index>_stride`, and the sum of each index times its stride: `h * h_stride + w`."""
+    """Return definitions `<index>_stride`, and the sum of each index times its stride: `h * h_stride + w`."""
     named = {index: stride for index, stride in strides.items() if stride != 1}
     terms = [f"{index} * {index}_stride" if index in named else index for index in strides]
     definitions = [f"const int32_t {index}_stride = {stride};" for index, stride in named.items()]
@@ -49,9 +49,9 @@ def strided(strides: Mapping[str, int], origin: int = 0) -> tuple[list[str], str
 
 
 def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[str, str, str]) -> list[str]:
-    """Declarations of the first input index of a window and the range of taps that lie inside the input.
+    """Return declarations of the first input index of a window, and of the range of taps inside the input.
 
-    names: (first, begin, end), e.g. ("top", "r_begin", "r_end"). Bounds that can't cut are plain numbers.
+    names: (first, begin, end), e.g. ("top", "r_begin", "r_end"). Bounds that padding cannot change are plain numbers.
     """
     first, begin, end = names
     kernel, stride, dilation = window.kernel[axis], window.strides[axis], window.dilation[axis]
@@ -68,19 +68,19 @@ def clip(axis: int, window: Window, extent: int, position: str, *, names: tuple[
 
 
 def tap_range(axis: int, window: Window, names: tuple[str, str]) -> tuple[Bound, Bound]:
-    """The names `clip` declared, or the plain bounds where it declared none."""
+    """Return the names that `clip` declared, or the plain bounds if it declared none."""
     return names[0] if window.padding[axis] else 0, names[1] if window.padding[axis + 2] else window.kernel[axis]
 
 
 def taps_inside(window: Window, axis: int, extent: int, outputs: int) -> np.ndarray:
-    """Taps that lie inside the input along one axis, int64[outputs]. extent: of the input along it."""
+    """Return the taps that lie inside the input along one axis, int64[outputs]. extent: of the input."""
     first = np.arange(outputs) * window.strides[axis] - window.padding[axis]
     positions = first[:, np.newaxis] + np.arange(window.kernel[axis]) * window.dilation[axis]
     return ((positions >= 0) & (positions < extent)).sum(axis=1)
 
 
 def num_taps(begin: Bound, end: Bound) -> Bound:
-    """Length of a range of taps."""
+    """Return the length of a range of taps."""
     if isinstance(begin, int) and isinstance(end, int):
         return end - begin
     return f"({end} - {begin})" if begin else end
@@ -91,7 +91,7 @@ def _ceil_div(expression: str, divisor: int) -> str:
 
 
 def rows_of_calls(rows: int, stored: StoredRows) -> Set[int] | None:
-    """Numbers of rows that calls compute; None where that is left open."""
+    """Return the numbers of rows that calls compute; None if they are not decided."""
     if stored.call_rows:
         return stored.call_rows
     if stored.at_once:
@@ -102,19 +102,19 @@ def rows_of_calls(rows: int, stored: StoredRows) -> Set[int] | None:
 def spatial(
     window: Window, source: TensorType, output: TensorType, num_same_row: int = 0, *, columns_at_once: int = 0
 ) -> Spatial:
-    """Row behaviour of a window over NHWC images; further inputs are read row by row."""
+    """Return the row behaviour of a window over NHWC images; further inputs are read row by row."""
     rows = output.shape[1]
     accesses = (sliding(window, source.shape[1], rows), *(RowAccess.same(rows),) * num_same_row)
     return Spatial(output_rows=rows, inputs=accesses, window=window, columns_at_once=columns_at_once)
 
 
 def row_by_row(rows: int, num_inputs: int = 1) -> Spatial:
-    """Row behaviour of a kernel that computes each row from the same row of every input."""
+    """Return the row behaviour of a kernel that computes each row from the same row of every input."""
     return Spatial(output_rows=rows, inputs=(RowAccess.same(rows),) * num_inputs)
 
 
 def sliding(window: Window, input_rows: int, output_rows: int) -> RowAccess:
-    """Rows that a window reads."""
+    """Return the rows that a window reads."""
     return RowAccess.sliding(
         input_rows, output_rows, taps=window.kernel[0], stride=window.strides[0], dilation=window.dilation[0],
         padding=window.padding[0],
@@ -122,14 +122,14 @@ def sliding(window: Window, input_rows: int, output_rows: int) -> RowAccess:
 
 
 def accumulated(rows: int) -> Spatial:
-    """Row behaviour of a kernel that adds up its only input, which comes in so many rows."""
+    """Return the row behaviour of a kernel that accumulates its only input, which comes in this number of rows."""
     return Spatial(output_rows=rows, inputs=(RowAccess.same(rows),), accumulates=True)
 
 
 def taps(
     array: np.ndarray, window: Window, output: tuple[int, int], fill: float
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Taps (r, s) of the window, each with the NHWC slice it reads for all output positions, padding as `fill`."""
+    """Yield the taps (r, s) of the window, each with the NHWC slice that it reads for all outputs, padding as `fill`."""
     top, left, bottom, right = window.padding
     height = max((output[0] - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1 - top, 0)
     width = max((output[1] - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilation[1] + 1 - left, 0)
@@ -146,9 +146,9 @@ def taps(
 def over(
     name: str, begin: Bound, end: Bound, lines: Sequence[str], *, step: int = 1, between: Sequence[str] = ()
 ) -> list[str]:
-    """A loop over taps, pixels or blocks of channels; of one turn it is the index alone.
+    """Return a loop over taps, pixels or blocks of channels; for one iteration it is a definition of the index.
 
-    between: statements after each turn that the next one needs.
+    between: statements that the next iteration needs after each iteration.
     """
     if isinstance(begin, int) and isinstance(end, int) and begin < end <= begin + step:
         return [f"const int32_t {name} = {begin};", *lines]
@@ -157,7 +157,7 @@ def over(
 
 
 def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> str:
-    """Loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
+    """Return loops over images, rows [row_begin, row_end) and columns around the text of one output pixel."""
     columns = over("w", 0, output[2], pixel)
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block([*rows, *columns]), "}"]
     if output[0] > 1:
@@ -166,11 +166,11 @@ def over_pixels(rows: list[str], pixel: list[str], output: tuple[int, ...]) -> s
 
 
 CHANNEL_BLOCK = 4
-"""Output channels that portable integer kernels compute side by side."""
+"""Output channels that portable integer kernels compute together."""
 
 
 def pack_blocks(weight: np.ndarray, width: int) -> np.ndarray:
-    """[K, ...] -> blocks of `width` output channels side by side, [K / width][...][width], tail block last."""
+    """Pack [K, ...] as blocks of `width` output channels, [K / width][...][width], the rest as a last block."""
     full = weight.shape[0] // width * width
     head = np.moveaxis(weight[:full].reshape(-1, width, *weight.shape[1:]), 1, -1)
     return np.concatenate([head.ravel(), np.moveaxis(weight[full:], 0, -1).ravel()])

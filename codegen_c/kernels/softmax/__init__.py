@@ -1,1 +1,1 @@
-"""Softmax, and the exponential it is made of."""
+"""Kernels for softmax, and the exponential that it uses."""

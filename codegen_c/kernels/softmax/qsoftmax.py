@@ -1,4 +1,4 @@
-"""Softmax over the last axis of a QDQ tensor, integers only, also where elements are left out."""
+"""Kernels for softmax over the last axis of a quantized tensor, integers only, also with a mask."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS, slot
 from codegen_c.operators.kinds import Array, QMaskedSoftmax, QSoftmax
 from tvm_ext.core.row_access import RowAccess
 
-# Softmax over the last axis of a QDQ tensor, integers only: a table of exponentials, one division per row.
+# Softmax over the last axis of a quantized tensor, integers only: a table of exponentials, one division per row.
 #
 # int8 or uint8[..., C] -> int8 or uint8[..., C], C up to 65535. exp((x - max) * scale) comes from a table with 30
-# bits after the point; their sum is exact. One rounded division per row gives the factor from an exponential to
-# output steps, and each element is rounded "onnx" (halves to even). Within 1 step of round(softmax / scale).
+# fractional bits; the sum is exact. One rounded division per row gives the factor from an exponential to output steps,
+# and each element is rounded "onnx" (halves to even). Within 1 step of round(softmax / scale).
 
 EXPONENTIAL_BITS = 30
 # Divided by a sum of at least 2^30, a reciprocal of 60 bits leaves a factor of at most 2^30.
@@ -63,15 +63,15 @@ def results_in_range(operator: QSoftmax, target: Target) -> bool:
 
 
 def exponentials(operator: QSoftmax) -> np.ndarray:
-    """exp(-d * input scale) for d = 0 to 255, times 2^30: int32[256]."""
+    """Return exp(-d * input scale) for d = 0 to 255, times 2^30: int32[256]."""
     scale = scale_of(operator.inputs[0])
     return np.array([round(math.exp(-d * scale) * (1 << EXPONENTIAL_BITS)) for d in range(256)], dtype=np.int32)
 
 
 def reciprocal(operator: QSoftmax) -> tuple[int, int]:
-    """(reciprocal, shift) with reciprocal / 2^shift nearest to 1 / output scale, the reciprocal at most 2^60.
+    """Return (reciprocal, shift) with reciprocal / 2^shift nearest to 1 / output scale, the reciprocal at most 2^60.
 
-    0 where a probability of one is less than half a step.
+    The reciprocal is 0 if a probability of one is less than half a step.
     """
     steps = 1 / scale_of(operator.output)
     shift = RECIPROCAL_BITS - math.frexp(steps)[1]
@@ -109,7 +109,7 @@ def _of_vectors(operator: QSoftmax, rows: int) -> Implementation:
 
 
 def layer_of(operator: QSoftmax, rows: int) -> list[str]:
-    """Lines of the layer's shapes and constants as tvm_ext_qsoftmax.h takes them."""
+    """Return the lines of the layer's shapes and constants for tvm_ext_qsoftmax.h."""
     source, output = operator.inputs[0], operator.output
     steps, shift = reciprocal(operator)
     limits, length = np.iinfo(output.dtype), source.shape[-1]
@@ -121,7 +121,7 @@ def layer_of(operator: QSoftmax, rows: int) -> list[str]:
 
 
 def _body(operator: QSoftmax, rows: int) -> str:
-    """The layer, and the loops of tvm_ext_qsoftmax.h."""
+    """Return the layer, and a call of the loops of tvm_ext_qsoftmax.h."""
     return "\n".join([*layer_of(operator, rows), "tvm_ext_qsoftmax(&layer, input, output, exponential);"])
 
 
@@ -133,9 +133,9 @@ QSOFTMAX = Kernel(
 )
 
 
-# Softmax of vectors each of which keeps one run of its elements, by a target's loops over the run.
+# Softmax of vectors that each keep one run of their elements, by a target's loops over the run.
 #
-# What a mask leaves out gets the zero point. Causal, sliding and padding masks keep runs.
+# Masked elements become the zero point. Causal, sliding and padding masks keep runs.
 
 MASK_INSTRUCTIONS = 30
 
@@ -163,7 +163,7 @@ class Runs:
 class SoftmaxLoops:
     """Loops over the vectors of a layer, `<function>(&layer, input, output, exponential)`.
 
-    layer, length: the type of a layer, and its member that says how long vectors are; lines: a layer of one vector.
+    layer, length: the type of a layer, and its member for the length of vectors. lines: a layer of one vector.
     """
 
     kernel: str
@@ -199,7 +199,10 @@ def masked_reference(operator: QMaskedSoftmax, inputs: list[Array]) -> list[Arra
 
 
 def masked_implement(operator: QMaskedSoftmax, loops: SoftmaxLoops, exponentials: Array) -> Implementation:
-    """The kernel; of an image, or of several vectors, by rows too. exponentials: as the loops read them."""
+    """Return the kernel; for an image, or for several vectors, also by rows.
+
+    exponentials: in the layout of the loops.
+    """
     shape = operator.output.shape
     vectors = prod(shape[:-1])
     rows = shape[1] if len(shape) == 4 and shape[0] == 1 else vectors
@@ -260,7 +263,7 @@ def _made(
 
 
 def _helper(operator: QMaskedSoftmax, loops: SoftmaxLoops, parameters: tuple[Parameter, ...]) -> str:
-    """`$_vector(input, output, exponential, run)`: one vector."""
+    """Return `$_vector(input, output, exponential, run)`, which computes one vector."""
     *operands, _ = (parameter.declaration() for parameter in parameters)
     length, zero = operator.output.shape[-1], quantization(operator.output).zero_point
     lines = [
@@ -275,9 +278,9 @@ def _helper(operator: QMaskedSoftmax, loops: SoftmaxLoops, parameters: tuple[Par
     return f"static inline void $_vector({declared})\n{{\n{block(lines)}\n}}\n"
 
 
-# Softmax of a QDQ tensor over its last axis that leaves elements out, integers only: py on what is kept.
+# Softmax of a quantized tensor over its last axis with a mask, integers only: the portable kernel on the kept run.
 #
-# int8 or uint8[..., C] -> int8 or uint8[..., C]. Elements that are left out get the output's zero point.
+# int8 or uint8[..., C] -> int8 or uint8[..., C]. Masked elements become the output's zero point.
 
 LOOPS = SoftmaxLoops(
     kernel="qsoftmax_masked_i8", function="tvm_ext_qsoftmax", includes=INCLUDES, ctype="int32_t",
@@ -296,10 +299,10 @@ QSOFTMAX_MASKED = Kernel(
 )  # fmt: skip
 
 
-# Softmax kernels of targets: vectors one after the other, to the bytes of the portable kernel, whole or by rows.
+# Softmax kernels of targets: vectors one after the other, with the bytes of the portable kernel, whole or by rows.
 #
-# A probability's high product is rounded at once where no product of its vector can be a tie, which the trailing
-# zeros of the vector's factor tell.
+# A probability's high product is rounded directly if no product of its vector can be a tie, which the trailing zeros of
+# the vector's factor show.
 
 LEAST_SHIFT = 33
 
@@ -332,7 +335,7 @@ class SoftmaxVectors:
     vector_instructions: int
 
     def implement(self, operator: QSoftmax, exponentials: Array) -> Implementation:
-        """The kernel. exponentials: as its loops read them."""
+        """Return the kernel. exponentials: in the layout of the loops."""
 
         def vectors(count: int) -> Implementation:
             return self._of(operator, exponentials, count)
@@ -341,7 +344,7 @@ class SoftmaxVectors:
         return replace(whole, in_rows=in_turn(operator, vectors))
 
     def layer_of(self, operator: QSoftmax, count: int) -> list[str]:
-        """Lines of a `tvm_ext_softmax_layer` of so many vectors."""
+        """Return the lines of a `tvm_ext_softmax_layer` of `count` vectors."""
         source, output = operator.inputs[0], operator.output
         length, limits = output.shape[-1], np.iinfo(output.dtype)
         steps, shift = reciprocal(operator)
@@ -353,7 +356,7 @@ class SoftmaxVectors:
         return structure("tvm_ext_softmax_layer", "layer", members)
 
     def masked(self) -> SoftmaxLoops:
-        """The loops as qsoftmax.py takes them, of a layer's vectors one by one."""
+        """Return the loops for masked layers, which compute vectors one by one."""
         return SoftmaxLoops(
             kernel=self.kernel.replace("softmax", "softmax_masked"), function=self.function, includes=self.headers,
             ctype=self.ctype, layer="tvm_ext_softmax_layer", length="length",

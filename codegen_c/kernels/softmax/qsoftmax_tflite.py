@@ -1,4 +1,4 @@
-"""Softmax over the last axis as TensorFlow Lite computes it, byte for byte, and its exponential."""
+"""Kernel for softmax over the last axis as TensorFlow Lite computes it, byte for byte, and its exponential."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from codegen_c.kernels.shared.requantize_tflite import (
 )
 from codegen_c.operators.kinds import QSoftmax
 
-# The exponential and the reciprocal that TensorFlow Lite's softmax is made of, in fixed point, bit for bit.
+# The exponential and the reciprocal of TensorFlow Lite's softmax, in fixed point, bit for bit.
 #
 # A number of b integer bits is int32, in units of 2^(b - 31). Operations: gemmlowp, fixedpoint/fixedpoint.h.
 
@@ -34,7 +34,7 @@ SUM_BITS = 12
 
 
 def exponential(argument: Array, argument_bits: int = ARGUMENT_BITS) -> Array:
-    """exp of int64 arguments from -32 to 0, of 5 integer bits, or as many as are given; the result has none."""
+    """Return exp of int64 arguments from -32 to 0, with 5 integer bits by default; the result has none."""
     fraction_bits = 31 - argument_bits
     quarter = 1 << (fraction_bits - 2)
     within = (argument & (quarter - 1)) - quarter
@@ -46,7 +46,7 @@ def exponential(argument: Array, argument_bits: int = ARGUMENT_BITS) -> Array:
 
 
 def _near_zero(argument: Array) -> Array:
-    """exp of arguments from -1/4 to 0, no integer bits: a Taylor series of four terms about -1/8."""
+    """Return exp of arguments from -1/4 to 0, without integer bits: a Taylor series of four terms about -1/8."""
     x = argument + _EIGHTH
     x2 = multiply_high(x, x)
     x3, x4 = multiply_high(x2, x), multiply_high(x2, x2)
@@ -55,24 +55,27 @@ def _near_zero(argument: Array) -> Array:
 
 
 def reciprocal(total: Array) -> tuple[Array, Array]:
-    """(factor, exponent) with 1 / total = factor / 2^exponent; total above 0, 12 integer bits, the factor none."""
+    """Return (factor, exponent) with 1 / total = factor / 2^exponent.
+
+    total: above 0, with 12 integer bits; the factor has none.
+    """
     leading = 31 - np.floor(np.log2(total.astype(np.float64))).astype(np.int64)
     excess = (total << leading) - (1 << 31)
     return one_over_one_plus(excess), SUM_BITS - leading
 
 
 def one_over_one_plus(x: Array) -> Array:
-    """1 / (1 + x) for x from 0 to 1, no integer bits."""
+    """Return 1 / (1 + x) for x from 0 to 1, without integer bits."""
     return saturated(_twice_one_over_one_plus(x) << 1)
 
 
 def one_minus_over_one_plus(x: Array) -> Array:
-    """(1 - x) / (1 + x) for x from 0 to 1, no integer bits."""
+    """Return (1 - x) / (1 + x) for x from 0 to 1, without integer bits."""
     return saturated((_twice_one_over_one_plus(x) - (1 << 29)) << 2)
 
 
 def _twice_one_over_one_plus(x: Array) -> Array:
-    """2 / (1 + x), 2 integer bits: three steps of Newton's method on half the denominator."""
+    """Return 2 / (1 + x), 2 integer bits: three steps of Newton's method on half the denominator."""
     half = (x + _ONE + 1) >> 1
     guess = round(2**29 * 48 / 17) + multiply_high(half, -round(2**29 * 32 / 17))
     for _ in range(3):
@@ -87,15 +90,15 @@ def saturated(value: Array) -> Array:
 
 # Softmax over the last axis as TensorFlow Lite computes it, byte for byte: fixed-point exponentials and division.
 #
-# int8[..., C] -> int8[..., C], output scale 1/256 and zero point -128, C up to 4095. exp((x - max) * scale) is a
-# table by max - x, worked out at compile time; what TensorFlow Lite leaves out as too small is zero in it.
+# int8[..., C] -> int8[..., C], output scale 1/256 and zero point -128, C up to 4095. exp((x - max) * scale) is a table
+# by max - x, computed at compile time; values that TensorFlow Lite drops as too small are zero in it.
 
 INCLUDES = (*requantize_tflite.INCLUDES, "tvm_ext_softmax_tflite.h", "tvm_ext_layer.h")
 # The largest factor from input steps to units of an argument.
 _LARGEST_FACTOR = 2.0**31 - 1
 MAX_LENGTH = (1 << SUM_BITS) - 1
-# Shift from the product of two numbers without integer bits to 256ths. Beyond 31 bits less than half of one is left:
-# nothing, where TensorFlow Lite's kernels shift by more places than a word has.
+# Shift from the product of two numbers without integer bits to 256ths. Beyond 31 bits less than half of 1/256 is left,
+# so the result is 0, where TensorFlow Lite's kernels would shift by more bits than a word has.
 _TO_256THS, _MOST_BITS = 31 - 8, 31
 
 
@@ -129,12 +132,12 @@ def scale_is_large_enough(operator: QSoftmax, target: Target) -> bool:
 
 
 def table(operator: QSoftmax) -> np.ndarray:
-    """exp(-d * input scale) for d = 0 to 255, times 2^31: int32[256]."""
+    """Return exp(-d * input scale) for d = 0 to 255, times 2^31: int32[256]."""
     return exponentials_of(scale_of(operator.inputs[0]))
 
 
 def exponentials_of(scale: float) -> np.ndarray:
-    """exp(-d * scale) for d = 0 to 255, times 2^31: int32[256]. scale: at least 2^-26."""
+    """Return exp(-d * scale) for d = 0 to 255, times 2^31: int32[256]. scale: at least 2^-26."""
     factor = min(scale * (1 << (31 - ARGUMENT_BITS)), _LARGEST_FACTOR)
     mantissa, shift = fixed_point(factor)
     left = 31 - shift

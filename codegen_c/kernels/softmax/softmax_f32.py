@@ -1,7 +1,8 @@
-"""Softmax and log-softmax over the last axis, float32.
+"""Kernel for softmax and log-softmax over the last axis, float32.
 
-float32[..., C] -> float32[..., C]: the row's maximum is subtracted first, exponentials, of a polynomial of their own,
-are summed in as many parts as the processor has lanes, c ascending in each. The output may take the input's place.
+float32[..., C] -> float32[..., C]: the row's maximum is subtracted first; exponentials, by a polynomial of our own, are
+summed in as many parts as the processor has lanes, with c ascending in each. The output may take the memory of the
+input.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from codegen_c.kernels.shared.lanes import native_lanes
 from codegen_c.kernels.shared.vector_rows import in_turn
 from codegen_c.operators.kinds import Softmax
 
-# Modelled, as disassembled for a Cortex-M4: an element is compared (7), its power taken and added (31), and scaled
-# (5); between, a division. On a Cortex-M55 lanes are compared and added one by one, and the last ones loaded so.
+# Modelled, as disassembled for a Cortex-M4: comparison of an element (7), its exponential and sum (31), and scaling
+# (5); in between a division. On a Cortex-M55 lanes are compared and added one by one, and the last ones are also loaded
+# so.
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS, LANE_INSTRUCTIONS = 43, 10, 28
 
 
@@ -38,12 +40,12 @@ def implement(operator: Softmax, target: Target, stored: StoredRows) -> Implemen
 
 
 def function_of(operator: Softmax, target: Target) -> str:
-    """Name of the C function (input, output, vectors, length of each)."""
+    """Return the name of the C function (input, output, vectors, length of each)."""
     return f"tvm_ext_{'log_' if operator.log else ''}softmax_f32x{native_lanes(target).count}"
 
 
 def of_vectors(operator: Softmax, target: Target, count: int) -> Implementation:
-    """The kernel of so many vectors."""
+    """Return the kernel of `count` vectors."""
     lanes, length = native_lanes(target).count, operator.output.shape[-1]
     lines = [
         f"const int32_t count = {count};",
