@@ -119,4 +119,4 @@ def test_residuals_of_another_shape_are_refused() -> None:
     operator = scores(steps=(3, 6, 1), finish=behind_two(program(("add", value(), replace(value(1), kind="input")))))
     operator = replace(operator, inputs=(*operator.inputs, floats(1, 1, 1, 2)))
     refusal = matmul_f32.KERNEL.refuses(operator, HOST)
-    assert refusal is not None and "must have their shape" in refusal.reason
+    assert refusal is not None and "must have the result's shape" in refusal.reason

@@ -245,8 +245,8 @@ def test_averages_of_one_scale_that_leave_padding_out() -> None:
     average = replace(AVERAGE, rounding="tflite")
     assert isinstance(select(average, HOST), Implementation)
     other = replace(average.output, quantization=Quantization(scale=0.3, zero_point=0))
-    assert "averages as TFLite takes them" in reasons(replace(average, outputs=(other,)))
-    assert "must leave padding out of its count" in reasons(replace(average, count_include_pad=True))
+    assert "averages in TFLite's rounding" in reasons(replace(average, outputs=(other,)))
+    assert "must not count padding" in reasons(replace(average, count_include_pad=True))
 
 
 def test_softmax_to_256ths_only() -> None:

@@ -155,7 +155,7 @@ def test_refusals() -> None:
     shorter = TensorType(shape=(1, 1), dtype="float32")
     refused = {
         "sums of 32 bits": replace(plain, layer=replace(plain.layer, inputs=(wide,))),
-        "shape of its result": replace(plain, inputs=(*plain.inputs, shorter)),
+        "result's shape": replace(plain, inputs=(*plain.inputs, shorter)),
     }
     for reason, operator in refused.items():
         refusal = real_layer.KERNEL.refuses(operator, HOST)

@@ -43,7 +43,7 @@ class Rows:
 
 
 def rows_of(shape: Sequence[int]) -> Rows | None:
-    """Return the rows of a tensor [..., C]; None for images, which have rows of their own, and for indivisible vectors."""
+    """Return the rows of a tensor [..., C]; None for images, which have their own, and for indivisible vectors."""
     if not shape or len(shape) == 4:
         return None
     vectors, channels = prod(shape[:-1]), shape[-1]
@@ -106,7 +106,7 @@ def _in_turn(row: Implementation, rows: int, length: int, stored: StoredRows) ->
 
 
 def row_by_row(function: CFunction, arguments: Sequence[str]) -> CFunction:
-    """Return a function of rows [row_begin, row_end) that calls the function of one row, with the arguments of row h."""
+    """Return a function of rows [row_begin, row_end) that calls the function of one row with row h's arguments."""
     declarations = ",\n".join(parameter.declaration() for parameter in function.parameters)
     definition = f"static inline void $_row(\n{block(declarations)})\n{{\n{block(function.body)}\n}}\n"
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(f"$_row({', '.join(arguments)});"), "}"]

@@ -129,7 +129,7 @@ def accumulated(rows: int) -> Spatial:
 def taps(
     array: np.ndarray, window: Window, output: tuple[int, int], fill: float
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield the taps (r, s) of the window, each with the NHWC slice that it reads for all outputs, padding as `fill`."""
+    """Yield the taps (r, s) of the window, each with the NHWC slice it reads for all outputs, padding as `fill`."""
     top, left, bottom, right = window.padding
     height = max((output[0] - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1 - top, 0)
     width = max((output[1] - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilation[1] + 1 - left, 0)
