@@ -74,12 +74,12 @@ def reference(operator: QDense, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def sums_fit(operator: QDense, target: Target) -> bool:
-    """bias and products must add up to no more than an int32 holds, whatever the input"""
+    """the bias and all products must add up to at most what int32 holds, for every input"""
     return products(operator).fit_int32()
 
 
 def rescaled_sums_fit(operator: QDense, target: Target) -> bool:
-    """weight scales must be finite, not negative, and no sum may reach 2^30 steps of the output"""
+    """weight scales must be finite and not negative, and no sum may reach 2^30 steps of the output"""
     return results_fit(*products(operator).range(), channel_factors(operator))
 
 
