@@ -1,1 +1,1 @@
-"""One folder per instruction set: all that is particular to it."""
+"""Targets: one folder per instruction set, which contains everything particular to it."""

@@ -1,8 +1,8 @@
-"""A target as data: an instruction set, and what of it kernels, predictions and firmware ask for.
+"""A target as data: an instruction set, with everything that kernels, predictions and firmware need to know of it.
 
 A target is a folder. Its `target.py` defines `TARGET = InstructionSet(...)`, modules of its `kernels/` define kernels
-that only its processors run, its `runtime/` holds headers that those kernels include, copied into packages. All that is
-common stays outside, and asks for no target by name.
+that only its processors run, and its `runtime/` holds headers that these kernels include, which are copied into
+packages. Common code lies outside and refers to no target by name.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from tvm_ext.core.time_model import CoreTimes
 
 @dataclass(frozen=True, kw_only=True)
 class FloatBlocks:
-    """Registers of float kernels: floats in a vector, and vectors by pixels that are accumulated side by side.
+    """Registers of float kernels: floats in a vector, and vectors by pixels that are accumulated together.
 
-    lanes: floats in a vector, 1 for none; others are the types of `tvm_ext_f32x<lanes>.h` in the target's `runtime/`.
+    lanes: floats in a vector, 1 for none; other numbers are the types of `tvm_ext_f32x<lanes>.h` in the target's
+    `runtime/`.
     product, depthwise: (vectors, pixels) of a product of pixels and output channels, and of a depthwise convolution; at
-    most 6 pixels, and 4 vectors for products without lanes, 3 with them.
-    adds_by_4: whether `tvm_ext_f32x<lanes>.h` adds runs of one pixel by 4 vectors (TVM_EXT_F32X<lanes>_ADDS_BY_4).
-    part_instructions: those that read or write some lanes of a vector, their mask being there.
-    loads_several: whether one instruction loads several single ones, as tvm_ext_tile_f32x1.h does for 4 channels.
-    loop_instructions: modelled, of a loop over elements: steps of pointers, comparison and branch.
-    offset_bytes: largest offset of a load; what lies farther apart takes an address more, 0 for no such limit.
-    spills: instructions that move vectors, for each product of a depthwise convolution, where registers are short.
+    most 6 pixels, and 4 vectors for products without lanes, 3 with lanes.
+    adds_by_4: True if `tvm_ext_f32x<lanes>.h` adds runs of one pixel by 4 vectors (TVM_EXT_F32X<lanes>_ADDS_BY_4).
+    part_instructions: instructions that read or write some lanes of a vector, with a given mask.
+    loads_several: True if one instruction loads several single floats, as tvm_ext_tile_f32x1.h does for 4 channels.
+    loop_instructions: modelled, of a loop over elements: pointer increments, comparison and branch.
+    offset_bytes: largest offset of a load; a larger distance takes an additional address. 0 for no such limit.
+    spills: instructions that move vectors, for each product of a depthwise convolution, if registers are scarce.
     """
 
     loads_several: bool = False
@@ -41,16 +42,16 @@ class FloatBlocks:
 
 @dataclass(frozen=True, kw_only=True)
 class Startup:
-    """Start-up code of boards, and the emulator that stands in for them.
+    """Start-up code of boards, and their emulator.
 
     package: its folder holds `startup.c` with the entry `reset_handler` and a section `.vectors`, `semihosting_call.h`,
     `measure_known.h`, and a `timer_<name>.h` for each timer that a platform's `board.timer` may name; for several
-    processors `processors.c`, and a `start_<name>.h` for each way that `board.starts` may name. `semihosting.h`,
-    `measure.h` and `program_start.h` are those of `targets/firmware/` where it has none.
-    isas: processors' `isa` that the code is for. emulator: QEMU's program. emulator_flags: its further arguments.
-    read_stack_pointer: assembly that copies the stack pointer to `%0`. bounds_stack: whether
-    `tvm_ext.assurance.stack_bound` reads the disassembly. image_flags: of the compiler, for code that runs wherever it
-    lies; none where there are no images.
+    processors also `processors.c`, and a `start_<name>.h` for each method that `board.starts` may name. Without its own
+    `semihosting.h`, `measure.h` and `program_start.h`, those of `targets/firmware/` are used.
+    isas: the `isa` of processors that the code supports. emulator: QEMU's program. emulator_flags: its further
+    arguments. read_stack_pointer: assembly that copies the stack pointer to `%0`. bounds_stack: True if
+    `tvm_ext.assurance.stack_bound` reads the disassembly. image_flags: compiler flags for code that runs at any
+    address; empty if images are not supported.
     """
 
     package: str
@@ -64,19 +65,21 @@ class Startup:
 
 @dataclass(frozen=True, kw_only=True)
 class InstructionSet:
-    """All that is particular to an instruction set, beside the kernels and headers in its folder.
+    """An instruction set, beside the kernels and headers in its folder.
 
-    simd: what a platform's processor calls it, unique. title: its name in refusals, "the processor must have ...".
+    simd: its unique name in platform files. title: its name in refusals, "the processor must have ...".
     floats: registers of float kernels, by default 32 single ones.
     calibration: kernel -> executed by modelled instructions, measured; 1 for kernels without an entry.
     times: of kernels on cores, by the core's name; read from the folder's `times/`, which benchmarks/kernel_times.py
-        writes. Other cores are taken to execute an instruction a cycle.
-    strided_loads: strides of elements by which vectors are loaded, and instructions that load and store one: compilers
-        make vectors of loops over these.
-    ranks_calibrated: whether kernels are chosen by calibrated instructions: models of common kernels are far off.
-    runs_from_flash: whether constants lie in flash, which is short; the machine at hand has memory enough.
-    packs_depthwise: whether depthwise convolutions have kernels for weights of 4 bits that cost little.
-    startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, known once found.
+    writes. Other cores are assumed to execute one instruction per cycle.
+    strided_loads: strides of elements by which vectors are loaded, and the instructions that load and store one:
+    compilers vectorize loops over these.
+    ranks_calibrated: True if kernels are chosen by calibrated instructions, because models of common kernels are far
+    off.
+    runs_from_flash: True if constants lie in flash, which is scarce; the host has memory enough.
+    packs_depthwise: True if depthwise convolutions have cheap kernels for weights of 4 bits.
+    startups: start-up code by `isa`; a platform with a board needs one. package: the target's folder, set by the
+    registry.
     """
 
     simd: str

@@ -1,4 +1,4 @@
-"""Times of kernels on cores, a file for each in a target's folder, which benchmarks/kernel_times.py writes."""
+"""Times of kernels on cores, one file per core in a target's folder, which benchmarks/kernel_times.py writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tvm_ext.core.time_model import CoreTimes, KernelTime, Traffic
 
 FOLDER = "times"
 PARTS = tuple(field.name for field in fields(KernelTime) if field.name != "cycles")
-"""Keys of a kernel's row that are traffic: transactions, bursts, bytes."""
+"""Keys of a kernel's row for memory traffic: transactions, bursts, bytes."""
 
 
 def read_times(package: str) -> dict[str, CoreTimes]:
-    """Times by name of a core. Raises ImportError for a file that is none of these."""
+    """Return times by the name of a core. Raises ImportError for an invalid file."""
     folder = files(package) / FOLDER
     found: dict[str, CoreTimes] = {}
     for file in sorted(folder.iterdir(), key=lambda file: file.name) if folder.is_dir() else ():
@@ -31,7 +31,7 @@ def read_times(package: str) -> dict[str, CoreTimes]:
 
 
 def core_times(table: Mapping[str, Any]) -> CoreTimes:
-    """The times of a file's table. Raises KeyError, TypeError or ValueError where it is none."""
+    """Return the times of a file's table. Raises KeyError, TypeError or ValueError for an invalid table."""
     return CoreTimes(
         cpus=tuple(table["cpus"]),
         cycles=float(table["cycles"]),

@@ -1,4 +1,4 @@
-"""The targets there are: the folders here, and packages that an entry point of the group `tvm_ext.targets` names."""
+"""The registry of targets: the folders here, and packages that an entry point of the group `tvm_ext.targets` names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VECTORS = re.compile(r"_f32x(\d+)\.h$")
 
 @cache
 def instruction_sets() -> tuple[InstructionSet, ...]:
-    """Every target, by `simd`. Two of one `simd` are an error that names both packages."""
+    """Return every target, ordered by `simd`. Two targets of one `simd` raise an error that names both packages."""
     shipped = [f"{_HERE}.{info.name}" for info in iter_modules(import_module(_HERE).__path__) if info.ispkg]
     shipped = [package for package in shipped if find_spec(f"{package}.target")]
     found: dict[str, InstructionSet] = {}
@@ -42,7 +42,7 @@ def instruction_sets() -> tuple[InstructionSet, ...]:
 
 
 def instruction_set_of(processor: Processor) -> InstructionSet:
-    """The target whose code a processor runs. Raises BadPlatform where there is none."""
+    """Return the target whose code a processor runs. Raises BadPlatform if there is none."""
     known = {found.simd: found for found in instruction_sets()}
     if processor.simd not in known:
         near = get_close_matches(processor.simd, known, 1)
@@ -54,14 +54,14 @@ def instruction_set_of(processor: Processor) -> InstructionSet:
 
 
 def shared_by(platform: Platform) -> InstructionSet:
-    """The target whose code every processor of ours runs: the first one's, or plain C where others differ."""
+    """Return the target whose code all our processors run: the first one's, or plain C if the others differ."""
     first, cores = platform.processor, [processor for processor in platform.processors if processor.kind == "core"]
     same = all((one.simd, one.isa) == (first.simd, first.isa) for one in cores)
     return instruction_set_of(first if same else replace(first, simd=NO_SIMD))
 
 
 def check_processors(platform: Platform) -> None:
-    """Raises BadPlatform where a processor has no target, or a board no start-up code."""
+    """Raise BadPlatform if a processor has no target, or a board no start-up code."""
     for processor in platform.processors:
         instruction_set_of(processor)
     if platform.board:
@@ -69,7 +69,7 @@ def check_processors(platform: Platform) -> None:
 
 
 def startup_of(platform: Platform) -> Startup:
-    """Start-up code of a platform's board. Raises BadPlatform where its processor's target has none."""
+    """Return the start-up code of a platform's board. Raises BadPlatform if its processor's target has none."""
     processor = platform.processor
     found = instruction_set_of(processor).startups
     startup = next((startup for startup in found if processor.isa in startup.isas), None)
@@ -91,7 +91,7 @@ def target_of(
     least_flash: bool = False,
     figures: KernelFigures = UNMEASURED,
 ) -> Target:
-    """The target that kernels are chosen for; the one place that makes them. Raises BadPlatform."""
+    """Return the target for which kernels are chosen; only this function makes one. Raises BadPlatform."""
     return Target(
         processor=processor, instruction_set=instruction_set_of(processor), optimize=optimize,
         least_scratch=least_scratch, least_flash=least_flash, figures=figures,
@@ -99,10 +99,10 @@ def target_of(
 
 
 def runtime_text(name: str, instruction_set: InstructionSet) -> str:
-    """A header or source that is copied into packages: the target's own, or the one that all share.
+    """Return a header or source that is copied into packages: the target's own, or the shared one.
 
-    Headers that are the same for vectors of any length are written for single floats, `..._f32x1.h`: of others they are
-    copies under their names.
+    Headers that are the same for vectors of any length are written for single floats, `..._f32x1.h`; for other lengths
+    they are copied under the names of these.
     """
     own = files(instruction_set.package) / "runtime" / name
     if own.is_file():
@@ -117,18 +117,18 @@ def runtime_text(name: str, instruction_set: InstructionSet) -> str:
 
 
 def startup_text(name: str, startup: Startup) -> str:
-    """A file of start-up code: its own, or the one that all share."""
+    """Return a file of start-up code: its own, or the shared one."""
     own = files(startup.package) / name
     return (own if own.is_file() else _COMMON_FIRMWARE / name).read_text(encoding="utf-8")
 
 
 def timers_of(startup: Startup) -> list[str]:
-    """Timers that `board.timer` may name, sorted."""
+    """Return the timers that `board.timer` may name, sorted."""
     return _headers(startup, "timer_")
 
 
 def starts_of(startup: Startup) -> list[str]:
-    """Ways to start other processors, which `board.starts` may name, sorted."""
+    """Return the methods to start other processors that `board.starts` may name, sorted."""
     return _headers(startup, "start_")
 
 

@@ -1,7 +1,4 @@
-"""Armv6-M, Cortex-M0 and M0+: eight low registers, products of 32 bits; floats one by one, by a library.
-
-On the host the headers of `runtime/` compute the same in plain C; boards run in QEMU.
-"""
+"""Target Armv6-M, Cortex-M0 and M0+: eight low registers, 32-bit products; floats by a library, one by one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pairs of 16-bit numbers in a register, on Armv7E-M and on Armv8-M with the DSP extension; floats one by one.
-
-On the host the headers of `runtime/` compute the same in plain C; boards run in QEMU.
-"""
+"""Target with pairs of 16-bit numbers in a register: Armv7E-M and Armv8-M with the DSP extension; floats one by one."""
 
 from __future__ import annotations
 

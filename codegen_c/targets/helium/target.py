@@ -1,7 +1,4 @@
-"""Vectors of 128 bits on Armv8.1-M.
-
-On the host the headers of `runtime/` compute the same in plain loops; boards run in QEMU.
-"""
+"""Target with vectors of 128 bits: Armv8.1-M."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The machine at hand, as its compiler sees it."""
+"""Target: the machine that compiles."""

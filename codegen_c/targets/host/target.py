@@ -1,4 +1,7 @@
-"""The machine at hand: vectors of 8 numbers, plain C where there are none; it runs what it compiles itself."""
+"""Target:
+
+the machine that compiles, with vectors of 8 numbers, or plain C without vectors; it runs what it compiles.
+"""
 
 from __future__ import annotations
 

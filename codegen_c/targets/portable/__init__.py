@@ -1,1 +1,1 @@
-"""Processors without an instruction set of their own here: plain C11."""
+"""Target for processors without an instruction set of their own here: plain C11."""

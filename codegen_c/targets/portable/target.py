@@ -1,4 +1,4 @@
-"""Plain C for any processor: 32 single registers of floats, boards of Arm's M-profile and of RISC-V."""
+"""Target of plain C for any processor: 32 single float registers, boards of Arm's M-profile and of RISC-V."""
 
 from __future__ import annotations
 

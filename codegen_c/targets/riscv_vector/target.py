@@ -1,7 +1,4 @@
-"""RV32 with vectors of integers (Zve32x) of 128 bits or more; floats one by one, by a library.
-
-On the host the headers of `runtime/` compute the same in plain C; boards run in QEMU, where vectors have 128 bits.
-"""
+"""Target RV32 with vectors of integers (Zve32x) of 128 bits or more; floats by a library, one by one."""
 
 from __future__ import annotations
 

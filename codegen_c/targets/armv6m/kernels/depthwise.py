@@ -1,7 +1,7 @@
-"""Depthwise conv2d of a QDQ chain on Armv6-M: four channels of one output pixel at a time.
+"""Kernel for quantized depthwise conv2d on Armv6-M: four channels of one output pixel at a time.
 
 int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Taps outside the image read a
-pixel of zero points in scratch, so that the zero point is taken off with the bias. Either rounding.
+pixel of zero points in scratch, so that the bias can subtract the zero point. Either rounding.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOST_TAPS = 49
 BLOCK_INSTRUCTIONS, TAP_INSTRUCTIONS = 54, 22
 """Modelled instructions of four channels, and of one of their taps."""
 PIXEL_INSTRUCTIONS, PLACE_INSTRUCTIONS = 30, 10
-"""Modelled instructions of a pixel, and of finding one of its taps."""
+"""Modelled instructions of a pixel, and of computing the address of one of its taps."""
 PIXEL_PARAMETERS = [
     "uint8_t *output", "const uint8_t *const *taps", "const int8_t *weights", "const int32_t *factors",
 ]  # fmt: skip
 
 
 def has_few_taps(operator: QConv2d, target: Target) -> bool:
-    """windows must have no more than 49 taps"""
+    """windows must have at most 49 taps"""
     return operator.weight[0].size <= MOST_TAPS
 
 
@@ -66,7 +66,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 def _pixel() -> str:
-    """`$_pixel(...)`, a tvm_ext_armv6m_channels."""
+    """Return `$_pixel(...)`, a tvm_ext_armv6m_channels."""
     call = "tvm_ext_armv6m_depthwise_pixel(&$_layer, output, taps, weights, factors);"
     return apart("$_pixel", PIXEL_PARAMETERS, [call], linkage="TVM_EXT_ARMV6M_SHARED")
 

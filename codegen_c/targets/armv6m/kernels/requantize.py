@@ -1,14 +1,14 @@
-"""Requantization in 32 bits, for processors whose products have no more: exactly the rounding of `requantize.py`.
+"""Requantization in 32 bits, for processors without longer products: exactly the rounding of `requantize.py`.
 
-Elements rise with their sums, so that a few thresholds say all: T_r is the least sum whose element is r or more. With
-d = sum - s, where s is the greatest sum that gives the least element, clamped to [0, span], an element is
+Elements rise with their sums, so a few thresholds determine all elements: T_r is the least sum whose element is r or
+more. With d = sum - s, where s is the greatest sum that gives the least element, clamped to [0, span], an element is
 
     (d * (m >> b) + (d * (m & (2^b - 1)) >> b) + c) >> 24,
 
-which is floor((d * m / 2^b + c) / 2^24). The factor m, 2^(24 + b) output steps of one unit of a sum, and c are such
-that every T_r gives r or more and every T_r - 1 less; so all sums give what they must, in either rounding. Bias, zero
-points and the least element are part of s and c. Where no m and c do that, as with many ties that go to even, a layer
-has products of 64 bits.
+which is floor((d * m / 2^b + c) / 2^24). The factor m, 2^(24 + b) output steps of one unit of a sum, and c are chosen
+so that every T_r gives r or more and every T_r - 1 less; then all sums give their exact elements, in either rounding.
+Bias, zero points and the least element are part of s and c. If no m and c exist, as with many ties that go to even, a
+layer uses products of 64 bits.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ HEADERS = (
 )  # fmt: skip
 PARAMETER = Parameter(name="factors", ctype="int32_t", role="constant")
 ELEMENT_BITS = 24
-"""Bits behind an element."""
+"""Fractional bits below an element."""
 MOST_FRACTION_BITS = 24
 NEAR_FACTORS = tuple(sorted(range(-24, 25), key=abs))
-"""Factors that are tried, from the nearest on."""
+"""Distances of the factors that are tried, the nearest first."""
 NEAR_SUMS = np.arange(-3, 4)
-"""Distance of a threshold from its estimate."""
+"""Distances of a threshold from its estimate."""
 
 
 def for_speed(operator: Operator, target: Target) -> bool:
-    """factors of 16 bytes a channel are for speed, not for size, and where flash has room"""
+    """factors of 16 bytes per channel are only for speed, and only if flash need not be saved"""
     return target.optimize == "speed" and not target.least_flash
 
 
@@ -46,8 +46,8 @@ def for_speed(operator: Operator, target: Target) -> bool:
 class NarrowRequantize:
     """Requantization by tvm_ext_armv6m_requantize.h.
 
-    factors: int32[K, 4]: in 32 bits s, span, m and c of a channel, otherwise its bias, mantissa and shift, and 0.
-    fraction_bits: b, or 0 where products have 64 bits.
+    factors: int32[K, 4]: in 32 bits s, span, m and c of a channel, otherwise its bias, mantissa, shift and 0.
+    fraction_bits: b, or 0 for products of 64 bits.
     """
 
     exact: Requantize
@@ -56,7 +56,11 @@ class NarrowRequantize:
 
     @classmethod
     def of(cls, exact: Requantize, *, low: Array, high: Array, start: Array) -> Self:
-        """low, high: bounds of the sums that `exact` takes, int64[K]; start: what the C code's sums lack, int64[K]."""
+        """Return the requantization.
+
+        low, high: bounds of the sums of `exact`, int64[K]. start: number that must be added to the C code's sums,
+        int64[K].
+        """
         exact_of = _Elements(exact=exact, low=low, high=high)
         thresholds = exact_of.thresholds()
         found = thresholds.factors(exact_of.step) if thresholds else None
@@ -71,11 +75,11 @@ class NarrowRequantize:
 
     @property
     def instructions(self) -> int:
-        """Modelled instructions of one sum, where those of a channel have its factors in registers."""
+        """Modelled instructions of one sum, with its channel's factors in registers."""
         return 16 if self.fraction_bits else 90
 
     def members(self) -> dict[str, Value]:
-        """A `tvm_ext_armv6m_requantize`."""
+        """Return a `tvm_ext_armv6m_requantize`."""
         return {
             "fraction_bits": self.fraction_bits, "rounds_twice": self.exact.rounding == "tflite",
             "zero_point": quantization(self.exact.output).zero_point, "low": self.exact.low, "high": self.exact.high,
@@ -87,9 +91,9 @@ class NarrowRequantize:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Thresholds:
-    """Least sums, behind `begin`, that give each element above the least one: int64[elements, K].
+    """Least sums, relative to `begin`, that give each element above the least one: int64[elements, K].
 
-    counts: whether a channel has that element. least: the least element, int64[K]. span: the last threshold.
+    counts: True if a channel has that element. least: the least element, int64[K]. span: the last threshold.
     """
 
     begin: Array
@@ -99,7 +103,7 @@ class _Thresholds:
     counts: Array
 
     def factors(self, step: Array) -> tuple[int, Array, Array] | None:
-        """(b, m, c) with m and c as uint32 in int64[K]; None where there are none. step: elements for a unit."""
+        """Return (b, m, c) with m and c as uint32 in int64[K]; None if there are none. step: output steps of a unit."""
         bits = min(32 - int(self.span.max()).bit_length(), MOST_FRACTION_BITS)
         step = np.where(self.span > 0, step, 0.0)
         while bits > 0 and step.max() * 2.0 ** (ELEMENT_BITS + bits) >= (1 << 32) - NEAR_FACTORS[-1]:
@@ -118,13 +122,13 @@ class _Thresholds:
         return None
 
     def _constants(self, m: Array, bits: int) -> tuple[Array, Array]:
-        """The least c and the greatest one that give each element at its threshold, and none before."""
+        """Return the least and the greatest c that give each element at its threshold, and not before it."""
 
         def product(distance: Array) -> Array:
             return distance * (m >> bits) + (distance * (m & ((1 << bits) - 1)) >> bits)
 
         elements = np.arange(1, len(self.distances) + 1)[:, np.newaxis]
-        # Elements are numbered from the least one of a channel on; rows without a threshold count for none.
+        # Elements are numbered from the least one of a channel; rows without a threshold do not count.
         number = np.where(self.counts, np.cumsum(self.counts, axis=0), elements)
         at_least = np.where(self.counts, (number << ELEMENT_BITS) - product(self.distances), 0)
         at_most = np.where(self.counts, (number << ELEMENT_BITS) - 1 - product(self.distances - 1), 1 << ELEMENT_BITS)
@@ -149,11 +153,11 @@ class _Elements:
         return np.broadcast_to(self.exact.mantissa * 2.0 ** -self.exact.shift.astype(np.float64), self.low.shape)
 
     def of(self, sums: Array) -> Array:
-        """int64[..., K] of int64[..., K]."""
+        """Return the elements, int64[..., K], of sums, int64[..., K]."""
         return self.exact.run(sums).astype(np.int64)
 
     def thresholds(self) -> _Thresholds | None:
-        """None where sums are too far apart for 32 bits, or a threshold is not where the factor says."""
+        """Return the thresholds; None if sums are too far apart for 32 bits, or a threshold far from its estimate."""
         if (self.high - self.low).max() >= 1 << 31:
             return None
         zero_point, step = quantization(self.exact.output).zero_point, self.step
@@ -178,5 +182,5 @@ class _Elements:
 
 
 def _wrapped(values: Array) -> Array:
-    """int64 -> int32 modulo 2^32."""
+    """Convert int64 to int32 modulo 2^32."""
     return np.asarray(values).astype(np.int64).astype(np.uint64).astype(np.uint32).view(np.int32)

@@ -1,8 +1,8 @@
-"""Depthwise conv2d of a QDQ chain by windows of one column, by the DSP extension: four channels of a pixel at a time.
+"""Kernel for quantized depthwise conv2d with one-column windows, by the DSP extension: four channels of a pixel.
 
 int8 or uint8[N, H, W, C], int8[C, R, 1, 1] -> int8 or uint8[N, P, Q, C], sums in int32. The windows of layers over
-time, [N, time, 1, C], have one column: there are no adjacent outputs that share words of adjacent inputs, as
-`qdepthwise_dsp` has them. Without padding, as the zero point is in the bias, and without scratch.
+time, [N, time, 1, C], have one column: adjacent outputs cannot share words of adjacent inputs, as they do in
+`qdepthwise_dsp`. Without padding, because the bias contains the zero point, and without scratch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOOPS = Loops(
     includes=("tvm_ext_dsp_column.h", *INCLUDES, *HEADERS),
 )  # fmt: skip
 ROW_INSTRUCTIONS = 10
-"""Four channels of one row of taps, and half of a round of the loop."""
+"""Four channels of one row of taps, and half of an iteration of the loop."""
 
 
 def is_one_column(operator: QConv2d, target: Target) -> bool:
@@ -71,9 +71,9 @@ def column_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts
 
 
 def pack(weight: Array) -> Array:
-    """int8[C, taps] -> int16[C / 4][taps][channels 0, 2, 1, 3].
+    """Pack int8[C, taps] as int16[C / 4][taps][channels 0, 2, 1, 3].
 
-    Where four does not divide C, the last channels share some with those before.
+    If four does not divide C, the last block shares some channels with the block before.
     """
     channels = weight.shape[0]
     first = [min(k, channels - WIDTH) for k in range(0, channels, WIDTH)]

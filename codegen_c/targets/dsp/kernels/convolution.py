@@ -1,4 +1,4 @@
-"""conv2d of a QDQ chain by the DSP extension, with weights of 8 or 4 bits."""
+"""Kernels for quantized conv2d by the DSP extension, with weights of 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from codegen_c.targets.dsp.kernels.product import (
     start,
 )
 
-# conv2d of a QDQ chain by the DSP extension: three output pixels by two channels at a time.
+# Quantized conv2d by the DSP extension: three output pixels by two channels at a time.
 #
 # int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. The windows of three pixels
-# are expanded to 16-bit pairs in scratch, padding as zero points, so that borders and insides run the same code; all
-# channels then read them. A pixel that groups of three leave over may be computed by itself. The zero point is in the
-# bias. Rounding "onnx": once, halves to even.
+# are expanded to 16-bit pairs in scratch, padding as zero points, so that borders and the inside run the same code; all
+# channels then read them. A pixel left over from groups of three may be computed by separate code. The bias contains
+# the zero point. Rounding "onnx": once, halves to even.
 
 PIXELS, WIDTH = 3, 2
 # The windows of three pixels are expanded before one of them is written.
@@ -46,13 +46,13 @@ PARAMETERS = [
 EXPAND_INSTRUCTIONS = 1.7
 RUN_INSTRUCTIONS = 24
 GATHER_INSTRUCTIONS = 8
-"""Per unit of a single pixel, whose cells are moved side by side."""
+"""Per unit of a single pixel, whose cells are moved together."""
 SINGLE_LEAST_SAVED = 2000
-"""Instructions for which a function of about 400 bytes more is worth it."""
+"""Saved instructions for which a function of about 400 bytes pays."""
 FEW = 12
 FEW_INSTRUCTIONS = 1.4
 FEW_RUN_INSTRUCTIONS = 8
-"""The same of adjacent elements that are expanded without loops."""
+"""Instructions of a run of adjacent elements that is expanded without loops."""
 
 
 def is_ungrouped(operator: QConv2d, target: Target) -> bool:
@@ -62,8 +62,10 @@ def is_ungrouped(operator: QConv2d, target: Target) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """Products of a layer, and how their sums are finished: in registers where there are blocks, with one pixel apart
-    where there is a single."""
+    """Products of a layer and its requantization: in registers if there are blocks.
+
+    single: separate code for one pixel, if it pays.
+    """
 
     paired: PairedWeights
     finish: FastRequantize
@@ -88,7 +90,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
         instructions=_instructions(operator, stored, sums),
         passes=_passes(operator, paired),
     )
-    if blocks:  # factors stand with the weights
+    if blocks:  # factors are stored with the weights
         return replace(
             common,
             constants=(("weights", blocks.weights),),
@@ -108,7 +110,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
 
 
 def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
-    """Each pixel's input is expanded into scratch once, and read from there for every block of channels."""
+    """Return the traffic: each pixel's input is expanded into scratch once, and read from there for every block."""
     num_pixels, channels = operator.output.num_elements // operator.output.shape[3], operator.output.shape[3]
     groups = num_pixels / paired.pixels
     return Passes(
@@ -119,12 +121,12 @@ def _passes(operator: QConv2d, paired: PairedWeights) -> Passes:
 
 
 def _by_taps(operator: QConv2d) -> bool:
-    """True where a row of taps is expanded tap by tap: each fills whole cells, or they are not adjacent."""
+    """Return True if a row of taps is expanded tap by tap: each tap fills whole cells, or taps are not adjacent."""
     return operator.weight.shape[3] % 4 == 0 or operator.window.dilation[1] > 1
 
 
 def _run_length(operator: QConv2d) -> int:
-    """Adjacent input elements that cells are made of: of one tap, or of a whole row of taps."""
+    """Return the adjacent input elements that are expanded together: one tap, or a whole row of taps."""
     depth = operator.weight.shape[3]
     return depth if _by_taps(operator) else depth * operator.window.kernel[1]
 
@@ -144,7 +146,7 @@ def _pixels_of_calls(operator: QConv2d, stored: StoredRows) -> list[int]:
 
 
 def _single(operator: QConv2d, target: Target, stored: StoredRows, blocks: Blocks | None) -> Blocks | None:
-    """One pixel by itself, where calls leave one over from groups of three and it saves much; for speed."""
+    """Return code for a single pixel, if calls leave one over from groups of three and it saves much (speed only)."""
     single = blocks.one_pixel() if blocks and target.optimize == "speed" else None
     if blocks is None or single is None:
         return None
@@ -154,7 +156,7 @@ def _single(operator: QConv2d, target: Target, stored: StoredRows, blocks: Block
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
-    """Modelled instructions: expanded windows, then products and results of blocks; a call's last may lack pixels."""
+    """Return the modelled instructions: expanded windows, products and results; a call's last block may lack pixels."""
     finish, paired, blocks, single = sums.finish, sums.paired, sums.blocks, sums.single
     channels, calls = operator.output.shape[3], _pixels_of_calls(operator, stored)
     pixels, left = sum(calls), sum(count % PIXELS == 1 for count in calls) if single else 0
@@ -169,13 +171,13 @@ def _instructions(operator: QConv2d, stored: StoredRows, sums: _Sums) -> int:
 
 
 def _pixels_in_blocks(blocks: Blocks, single: Blocks | None) -> str:
-    """`$_pixels(...)`, a tvm_ext_dsp_pixels, with sums in registers."""
+    """Return `$_pixels(...)`, a tvm_ext_dsp_pixels, with sums in registers."""
     unused = [f"(void){name};" for name in ("bias", "multipliers", "shifts")]
     return apart("$_pixels", PARAMETERS, [*unused, *_calls(blocks, single)], linkage="static inline")
 
 
 def _calls(blocks: Blocks, single: Blocks | None) -> list[str]:
-    """Three pixels, or one by itself, as C."""
+    """Return the C code of three pixels, or of a single pixel."""
     if single is None:
         return [blocks.call()]
     return [
@@ -198,14 +200,14 @@ QCONV2D = CONVOLUTION.kernel(
 )
 
 
-# conv2d of a QDQ chain whose weights have 4 bits each, by the DSP extension: three pixels by two channels at a time.
+# Quantized conv2d with weights of 4 bits by the DSP extension: three pixels by two channels at a time.
 #
-# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32: py with the `s4` products
-# of tvm_ext_dsp_product.h, which take 19 instructions for 24 multiply-adds where int8's take 17 or 20.
+# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32: the 8-bit kernel with the
+# `s4` products of tvm_ext_dsp_product.h, which take 19 instructions for 24 multiply-adds where int8's take 17 or 20.
 
 
 def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
-    """bias and products must add up to less than 2^27, whatever the input"""
+    """bias and products must add up to less than 2^27, for every input"""
     low, high = qconv2d.products(operator).range()
     return bool((low > -NIBBLE_LIMIT).all() and (high < NIBBLE_LIMIT).all())
 

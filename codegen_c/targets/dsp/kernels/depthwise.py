@@ -1,4 +1,4 @@
-"""Depthwise conv2d of a QDQ chain by the DSP extension, with weights of 8 or 4 bits."""
+"""Kernels for quantized depthwise conv2d by the DSP extension, with weights of 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from codegen_c.targets.dsp.kernels.product import HEADERS, INCLUDES, FastRequant
 
 # Planes of expanded input for depthwise kernels of the DSP extension: four channels of a few rows, as C text.
 #
-# A plane holds one channel as words of two adjacent columns, each a number of 16 bits; the first word begins with the
-# first column of padding. `RowTaps` holds the products of a row of taps with such words.
+# A plane holds one channel as words of two adjacent columns, each a 16-bit number; the first word begins with the first
+# column of padding. `RowTaps` holds the products of a row of taps with such words.
 
 PLANES = 4
 COLUMNS = 2
@@ -33,7 +33,7 @@ STRIP_BLOCKS: tuple[Block, ...] = ((1,), (2,), (4,), (6,), (8,), (12,), (16,), (
 
 
 def strip_blocks(operator: QConv2d, target: Target) -> tuple[Block, ...]:
-    """Rows of strips that `Plane.of` may be told to take; higher ones take more scratch."""
+    """Return the strip heights that `Plane.of` supports; higher strips take more scratch."""
     return STRIP_BLOCKS
 
 
@@ -51,9 +51,9 @@ class Plane:
 
     @classmethod
     def of(cls, operator: QConv2d, stored: StoredRows, block: Block = ()) -> Plane:
-        """The highest strip whose planes have no more than STRIP_BYTES, and of no more rows than a call computes.
+        """Return the highest strip whose planes have at most STRIP_BYTES, and at most the rows of a call.
 
-        block: its rows, where they are given.
+        block: the number of rows, if it is given.
         """
         window, output = operator.window, operator.output.shape
         spanned = (window.kernel[0] - 1) * window.dilation[0] + 1
@@ -77,7 +77,7 @@ class Plane:
 class RowTaps:
     """Products of a kernel row of S taps with words of two columns.
 
-    words: taps of each weight word, None for a zero. products[q]: what the sum of output column q adds, as
+    words: taps of each weight word, None for a zero. products[q]: what is added to the sum of output column q, as
     (function, input word, weight word).
     """
 
@@ -86,7 +86,7 @@ class RowTaps:
 
     @classmethod
     def of(cls, taps: int, stride: int, columns: int) -> RowTaps:
-        """Products for `columns` output columns side by side, the first one's taps beginning with a word."""
+        """Return the products for `columns` adjacent output columns, where the first one's taps begin with a word."""
         words: list[tuple[int, int | None]] = []
         for q in range(columns):
             odd = q * stride % 2
@@ -116,7 +116,7 @@ def _half_product(high_input: bool, high_weight: bool) -> str:
 
 
 def pack(weight: np.ndarray, taps: RowTaps) -> np.ndarray:
-    """int8[C, R, S, 1] -> uint32[C, R, words], each word two taps of 16 bits, the first one low."""
+    """Pack int8[C, R, S, 1] as uint32[C, R, words], each word two taps of 16 bits, the first one low."""
     padded = np.concatenate([weight[..., 0], np.zeros((*weight.shape[:2], 1), np.int8)], axis=2)
     last = weight.shape[2]
     first = padded[:, :, [a for a, _ in taps.words]].astype(np.int16).view(np.uint16).astype(np.uint32)
@@ -125,12 +125,12 @@ def pack(weight: np.ndarray, taps: RowTaps) -> np.ndarray:
 
 
 def nibble_bytes(num_taps: int) -> int:
-    """Bytes of a channel's weights of 4 bits."""
+    """Return the bytes of a channel's weights of 4 bits."""
     return (num_taps + 1) // 2
 
 
 def pack_nibbles(weight: np.ndarray) -> np.ndarray:
-    """int8[C, R, S, 1] from -8 to 7 -> uint32: channel after channel its taps, two to a byte, the first one low."""
+    """Pack int8[C, R, S, 1] from -8 to 7 as uint32: taps channel after channel, two to a byte, the first one low."""
     taps = weight.reshape(len(weight), -1)
     even = np.concatenate([taps, np.zeros((len(taps), taps.shape[1] % 2), np.int8)], axis=1)
     packed = pack_pairs(even[:, 0::2], even[:, 1::2]).ravel()
@@ -139,19 +139,19 @@ def pack_nibbles(weight: np.ndarray) -> np.ndarray:
 
 # Strips of rows of depthwise windows by functions of the DSP extension, as C text: from planes to bytes in registers.
 #
-# Windows of 5x5 and 7x7 have functions that layers share, runtime/tvm_ext_dsp_strip.h; a layer of 3x3 windows of
-# stride 1 has its own, for two rows at a time, runtime/tvm_ext_dsp_strip3.h. Both take one shift for all channels.
+# Windows of 5x5 and 7x7 use functions that layers share, runtime/tvm_ext_dsp_strip.h; a layer of 3x3 windows of stride
+# 1 has its own function for two rows at a time, runtime/tvm_ext_dsp_strip3.h. Both require one shift for all channels.
 
 AT_ONCE = 4
 """Columns of one block of windows of 5x5 and 7x7."""
 MOST_OFFSET = 4095
-"""Largest offset of an element that is stored; of a pair of words that is loaded it is 1020."""
+"""Largest offset of a store; that of a load of two words is 1020."""
 MOST_PAIR_OFFSET = 1020
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strips:
-    """A layer's function for strips of one channel, with the sizes that it is called with.
+    """A layer's function for strips of one channel, with the sizes of its arguments.
 
     pitch, row: elements of the output from one pixel, and from one row, to the next.
     """
@@ -165,7 +165,7 @@ class Strips:
 
     @property
     def by_pairs(self) -> bool:
-        """True for 3x3 windows: rows in pairs, a last one is left."""
+        """True for 3x3 windows, which are computed by pairs of rows; a last row may remain."""
         return self.operator.window.kernel == (3, 3)
 
     @property
@@ -173,7 +173,7 @@ class Strips:
         return self.operator.output.shape[2]
 
     def fits(self, *, for_speed: bool) -> bool:
-        """True where there is such a function: of 3x3 windows where code may grow and offsets stand in instructions."""
+        """Return True if such a function exists: for 3x3 windows if code may grow and offsets fit the instructions."""
         window = self.operator.window
         if isinstance(self.operator, PackedQConv2d):
             return False
@@ -192,7 +192,7 @@ class Strips:
         return ("tvm_ext_dsp_strip.h", *(("tvm_ext_dsp_strip3.h",) if self.by_pairs else ()))
 
     def definition(self) -> str:
-        """The layer's own function `$_rows`, or nothing."""
+        """Return the layer's own function `$_rows`, or an empty text."""
         if not self.by_pairs:
             return ""
         sizes = (self.plane.words, self.pitch, self.row, self.columns // 2, self.columns % 2)
@@ -200,7 +200,7 @@ class Strips:
         return f"TVM_EXT_DSP_DEFINE_STRIP3($_rows, {', '.join(map(str, sizes))}, {kind}, {self.common.shift})\n"
 
     def are_even(self, stored: StoredRows) -> bool:
-        """True where every strip of every call has an even number of rows; the end of an output's ring cuts one."""
+        """Return True if every strip of every call has an even number of rows; an output ring's end splits strips."""
         kept = stored.output
         if kept and (kept.stored % 2 or kept.shift % 2):
             return False
@@ -208,7 +208,7 @@ class Strips:
         return calls is not None and all(rows % 2 == 0 and (strip % 2 == 0 or rows <= strip) for rows in calls)
 
     def lines(self, rows: str) -> list[str]:
-        """Statements that compute so many rows of channel k, `count`, or `done` of these; pairs where they come so."""
+        """Return statements that compute rows of channel k: `count`, or `done` of them in pairs."""
         words = len(self.taps.words) * self.operator.window.kernel[0]
         if self.by_pairs:
             lines = [*self._strip({"rows": rows}, words), "$_rows(&strip);"]
@@ -225,7 +225,7 @@ class Strips:
             "plane_step": 4 * (plane_row - step * blocks), "row_bytes": 4 * plane_row, "rows": rows,
         }  # fmt: skip
         lines = [*self._strip(members, words), f"{function}(&strip);"]
-        if left:  # a last block, which shares columns with the one before; it begins with a word
+        if left:  # a last block, which shares columns with the block before; it begins with a word
             misses = columns % 2 if stride == 1 else 0
             first = columns - AT_ONCE + misses
             word = first * stride // 2
@@ -249,7 +249,7 @@ class Strips:
         return ["tvm_ext_dsp_strip strip;", *fields]
 
     def row_instructions(self) -> int:
-        """Modelled instructions of one row of one channel."""
+        """Return the modelled instructions of one row of one channel."""
         kernel, stride = self.operator.window.kernel[0], self.operator.window.strides[0]
         if self.by_pairs:
             return 6 + self.columns // 2 * 23 + self.columns % 2 * 14
@@ -258,9 +258,9 @@ class Strips:
         return blocks * (28 + kernel * one) + 12 * (1 if self.columns % AT_ONCE == 0 else 2)
 
 
-# The function of one channel of depthwise.py, as C text: products of words of its plane and its taps, unrolled.
+# The function of one channel as C text: products of words of its plane and its taps, unrolled.
 #
-# Where runtime/tvm_ext_dsp_strip*.h has functions for strips of its windows, it calls them (depthwise.py).
+# If runtime/tvm_ext_dsp_strip*.h has functions for strips of its windows, it calls them.
 
 PARAMETERS = [
     "uint8_t *output", "const uint32_t *restrict weights", "const int32_t *restrict bias",
@@ -273,8 +273,8 @@ PARAMETERS = [
 class Channel:
     """A layer's function for rows of one channel: two output columns at a time.
 
-    common: the shift of all channels, where they share one. pitch, row: elements of the output from one pixel, and from
-    one row, to the next. strips: functions for strips, where there are some.
+    common: the common shift of all channels, if there is one. pitch, row: elements of the output from one pixel, and
+    from one row, to the next. strips: functions for strips, if there are any.
     """
 
     operator: QConv2d
@@ -287,9 +287,10 @@ class Channel:
     strips: Strips | None
 
     def definition(self, *, is_even: bool) -> str:
-        """`$_channel(...)`, a tvm_ext_dsp_channel.
+        """Return `$_channel(...)`, a tvm_ext_dsp_channel.
 
-        By functions for strips where there are, but for a last row that pairs leave. is_even: they leave none.
+        It calls functions for strips if there are any, except for a last row that pairs leave. is_even: pairs leave no
+        row.
         """
         strips, unused = self.strips, ["(void)shifts;"] if self.common else []
         if strips and (is_even or not strips.by_pairs):
@@ -317,21 +318,21 @@ class Channel:
         return "bias[k] * 16" if self._is_packed else "bias[k]"
 
     def _requantize(self) -> list[str]:
-        """The layer's constants of requantization; sums have none."""
+        """Return the layer's constants of requantization; none for sums."""
         members = self.finish.members()
         if self.common:
             members |= {"channel_step": 1, "common_shift": self.common.shift}
         return [] if self._has_sums else structure("tvm_ext_dsp_requantize", "requantize", members)
 
     def _tables(self) -> list[str]:
-        """The channel's multiplier, and its shift."""
+        """Return the channel's multiplier, and its shift."""
         if self._has_sums:
             return ["(void)multipliers;", "(void)shifts;"]
         names = ("multiplier",) if self.common else ("multiplier", "shift")
         return [f"const int32_t {name} = tvm_ext_dsp_{name}(&requantize, {name}s, k);" for name in names]
 
     def _weights(self) -> list[str]:
-        """Words of two taps, f<r>_<i>, in registers."""
+        """Return the words of two taps, f<r>_<i>, in registers."""
         kernel_rows, num_words = self.operator.window.kernel[0], len(self.taps.words)
         place = (
             f"const uint32_t *restrict f = &weights[{times('k', kernel_rows * num_words)}]; "
@@ -350,7 +351,7 @@ class Channel:
         ]
 
     def _nibbles(self) -> tuple[str, list[str]]:
-        """The place of a channel's weights of 4 bits, and words of two taps, each 16 times its weight."""
+        """Return the address of a channel's weights of 4 bits, and words of two taps, each 16 times its weight."""
         kernel_rows, kernel_columns = self.operator.window.kernel
         size = times("k", nibble_bytes(kernel_rows * kernel_columns))
         place = f"const int8_t *restrict f = &((const int8_t *)weights)[{size}]; /* f<r>_<i>: 16 times two taps */"
@@ -362,7 +363,7 @@ class Channel:
         return place, [f"tvm_ext_dsp_lows({a}, {b})" for a, b in pairs]
 
     def _rows(self, first: str) -> list[str]:
-        """The loop over rows, from `first` on: pairs of columns, then a last one."""
+        """Return the loop over rows from `first` on: pairs of columns, then a last column."""
         columns = self.operator.output.shape[2]
         strides, pairs = self.operator.window.strides, columns // COLUMNS
         target = "int32_t *y = &((int32_t *)(void *)output)" if self._has_sums else "uint8_t *y = &output"
@@ -380,7 +381,7 @@ class Channel:
         return [f"for (int32_t h = {first}; h < count; ++h) {{", block(row), "}"]
 
     def _sums(self, count: int) -> list[str]:
-        """Sums of the products of so many columns."""
+        """Return the sums of the products of `count` columns."""
         window, products = self.operator.window, self.taps.products
         lines = [f"int32_t sum{q} = start;" for q in range(count)]
         for r in range(window.kernel[0]):
@@ -395,7 +396,7 @@ class Channel:
         return lines
 
     def _store(self, count: int) -> list[str]:
-        """Results of so many columns, at their places."""
+        """Return the stores of the results of `count` columns."""
         if self._has_sums:
             return [f"y[{q * self.pitch}] = sum{q};" for q in range(count)]
         down = " >> 4" if self._is_packed and self.finish.exact.rounding == "tflite" else ""
@@ -406,17 +407,17 @@ class Channel:
         ]
 
 
-# Depthwise conv2d of a QDQ chain by the DSP extension: two output columns of one channel at a time.
+# Quantized depthwise conv2d by the DSP extension: two output columns of one channel at a time.
 #
-# int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or the sums, int32. Four channels at a
-# time, the input rows of a few output rows are expanded to a plane of 16-bit numbers for each channel, padding as
-# zero points; then one instruction multiplies two adjacent columns by two taps. Rows that the next strip needs again
-# stay in the planes, so each input element is read once, and the output may take the input's place. The zero point is
-# in the bias.
+# int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or the sums, int32. Four channels at a time,
+# the input rows of a few output rows are expanded to a plane of 16-bit numbers for each channel, padding as zero
+# points; then one instruction multiplies two adjacent columns by two taps. Rows that the next strip needs stay in the
+# planes, so each input element is read once, and the output may take the memory of the input. The bias contains the
+# zero point.
 
 MOST_TAPS = 81
 WEIGHT_REGISTERS = 9
-"""Words of weights that GCC keeps in registers over a row; of more it loads each again for its product."""
+"""Words of weights that GCC keeps in registers over a row; further words are loaded again for each product."""
 LOOPS = Loops(
     function="tvm_ext_dsp_depthwise", layer="tvm_ext_dsp_depthwise_layer",
     includes=("tvm_ext_dsp_depthwise.h", *INCLUDES, *HEADERS),
@@ -424,12 +425,12 @@ LOOPS = Loops(
 
 
 def is_dense_in_columns(operator: QConv2d, target: Target) -> bool:
-    """taps of a row must be adjacent (no dilation of columns), and no more than 81 in a window"""
+    """taps of a row must be adjacent (no dilation of columns), and a window must have at most 81 taps"""
     return operator.window.dilation[1] == 1 and operator.weight[0].size <= MOST_TAPS
 
 
 def for_speed(operator: QConv2d, target: Target) -> bool:
-    """code of their own for windows of 3x3 is for speed"""
+    """separate code for windows of 3x3 is for speed"""
     return target.optimize == "speed"
 
 
@@ -474,7 +475,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
         scratch_bytes=4 * PLANES * plane.size,
         instructions=_instructions(operator, stored, finish, taps, plane, strips),
         passes=Passes(
-            constants=operator.output.shape[1],  # each channel's weights again for every row
+            constants=operator.output.shape[1],  # each channel's weights are read again for every row
             scratch=(1 + window.kernel[0]) * operator.output.shape[3] / PLANES * operator.output.shape[1] / plane.strip,
         ),
         behind=operator.output.shape[1] - 1,
@@ -483,10 +484,10 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 def _keeps_places(operator: QConv2d) -> bool:
-    """True where no element of the input is read after the element of its place is written.
+    """Return True if no element of the input is read after the output element at its position is written.
 
-    Four channels of a single row are read before they are written; of more rows, if windows do not skip any element.
-    No channel may be computed twice.
+    Four channels of a single row are read before they are written; so are those of more rows if windows do not skip
+    elements. No channel may be computed twice.
     """
     same = operator.inputs[0].shape == operator.output.shape and operator.window.strides == (1, 1)
     is_one_row = operator.inputs[0].shape[1] == operator.output.shape[1] == 1
@@ -502,7 +503,7 @@ def _common_shift(operator: QConv2d) -> CommonShift | None:
 def _strips(
     operator: QConv2d, target: Target, plane: Plane, taps: RowTaps, common: CommonShift | None, apart: tuple[int, int]
 ) -> Strips | None:
-    """The function for strips of rows, where there is one.
+    """Return the function for strips of rows, if there is one.
 
     apart: elements of the output from one pixel, and from one row, to the next.
     """
@@ -515,7 +516,7 @@ def _strips(
 def _instructions(
     operator: QConv2d, stored: StoredRows, finish: FastRequantize, taps: RowTaps, plane: Plane, strips: Strips | None
 ) -> int:
-    """Modelled instructions: expanded planes, then products and results of two columns at a time, or of one."""
+    """Return the modelled instructions: expanded planes, then products and results of two columns or one at a time."""
     batch, height, columns, channels = operator.output.shape
     kernel_rows = operator.window.kernel[0]
 
@@ -523,14 +524,14 @@ def _instructions(
 
     def group(count: int) -> int:
         found = [product for products in taps.products[:count] for product in products]
-        weights = 0 if kept else len(found)  # are on the stack
+        weights = 0 if kept else len(found)  # they are on the stack
         return kernel_rows * (len(found) + len({word for _, word, _ in found}) + weights) + count * finish.instructions
 
     pairs = columns // COLUMNS
     row = 4 + pairs * (group(COLUMNS) + 2) + (columns - pairs * COLUMNS) * group(1)
     row = strips.row_instructions() if strips else row
     rows = plane.rows - plane.kept
-    again = 20 + 13 * plane.words if stored.at_once == plane.strip else 11 * plane.words  # each call begins anew
+    again = 20 + 13 * plane.words if stored.at_once == plane.strip else 11 * plane.words  # first rows again
     expand = rows * (20 + 13 * plane.words) + plane.kept * again
     loads = len(taps.words) * kernel_rows * (5 if isinstance(operator, PackedQConv2d) else 1)
     one = -(-channels // PLANES) * expand + channels * (34 + loads + plane.strip * row)
@@ -538,7 +539,7 @@ def _instructions(
 
 
 def _expand_row() -> str:
-    """`$_expand_row(...)`, a tvm_ext_dsp_row."""
+    """Return `$_expand_row(...)`, a tvm_ext_dsp_row."""
     return shared_function(
         "$_expand_row", ["uint32_t *cell", "const uint8_t *row"], ["tvm_ext_dsp_expand_row(&$_layer, cell, row);"]
     )
@@ -553,7 +554,7 @@ QDEPTHWISE = DEPTHWISE.kernel(
         blocks=strip_blocks,
     )
 )
-# Weights of 4 bits: a channel's are taken apart once for each strip of rows, 16 times what they are.
+# Weights of 4 bits: a channel's weights are unpacked once for each strip of rows, as 16 times their values.
 QDEPTHWISE_PACKED = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_packed_dsp",

@@ -1,11 +1,11 @@
-"""add and subtract of two QDQ tensors of one shape by high products and saturation, element by element.
+"""Kernel for quantized add and subtract of one shape by the DSP extension, by high products and saturation.
 
 int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. With both factors on one shift, a result is
 
     (floor(a * 2^k * factor_a / 2^32) + floor(b * 2^k * factor_b / 2^32) + start) / 2^n, rounded down
 
-the zero points and half a step being in the start. That drops bits, so it is taken only where it gives the portable
-kernel's bytes for each of the 65536 pairs of elements, in whichever rounding; a start next to it may.
+where the start contains the zero points and half a step. This drops bits, so it is used only if it gives the portable
+kernel's bytes for each of the 65536 pairs of elements, in either rounding; a start near the exact one may do so.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from codegen_c.kernels.shared.window import ROW_PARAMETERS
 from codegen_c.operators.kinds import QBinary
 from codegen_c.targets.dsp.kernels.product import suffix
 
-# Elements of 9 bits and a sign, and factors of 31, leave a product in 32 bits this much.
+# Elements of 9 bits and a sign, and factors of 31 bits, leave room for this shift in a 32-bit product.
 MOST_LEFT = 22
-# Bits after the point of a result; above it are its 9, and some to saturate.
+# Fractional bits of a result; above them are its 9 bits, and some bits for saturation.
 FRACTION_BITS = 20
 UNROLLED = 4
 NAMES = ("input0", "input1", "output")
@@ -33,7 +33,7 @@ ELEMENT_INSTRUCTIONS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """The constants above: left is k, right is n."""
+    """The constants of the formula above: left is k, right is n."""
 
     factors: tuple[int, int]
     left: int
@@ -52,7 +52,7 @@ def is_exact(operator: QBinary, target: Target) -> bool:
 
 
 def _formula(operator: QBinary) -> Formula | None:
-    """The constants that give the reference's bytes for every pair of elements, if any."""
+    """Return the constants that give the reference's bytes for every pair of elements, if there are any."""
     ratios = [scale_of(t) / scale_of(operator.output) for t in operator.inputs]
     shift = fixed_point(max(ratios))[1]
     factor_a, factor_b = (round(ratio * 2.0**shift) for ratio in ratios)
@@ -108,7 +108,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 
 def _helper(operator: QBinary) -> str:
-    """`$_apply(a, b)`: one element."""
+    """Return `$_apply(a, b)`, which computes one element."""
     output, limits, formula = operator.output, np.iinfo(operator.output.dtype), _formula(operator)
     assert formula is not None, "refused before"
     scaled = [times(name, 1 << formula.left) for name in "ab"]
@@ -131,7 +131,7 @@ def _helper(operator: QBinary) -> str:
 
 
 def _run(count: int, unrolled: int) -> list[str]:
-    """Elements in order, `unrolled` at a time."""
+    """Return code for elements in order, `unrolled` at a time."""
     full = count // unrolled * unrolled
 
     def elements(number: int) -> list[str]:

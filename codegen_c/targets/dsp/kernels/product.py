@@ -15,8 +15,8 @@ from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Products, Requantize, quantization
 from codegen_c.operators.kinds import Array, TensorType
 
-# Requantization in three instructions a sum, for processors with a high product: exactly the rounding of
-# `requantize.py` wherever it is used, which `common_shift.py` decides from the factors and the bounds of the sums.
+# Requantization in three instructions per sum, for processors with a high product: exactly the rounding of
+# `requantize.py` wherever it is used; `common_shift.py` decides this from the factors and the bounds of the sums.
 #
 # The zero point z is added before the shift: 2^r + z * 2^(r + 1) = (2 z + 1) * 2^r.
 
@@ -28,9 +28,9 @@ HEADERS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FastRequantize:
-    """Requantization by tvm_ext_dsp_requantize.h. is_fast: by high products; else as the portable kernels do it.
+    """Requantization by tvm_ext_dsp_requantize.h. is_fast: by high products, else as in the portable kernels.
 
-    exact: the mantissas and shifts the C code reads; where fast, shifts are those that remain behind a high product.
+    exact: mantissas and shifts for the C code; if fast, the shifts are those that remain after a high product.
     """
 
     exact: Requantize
@@ -38,31 +38,37 @@ class FastRequantize:
 
     @classmethod
     def of(cls, exact: Requantize, low: Array, high: Array) -> Self:
-        """low, high: bounds of the sums, int64, one pair for each factor (or one for all)."""
+        """Return the requantization.
+
+        low, high: bounds of the sums, int64, one pair for each factor (or one for all).
+        """
         found = by_high_products(exact, low, high)
         return cls(exact=found, is_fast=found.is_behind_high_products)
 
     @classmethod
     def sixteenfold(cls, exact: Requantize, low: Array, high: Array) -> Self:
-        """Requantization of 16 times the sums, as weights of 4 bits give them."""
+        """Return the requantization of 16 times the sums, which weights of 4 bits give."""
         return cls.of_scaled(exact, low, high, bits=4)
 
     @classmethod
     def of_scaled(cls, exact: Requantize, low: Array, high: Array, *, bits: int) -> Self:
-        """Requantization of 2^bits times the sums from low to high; TensorFlow Lite rounds the sums themselves."""
+        """Return the requantization of 2^bits times the sums from low to high.
+
+        TensorFlow Lite rounds the sums themselves.
+        """
         if exact.rounding == "tflite":
             return cls.of(exact, low, high)
         return cls.of(exact.scaled(bits), low << bits, high << bits)
 
     @property
     def instructions(self) -> int:
-        """Modelled instructions of one sum: loads of its factor are shared by the sums of a channel."""
+        """Modelled instructions of one sum; the sums of a channel share the loads of its factor."""
         if self.is_fast:
             return 6 if self.exact.rounding == "onnx" else 7 if self.exact.clamps_negatives else 8
         return 20
 
     def members(self) -> dict[str, Value]:
-        """A `tvm_ext_dsp_requantize` of tvm_ext_dsp_requantize.h."""
+        """Return a `tvm_ext_dsp_requantize` of tvm_ext_dsp_requantize.h."""
         exact, output = self.exact, self.exact.output
         return {
             "by_high_product": self.is_fast, "rounds_twice": exact.rounding == "tflite",
@@ -71,7 +77,7 @@ class FastRequantize:
         }  # fmt: skip
 
     def tables(self) -> list[str]:
-        """Definitions of `multiplier` and `shift` where they are no parameters: one of each for all channels."""
+        """Return definitions of `multiplier` and `shift` if they are no parameters: one of each for all channels."""
         if not self.exact.is_uniform:
             return []
         return [
@@ -86,10 +92,10 @@ class FastRequantize:
         return self.exact.parameters()
 
 
-# Sums of products by the DSP extension: how weights and activations are paired, and what a block of them costs.
+# Sums of products by the DSP extension: how weights and activations are paired, and the cost of a block.
 #
 # Convolutions and dense layers share it. Activations are expanded to cells of two 16-bit numbers; weights stay bytes
-# and are packed so that a word, its even and its odd bytes widened, meets a cell: runtime/tvm_ext_dsp_product.h.
+# and are packed so that a word, with its even and its odd bytes widened, matches a cell: runtime/tvm_ext_dsp_product.h.
 
 INCLUDES = ("tvm_ext_dsp_product.h",)
 # Instructions of one call: the call itself, saving registers, entering and leaving the loop.
@@ -98,12 +104,12 @@ CALL_INSTRUCTIONS = 34
 JOINED_LIMIT = 1 << 23
 # Bound of sums where weights have 4 bits: 16 times each must fit an int32.
 TABLES = ("weights", "bias", "multiplier", "shift")
-"""Constants of a convolution, as the loops of the headers take them."""
+"""Constants of a convolution, in the order of the headers' loops."""
 NIBBLE_LIMIT = 1 << 27
 
 
 def cell_pairs(length: int) -> list[tuple[int, int | None]]:
-    """Pairs of `length` adjacent elements that share a cell: of four (0, 2) and (1, 3), of a rest neighbours."""
+    """Return the pairs of adjacent elements that share a cell: of four (0, 2) and (1, 3), of a rest neighbours."""
     full = length // 4 * 4
     fours = [(i + j, i + j + 2) for i in range(0, full, 4) for j in (0, 1)]
     rest = [(i, i + 1 if i + 1 < length else None) for i in range(full, length, 2)]
@@ -112,11 +118,11 @@ def cell_pairs(length: int) -> list[tuple[int, int | None]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairedWeights:
-    """Weights of `pixels` x `width` blocks, as the C code reads them.
+    """Weights of `pixels` x `width` blocks in the layout of the C code.
 
-    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], two cells per unit; bias: int32[K], both with zeros for
-    channels and a cell that fill up the last block and unit. joined: a + 256 b instead of a and b, see the header.
-    in_nibbles: weights of 4 bits, a + 8 + 16 b in a byte: int8[K / width][unit][width / 2][element].
+    weights: int8[K / width][cell][width / 2][a0 b0 a1 b1], two cells per unit; bias: int32[K], both padded with zeros
+    to whole blocks and units. joined: a + 256 b instead of a and b, see the header. in_nibbles: weights of 4 bits, a +
+    8 + 16 b in a byte: int8[K / width][unit][width / 2][element].
     """
 
     weights: Array
@@ -131,7 +137,10 @@ class PairedWeights:
     def of(
         cls, runs: Array, start: Array, source: TensorType, *, pixels: int, width: int, in_nibbles: bool = False
     ) -> Self:
-        """runs: int8[K, number of runs, adjacent elements]; start: int64[K], the sum of no products."""
+        """Pack weights.
+
+        runs: int8[K, number of runs, adjacent elements]. start: int64[K], the initial sums.
+        """
         channels = runs.shape[0]
         zero = np.zeros((*runs.shape[:2], 1), np.int8)
         padded = np.concatenate([runs, zero], axis=2)
@@ -159,27 +168,27 @@ class PairedWeights:
 
     @property
     def num_cells(self) -> int:
-        """Cells of all pixels; before those that meet weights of 4 bits stands a word of each pixel."""
+        """Cells of all pixels; with weights of 4 bits, a word of each pixel precedes them."""
         return (2 * self.units + int(self.in_nibbles)) * self.pixels
 
     def members(self) -> dict[str, Value]:
-        """Members of a layer's structure that say how its weights are packed."""
+        """Return the members of a layer's structure that describe the packing of its weights."""
         return {"has_nibbles": True} if self.in_nibbles else {"has_joined_weights": self.joined}
 
     @property
     def offset_instructions(self) -> int:
-        """Modelled instructions of the word before the cells of a pixel, where there is one."""
+        """Modelled instructions of the word before the cells of a pixel, if there is one."""
         return 6 * self.units if self.in_nibbles else 0
 
     def instructions(self) -> int:
-        """Modelled instructions of one block."""
+        """Return the modelled instructions of one block."""
         unit = {(3, True): 17, (3, False): 20, (1, True): 14, (1, False): 18}[self.pixels, self.joined]
         unit = {3: 19, 1: 18}[self.pixels] if self.in_nibbles else unit
         return CALL_INSTRUCTIONS + self.units * unit + self.units // 2
 
 
 def _can_join(filled: Array, source: TensorType) -> bool:
-    """True where every a + 256 b fits 16 bits, and every channel b's products add up to less than JOINED_LIMIT."""
+    """Return True if every a + 256 b fits 16 bits, and every channel b's products add up to less than JOINED_LIMIT."""
     weight = filled.reshape(-1, 2, filled.shape[1] * 2).astype(np.int64)
     joined = weight[:, 0] + 256 * weight[:, 1]
     limits = np.iinfo(source.dtype)
@@ -191,37 +200,37 @@ def _can_join(filled: Array, source: TensorType) -> bool:
 
 
 def _nibbles(blocks: Array) -> Array:
-    """[block, word, channel of two, cell, of a pair] -> int8[block][unit][word][element of four]."""
+    """Pack [block, word, channel of two, cell, of a pair] as int8[block][unit][word][element of four]."""
     units = blocks.reshape(*blocks.shape[:3], -1, 2, 2)  # ..., unit, cell of two, of a pair
     elements = units.transpose(0, 3, 1, 2, 5, 4).reshape(units.shape[0], units.shape[3], units.shape[1], 2, 4)
     return pack_pairs(elements[:, :, :, 0] + np.int8(8), elements[:, :, :, 1]).view(np.int8).ravel()
 
 
 def start(source: TensorType, weight: Array, bias: Array) -> Array:
-    """Initial sums of x * w, int64[K]: bias less zero point times weights; padding is then a zero point."""
+    """Return the initial sums of x * w, int64[K]: bias minus zero point times weights; padding is then a zero point."""
     return Products.of(source=source, weight=weight, bias=bias, padded=False).start
 
 
 def wrapped(sums: Array) -> Array:
-    """int64 -> int32 modulo 2^32, as the sums themselves are."""
+    """Convert int64 to int32 modulo 2^32, as the sums are computed."""
     return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
 
 
 def shared_function(name: str, parameters: list[str], lines: list[str]) -> str:
-    """Definition of a C function without result, one copy for all that call it."""
+    """Return the definition of a void C function: one copy for all callers."""
     return apart(name, parameters, lines, linkage="TVM_EXT_DSP_SHARED")
 
 
 def suffix(source: TensorType) -> str:
-    """Suffix of the functions that widen this type."""
+    """Return the suffix of the functions that widen this type."""
     return "s8" if source.dtype == "int8" else "u8"
 
 
 # Elements of some pixels by some channels at a time, by the DSP extension: from products to bytes in one function.
 #
-# Sums stay in registers, and weights, numbers to start from and multipliers stand in the order they are read in.
-# Three pixels by two channels are runtime/tvm_ext_dsp_blocks.h; one pixel by two or four, of joined weights alone,
-# are runtime/tvm_ext_dsp_single.h. Channels come in whole blocks, with one shift for all (`common_shift.py`).
+# Sums stay in registers, and weights, initial sums and multipliers are stored in the order of use. Three pixels by two
+# channels are runtime/tvm_ext_dsp_blocks.h; one pixel by two or four, only with joined weights, are
+# runtime/tvm_ext_dsp_single.h. Channels must fill whole blocks, with one shift for all (`common_shift.py`).
 
 BLOCKS_INCLUDES = ("tvm_ext_dsp_blocks.h", "tvm_ext_dsp_requantize.h")
 SINGLE_INCLUDES = (*BLOCKS_INCLUDES, "tvm_ext_dsp_single.h")
@@ -230,10 +239,10 @@ BLOCKS_CALL_INSTRUCTIONS = 36
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Blocks:
-    """A layer as `function` reads it: for each block of channels int8[starts, words of weights, multipliers].
+    """A layer in the layout of `function`: for each block of channels int8[starts, words of weights, multipliers].
 
-    Starts are those of the sums; of joined weights those of A and of A + 256 B of each two channels. suffix: of
-    functions that finish the sums so. blocks: of two channels, or of `width` for one pixel.
+    Starts are initial sums; for joined weights those of A and of A + 256 B of each two channels. suffix: of functions
+    with this requantization. blocks: of two channels, or of `width` for one pixel.
     """
 
     weights: Array
@@ -247,8 +256,11 @@ class Blocks:
 
     @classmethod
     def of(cls, paired: PairedWeights, exact: Requantize, low: Array, high: Array) -> Self | None:
-        """low, high: bounds of the sums, int64[K]. None for channels that fill no whole blocks, weights of 4 bits,
-        several shifts, sums of joined weights that are too large with their bias, and one pixel without joined ones."""
+        """Return the layer in blocks, or None. low, high: bounds of the sums, int64[K].
+
+        None for channels that do not fill whole blocks, weights of 4 bits, several shifts, sums of joined weights that
+        are too large with their bias, and one pixel without joined weights.
+        """
         if len(low) % paired.width or paired.in_nibbles or (paired.pixels == 1 and not paired.joined):
             return None
         if paired.joined and (low[1::2].min() < -JOINED_LIMIT or high[1::2].max() >= JOINED_LIMIT):
@@ -275,7 +287,7 @@ class Blocks:
         return whole if paired.pixels > 1 else whole._single(paired.width)
 
     def one_pixel(self) -> Self | None:
-        """The same channels of one pixel, from weights as they stand for three; None of weights that are not joined."""
+        """Return the same channels for one pixel, in the weights' layout for three; None if weights are not joined."""
         return self._single(2) if self.joined else None
 
     def _single(self, width: int) -> Self:
@@ -288,17 +300,20 @@ class Blocks:
         return BLOCKS_CALL_INSTRUCTIONS + self.blocks * self.block_instructions
 
     def call(self, output: str = "output") -> str:
-        """All channels of these pixels, as C."""
+        """Return the C code of all channels of these pixels."""
         return f"{self.function}({output}, weights, cells, {self.units}, {self.blocks}, {self.rounding});"
 
 
 def _three_by_two(units: int, *, joined: bool) -> int:
-    """Modelled instructions of one block."""
+    """Return the modelled instructions of one block."""
     return units * (17 if joined else 20) + 2 * -(-(units - 1) // 8) + (33 if joined else 29)
 
 
 def _one_by(width: int, units: int) -> int:
-    """Modelled instructions of one block of two or four channels. Units come by twos, four times in a round."""
+    """Return the modelled instructions of one block of two or four channels.
+
+    Units are processed in twos, four times per iteration.
+    """
     twos, odd = divmod(units, 2)
     loop = twos * {2: 14, 4: 27}[width] + 3 * -(-twos // 4) + odd * {2: 9, 4: 15}[width]
     return loop + {2: 15, 4: 22}[width]

@@ -1,4 +1,4 @@
-"""Softmax of a QDQ tensor over its last axis by the DSP extension, also where elements are left out."""
+"""Kernels for quantized softmax over the last axis by the DSP extension, also with a mask."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from codegen_c.kernels.softmax import qsoftmax
 from codegen_c.kernels.softmax.qsoftmax import CONSTRAINTS, SoftmaxVectors
 from codegen_c.operators.kinds import QMaskedSoftmax, QSoftmax
 
-# Softmax over the last axis of a QDQ tensor by the DSP extension: largest elements four at a time, one high product.
+# Quantized softmax over the last axis by the DSP extension: maxima four at a time, one high product.
 #
-# int8 or uint8[..., C] -> int8 or uint8[..., C], the bytes of the portable kernel. Exponentials stand in the order of
-# the elements, so that a vector's largest element only moves where they are read from.
+# int8 or uint8[..., C] -> int8 or uint8[..., C], the bytes of the portable kernel. Exponentials are stored in the order
+# of the elements, so that a vector's maximum only moves the address from which they are read.
 
 VECTORS = SoftmaxVectors(
     kernel="qsoftmax_dsp", function="tvm_ext_dsp_softmax",
@@ -22,7 +22,7 @@ VECTORS = SoftmaxVectors(
 
 
 def exponentials(operator: QSoftmax) -> np.ndarray:
-    """Those of -255 to 0 steps, uint32[256]."""
+    """Return the exponentials of -255 to 0 steps, uint32[256]."""
     return qsoftmax.exponentials(operator)[::-1].astype(np.uint32)
 
 
@@ -33,7 +33,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
 QSOFTMAX = Kernel(name=VECTORS.kernel, operator=QSoftmax, implement=implement, constraints=CONSTRAINTS)
 
 
-# Softmax of a QDQ tensor that leaves elements out: the loops of softmax.py on what is kept.
+# Quantized softmax with a mask: the loops of softmax.py on the kept elements.
 #
 # int8 or uint8[..., C] -> int8 or uint8[..., C], the bytes of the portable kernel.
 

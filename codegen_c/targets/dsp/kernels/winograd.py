@@ -1,4 +1,4 @@
-"""conv2d of a QDQ chain by Winograd's F(2x2, 3x3), F(4, 3) and F(2, 5) in integers, by the DSP extension."""
+"""Kernels for quantized conv2d by Winograd's F(2x2, 3x3), F(4, 3) and F(2, 5) in integers, by the DSP extension."""
 
 from __future__ import annotations
 
@@ -34,30 +34,29 @@ from codegen_c.targets.dsp.kernels.product import (
     wrapped,
 )
 
-# What kernels by Winograd's tiles share on the DSP extension: products of three tiles by two channels at each place.
+# Shared parts of the kernels by Winograd's tiles on the DSP extension: products of three tiles by two channels.
 #
-# Tiles of inputs are transformed in scratch, three at a time, and met by weights that were transformed here, at a
-# multiple of their value, so that all are integers. Sums are exact modulo 2^32, hence the very ones of products.
+# Tiles of inputs are transformed in scratch, three at a time; weights are transformed at compile time to a multiple of
+# their value, so that all are integers. Sums are exact modulo 2^32, hence equal to the sums of products.
 
 TILES, WIDTH = 3, 2
 TILE_HEADERS = ("tvm_ext_dsp_winograd_patch.h", "tvm_ext_dsp_winograd_product.h")
 MOST_BY_ROWS = 1.05
-"""Times the instructions that calls of single rows may take, for which a smaller arena is worth it."""
+"""Factor of instructions that calls of single rows may take in exchange for a smaller arena."""
 PAIR_INSTRUCTIONS = 8
 PLACE_INSTRUCTIONS = 14
-"""Entering and leaving the loop over channels at one place, its first pair of them included."""
+"""Entering and leaving the loop over channels at one place, with its first pair of channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """Tiles of one shape. The functions and types of C are those of the header, after `prefix`.
+    """Tiles of one shape. The functions and types of C are those of the header, with `prefix`.
 
-    places: products of a tile for each pair of channels; pixels: inputs of a tile; outputs: of a tile; rows: of these.
-    depth: input channels of a place. bits: sums are 2^bits times the layer's. transformed: int16[K, places, depth].
-    tiles_of_calls: of outputs. tile, inputs: parameters, where a tile's outputs are stored, and its inputs.
-    members: of the layer's structure, beside those that all have.
-    instructions: modelled, of a pair of channels that is transformed, of a tile beside these, and of a tile's outputs
-    of a channel before they are requantized.
+    places: products of a tile for each pair of channels. pixels: inputs of a tile. outputs: of a tile; rows: of
+    outputs. depth: input channels of a product. bits: sums are 2^bits times the layer's. transformed: int16[K, places,
+    depth]. tiles_of_calls: tiles of outputs. tile, inputs: parameters for a tile's outputs and for its inputs. members:
+    of the layer's structure, beside the common ones. instructions: modelled, of a transformed pair of channels, of a
+    tile beside these, and of a channel of a tile's outputs before requantization.
     """
 
     prefix: str
@@ -77,7 +76,7 @@ class Tiles:
     tile_instructions: int
     output_instructions: int
     border_instructions: float
-    """Those of tiles that reach beyond the image, beside what all take, modelled."""
+    """Modelled instructions of tiles that reach beyond the image, in addition to those of all tiles."""
 
 
 def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
@@ -86,12 +85,12 @@ def has_fours_of_channels(operator: QConv2d, target: Target) -> bool:
 
 
 def constraints(window: Constraint, sums: Constraint) -> tuple[Constraint, ...]:
-    """Those of a kernel by tiles. window: what windows it takes; sums: that multiples of them fit."""
+    """Return the constraints of a kernel by tiles. window: the windows it supports; sums: that their multiples fit."""
     return window, is_ungrouped, has_fours_of_channels, for_speed, *qconv2d.CONSTRAINTS, sums
 
 
 def loops(prefix: str, header: str) -> Loops:
-    """The loops of a header. prefix: of its functions and types."""
+    """Return the loops of a header. prefix: of its functions and types."""
     return Loops(function=prefix, layer=f"{prefix}_layer", includes=(header, *TILE_HEADERS, *INCLUDES, *HEADERS))
 
 
@@ -113,7 +112,7 @@ def tile_parts(operator: QConv2d, stored: StoredRows, form: Tiles) -> Parts:
         scratch_bytes=4 * form.places * TILES * (form.depth // 2 + WIDTH) + form.pixels * operator.weight.shape[3],
         instructions=instructions,
         passes=_passes(operator, form),
-        # A tile's rows are written together. Rows by themselves may leave most of three tiles unused.
+        # A tile's rows are written together. Calls of single rows may leave most of three tiles unused.
         behind=form.rows - 1,
         descends=by_rows <= MOST_BY_ROWS * instructions,
         grows_weights=True,
@@ -121,7 +120,7 @@ def tile_parts(operator: QConv2d, stored: StoredRows, form: Tiles) -> Parts:
 
 
 def pack(transformed: Array) -> Array:
-    """int16[K, place, C] -> uint32[K / 2][place][pair of input channels][channel of two], with zeros for a last one."""
+    """Pack int16[K, place, C] as uint32[K / 2][place][pair of input channels][channel of two], zeros for a last one."""
     channels, places, depth = transformed.shape
     even = np.zeros((-(-channels // WIDTH) * WIDTH, places, depth), np.int16)
     even[:channels] = transformed
@@ -130,7 +129,7 @@ def pack(transformed: Array) -> Array:
 
 
 def _passes(operator: QConv2d, form: Tiles) -> Passes:
-    """Each tile's input is transformed into scratch once, and read from there for every two channels."""
+    """Return the traffic: each tile's input is transformed into scratch once, and read from there for two channels."""
     (tiles,), channels = form.tiles_of_calls(operator, StoredRows()), operator.output.shape[3]
     groups = tiles / TILES
     return Passes(
@@ -141,7 +140,7 @@ def _passes(operator: QConv2d, form: Tiles) -> Passes:
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize, form: Tiles) -> int:
-    """Modelled instructions: transformed tiles, products of three by two channels at each place, results."""
+    """Return the modelled instructions: transformed tiles, products of three by two channels at each place, results."""
     tiles, channels = form.tiles_of_calls(operator, stored), operator.output.shape[3]
     rest = form.depth // 2 - 1
     place = PLACE_INSTRUCTIONS + PAIR_INSTRUCTIONS * rest + 2 * -(-rest // 8)
@@ -153,7 +152,7 @@ def _instructions(operator: QConv2d, stored: StoredRows, finish: FastRequantize,
 
 
 def _functions(form: Tiles) -> tuple[str, str]:
-    """The two functions that the loops of the header call."""
+    """Return the two functions that the loops of the header call."""
     compute_parameters = [
         form.tile, "const uint32_t *restrict weights", "const int32_t *restrict bias",
         "const int32_t *restrict multipliers", "const uint8_t *restrict shifts", "uint32_t *restrict places",
@@ -166,11 +165,11 @@ def _functions(form: Tiles) -> tuple[str, str]:
     )
 
 
-# conv2d of a QDQ chain by Winograd's F(2x2, 3x3) in integers, by the DSP extension: windows of 3 by 3, stride 1.
+# Quantized conv2d by Winograd's F(2x2, 3x3) in integers, by the DSP extension: windows of 3 by 3, stride 1.
 #
 # int8 or uint8[N, H, W, C], int8[K, 3, 3, C] -> int8 or uint8[N, P, Q, K], sums in int32. Four outputs of a channel
-# take 16 products instead of 36, on tiles of 4 by 4 inputs: tvm_ext_dsp_winograd.h has the matrices. Weights take 32
-# / 9 of their bytes.
+# take 16 products instead of 36, on tiles of 4 by 4 inputs: tvm_ext_dsp_winograd.h has the matrices. Weights take 32 /
+# 9 of their bytes.
 
 
 QWINOGRAD_LOOPS = loops("tvm_ext_dsp_winograd", "tvm_ext_dsp_winograd.h")
@@ -206,15 +205,15 @@ QWINOGRAD = ProductKernel(loops=QWINOGRAD_LOOPS, reference=qconv2d.reference, pa
 )
 
 
-# conv2d of a QDQ chain by Winograd's F(4, 3) and F(2, 5) along one axis, by the DSP extension: stride 1.
+# Quantized conv2d by Winograd's F(4, 3) and F(2, 5) along one axis, by the DSP extension: stride 1.
 #
 # int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], R or S 3 or 5, sums in int32. Six products
-# give four outputs of three taps, or two of five, instead of twelve and ten: one-dimensional convolutions, windows of
-# 1 by 3, 3 by 1, 5 by 5. Lines of a window that lie side by side are summed as if they were channels:
-# tvm_ext_dsp_winograd_line.h has the matrices. Weights take four times their bytes for three taps, 12 / 5 for five.
+# give four outputs of three taps, or two of five, instead of twelve and ten: one-dimensional convolutions, windows of 1
+# by 3, 3 by 1, 5 by 5. Adjacent lines of a window are summed as if they were channels: tvm_ext_dsp_winograd_line.h has
+# the matrices. Weights take four times their bytes for three taps, 12 / 5 for five.
 
 PIXEL_INSTRUCTIONS, FOUR_INSTRUCTIONS, WORD_INSTRUCTIONS = 10, 9, 6
-"""Modelled instructions of one pixel that is copied, or of padding: by fours of words, and words that these leave."""
+"""Modelled instructions of one copied pixel, or of padding: by fours of words, and the remaining words."""
 
 
 QLINE_LOOPS = loops("tvm_ext_dsp_line", "tvm_ext_dsp_winograd_line.h")

@@ -1,7 +1,7 @@
-"""conv2d of float16 with Helium: windows of some pixels widened once, then eight output channels at a time.
+"""Kernel for float16 conv2d with Helium: windows of some pixels are widened once, then eight output channels at a time.
 
 float16[N, H, W, C], float16[K, R, S, C] -> float16[N, P, Q, K]. Any stride and padding, rows of any dilation. Sums are
-float32: the bias, then products in the order r, s, c ascending, zeros where a tap is outside the input; each result is
+float32: the bias, then products in the order r, s, c ascending, zeros for taps outside the input; each result is
 rounded once.
 """
 
@@ -41,12 +41,12 @@ from codegen_c.targets.helium.kernels.half_floats import (
 )
 
 SHORT_RUN = 24
-"""Elements of a window's row below which starting a run of products costs more than windows apart in scratch."""
+"""Elements of a window's row below which starting a run of products costs more than storing windows separately."""
 RUN_INSTRUCTIONS, ROW_INSTRUCTIONS = 14, 25
 
 
 def has_one_group(operator: HalfConv2d, target: Target) -> bool:
-    """it must have one group of channels, and columns without dilation"""
+    """the convolution must have one group of channels, and columns without dilation"""
     return operator.groups == 1 and operator.window.dilation[1] == 1
 
 
@@ -54,7 +54,7 @@ def has_one_group(operator: HalfConv2d, target: Target) -> bool:
 class Widened:
     """Windows of `pixels` adjacent output pixels as floats in scratch, each row of a window one run of elements.
 
-    apart: whether windows lie one behind the other, each a single run; otherwise their rows share columns.
+    apart: True if windows are stored one after the other, each as a single run; otherwise their rows share columns.
     """
 
     pixels: int
@@ -86,7 +86,7 @@ class Widened:
 
     @property
     def runs(self) -> tuple[int, int, int]:
-        """Number of runs of a window, elements of each, and elements from one pixel's to the next one's."""
+        """Number of runs of a window, elements of each, and elements from one pixel's run to the next one's."""
         length = self.columns * self.channels
         return (1, self.rows * length, self.rows * length) if self.apart else (self.rows, length, self._step)
 
@@ -121,12 +121,12 @@ def implement(operator: HalfConv2d, target: Target, stored: StoredRows) -> Imple
 
 
 def _groups(columns: int, most: int) -> list[int]:
-    """Pixels computed at once, of a row."""
+    """Return the pixels of each group in a row."""
     return [most] * (columns // most) + ([columns % most] if columns % most else [])
 
 
 def _instructions(operator: HalfConv2d, blocking: Blocking, pixels: int) -> int:
-    """Modelled instructions of a group of pixels: widening, and for each block its runs, and what finishes sums."""
+    """Return the modelled instructions of a group of pixels: widening, and for each block its runs and epilogue."""
     widened = Widened.of(operator, pixels)
     runs, length, _ = widened.runs
     total = widened.num_elements + ROW_INSTRUCTIONS * widened.rows * (pixels if widened.apart else 1)
@@ -170,7 +170,7 @@ def _function(operator: HalfConv2d, stored: StoredRows, finish: Finish, blocking
 def _pixels(
     operator: HalfConv2d, stored: StoredRows, finish: Finish, blocking: Blocking, widened: Widened
 ) -> list[str]:
-    """All channels of a group of pixels from (h, w) on."""
+    """Return the code of all channels of a group of pixels from (h, w) on."""
     return [
         *pixel_offsets(operator, stored, finish),
         WIDENED_FLOATS,
@@ -182,7 +182,7 @@ def _pixels(
 
 
 def _fill(operator: HalfConv2d, stored: StoredRows, widened: Widened) -> list[str]:
-    """Windows into scratch, row by row."""
+    """Return code that copies windows into scratch, row by row."""
     window, (images, height, columns, channels) = operator.window, operator.inputs[0].shape
     rows, length = widened.rows, widened.filled_columns * channels
     dilation, first = window.dilation[0], f"{times('w', window.strides[1])} - {window.padding[1]}"
@@ -208,7 +208,7 @@ def _fill(operator: HalfConv2d, stored: StoredRows, widened: Widened) -> list[st
 
 
 def _tile(operator: HalfConv2d, finish: Finish, segment: ChannelRange, widened: Widened) -> list[str]:
-    """One block of output channels, from k on."""
+    """Return the code of one block of output channels, from k on."""
     sums = Accumulators(segment=segment, pixels=widened.pixels, in_array=True)
     runs, length, step = widened.runs
     line = widened.filled_columns * widened.channels

@@ -1,4 +1,4 @@
-"""conv2d and 1x1 conv2d of a QDQ chain with Helium, with weights of 8 or 4 bits."""
+"""Kernels for quantized conv2d and 1x1 conv2d with Helium, with weights of 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from codegen_c.targets.helium.kernels.product import (
 )
 from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
 
-# conv2d of a QDQ chain with Helium: two output pixels by four channels at a time.
+# Quantized conv2d with Helium: two output pixels by four channels at a time.
 #
-# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Where a row of the
-# window is a whole number of vectors, pixels whose window lies inside the input are read in place; windows of all
-# other pixels are copied to scratch first, padding filled in with the zero point. Rounding "onnx".
+# int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. If a row of the window is a
+# whole number of vectors, pixels whose window lies inside the input are read in place; windows of all other pixels are
+# copied to scratch first, with the zero point as padding. Rounding "onnx".
 
 LAYER = "tvm_ext_helium_conv2d_layer"
 LOOPS = Loops(
@@ -40,7 +40,7 @@ LOOPS = Loops(
     includes=("tvm_ext_helium_conv2d.h", *PATCH_INCLUDES, *PRODUCT_INCLUDES),
     accumulation="products with r, s, c ascending in vectors of 16, then bias", row_pitched=False,
 )  # fmt: skip
-# Modelled instructions of the copy of a window whose rows are a vector or less: around its rows, and of one.
+# Modelled instructions of copying a window whose rows are at most a vector: around its rows, and of one row.
 SHORT_COPY, SHORT_ROW = 14, 5
 
 
@@ -57,7 +57,7 @@ sums_leave_room = room_for_sums(rescale, qconv2d.bounds, least_factor="one quart
 
 
 def start(operator: QConv2d) -> Array:
-    """int64[K]: bias less the zero point times all weights, as padding is read like the input."""
+    """Return int64[K]: bias minus the zero point times all weights, because padding is read like the input."""
     taps = operator.weight.reshape(operator.weight.shape[0], -1).astype(np.int64)
     return operator.bias.astype(np.int64) - signed_zero_point(operator.inputs[0]) * taps.sum(axis=1)
 
@@ -96,7 +96,7 @@ def convolution_parts(operator: QConv2d, target: Target, stored: StoredRows) -> 
 
 
 def passes(operator: QConv2d, copied: int) -> Passes:
-    """Two pixels by four channels; `copied` pixels are copied first and read from the copy."""
+    """Return the traffic of two pixels by four channels; `copied` pixels are copied first and read from the copy."""
     channels = operator.output.shape[3]
     num_pixels, taps = operator.output.num_elements // channels, operator.weight[0].size
     blocks = -(-channels // CHANNEL_BLOCK)
@@ -109,14 +109,14 @@ def passes(operator: QConv2d, copied: int) -> Passes:
 
 
 def _reads_in_place(operator: QConv2d) -> bool:
-    """True where a window inside the input can be read in place: its rows are whole vectors of int8."""
+    """Return True if a window inside the input can be read in place: its rows are whole vectors of int8."""
     kernel_columns, depth = operator.weight.shape[2:]
     adjacent = kernel_columns == 1 or operator.window.dilation[1] == 1
     return adjacent and kernel_columns * depth % STEP == 0 and flip(operator.inputs[0]) == 0
 
 
 def _inside(operator: QConv2d) -> tuple[int, int]:
-    """Output columns that are read in place, where the rows of the window lie inside the input: pairs only."""
+    """Return the output columns that are read in place if the window's rows lie inside the input: pairs only."""
     if not _reads_in_place(operator):
         return 0, 0
     begin, end = inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
@@ -124,26 +124,26 @@ def _inside(operator: QConv2d) -> tuple[int, int]:
 
 
 def _has_short_rows(operator: QConv2d) -> bool:
-    """True where a row of the window is one run of a vector or less."""
+    """Return True if a row of the window is one run of at most a vector."""
     kernel_columns, depth = operator.weight.shape[2:]
     return operator.window.dilation[1] == 1 and kernel_columns * depth <= STEP and not _reads_in_place(operator)
 
 
 def _short_columns(operator: QConv2d) -> tuple[int, int]:
-    """Output columns whose windows lie in columns of the input and are copied a row a vector."""
+    """Return the output columns whose windows lie in columns of the input and are copied one row per vector."""
     if not _has_short_rows(operator):
         return 0, 0
     return inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
 
 
 def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
-    """Output pixels that are read in place."""
+    """Return the number of output pixels that are read in place."""
     begin, end = _inside(operator)
     return num_whole_rows(operator, stored) * (end - begin)
 
 
 def num_whole_rows(operator: QConv2d, stored: StoredRows) -> int:
-    """Output rows of all images whose windows' rows lie inside the input, one behind the other in memory."""
+    """Return the output rows of all images whose windows' rows lie inside the input and are contiguous in memory."""
     window, height = operator.window, operator.inputs[0].shape[1]
     reach = (window.kernel[0] - 1) * window.dilation[0]
     tops = np.arange(operator.output.shape[1]) * window.strides[0] - window.padding[0]
@@ -155,7 +155,7 @@ def num_whole_rows(operator: QConv2d, stored: StoredRows) -> int:
 
 
 def _members(operator: QConv2d, stored: StoredRows, product: Product, *, copies: bool) -> dict[str, Value]:
-    """Members of the layer that tvm_ext_helium_conv2d.h has for pixels in place and copied ones."""
+    """Return the layer's members in tvm_ext_helium_conv2d.h for pixels in place and copied pixels."""
     begin, end = _inside(operator)
     return {
         "in_place_begin": begin,
@@ -169,7 +169,7 @@ def _members(operator: QConv2d, stored: StoredRows, product: Product, *, copies:
 
 
 def _is_inside(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where all windows are copied a row a vector, so that no other copy is made."""
+    """Return True if all windows are copied one row per vector, so that no other copy is needed."""
     begin, end = _short_columns(operator)
     rows, columns = operator.output.shape[1:3]
     whole = num_whole_rows(operator, stored) == rows and (begin, end) == (0, columns)
@@ -187,15 +187,15 @@ QCONV2D = CONVOLUTION.kernel(
 )
 
 
-# conv2d of a QDQ chain whose weights have 4 bits each, with Helium: two output pixels by four channels at a time.
+# Quantized conv2d with weights of 4 bits, with Helium: two output pixels by four channels at a time.
 #
-# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32:
-# py with the `S4` products of tvm_ext_helium_product.h, which take 16 instructions
-# for 128 multiply-adds of two rows where int8's take 14.
+# int8 or uint8[N, H, W, C], 4 bits[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32: the 8-bit kernel with the
+# `S4` products of tvm_ext_helium_product.h, which take 16 instructions for 128 multiply-adds of two rows where int8's
+# take 14.
 
 
 def sixteenfold_sums_fit(operator: PackedQConv2d, target: Target) -> bool:
-    """products of a channel must add up to less than 2^27, whatever the input"""
+    """products of a channel must add up to less than 2^27, for every input"""
     return nibble_sums_fit(operator.weight)
 
 
@@ -208,10 +208,10 @@ QCONV2D_PACKED = CONVOLUTION.kernel(
 )
 
 
-# 1x1 conv2d of a QDQ chain with Helium: a matrix product, two pixels by four channels at a time.
+# Quantized 1x1 conv2d with Helium: a matrix product, two pixels by four channels at a time.
 #
-# int8 or uint8[N, H, W, C], int8[K, 1, 1, C] -> int8 or uint8[N, H, W, K], sums in int32. Pixels lie behind each
-# other, so pairs of them go on from row to row; the last one may be a pair with itself. Rounding "onnx".
+# int8 or uint8[N, H, W, C], int8[K, 1, 1, C] -> int8 or uint8[N, H, W, K], sums in int32. Pixels are contiguous, so
+# pairs of them continue from row to row; the last pixel may be a pair with itself. Rounding "onnx".
 
 POINTWISE_LOOPS = Loops(
     function="tvm_ext_helium_pointwise", layer="tvm_ext_helium_rows_layer",
@@ -251,7 +251,7 @@ def pointwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 def needs_copy(operator: QConv2d) -> bool:
-    """True where pixels must be turned into int8, or padded to a multiple of 16 channels."""
+    """Return True if pixels must be converted to int8, or padded to a multiple of 16 channels."""
     depth = operator.inputs[0].shape[3]
     return depth != padded(depth) or flip(operator.inputs[0]) != 0
 
@@ -276,11 +276,11 @@ QPOINTWISE_PACKED = POINTWISE.kernel(
 )
 
 
-# 1x1 conv2d of a QDQ chain with Helium, of up to 16 input channels: weights stay in registers for a row of pixels.
+# Quantized 1x1 conv2d with Helium, of up to 16 input channels: weights stay in registers for a row of pixels.
 #
 # int8[N, H, W, C], int8[K, 1, 1, C] -> int8 or uint8[N, H, W, K], sums in int32. For each four output channels, whose
-# weights are four vectors, pixels of a row are read in pairs, 16 bytes each; weights of zero meet bytes behind a
-# pixel. Pixels at the end of a row, behind which there are no such bytes, are read from a copy. Rounding "onnx".
+# weights are four vectors, pixels of a row are read in pairs, 16 bytes each; zero weights match the bytes after a
+# pixel. Pixels at the end of a row, after which these bytes do not exist, are read from a copy. Rounding "onnx".
 
 KEPT_LOOPS = Loops(
     function="tvm_ext_helium_kept", layer="tvm_ext_helium_kept_layer",
@@ -290,7 +290,7 @@ KEPT_LOOPS = Loops(
 
 
 def is_narrow(operator: QConv2d, target: Target) -> bool:
-    """pixels must be int8 of 16 channels or fewer, rows two pixels or more"""
+    """pixels must be int8 of at most 16 channels, and rows must have at least two pixels"""
     source = operator.inputs[0]
     return source.shape[3] <= STEP and source.shape[2] >= 2 and flip(source) == 0
 
@@ -315,7 +315,7 @@ def kept_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
 
 
 def _in_place(operator: QConv2d) -> int:
-    """Pixels of a row behind whose beginnings it has 16 bytes, an even number."""
+    """Return the pixels of a row after whose first byte the row has at least 16 bytes; an even number."""
     columns, depth = operator.inputs[0].shape[2:]
     return max(0, (columns * depth - STEP) // depth + 1) // 2 * 2
 

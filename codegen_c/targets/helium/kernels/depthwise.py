@@ -1,10 +1,10 @@
-"""Depthwise conv2d of a QDQ chain with Helium: 16 channels of one output pixel at a time.
+"""Kernel for quantized depthwise conv2d with Helium: 16 channels of one output pixel at a time.
 
-int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or its sums, int32. Products are summed in
-16 bits over groups of taps whose weights are small enough together, and the groups' sums in 32 bits. Pixels
-whose window lies inside the input are read in place; windows of all other pixels are copied to scratch first,
-padding filled in with the zero point. Of channels that are no whole vectors the last 16 are a vector of their own,
-which computes some of the one before again: no load reaches beyond a pixel. Rounding "onnx".
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], or its sums, int32. Products are summed in 16
+bits over groups of taps with small weights, and the groups' sums in 32 bits. Pixels whose window lies inside the input
+are read in place; windows of all other pixels are copied to scratch first, with the zero point as padding. If channels
+are no whole vectors, the last 16 are a vector of their own, which overlaps the vector before: no load reaches beyond a
+pixel. Rounding "onnx".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from codegen_c.targets.helium.kernels.product import (
 )
 
 VECTOR = 16
-# Sums of products with weights that add up to this many stay within 16 bits, whatever the int8 input.
+# Limit of the sum of weights for which products stay within 16 bits, for every int8 input.
 MOST_WEIGHT = 255
 MOST_TAPS = 49
 LAYER = "tvm_ext_helium_depthwise_layer"
@@ -53,12 +53,15 @@ ORDER = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 
 
 def few_taps(operator: QConv2d, target: Target) -> bool:
-    """the window must have 49 taps or fewer, as each has its own code"""
+    """the window must have at most 49 taps, because the code of each is unrolled"""
     return operator.window.kernel[0] * operator.window.kernel[1] <= MOST_TAPS
 
 
 def groups_of_taps(weight: Array) -> list[list[int]]:
-    """Taps (r * S + s) whose products may be summed in 16 bits, for every channel: first fit, in order."""
+    """Return groups of taps (r * S + s) whose products may be summed in 16 bits, for every channel:
+
+    first fit, in order.
+    """
     taps = np.abs(pack(weight).reshape(-1, weight.shape[0]).astype(np.int64))
     groups: list[list[int]] = []
     for tap in range(len(taps)):
@@ -108,14 +111,14 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 def pixels_at_once(operator: QConv2d) -> int:
-    """Adjacent output pixels in one vector: of fewer than 16 channels, where windows move on by one pixel."""
+    """Return the adjacent pixels in a vector of fewer than 16 channels, if windows advance by one pixel; else 1."""
     channels, window = operator.inputs[0].shape[3], operator.window
     fits = channels < VECTOR and VECTOR % channels == 0 and window.strides[1] == window.dilation[1] == 1
     return VECTOR // channels if fits else 1
 
 
 def _lanes(operator: QConv2d) -> Array:
-    """int[lanes]: channel in each lane of the vectors, one behind the other; the last vector may have lanes left."""
+    """Return int[lanes]: the channel in each lane of consecutive vectors; the last vector may have unused lanes."""
     channels = np.arange(operator.inputs[0].shape[3])
     if len(channels) < VECTOR:
         return np.tile(channels, pixels_at_once(operator))
@@ -124,7 +127,7 @@ def _lanes(operator: QConv2d) -> Array:
 
 
 def _by_lane(finish: Rescale, lanes: Array) -> Rescale:
-    """The factors of each lane's channel."""
+    """Return the factors of each lane's channel."""
     one = finish.requantize
     if one.is_uniform:
         return finish
@@ -132,13 +135,13 @@ def _by_lane(finish: Rescale, lanes: Array) -> Rescale:
 
 
 def _tap_bytes(operator: QConv2d) -> int:
-    """Bytes from tap to tap in a copied window: its channels, a vector at least where that is of one pixel."""
+    """Return the bytes from tap to tap in a copied window: its channels, or a vector if it is of one pixel."""
     channels = operator.inputs[0].shape[3]
     return channels if pixels_at_once(operator) > 1 else max(channels, VECTOR)
 
 
 def _patch(operator: QConv2d) -> Im2col:
-    """The window of all pixels in a vector: as many columns wider as there are further pixels."""
+    """Return the window of all pixels in a vector: one column wider for each further pixel."""
     (rows, columns), padding, more = operator.window.kernel, operator.window.padding, pixels_at_once(operator) - 1
     # The last vector of a row may reach beyond the last pixel.
     wider = replace(
@@ -148,7 +151,7 @@ def _patch(operator: QConv2d) -> Im2col:
 
 
 def _pack(operator: QConv2d, groups: list[list[int]]) -> Array:
-    """int8[blocks, taps, 16]: taps in the order of the groups, zeros behind the last channel."""
+    """Pack int8[blocks, taps, 16]: taps in the order of the groups, zeros after the last channel."""
     taps = pack(operator.weight).reshape(operator.weight[0].size, -1)[:, _lanes(operator)]
     full = np.zeros((len(taps), -(-taps.shape[1] // VECTOR) * VECTOR), dtype=np.int8)
     full[:, : taps.shape[1]] = taps[[tap for group in groups for tap in group]]
@@ -156,7 +159,7 @@ def _pack(operator: QConv2d, groups: list[list[int]]) -> Array:
 
 
 def _inside(operator: QConv2d) -> tuple[int, int]:
-    """Output columns that can be read in place: vectors of int8 inside the input, its channels side by side."""
+    """Return the output columns that can be read in place: vectors of int8 inside the input, channels adjacent."""
     source = operator.inputs[0]
     whole = source.shape[3] >= VECTOR or pixels_at_once(operator) > 1
     if operator.window.dilation[1] > 1 or not whole or flip(source) != 0:
@@ -165,7 +168,7 @@ def _inside(operator: QConv2d) -> tuple[int, int]:
 
 
 def _num_in_place(operator: QConv2d, stored: StoredRows) -> int:
-    """Vectors of output pixels that are read in place."""
+    """Return the number of vectors of output pixels that are read in place."""
     (begin, end), pixels = _inside(operator), pixels_at_once(operator)
     rows = sum(1 for top in range(operator.output.shape[1]) if _row_is_inside(operator, stored, top))
     columns = sum(1 for w in range(0, operator.output.shape[2], pixels) if begin <= w and w + pixels <= end)
@@ -183,7 +186,7 @@ def _row_is_inside(operator: QConv2d, stored: StoredRows, row: int) -> bool:
 
 
 def _pixel(operator: QConv2d, groups: list[list[int]]) -> str:
-    """Definition of `$_pixel`, a tvm_ext_helium_pixel: products of all taps, unrolled in the order of the groups."""
+    """Return `$_pixel`, a tvm_ext_helium_pixel: products of all taps, unrolled in the order of the groups."""
     depth, pixels = _tap_bytes(operator), pixels_at_once(operator)
     (kernel_rows, kernel_columns), num_channels = operator.window.kernel, operator.output.shape[3]
     middle = kernel_columns // 2  # loads reach 127 bytes to either side of a pointer

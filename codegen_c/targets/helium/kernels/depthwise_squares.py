@@ -1,10 +1,10 @@
-"""Depthwise conv2d of a QDQ chain with Helium, two rows by two columns of one channel from a square of 4 x 4 bytes.
+"""Kernel for quantized depthwise conv2d with Helium, two rows by two columns of a channel from a square of 4 x 4 bytes.
 
-int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8[N, H, W, C], sums in int32; windows of up to 3 x 3 and stride 1.
-The four input rows of two output rows are copied to scratch, byte by byte in turn: a square is four words, gathered,
-and a vector of weights for each of its four windows makes a sum of it by one instruction. A group of channels is
-computed from the first row to the last one, so that its weights are read once for many rows, and the output may take
-the input's place. Padding is filled in with the zero point. Rounding "onnx".
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8[N, H, W, C], sums in int32; windows of up to 3 x 3 and stride 1. The
+four input rows of two output rows are copied to scratch, interleaved by bytes: a square is four gathered words, and a
+vector of weights for each of its four windows makes a sum of it by one instruction. A group of channels is computed
+from the first row to the last, so that its weights are read once for many rows, and the output may take the memory of
+the input. Padding is the zero point. Rounding "onnx".
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ WORD = 4
 SQUARE = 4  # rows and columns
 FEWEST_COLUMNS = 5
 MOST_STRIPS = 8
-MOST_MOVE = 508  # of addresses by the instruction that reads them
+MOST_MOVE = 508  # limit of the instruction's address increment
 MOST_PLACE = 1 << 16
 FACTOR_BYTES = 13  # of a channel, or 9, and the zero behind its taps
-CHANNEL_BYTES = 140  # read of constants for each channel: places, weights that are gathered, factors
-SMALL_BYTES = 8192  # of an input beside which more scratch would be a large part of an arena
-SMALL_SHARE, SHARE = 5, 2  # of an input as scratch, at most
+CHANNEL_BYTES = 140  # bytes of constants per channel: indices, gathered weights, factors
+SMALL_BYTES = 8192  # bytes of an input beside which more scratch would be a large part of an arena
+SMALL_SHARE, SHARE = 5, 2  # largest share of an input that scratch may take
 MOST_SCRATCH_BYTES = 8192
 LOOPS = Loops(
     function="tvm_ext_helium_squares", layer="tvm_ext_helium_squares_layer",
@@ -48,7 +48,7 @@ LOOPS = Loops(
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """Channels and strips (two output rows) that are copied and computed together, of so many output columns.
+    """Channels and strips (two output rows) that are copied and computed together, and their output columns.
 
     shares_padding: strips lie one column apart. is_run: all channels, fewer than 16, are copied as runs of bytes.
     """
@@ -73,16 +73,16 @@ class Tile:
 
     @property
     def is_narrow(self) -> bool:
-        """True where blocks go down from strip to strip: rows have one block, and strips lie near."""
+        """True if blocks go down from strip to strip: rows have one block, and strips are close together."""
         return self.columns < 2 * SQUARE and self.strip_bytes <= MOST_MOVE
 
     @property
     def has_down(self) -> bool:
-        """True where a row's last two columns are computed for two strips at once."""
+        """True if a row's last two columns are computed for two strips at once."""
         return self.columns % SQUARE in (1, 2) and self.strip_bytes <= MOST_MOVE and self.strips > 1
 
     def blocks(self, rows: int) -> tuple[int, int]:
-        """(blocks of eight results, loops over them) of one channel of a tile of so many output rows."""
+        """Return (blocks of eight results, loops over them) of one channel of a tile of `rows` output rows."""
         strips, whole = -(-rows // 2), rows // 2
         rest = self.columns % SQUARE > 0
         loops = (min(whole, 1) + rows % 2) if self.is_narrow else strips
@@ -95,19 +95,19 @@ class Tile:
 
 
 def keeps_places(operator: QConv2d, target: Target) -> bool:
-    """strides and dilations must be 1, the output of the input's shape, and no more than one row of padding above"""
+    """strides and dilations must be 1, the output of the input's shape, and at most one row of padding above"""
     window = operator.window
     same = operator.inputs[0].shape == operator.output.shape and window.strides == window.dilation == (1, 1)
     return same and window.padding[0] <= 1
 
 
 def is_small(operator: QConv2d, target: Target) -> bool:
-    """the window must have three rows and columns or fewer"""
+    """the window must have at most three rows and columns"""
     return max(operator.window.kernel) < SQUARE
 
 
 def many_columns(operator: QConv2d, target: Target) -> bool:
-    """there must be five columns or more, and four channels, and four rows of less than 65536 bytes"""
+    """there must be at least five columns and four channels, and four rows must have less than 65536 bytes"""
     _, _, columns, channels = operator.output.shape
     return columns >= FEWEST_COLUMNS and channels >= WORD and SQUARE * columns * channels < MOST_PLACE
 
@@ -118,7 +118,7 @@ def is_limited_as_int8(operator: QConv2d, target: Target) -> bool:
 
 
 def rounds_up(operator: QConv2d, target: Target) -> bool:
-    """sums halfway between two results must round up, or one shift must do for all channels"""
+    """sums halfway between two results must round up, or all channels must have one shift"""
     finish = rescale(operator)
     if finish.is_twice:
         return bool(finish.members()["rounds_up"])
@@ -145,14 +145,16 @@ def squares_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Part
             input=2.0,
             scratch=(SQUARE + SQUARE) * output.num_elements / tile.scratch_bytes,
         ),
-        behind=rows - 1,  # each channel's rows again
+        behind=rows - 1,  # each channel reads its rows again
         is_in_place=is_whole,
     )
 
 
 def _tile(operator: QConv2d, rows: int, *, is_whole: bool) -> Tile:
-    """The tile of least cost whose scratch is what two rows and a window take, or less, or a share of
-    the input."""
+    """Return the tile of least cost within a limit of scratch.
+
+    The limit is what two rows and a window take, or a share of the input.
+    """
     _, _, columns, channels = operator.output.shape
     shares, is_run = operator.window.padding[1] == 1, channels < VECTOR
     if not is_whole or rows == 1:
@@ -173,14 +175,16 @@ def _tile(operator: QConv2d, rows: int, *, is_whole: bool) -> Tile:
 
 
 def pack(weight: Array) -> Array:
-    """int8: which tap of a channel, or the zero behind them, is in which byte of a square, for each of its four
-    windows, row by row; then the taps of each channel and a zero."""
+    """Pack int8: for each window of a square, the tap (or the zero after them) of each byte, row by row; then the taps.
+
+    Each channel's taps are followed by a zero.
+    """
     places = _places(*weight.shape[1:3]).astype(np.int8)
     return np.concatenate([places, np.pad(weight.reshape(weight.shape[0], -1), ((0, 0), (0, 1))).ravel()])
 
 
 def _places(rows: int, columns: int) -> Array:
-    """int[4 * 16]: place of the tap in each byte of a square, for windows at its four corners."""
+    """Return int[4 * 16]: index of the tap in each byte of a square, for windows at its four corners."""
     shape = (SQUARE, SQUARE, WORD)
     window, word, byte = np.indices(shape)
     row, column = byte - window // 2, word - window % 2
@@ -189,7 +193,10 @@ def _places(rows: int, columns: int) -> Array:
 
 
 def _factors(operator: QConv2d) -> tuple[Array, int]:
-    """int32[C, 3]: starts, multipliers, shifts of doubled products, and 0; or int32[C, 2], and the shift of all."""
+    """Return int32[C, 3]:
+
+    starts, multipliers, shifts of doubled products, and 0; or int32[C, 2], and the common shift.
+    """
     finish = rescale(operator)
     table = finish.table(start(operator), np.arange(1)).reshape(-1, 3)
     common = CommonShift.of(qconv2d.requantize(operator), *qconv2d.products(operator).range())
@@ -202,7 +209,7 @@ def _factors(operator: QConv2d) -> tuple[Array, int]:
 
 
 def _instructions(operator: QConv2d, tile: Tile, rows: int, *, is_shifted: bool) -> int:
-    """Modelled: copies, what begins a channel of a tile, then its blocks of eight results."""
+    """Return the modelled instructions: copies, the start of a channel of a tile, and its blocks of eight results."""
     images, height, columns, channels = operator.output.shape
     groups = -(-channels // tile.group)
     vectors = -(-columns * channels // VECTOR) if tile.is_run else columns
@@ -231,7 +238,7 @@ def _members(operator: QConv2d, stored: StoredRows, tile: Tile, narrow: int) -> 
 
 
 def _copied(operator: QConv2d, tile: Tile) -> str:
-    """Definition of `$_copied`, a tvm_ext_squares_copied."""
+    """Return `$_copied`, a tvm_ext_squares_copied."""
     parameters = [
         "uint8_t *target", "const uint8_t *from", "const uint8_t *const *rows", "int32_t count", "int32_t lanes",
     ]  # fmt: skip

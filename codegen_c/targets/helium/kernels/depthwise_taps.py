@@ -1,9 +1,9 @@
-"""Depthwise conv2d of a QDQ chain with Helium, taps in lanes: four columns of one output row, or two, at a time.
+"""Kernel for quantized depthwise conv2d with Helium, taps in lanes: four columns of one output row, or two, at a time.
 
-int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Input rows are copied
-to scratch, four by four, so that the four bytes of a column are one word: the window of a sum is a few words,
-gathered, and 16 products of it are one instruction. Padding is filled in with the zero point. Of channels that are
-no whole vectors the last 16 are copied whole; fewer than 16 are copied as one run. Rounding "onnx".
+int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Input rows are copied to
+scratch, interleaved by fours, so that the four bytes of a column are one word: the window of a sum is a few gathered
+words, and one instruction computes 16 products of it. Padding is the zero point. If channels are no whole vectors, the
+last 16 are copied whole; fewer than 16 are copied as one run. Rounding "onnx".
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ WORD = 4
 COLUMNS = 4  # of one block of results
 FEWEST_COLUMNS = 6
 MOST_ROWS = 2 * WORD
-MOST_TAPS = 254  # places of taps, and of a zero behind them, are bytes
-MOST_MOVE = 508  # of addresses by the instruction that reads them
+MOST_TAPS = 254  # indices of taps, and of a zero after them, are bytes
+MOST_MOVE = 508  # limit of the instruction's address increment
 MOST_PLACE = 1 << 16
 MOST_SCRATCH_BYTES = {1: 2048, 2: 4096}  # by planes
 LOOPS = Loops(
@@ -43,7 +43,7 @@ LOOPS = Loops(
 class LaneBlocking:
     """Sizes of tvm_ext_helium_taps_layer; copy_columns: input columns of a tile, idle lanes included.
 
-    packed_rows: output rows at once for which weights are packed, whatever rows are stored.
+    packed_rows: output rows per block for which weights are packed, whatever rows are stored.
     """
 
     rows: int
@@ -56,7 +56,7 @@ class LaneBlocking:
 
     @classmethod
     def of(cls, operator: QConv2d, rows: int, packed_rows: int | None = None) -> LaneBlocking:
-        """The blocking of so many output rows at once, with weights packed for as many or for more."""
+        """Return the blocking of `rows` output rows per block, with weights packed for as many rows or more."""
         window, group = operator.window, min(operator.inputs[0].shape[3], VECTOR)
         planes = -(-_window_rows(operator, rows) // WORD)
         vectors = -(-window.kernel[1] * planes // WORD)
@@ -79,7 +79,7 @@ class LaneBlocking:
 
     @property
     def table_bytes(self) -> int:
-        """Weights of one channel as they meet the words, where they do not stay in registers."""
+        """Bytes of one channel's weights in the order of the words, if they do not stay in registers."""
         return self.vectors * self.rows * VECTOR if self.vectors > 1 else 0
 
     @property
@@ -88,23 +88,23 @@ class LaneBlocking:
 
 
 def _window_rows(operator: QConv2d, rows: int) -> int:
-    """Rows of the window, or of two windows one below the other."""
+    """Return the rows of the window, or of two windows one below the other."""
     return (rows - 1) * operator.window.strides[0] + operator.window.kernel[0]
 
 
 def few_rows(operator: QConv2d, target: Target) -> bool:
-    """the window must have 8 rows or fewer, and 254 taps or fewer"""
+    """the window must have at most 8 rows and at most 254 taps"""
     rows, columns = operator.window.kernel
     return rows <= MOST_ROWS and rows * columns <= MOST_TAPS
 
 
 def many_columns(operator: QConv2d, target: Target) -> bool:
-    """rows of the output must have six columns or more, as four are computed at a time"""
+    """rows of the output must have at least six columns, because four are computed at a time"""
     return operator.output.shape[2] >= FEWEST_COLUMNS
 
 
 def near_columns(operator: QConv2d, target: Target) -> bool:
-    """strides and dilations must be small, as addresses move on by at most 508 bytes; channels below 16384"""
+    """strides and dilations must be small, because addresses advance by at most 508 bytes; channels below 16384"""
     window, one = operator.window, LaneBlocking.of(operator, 1)
     column_bytes = one.group * WORD
     moves = (window.strides[1], WORD // one.planes * window.dilation[1] - 3 * window.strides[1])
@@ -112,7 +112,7 @@ def near_columns(operator: QConv2d, target: Target) -> bool:
 
 
 def long_runs(operator: QConv2d, target: Target) -> bool:
-    """of fewer than 16 channels, the columns that a tile reads of the input must have 16 elements or more"""
+    """with fewer than 16 channels, the columns that a tile reads of the input must have at least 16 elements"""
     window, columns, channels = operator.window, operator.inputs[0].shape[2], operator.inputs[0].shape[3]
     if channels >= VECTOR:
         return True
@@ -149,14 +149,14 @@ def taps_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
             input=max(1.0, copied / source.num_elements),
             scratch=(copied + output.num_elements * blocking.vectors * VECTOR / blocking.rows) / blocking.scratch_bytes,
         ),
-        behind=blocking.rows - 1,  # two rows come out together
+        behind=blocking.rows - 1,  # two rows are written together
     )
 
 
 def rows_at_once(operator: QConv2d, target: Target, stored: StoredRows) -> int:
-    """Two output rows where both windows take as many planes as one, rows lie near and memory is not short, else one.
+    """Return two output rows if both windows take as many planes as one, rows are close and memory suffices, else one.
 
-    One where the target asks for that block. Of two, the first one's input is still read while the second is written,
+    It is one if the target requests that block. While the second row is written, the first one's input is still read,
     so less of a dying input is free.
     """
     output, window = operator.output, operator.window
@@ -173,8 +173,10 @@ def rows_at_once(operator: QConv2d, target: Target, stored: StoredRows) -> int:
 
 
 def pack(operator: QConv2d, blocking: LaneBlocking) -> Array:
-    """int8: for each number of rows which tap of a channel, or the zero behind them, is in which lane of its vectors
-    (the last table for one row), then the taps of each channel and a zero."""
+    """Pack int8: for each number of rows, the tap (or the zero after them) of each lane; then the taps and a zero.
+
+    The last table is for one row.
+    """
     channels, (rows, columns) = operator.weight.shape[0], operator.window.kernel
     taps = np.pad(operator.weight.reshape(channels, -1), ((0, 0), (0, 1)))
     tables = [_places(operator, blocking, (0, operator.window.strides[0]))] if blocking.packed_rows > 1 else []
@@ -184,7 +186,7 @@ def pack(operator: QConv2d, blocking: LaneBlocking) -> Array:
 
 
 def _places(operator: QConv2d, blocking: LaneBlocking, tops: tuple[int, ...]) -> Array:
-    """int[vectors * rows * 16]: place of the tap in each lane, of windows that begin `tops` rows lower."""
+    """Return int[vectors * rows * 16]: index of the tap in each lane, of windows that begin `tops` rows lower."""
     rows, columns = operator.window.kernel
     shape = (blocking.vectors, len(tops), WORD, WORD)
     vector, index, word, byte = np.indices(shape)
@@ -195,7 +197,7 @@ def _places(operator: QConv2d, blocking: LaneBlocking, tops: tuple[int, ...]) ->
 
 
 def _instructions(operator: QConv2d, blocking: LaneBlocking, strips: int, tiles: int, finish: int) -> int:
-    """Modelled: copies, then what begins a channel, then its blocks of four columns."""
+    """Return the modelled instructions: copies, the start of a channel, and its blocks of four columns."""
     channels, columns = operator.output.shape[3], operator.output.shape[2]
     chunks = (
         blocking.copy_columns * -(-channels // VECTOR)
@@ -220,7 +222,7 @@ def _members(operator: QConv2d, blocking: LaneBlocking) -> dict[str, Value]:
 
 
 def _interleave(operator: QConv2d) -> str:
-    """Definition of `$_interleave`, a tvm_ext_helium_interleaved."""
+    """Return `$_interleave`, a tvm_ext_helium_interleaved."""
     parameters = ["uint8_t *target", "const uint8_t *const *rows", "const int32_t *steps", "int32_t count"]
     turned = "true" if flip(operator.inputs[0]) else "false"
     return apart("$_interleave", parameters, [f"tvm_ext_interleave(target, rows, steps, count, {turned});"])

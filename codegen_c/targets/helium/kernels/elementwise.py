@@ -1,4 +1,4 @@
-"""Element-wise operators of QDQ tensors with Helium, and planes of an image turned channels-last."""
+"""Kernels for element-wise operators of quantized tensors with Helium, and channels-last images from planes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from codegen_c.operators.kinds import Permute, QBinary, QUnary
 from codegen_c.targets.helium.kernels.product import INCLUDES, LAYER_INCLUDES, Rescale
 from tvm_ext.core.row_access import RowAccess
 
-# add, subtract and multiply of two QDQ tensors of one shape with Helium: eight elements at a time.
+# add, subtract and multiply of two quantized tensors of one shape with Helium: eight elements at a time.
 #
-# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Sums and differences have factors of 32 bits where
-# some give every pair of elements its result (narrow_sums.py). Otherwise a sum of factor * element needs more than 32
-# bits: factors are cut into a high part and a low part of 16 bits, each summed by itself, the low sum's carry added
-# to the high one. Its rounding shift then rounds the whole, as what is left of the low sum cannot carry; whether any
-# two elements lead to a tie is found by trying all. Rounding "onnx".
+# int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Sums and differences use factors of 32 bits if some give
+# every pair of elements its result (narrow_sums.py). Otherwise a sum of factor * element needs more than 32 bits:
+# factors are split into a high and a low part of 16 bits, which are summed separately, and the low sum's carry is added
+# to the high sum. Its rounding shift then rounds the whole, because the rest of the low sum cannot carry; all pairs are
+# tried to find out if any two elements lead to a tie. Rounding "onnx".
 
 LAYER = "tvm_ext_helium_qbinary_layer"
 LOW_BITS = 16
@@ -33,17 +33,17 @@ MOST_SHIFT = LOW_BITS + 31
 AT_ONCE = 8
 # Modelled instructions of eight elements, from sums of 32 bits and from others.
 NARROW, WIDE = 20, 42
-# Least and largest product of two elements less their zero points.
+# Least and largest product of two elements minus their zero points.
 PRODUCTS = (np.array([-255 * 255]), np.array([255 * 255]))
 
 
 def adds_where_rounded_twice(operator: QBinary, target: Target) -> bool:
-    """of TensorFlow Lite's differences it takes those that factors of 32 bits give"""
+    """of TensorFlow Lite's differences only those that factors of 32 bits represent are supported"""
     return operator.rounding == "onnx" or operator.function in ("add", "multiply") or narrow_sums(operator) is not None
 
 
 def factors_in_range(operator: QBinary, target: Target) -> bool:
-    """the larger ratio of input to output scale must be from 2^-16 up to 2^14, and products small where it matters"""
+    """the larger ratio of input to output scale must be from 2^-16 up to 2^14, and products small enough"""
     if operator.function == "multiply":
         return _product(operator).fits(*PRODUCTS)
     if narrow_sums(operator) is not None:
@@ -83,7 +83,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 
 def _shapes(operator: QBinary, stored: StoredRows) -> str:
-    """The layer's shapes as tvm_ext_helium_qbinary.h takes them."""
+    """Return the layer's shapes for tvm_ext_helium_qbinary.h."""
     first, second = (image(one_image(tensor)) for tensor in operator.inputs)
     output = image(one_image(operator.output), stored=stored)
     members: dict[str, Value] = {"first": first, "second": second, "output": output, "function": _members(operator)}
@@ -91,7 +91,7 @@ def _shapes(operator: QBinary, stored: StoredRows) -> str:
 
 
 def _members(operator: QBinary) -> dict[str, Value]:
-    """A `tvm_ext_helium_qbinary`; constants that a function does not need are left out."""
+    """Return a `tvm_ext_helium_qbinary`, without constants that the function does not need."""
     first, second = (quantization(tensor).zero_point for tensor in operator.inputs)
     members: dict[str, Value] = {"first_zero_point": first, "second_zero_point": second}
     narrow = narrow_sums(operator)
@@ -117,14 +117,14 @@ def _members(operator: QBinary) -> dict[str, Value]:
     *inputs, (mantissa, shift) = qbinary.tflite_factors(operator)
     for name, (multiplier, amount) in zip(("first", "second"), inputs, strict=True):
         members |= {f"{name}_multiplier": multiplier, f"{name}_shift": DOUBLED_BITS - amount}
-    # Halves away from zero are halves up but for sums below zero, which a fused ReLU hides.
+    # Halves away from zero are halves up except for negative sums, which a fused ReLU clamps.
     rounds_up = shift > DOUBLED_BITS and operator.low >= zero_point
     limits = {"rounds_twice": True, "rounds_up": rounds_up, **limits}
     return {**members, "multiplier": mantissa, "shift": DOUBLED_BITS - shift, "rescale": limits}
 
 
 def _body(stored: StoredRows, *, by_rows: bool) -> str:
-    """The loops of tvm_ext_helium_qbinary.h, over the rows of a call or over all."""
+    """Return a call of the loops of tvm_ext_helium_qbinary.h, over the rows of a call or over all rows."""
     rings, layer = with_rings(LAYER, stored, ("first", "second"))
     rows = "row_begin, row_end" if by_rows else "0, 1"
     return "\n".join([*rings, f"tvm_ext_helium_qbinary_rows({layer}, input0, input1, output, {rows});"])
@@ -138,7 +138,7 @@ QBINARY = Kernel(
 )
 
 
-# Any function of one QDQ tensor with Helium: 16 results at a time from the portable kernel's table.
+# Any function of one quantized tensor with Helium: 16 results at a time from the portable kernel's table.
 
 
 def qunary_implement(operator: QUnary, target: Target, stored: StoredRows) -> Implementation:
@@ -155,7 +155,7 @@ def qunary_implement(operator: QUnary, target: Target, stored: StoredRows) -> Im
 
 
 def _instructions(operator: QUnary) -> int:
-    """Modelled: a load, a gather, a store and the loop for 16 elements; each row of an image begins anew."""
+    """Return the modelled instructions: a load, a gather, a store and the loop for 16 elements, for each row."""
     kind = one_image(operator.output)
     rows, length = kind.shape[1], kind.num_elements // kind.shape[1]
     return rows * (-(-length // 16) * 4 + 6)
@@ -166,20 +166,20 @@ QUNARY = Kernel(
 )
 
 
-# Planes of an image turned channels-last with Helium: 16 pixels of a plane at a time, each stored to its place.
+# Planes of an image converted to channels-last with Helium: 16 pixels of a plane at a time, scattered.
 #
 # int8 or uint8[1, C, H, W] -> [1, H, W, C], or a part of them: the first step of a model whose images come as planes.
 
 PERMUTE_LAYER = "tvm_ext_helium_permute_layer"
 PERMUTE_AT_ONCE = 16
-# Places of 16 pixels are offsets of 8 bits.
+# Offsets of 16 pixels have 8 bits.
 MOST_CHANNELS = 17
 # Modelled instructions: of a vector, of a row.
 VECTOR, ROW = 7, 4
 
 
 def turns_planes(operator: Permute, target: Target) -> bool:
-    """it must turn one image of bytes channels-last, of 17 channels or fewer"""
+    """the operator must convert one image of bytes to channels-last, of at most 17 channels"""
     output = operator.output
     is_image = operator.axes == permute.CHANNELS_LAST and operator.inputs[0].shape[0] == 1
     return is_image and np.dtype(output.dtype).itemsize == 1 and output.shape[3] <= MOST_CHANNELS

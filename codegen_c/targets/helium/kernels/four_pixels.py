@@ -1,4 +1,4 @@
-"""An int8 product with constant weights for Helium: four pixels by two output channels, and its factors."""
+"""Integer product with constant weights for Helium: four pixels by two output channels, and its factors."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from codegen_c.kernels.shared.layer import apart
 from codegen_c.kernels.shared.requantize import Requantize, quantization
 from codegen_c.operators.kinds import Array
 
-# Factors of one shift for all channels, that give every sum of a layer the element its own factor gives it.
+# Factors of one shift for all channels that give every sum of a layer the element of its exact factor.
 #
-# `Requantize` rounds sum * factor once or twice, and each channel's factor has a shift of its own. Vectors narrow by
-# one shift, which is part of the instruction. An element grows with its sum, so two factors agree for all sums if
-# each element begins at the same one; each of these beginnings bounds the other factor's multiplier from one side.
-# Where the bounds leave a number, results are those of `Requantize`, bit for bit.
+# `Requantize` rounds sum * factor once or twice, and each channel's factor has its own shift. Vectors narrow by one
+# shift, which is part of the instruction. An element grows with its sum, so two factors agree for all sums if each
+# element begins at the same sum; each of these sums bounds the other factor's multiplier from one side. If the bounds
+# leave a number, results are those of `Requantize`, bit for bit.
 
 # An element is sum * multiplier >> PRODUCT_BITS, rounded by the shift, halves up.
 PRODUCT_BITS = 31
-# Tried in this order: one shift for most layers of a network lets them share a function.
+# Order of trials: one shift for most layers of a network lets them share a function.
 SHIFTS = (5, 6, 4, 7, 8, 3, 9, 10, 2, 11, 12, 13, 1, 14, 15, 16)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NarrowFactors:
-    """multipliers: int32[K], at least 0. shift: bits that all results lose as they are narrowed, 1 to 16."""
+    """Factors of one common shift. multipliers: int32[K], at least 0. shift: of the narrowing, 1 to 16."""
 
     multipliers: Array
     shift: int
 
     @classmethod
     def of(cls, requantize: Requantize, low: Array, high: Array) -> NarrowFactors | None:
-        """Factors for sums from low to high, int64[K] each; None where elements are limited otherwise than by their
-        type, or no multipliers agree."""
+        """Return factors for sums from low to high, int64[K] each; None if there are none.
+
+        There are none if elements are clamped to other bounds than their type's, or if no multipliers agree.
+        """
         limits = np.iinfo(requantize.output.dtype)
         if limits.bits != 8 or (requantize.low, requantize.high) != (limits.min, limits.max):
             return None
@@ -54,8 +56,10 @@ class NarrowFactors:
 
 
 def _multipliers(begins: Array, low: Array, high: Array, bound: Array) -> Array | None:
-    """int32[K] with sum * multiplier >= bound from an element's beginning on, and < bound before it; None where some
-    channel has none. bound: int64[elements, 1]."""
+    """Return int32[K] with sum * multiplier >= bound from an element's first sum on, and < bound before it.
+
+    Returns None if some channel has no multiplier. bound: int64[elements, 1].
+    """
     least, most = _bounds(begins, bound, begins <= high)
     before_least, before_most = _bounds(1 - begins, 1 - bound, begins > low)
     lower, upper = np.maximum(least, before_least), np.minimum(most, before_most)
@@ -65,7 +69,7 @@ def _multipliers(begins: Array, low: Array, high: Array, bound: Array) -> Array 
 
 
 def _bounds(sums: Array, bound: Array, holds: Array) -> tuple[Array, Array]:
-    """int64[K] each: least and most multiplier with sum * multiplier >= bound wherever `holds`; 1 to 0 for none."""
+    """Return the least and most multiplier with sum * multiplier >= bound wherever `holds`; 1 to 0 for none."""
     positive, negative = holds & (sums > 0), holds & (sums < 0)
     divisor = np.where(sums == 0, 1, np.abs(sums))
     least = np.where(positive, -(-bound // divisor), 0).max(axis=0, initial=0)
@@ -74,24 +78,24 @@ def _bounds(sums: Array, bound: Array, holds: Array) -> tuple[Array, Array]:
     return np.where(never, 1, least), np.where(never, 0, most)
 
 
-# An int8 product with constant weights for Helium: four pixels by two output channels, 16 products at a time.
+# Integer product with constant weights for Helium: four pixels by two output channels, 16 products at a time.
 #
-# The pixels lie side by side, so windows of more than one column share columns: of n taps, n + 3 vectors are read for
-# four pixels. Eight sums stay in general registers; those of one channel become the lanes of a vector, all of which
-# have one start and one multiplier. Two pairs of channels make four bytes of each pixel, and one store writes them
-# all. The instructions of a layer are text; tvm_ext_helium_fours.h has its frame, and the same in plain C.
+# The pixels are adjacent, so windows of more than one column share columns: for n taps, n + 3 vectors are read for four
+# pixels. Eight sums stay in general registers; those of one channel become the lanes of a vector, which have one start
+# and one multiplier. Two pairs of channels make four bytes of each pixel, which one store writes. The instructions of a
+# layer are generated text; tvm_ext_helium_fours.h has its frame, and the same computation in plain C.
 
 STEP = 16
 PIXELS, BLOCK = 4, 4
 MOST_STEPS = 24
-"""Steps of 16 products in a block, all of them text."""
+"""Limit of the steps of 16 products in a block, all of which are unrolled."""
 MOST_POINTERS = 4
-# Offsets of loads of bytes, and steps of pointers with them.
+# Limit of load offsets of bytes, and pointer increments.
 MOST_OFFSET = 127
 CALL_INSTRUCTIONS = 28
-"""Modelled instructions of a call around its blocks: registers saved, places of the results, addresses."""
+"""Modelled instructions of a call around its blocks: registers saved, addresses of results and inputs."""
 ONE_CALL, ONE_BLOCK, ONE_STEP = 24, 17, 9
-"""Modelled instructions of a window by itself: of the call, of four channels, of 16 products of each."""
+"""Modelled instructions of a single window: of the call, of four channels, of 16 products of each."""
 PACKED = Parameter(name="packed", ctype="int8_t", role="constant")
 _SUMS = (("r0", "r2", "r4", "r6"), ("r8", "r10", "r12", "lr"))
 _INTERLEAVED = (0, 2, 1, 3)
@@ -100,9 +104,9 @@ _PARAMETERS = ("const int8_t *x", "int32_t row_bytes", "uint8_t *y", "const int8
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Windows of four pixels, side by side: `runs` rows of `taps` columns, each `column_bytes` apart.
+    """Windows of four adjacent pixels: `runs` rows of `taps` columns, each `column_bytes` apart.
 
-    stride: columns from a pixel to the next. steps: vectors in a column; weights behind its end are zero.
+    stride: columns from a pixel to the next. steps: vectors in a column; weights after its end are zero.
     """
 
     runs: int
@@ -113,7 +117,7 @@ class Columns:
 
     @property
     def is_pixel(self) -> bool:
-        """True for windows of one column each, one behind the other, which share nothing."""
+        """True for windows of one column each, which are contiguous and share nothing."""
         return self.runs == self.taps == self.stride == 1
 
     @property
@@ -121,22 +125,25 @@ class Columns:
         return self.runs * self.taps * self.steps
 
     def phases(self) -> Iterator[range]:
-        """Taps whose columns are the same but for the distance of pixels, in the order of the weights."""
+        """Yield taps whose columns differ by pixel distances only, in the order of the weights."""
         for phase in range(min(self.stride, self.taps)):
             yield range(phase, self.taps, self.stride)
 
     def fits(self) -> bool:
-        """True where loads reach all columns and blocks are not too long."""
+        """Return True if loads reach all columns and blocks are not too long."""
         reach = self.is_pixel or self.stride * self.column_bytes <= MOST_OFFSET
         return reach and self.num_steps <= MOST_STEPS and self.runs <= MOST_POINTERS
 
     def pack(self, weight: Array) -> Array:
-        """int8[K, runs, taps, bytes] -> int8[K / 4, 2, steps * 2 * 16]: two channels by turns, of steps as they run."""
+        """Pack int8[K, runs, taps, bytes] as int8[K / 4, 2, steps * 2 * 16]:
+
+        two channels alternate, in the order of steps.
+        """
         channels, full = weight.shape[0], self.steps * STEP
         deep = np.zeros((*weight.shape[:3], full), dtype=np.int8)
         deep[..., : weight.shape[3]] = weight
         order = [tap for phase in self.phases() for tap in phase]
-        # Phases run inside of steps.
+        # Phases are the inner order within steps.
         steps = deep[:, :, order].reshape(channels, self.runs, self.taps, self.steps, STEP).transpose(0, 1, 3, 2, 4)
         flat = steps.reshape(channels // BLOCK, BLOCK, self.num_steps, STEP)[:, _INTERLEAVED, :, :]
         halves = flat.reshape(channels // BLOCK, 2, 2, self.num_steps, STEP).transpose(0, 1, 3, 2, 4)
@@ -145,7 +152,7 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FourPixels:
-    """Windows times `channels` channels, a multiple of four.
+    """Product of windows and `channels` channels, a multiple of four.
 
     pitch: bytes from a pixel of the output to the next.
     """
@@ -158,10 +165,10 @@ class FourPixels:
     is_unsigned: bool
 
     def constants(self, weight: Array, start: Array) -> tuple[tuple[str, Array], ...]:
-        """Blocks of four channels: weights, starts and multipliers of channels 0 and 2, then of 1 and 3, the zero point
-        and the channels that are left.
+        """Return blocks of four channels: weights, starts and multipliers of channels 0, 2, then 1, 3, and an end.
 
-        weight: int8[K, runs, taps, bytes]. start: int64[K], taken modulo 2^32.
+        The end holds the zero point and the number of remaining channels. weight: int8[K, runs, taps, bytes]. start:
+        int64[K], taken modulo 2^32.
         """
         blocks = self.channels // BLOCK
         starts = (start & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
@@ -173,7 +180,7 @@ class FourPixels:
         return (("packed", np.ascontiguousarray(packed)),)
 
     def members(self) -> dict[str, Value]:
-        """A `tvm_ext_helium_fours`."""
+        """Return a `tvm_ext_helium_fours`."""
         columns = self.columns
         return {
             "runs": columns.runs, "taps": columns.taps, "stride": columns.stride, "steps": columns.steps,
@@ -182,7 +189,7 @@ class FourPixels:
         }  # fmt: skip
 
     def one_function(self) -> str:
-        """Definition of `$_one`, a tvm_ext_helium_group of the layer for a single window of one column."""
+        """Return `$_one`, a tvm_ext_helium_group of the layer for a single window of one column."""
         shapes = f"{self.columns.steps}, {self.factors.shift}"
         body = ["(void)row_bytes;", f"TVM_EXT_HELIUM_ONE(&$_layer.fours, x, y, packed, {shapes});"]
         return apart("$_one", _PARAMETERS, body)
@@ -193,7 +200,7 @@ class FourPixels:
         return ONE_CALL + self.channels // BLOCK * (self.columns.steps * ONE_STEP + ONE_BLOCK)
 
     def function(self) -> str:
-        """Definition of `$_four`, a tvm_ext_helium_group of the layer."""
+        """Return `$_four`, a tvm_ext_helium_group of the layer."""
         pointers = [*self._pointers(), *["x"] * MOST_POINTERS][:MOST_POINTERS]
         lines = [*self._before(), *(line for lines in self._loop() for line in lines)]
         text = [f'"{line}\\n\\t"' for line in _together(lines)]
@@ -204,12 +211,12 @@ class FourPixels:
 
     @property
     def instructions(self) -> int:
-        """Instructions of a call: all of the text, and around it."""
+        """Instructions of a call: the whole text, and the code around it."""
         loop = sum(len(lines) for lines in self._loop())
         return CALL_INSTRUCTIONS + len(self._before()) + self.channels // BLOCK * (loop - 1)
 
     def _num_pointers(self) -> int:
-        """Pointers of windows: of one column as few as loads reach from, otherwise one for each row."""
+        """Return the number of window pointers: for one column as few as loads reach from, otherwise one per row."""
         columns = self.columns
         if not columns.is_pixel:
             return columns.runs
@@ -223,21 +230,21 @@ class FourPixels:
         return [f"x + ({r} * row_bytes)" if r else "x" for r in range(count)]
 
     def _pixel(self, pixel: int, step: int) -> tuple[int, int]:
-        """Pointer and offset of a vector of a window of one column."""
+        """Return the pointer and offset of a vector of a window of one column."""
         each = PIXELS // self._num_pointers()
         return pixel // each, pixel % each * self.columns.column_bytes + step * STEP
 
     def _before(self) -> list[str]:
-        """Loads of vectors that stay in registers for all blocks."""
+        """Return loads of vectors that stay in registers for all blocks."""
         if not self.columns.is_pixel:
             return []
         kept = range(0 if self.columns.steps == 1 else 1, PIXELS)
         return [_load(pixel, *self._pixel(pixel, 0)) for pixel in kept]
 
     def _loop(self) -> tuple[list[str], ...]:
-        """One block of four channels: both halves and the end. Its first line is a label."""
+        """Return one block of four channels: both halves and the end. Its first line is a label."""
         dots = self._of_pixels() if self.columns.is_pixel else self._of_strip()
-        # Results from a type's least element on are limited by the other type, to which that element is zero.
+        # If the zero point is a type's least element, the other type clamps the results: to it that element is zero.
         is_flipped = self.zero_point == (128 if self.is_unsigned else -128)
         narrow = "vqmovun" if self.is_unsigned != is_flipped else "vqmovn"
         shifts = self.zero_point != 0 and not is_flipped
@@ -251,7 +258,7 @@ class FourPixels:
         return ["1:"], dots, self._sums_in("q6"), dots, self._sums_in("q4"), end
 
     def _of_pixels(self) -> list[str]:
-        """Sums of windows of one column: all vectors of the first step but one are in registers."""
+        """Return sums of windows of one column: all vectors of the first step but one are in registers."""
         columns, lines = self.columns, list[str]()
         moves = (columns.steps - 1) * STEP > MOST_OFFSET
         for step in range(columns.steps):
@@ -267,7 +274,7 @@ class FourPixels:
         return lines
 
     def _of_strip(self) -> list[str]:
-        """Sums of windows that share columns, row by row: a tap needs one more vector than the one before it."""
+        """Return sums of windows that share columns, row by row: a tap needs one more vector than the tap before it."""
         columns = self.columns
         advance = columns.stride * columns.column_bytes
         last = ((PIXELS - 1) * columns.stride + columns.taps - 1) * columns.column_bytes + (columns.steps - 1) * STEP
@@ -298,7 +305,7 @@ class FourPixels:
         return lines
 
     def _sums_in(self, target: str) -> list[str]:
-        """The sums of two channels as 16 bits in the even and odd lanes of a vector, without the zero point."""
+        """Return the sums of two channels as 16 bits in the even and odd lanes of a vector, without the zero point."""
         narrow = f"#{self.factors.shift}"
         return [
             "vmov q4[2], q4[0], r0, r4", "vmov q4[3], q4[1], r2, r6",
@@ -314,12 +321,12 @@ def _load(register: int, pointer: int, offset: int) -> str:
 
 
 def _load_first(register: int, pointer: int, advance: int) -> str:
-    """Load where the pointer is, which moves on."""
+    """Return a load at the pointer, which then advances."""
     return f"vldrb.u8 q{register}, [%[x{pointer}]], #{advance}"
 
 
 def _load_next(register: int, pointer: int) -> str:
-    """Load a step behind the pointer, which moves there."""
+    """Return a load one step after the pointer, which advances first."""
     return f"vldrb.u8 q{register}, [%[x{pointer}], #{STEP}]!"
 
 
@@ -336,10 +343,10 @@ def _add(pixel: int, channel: int, register: int, *, first: bool) -> str:
 
 
 def _together(lines: Sequence[str]) -> list[str]:
-    """Two instructions a line."""
+    """Return the lines with two instructions each."""
     return ["\\n\\t".join(lines[i : i + 2]) for i in range(0, len(lines), 2)]
 
 
 def _bytes(numbers: Array) -> Array:
-    """int[..., n] -> int8[..., 4n]: 32 bits each, low bytes first."""
+    """Convert int[..., n] to int8[..., 4n]: 32 bits each, low bytes first."""
     return np.ascontiguousarray(numbers).astype("<i4").view(np.int8)

@@ -1,4 +1,4 @@
-"""float16 with Helium: lanes and conditions, casts, dense, depthwise and 1x1 layers, softmax, element-wise chains."""
+"""Kernels for float16 with Helium: casts, dense, depthwise and 1x1 layers, softmax, element-wise chains."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ from codegen_c.operators.kinds import (
 )
 from codegen_c.operators.scalar import Operand
 
-# Shared parts of the Helium kernels of float16: lanes, blocks, conditions, and references that round.
+# Shared parts of the Helium kernels of float16: lanes, blocks, constraints, and references that round.
 #
-# Activations and weights are float16 in memory; they are widened as they are read, sums and all between are float32,
-# and a result is rounded once, to the nearest. So results are those of onnxruntime, which computes a float16 operator
-# in float32 and rounds what it gives, but for the order of sums.
+# Activations and weights are float16 in memory; they are widened when read, sums and intermediates are float32, and a
+# result is rounded once, to the nearest. So results are those of onnxruntime, which computes a float16 operator in
+# float32 and rounds the result, except for the order of sums.
 #
-# Helium has no products of float16 that add to float32. Sums in float16 would be wrong where one of them leaves
-# float16's range (65,504), however small the last one is. They lose accuracy, too: simulated on ResNet-8 as float16,
-# 2.4 times what verification tolerates, in runs of 8 products that are added up in float32 0.6 times; on DS-CNN 0.5
-# and 0.35 times.
+# Helium has no products of float16 that add to float32. Sums in float16 would be wrong if one of them leaves float16's
+# range (65,504), however small the last one is. They also lose accuracy: simulated on ResNet-8 as float16, 2.4 times
+# the tolerance of verification, and in runs of 8 products that are added up in float32 0.6 times; on DS-CNN 0.5 and
+# 0.35 times.
 
 LANES = Lanes(count=4, half=True)
 SINGLE = Lanes(count=1, half=True)
 VECTORS, PIXELS = 2, 3
-"""Sums of a product: 6 vectors, beside two of weights."""
+"""Accumulators of a product: 6 vectors, beside two of weights."""
 
 
 def holds_weights(operator: Conv2d | Dense, target: Target) -> bool:
-    """float16 must hold every weight"""
+    """float16 must represent every weight exactly"""
     return narrowest(operator.weight).dtype == "float16"
 
 
 def finishes_in_vectors(operator: Conv2d | Dense | Pool2d, target: Target) -> bool:
-    """what follows must be sums, products and bounds"""
+    """the epilogue must consist of sums, products and bounds"""
     return Finish(program=operator.finish).fits(LANES)
 
 
 def product_blocking(operator: Conv2d | Dense, target: Target) -> Blocking:
-    """Blocks of products of float16 weights."""
+    """Return the blocks of products with float16 weights."""
     pixels = PIXELS if target.optimize == "speed" else 1
     return Blocking(lanes=LANES, vectors=VECTORS, pixels=pixels, weights=narrowest(operator.weight))
 
 
 def rounded(made: Implementation) -> Implementation:
-    """A kernel of float32 whose activations are float16: its reference widens inputs and rounds results."""
+    """Return a float32 kernel whose activations are float16: its reference widens inputs and rounds results."""
     in_rows, reference = made.in_rows, made.reference
 
     def halves(inputs: list[Array]) -> list[Array]:
@@ -83,7 +83,7 @@ def rounded(made: Implementation) -> Implementation:
 
 # Casts between float16 and float32 with Helium, four elements at a time.
 #
-# float16[...] -> float32[...], exactly; float32[...] -> float16[...], to the nearest, of two to the even one.
+# float16[...] -> float32[...], exactly; float32[...] -> float16[...], to the nearest, ties to even.
 
 VECTOR_INSTRUCTIONS, ROW_INSTRUCTIONS = 4, 30
 
@@ -182,7 +182,8 @@ POINTWISE_F16 = Kernel(
 
 # Softmax and log-softmax of float16 over the last axis with Helium: softmax_f32 of a vector, widened in scratch.
 #
-# float16[..., C] -> float16[..., C], float32 inside, each result rounded once. The output may take the input's place.
+# float16[..., C] -> float16[..., C], float32 inside, each result rounded once. The output may take the memory of the
+# input.
 
 
 def softmax_f16_implement(operator: HalfSoftmax, target: Target, stored: StoredRows) -> Implementation:
@@ -223,8 +224,8 @@ SOFTMAX_F16 = Kernel(name="softmax_f16", operator=HalfSoftmax, implement=softmax
 
 # A chain of element-wise operators of float16 in one pass with Helium, four elements at a time.
 #
-# Inputs as elementwise_f32 takes them. Elements are widened, computed in float32, rounded where the chain says and at
-# its end. Each is read before it is written, so the output may take the place of any input of its own shape.
+# Inputs as in elementwise_f32. Elements are widened, computed in float32, rounded where the chain requires it and at
+# its end. Each is read before it is written, so the output may take the memory of any input of its own shape.
 
 Read = Callable[[Lanes, Operand], str]
 
@@ -260,7 +261,7 @@ def elementwise_f16_implement(operator: HalfElementwise, target: Target, stored:
 
 
 def _run(finish: Finish, length: int, place: str, read: Read) -> list[str]:
-    """`length` elements from `place` of the output on: vectors, then one by one."""
+    """Return code for `length` elements from `place` of the output on: vectors, then one by one."""
 
     def each(lanes: Lanes) -> str:
         return lanes.write("output", f"{place} + k", finish.call("", lambda o: read(lanes, o), lanes))
@@ -275,7 +276,7 @@ def _run(finish: Finish, length: int, place: str, read: Read) -> list[str]:
 
 
 def _rows(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
-    """Images of one batch, row by row: a row is one run where nothing is told by channels."""
+    """Return code for images of one batch, row by row: a row is one run if nothing depends on channels."""
     _, _, columns, channels = operator.output.shape
     pitch, length = stored.pitch or channels, columns * channels
     names = [f"const int32_t row = {slot('h', stored.output)} * {row_elements(stored, operator.output)};"]
@@ -295,7 +296,7 @@ def _rows(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
 
 
 def _flat(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
-    """Tensors of any shape, a run of the last axis at a time."""
+    """Return code for tensors of any shape, a run of the last axis at a time."""
     output = operator.output
     last = output.shape[-1] if output.shape else 1
     pixel = f"i / {last} * {stored.pitch}" if stored.pitch else "i"

@@ -1,8 +1,8 @@
-"""Max and average pooling of float16 with Helium: sixteen channels at a time, float32 inside.
+"""Kernel for max and average pooling of float16 with Helium: sixteen channels at a time, float32 inside.
 
 float16[N, H, W, C] -> float16[N, P, Q, C]. NaN as in pool2d_f32. Average adds in the order r, s ascending, multiplies
-by the reciprocal of the number of elements, and rounds once. Over a whole image, rows may come a few at a time: sums
-are a float32[C] of their own.
+by the reciprocal of the number of elements, and rounds once. Over a whole image, rows may come in parts: sums are a
+separate float32[C].
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def _num_taps(operator: HalfPool2d) -> int:
 
 
 def _instructions(operator: HalfPool2d) -> int:
-    """Modelled instructions of a vector of results."""
+    """Return the modelled instructions of a vector of results."""
     take = 3 if operator.method == "average" else 4
     return 12 + (take + 1) * _num_taps(operator) + operator.finish.num_instructions
 
 
 def _pixel(operator: HalfPool2d, stored: StoredRows, finish: Finish) -> list[str]:
-    """All channels of one output pixel."""
+    """Return the code of all channels of one output pixel."""
     window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
     rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
 
@@ -104,11 +104,11 @@ def _start(operator: HalfPool2d, sums: Accumulators) -> list[str]:
 
 
 def _take(operator: HalfPool2d, sums: Accumulators) -> list[str]:
-    """Statements that take one more tap, whose channels begin at `x`."""
+    """Return statements that add one more tap, whose channels begin at `x`."""
     lanes, lines = sums.segment.lanes, list[str]()
     for p, v in sums.cells():
         name, x = sums.name(p, v), lanes.read("x", str(v * lanes.count))
-        if operator.method == "max":  # an operand is written twice where there are no vectors
+        if operator.method == "max":  # scalar code evaluates an operand twice
             lines.append(f"const {lanes.ctype} x{v} = {x};")
             x = f"x{v}"
         value = lanes.call("maximum", [x, name]) if operator.method == "max" else lanes.call("add", [name, x])
@@ -117,7 +117,7 @@ def _take(operator: HalfPool2d, sums: Accumulators) -> list[str]:
 
 
 def _share(operator: HalfPool2d, rows: tuple[Bound, Bound], columns: tuple[Bound, Bound]) -> list[str]:
-    """Definition of the share that each element has in an average."""
+    """Return the definition of the weight of each element in an average."""
     if operator.method == "max":
         return []
     if operator.count_include_pad or not any(operator.window.padding):
@@ -134,7 +134,7 @@ def _average(operator: HalfPool2d, sums: Accumulators) -> list[str]:
 
 
 def _accumulating(operator: HalfPool2d) -> Accumulating | None:
-    """A pool over the whole image takes its rows as they come."""
+    """Return a pool over the whole image that takes its rows in parts; None for other pools."""
     if not qpool2d.is_global(operator):
         return None
     return Accumulating(
@@ -143,7 +143,7 @@ def _accumulating(operator: HalfPool2d) -> Accumulating | None:
 
 
 def _by_rows(operator: HalfPool2d, stored: StoredRows) -> Implementation:
-    """Sums of all channels kept between calls; the last call finishes them."""
+    """Return a pool that keeps sums of all channels between calls; the last call finishes them."""
     finish, (_, rows, columns, channels) = Finish(program=operator.finish), operator.inputs[0].shape
 
     def channels_of(segment: ChannelRange) -> list[str]:
@@ -191,7 +191,7 @@ def _by_rows(operator: HalfPool2d, stored: StoredRows) -> Implementation:
 
 
 def _sums(operator: HalfPool2d, image: Array) -> Array:
-    """Sums, or largest elements, of each channel."""
+    """Return the sums, or maxima, of each channel."""
     wide = image.astype(np.float32)
     return wide.max(axis=(1, 2), keepdims=True) if operator.method == "max" else wide.sum(axis=(1, 2), keepdims=True)
 

@@ -1,4 +1,4 @@
-"""Max and average pooling of a QDQ chain with Helium, 16 channels at a time."""
+"""Kernels for quantized max and average pooling with Helium, 16 channels at a time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ VECTOR = 16
 
 @dataclass(frozen=True, kw_only=True)
 class PoolCost:
-    """Instructions by what is counted, fitted to those executed on a Cortex-M55 in QEMU.
+    """Instructions by event, fitted to those executed on a Cortex-M55 in QEMU.
 
-    several: of a pixel of more than one block. part, part_row: more of a block that has not all channels, and of its
-    rows of taps. tap, looped_tap: of a window that is written out, or not. many: taps from which on each takes `far`
-    more, as instructions reach few places.
+    several: of a pixel with more than one block. part, part_row: additional ones of an incomplete block, and of its
+    rows of taps. tap, looped_tap: of a window that is unrolled, or not. many: taps from which each takes `far` more,
+    because offsets of instructions are short.
     """
 
     call: float
@@ -50,18 +50,18 @@ INSIDE = {
     "average": PoolCost(call=30, pixel=4.7, several=41.7, block=21.8, part=5.8, row=2.6, part_row=0, tap=6.4,
                         looped_tap=6.4, many=10, far=2.7),
 }  # fmt: skip
-"""Windows that lie inside of the image: their taps are known."""
+"""Costs of windows inside the image, whose taps are constant."""
 ACROSS = {
     "max": PoolCost(call=12, pixel=26, several=12, block=0, part=0, row=3, part_row=6, tap=5.9, looped_tap=5.9,
                     many=0, far=0),
     "average": PoolCost(call=12, pixel=38.7, several=7.2, block=25.3, part=3, row=3.5, part_row=6.5, tap=9.9,
                         looped_tap=9.9, many=0, far=0),
 }  # fmt: skip
-"""Windows across edges, whose taps are counted at each pixel."""
+"""Costs of windows across edges, whose taps are counted at each pixel."""
 
 
 def pool_instructions(operator: QPool2d, rescaling: int) -> int:
-    """Instructions of one call. rescaling: of four sums."""
+    """Return the instructions of one call. rescaling: of four sums."""
     window, (_, height, width, channels) = operator.window, operator.inputs[0].shape
     images, rows, columns, _ = operator.output.shape
     cost = (ACROSS if any(window.padding) else INSIDE)[operator.method]
@@ -69,7 +69,7 @@ def pool_instructions(operator: QPool2d, rescaling: int) -> int:
     tap = cost.tap if is_written_out else cost.looped_tap
     if is_written_out and window.kernel[0] * window.kernel[1] >= cost.many:
         tap += cost.far
-    turned = 1 if operator.inputs[0].dtype == "uint8" else 0  # into int8, and back
+    turned = 1 if operator.inputs[0].dtype == "uint8" else 0  # conversion to int8, and back
     blocks, is_part = -(-channels // VECTOR), channels % VECTOR > 0
     row_taps, column_taps = (
         int(taps_inside(window, axis, extent, outputs).sum())
@@ -83,22 +83,22 @@ def pool_instructions(operator: QPool2d, rescaling: int) -> int:
     return round(cost.call + images * each)
 
 
-# Max and average pooling of a QDQ chain with Helium: 16 channels of one output pixel at a time.
+# Quantized max and average pooling with Helium: 16 channels of one output pixel at a time.
 #
-# int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Elements are read as int8 (uint8 less 128). Average sums
-# up to 255 of them in 16 bits, then takes off the zero point in 32 bits. Rounding "onnx".
+# int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]. Elements are read as int8 (uint8 minus 128). Average sums up
+# to 255 of them in 16 bits, then subtracts the zero point in 32 bits. Rounding "onnx".
 
 LAYER = "tvm_ext_helium_pool2d_layer"
 MOST_TAPS = 255
 
 
 def few_taps(operator: QPool2d, target: Target) -> bool:
-    """the window of an average must have 255 taps or fewer, as they are summed in 16 bits"""
+    """the window of an average must have at most 255 taps, because they are summed in 16 bits"""
     return operator.method == "max" or operator.window.kernel[0] * operator.window.kernel[1] <= MOST_TAPS
 
 
 def sums_leave_room(operator: QPool2d, target: Target) -> bool:
-    """where the factor of an average is one quarter or more, its sums must be small enough to be scaled up"""
+    """if the factor of an average is one quarter or more, its sums must be small enough to be scaled up"""
     return operator.method == "max" or _rescale(operator).fits(*_bounds(operator))
 
 
@@ -143,7 +143,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _shapes(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> str:
-    """The layer's shapes as tvm_ext_helium_pool2d.h takes them. Limits of a maximum are those of elements as int8."""
+    """Return the layer's shapes for tvm_ext_helium_pool2d.h; the limits of a maximum are those of int8 elements."""
     turned = flip(operator.output)
     limits: dict[str, Value] = {"low": operator.low + turned, "high": operator.high + turned}
     members: dict[str, Value] = {
@@ -159,7 +159,7 @@ def _shapes(operator: QPool2d, stored: StoredRows, finish: Rescale | None) -> st
 
 
 def _body(stored: StoredRows, finish: Rescale | None) -> str:
-    """The loops of tvm_ext_helium_pool2d.h."""
+    """Return a call of the loops of tvm_ext_helium_pool2d.h."""
     rings, layer = with_rings(LAYER, stored)
     tables: list[str] = []
     if finish and finish.requantize.is_uniform:

@@ -1,4 +1,4 @@
-"""conv2d of a QDQ chain with Helium: four output pixels side by side by two channels."""
+"""Kernel for quantized conv2d with Helium: four adjacent output pixels by two channels."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from codegen_c.targets.helium.kernels.four_pixels import BLOCK, PACKED, PIXELS, 
 from codegen_c.targets.helium.kernels.product import IM2COL_INCLUDES as PATCH_INCLUDES
 from codegen_c.targets.helium.kernels.product import PRODUCT_INCLUDES, Im2col, flip, padded, patch_function
 
-# Groups of four output pixels, which side.py computes at once: their windows, and their number.
+# Groups of four output pixels: their windows, and their number.
 #
-# Windows are read in place, copied one by one, or read from a copied strip; pixels that groups leave are by
-# themselves.
+# Windows are read in place, copied one by one, or read from a copied strip; pixels left over from groups are computed
+# one by one.
 
 
 def is_pixel(operator: QConv2d) -> bool:
-    """True of 1x1 windows, which are read in place."""
+    """Return True for 1x1 windows, which are read in place."""
     return operator.window.is_pointwise
 
 
 def columns_of(operator: QConv2d) -> Columns:
-    """Windows as they are read: pixels, rows of columns, or copies one by one."""
+    """Return the windows as they are read: pixels, rows of columns, or single copies."""
     rows, taps, depth = operator.weight.shape[1:]
     if is_pixel(operator):
         return Columns(runs=1, taps=1, stride=1, column_bytes=depth, steps=padded(depth) // STEP)
@@ -43,68 +43,68 @@ def columns_of(operator: QConv2d) -> Columns:
 
 
 def is_strip(operator: QConv2d) -> bool:
-    """True where columns of windows can be read as they lie in the input."""
+    """Return True if columns of windows can be read in place from the input."""
     adjacent = operator.weight.shape[2] == 1 or operator.window.dilation[1] == 1
     return adjacent and operator.weight.shape[3] % STEP == 0 and flip(operator.inputs[0]) == 0
 
 
 def takes_place_of_input(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where the output may take the input's place, pixel for pixel."""
+    """Return True if the output may take the memory of the input, pixel for pixel."""
     is_whole = stored.output is None and not any(stored.inputs) and stored.at_once is None
     same = operator.inputs[0].shape == operator.output.shape
     return is_pixel(operator) and is_whole and same and spans_rows(operator, stored)
 
 
 def is_copied(operator: QConv2d) -> bool:
-    """True where windows are copied one by one."""
+    """Return True if windows are copied one by one."""
     return not is_pixel(operator) and columns_of(operator).is_pixel
 
 
 def is_short(operator: QConv2d) -> bool:
-    """True where a row of a window is a vector or less, as copied."""
+    """Return True if a copied row of a window is at most a vector."""
     _, taps, depth = operator.weight.shape[1:]
     return operator.window.dilation[1] == 1 and taps * depth <= STEP
 
 
 def inside_columns(operator: QConv2d) -> tuple[int, int]:
-    """Output columns whose windows lie in columns of the input, and are read or copied a row at once."""
+    """Return the output columns whose windows lie in columns of the input, and are read or copied by rows."""
     if is_copied(operator) and not is_short(operator):
         return 0, 0
     return inner_columns(operator.window, operator.inputs[0].shape[2], operator.output.shape[2])
 
 
 def spans_rows(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where a group of four pixels may lie in two rows, or windows are copied, which costs more row by row."""
+    """Return True if a group of four pixels may span two rows, or if windows are copied, which is slower by rows."""
     in_rows = is_pixel(operator) and operator.output.shape[2] % PIXELS == 0
     return is_one_run(operator, stored) and not in_rows
 
 
 def is_one_run(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where groups of four pixels go on from row to row."""
+    """Return True if groups of four pixels continue from row to row."""
     is_stored = stored.output is None and (stored.input(0) is None or not is_pixel(operator))
     return columns_of(operator).is_pixel and operator.output.shape[0] == 1 and is_stored
 
 
 def _runs(operator: QConv2d, stored: StoredRows) -> tuple[int, int]:
-    """Runs of pixels, and the pixels of each."""
+    """Return the number of runs of pixels, and the pixels of each."""
     images, rows, columns, _ = operator.output.shape
     return (1, rows * columns) if is_one_run(operator, stored) else (images * rows, columns)
 
 
 def num_groups(operator: QConv2d, stored: StoredRows) -> int:
-    """Groups of four pixels."""
+    """Return the number of groups of four pixels."""
     runs, pixels = _runs(operator, stored)
     return runs * (pixels // PIXELS if num_ones(operator, stored) else -(-pixels // PIXELS))
 
 
 def num_ones(operator: QConv2d, stored: StoredRows) -> int:
-    """Pixels by themselves: one that is left of a run, or all of a run that is too short."""
+    """Return the number of single pixels: one left over from a run, or all of a run that is too short."""
     runs, pixels = _runs(operator, stored)
     return runs * (pixels % PIXELS) if is_pixel(operator) and _leaves_ones(pixels) else 0
 
 
 def has_ones(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where the run of a call has pixels by themselves."""
+    """Return True if the run of a call has single pixels."""
     _, rows, columns, _ = operator.output.shape
     calls = rows_of_calls(rows, stored) if is_one_run(operator, stored) else {1}
     if calls is None:
@@ -113,12 +113,12 @@ def has_ones(operator: QConv2d, stored: StoredRows) -> bool:
 
 
 def _leaves_ones(pixels: int) -> bool:
-    """True where groups of four pixels leave one of a run, or the run is too short for a group."""
+    """Return True if groups of four leave one pixel of a run, or if the run is too short for a group."""
     return pixels < PIXELS or pixels % PIXELS == 1
 
 
 def num_inside(operator: QConv2d, stored: StoredRows) -> int:
-    """Groups that are read in place; of windows that are copied one by one, pixels whose windows lie in the input."""
+    """Return the groups that are read in place; for copied windows, the pixels whose windows lie in the input."""
     if is_pixel(operator):
         return num_groups(operator, stored)
     (begin, end), columns = inside_columns(operator), operator.output.shape[2]
@@ -129,39 +129,39 @@ def num_inside(operator: QConv2d, stored: StoredRows) -> int:
 
 
 def has_outside(operator: QConv2d, stored: StoredRows) -> bool:
-    """True where some windows do not lie in the input, one row behind the other in memory."""
+    """Return True if some windows do not lie in the input with contiguous rows."""
     num_all = operator.output.num_elements // operator.output.shape[3]
     return num_inside(operator, stored) < (num_all if is_copied(operator) else num_groups(operator, stored))
 
 
 def strip_window(operator: QConv2d) -> Window:
-    """The window of four pixels."""
+    """Return the window of four pixels."""
     window = operator.window
     return replace(window, kernel=(window.kernel[0], window.kernel[1] + (PIXELS - 1) * window.strides[1]))
 
 
-# conv2d of a QDQ chain with Helium: four output pixels side by side by two channels at a time.
+# Quantized conv2d with Helium: four adjacent output pixels by two channels at a time.
 #
 # int8 or uint8[N, H, W, C], int8[K, R, S, C] -> int8 or uint8[N, P, Q, K], sums in int32. Pixels of 1x1 windows are
-# read in place, and so are windows of whole vectors that lie inside the input, a column of four of them once. Other
-# windows are copied to scratch first: as a strip, or one by one where a row of a window is no whole vectors. Where
-# pixels of 1x1 windows have as many channels behind the layer as before it, the output may take the input's place:
-# four pixels are in registers or in scratch before results are written. Results are the portable kernel's, whatever
-# the rounding (four_pixels.py).
+# read in place, and so are windows of whole vectors that lie inside the input; a column that four of them share is read
+# once. Other windows are copied to scratch first: as a strip, or one by one if a row of a window is no whole number of
+# vectors. If pixels of 1x1 windows have as many output as input channels, the output may take the memory of the input:
+# four pixels are in registers or in scratch before results are written. Results are the portable kernel's, in either
+# rounding (four_pixels.py).
 
 LAYER = "tvm_ext_helium_side_layer"
 INCLUDES = (
     "tvm_ext_helium_side.h", "tvm_ext_helium_fours.h", "tvm_ext_helium_one.h", "tvm_ext_helium_conv2d.h",
     "tvm_ext_copy.h",
 )  # fmt: skip
-# Modelled instructions of a group of four pixels around its call; of one whose columns are looked at; of the copy of
-# a window whose rows are a vector or less: around its rows, of one, of three; of four vectors of a copy of four pixels.
+# Modelled instructions of a group of four pixels around its call; of a group whose columns are tested; of copying a
+# window whose rows are at most a vector: around its rows, of one row, of three; of four vectors of a copy of four
+# pixels.
 GROUP, WINDOWED_GROUP, SHORT_COPY, SHORT_ROW, THREE_ROWS, COPIED_VECTORS = 10, 25, 16, 4, 12, 10
 
 
 def takes_fours(operator: QConv2d, target: Target) -> bool:
-    """rows of the output (of 1x1 windows, the image) must have four pixels or more, pixels a multiple of four
-    channels"""
+    """output rows must have at least four pixels (for 1x1 windows, images), and channels be a multiple of four"""
     images, rows, columns, channels = operator.output.shape
     pixels = rows * columns if is_pixel(operator) and images == 1 else columns
     return pixels >= PIXELS and channels % BLOCK == 0
@@ -178,12 +178,12 @@ def is_signed_where_read(operator: QConv2d, target: Target) -> bool:
 
 
 def blocks_fit(operator: QConv2d, target: Target) -> bool:
-    """a window must have no more than 24 vectors of 16 bytes"""
+    """a window must have at most 24 vectors of 16 bytes"""
     return columns_of(operator).fits()
 
 
 def has_narrow_factors(operator: QConv2d, target: Target) -> bool:
-    """elements must have all values of their type, and channels factors of one shift"""
+    """elements must have the full range of their type, and channels factors of one shift"""
     return _factors(operator) is not None
 
 
@@ -235,8 +235,11 @@ def side_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Parts:
 
 
 def _scratch_bytes(operator: QConv2d, stored: StoredRows, *, has_others: bool) -> int:
-    """The last pixels, where vectors reach beyond them; in place those, and four others where they are not kept in
-    registers; copies of four windows; or a strip, where one is copied."""
+    """Return the bytes of scratch.
+
+    It holds the last pixels if vectors reach beyond them; in place these, and four others if they are not kept in
+    registers; copies of four windows; or a strip if one is copied.
+    """
     depth, columns = operator.weight.shape[3], columns_of(operator)
     if is_pixel(operator):
         is_in_place = takes_place_of_input(operator, stored)
@@ -249,7 +252,7 @@ def _scratch_bytes(operator: QConv2d, stored: StoredRows, *, has_others: bool) -
 
 
 def _copying(operator: QConv2d, stored: StoredRows) -> int:
-    """Modelled instructions of all copies, and of the choice between them."""
+    """Return the modelled instructions of all copies, and of the choice between them."""
     source, depth = operator.inputs[0], operator.weight.shape[3]
     groups, inside = num_groups(operator, stored), num_inside(operator, stored)
     if is_pixel(operator):
@@ -265,7 +268,7 @@ def _copying(operator: QConv2d, stored: StoredRows) -> int:
 
 
 def _passes(operator: QConv2d, groups: int) -> Passes:
-    """Four pixels by two channels; the first vectors of pixels stay in registers, of other windows none."""
+    """Return the traffic of four pixels by two channels; only the first vectors of pixels stay in registers."""
     reads = groups * columns_of(operator).num_steps * STEP * PIXELS * operator.output.shape[3] / 2
     return Passes(
         constants=max(1.0, groups),
@@ -275,7 +278,7 @@ def _passes(operator: QConv2d, groups: int) -> Passes:
 
 
 def _members(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_others: bool) -> dict[str, Value]:
-    """Members of the layer that tvm_ext_helium_side.h has for windows in place and copied ones."""
+    """Return the layer's members in tvm_ext_helium_side.h for windows in place and copied windows."""
     begin, end = inside_columns(operator)
     return {
         "inside_begin": begin, "inside_end": end,
@@ -286,7 +289,7 @@ def _members(operator: QConv2d, stored: StoredRows, fours: FourPixels, *, has_ot
 
 
 def _loops(operator: QConv2d, stored: StoredRows, *, has_others: bool) -> tuple[str, str]:
-    """The loops of tvm_ext_helium_side.h for windows of this kind, and the function they call for other pixels."""
+    """Return the loops of tvm_ext_helium_side.h for these windows, and the function they call for other pixels."""
     if is_pixel(operator):
         return "tvm_ext_helium_side_pixels", "$_one" if has_ones(operator, stored) else "NULL"
     name = "tvm_ext_helium_side_copies" if is_copied(operator) else "tvm_ext_helium_side"

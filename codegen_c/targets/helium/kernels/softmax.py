@@ -1,4 +1,4 @@
-"""Softmax and normalization of a QDQ tensor over its last axis with Helium."""
+"""Kernels for quantized softmax and normalization over the last axis with Helium."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from codegen_c.kernels.softmax.qsoftmax import CONSTRAINTS, SoftmaxVectors
 from codegen_c.operators.kinds import QMaskedSoftmax, QNormalize, QSoftmax
 from codegen_c.targets.helium.kernels.product import INCLUDES
 
-# Softmax over the last axis of a QDQ tensor with Helium: four exponentials at a time, gathered from their table.
+# Quantized softmax over the last axis with Helium: four exponentials at a time, gathered from their table.
 #
 # int8 or uint8[..., C] -> int8 or uint8[..., C], the bytes of the portable kernel.
 
@@ -30,7 +30,7 @@ def implement(operator: QSoftmax, target: Target, stored: StoredRows) -> Impleme
 QSOFTMAX = Kernel(name=VECTORS.kernel, operator=QSoftmax, implement=implement, constraints=CONSTRAINTS)
 
 
-# Softmax of a QDQ tensor that leaves elements out: the loops of softmax.py on what is kept.
+# Quantized softmax with a mask: the loops of softmax.py on the kept elements.
 #
 # int8 or uint8[..., C] -> int8 or uint8[..., C], the bytes of the portable kernel.
 
@@ -49,7 +49,7 @@ QSOFTMAX_MASKED = Kernel(
 )
 
 
-# LayerNorm and RMSNorm of a QDQ tensor with Helium: four elements at a time, the bytes of the portable kernel.
+# Quantized LayerNorm and RMSNorm with Helium: four elements at a time, the bytes of the portable kernel.
 
 ELEMENT_INSTRUCTIONS, VECTOR_INSTRUCTIONS = 4, 130
 

@@ -1,1 +1,1 @@
-"""Integer kernels of vectors of 8 sums."""
+"""Integer kernels with vectors of 8 sums."""

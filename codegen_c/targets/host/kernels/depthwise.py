@@ -1,4 +1,4 @@
-"""Depthwise conv2d of a QDQ chain in vectors of 8 sums, with weights of 8 or 4 bits."""
+"""Kernels for quantized depthwise conv2d in vectors of 8 sums, with weights of 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from codegen_c.targets.host.kernels.products import (
     sums_leave_room,
 )
 
-# Depthwise conv2d of a QDQ chain in vectors of 8 sums: 16 channels of four output pixels, two taps at once.
+# Quantized depthwise conv2d in vectors of 8 sums: 16 channels of four output pixels, two taps at once.
 #
 # int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32, modulo 2^32. Rows that
-# windows read are copied to scratch, padding filled in with the zero point. Either rounding. Two taps above each
-# other are widened once for all pixels side by side.
+# windows read are copied to scratch, with the zero point as padding. Either rounding. Two vertically adjacent taps are
+# widened once for all adjacent pixels.
 
 Tap = tuple[int, int]
 """Row and column of a window."""
 
 PIXELS = 4
-"""Output pixels of a row side by side: their sums and what they share stay in registers."""
+"""Adjacent output pixels: their sums and shared operands stay in registers."""
 MOST_TAPS = 49
 TAPS_INSTRUCTIONS = 8
-"""Two taps of a unit."""
+"""Instructions of two taps of a unit."""
 ROW_INSTRUCTIONS = 20
-"""A row that is copied, beside its bytes."""
+"""Instructions of a copied row, beside its bytes."""
 LOOPS = Loops(
     function="tvm_ext_host_depthwise", layer="tvm_ext_host_depthwise_layer",
     includes=("tvm_ext_host_depthwise.h", "tvm_ext_host_rows.h", *SUM_INCLUDES),
@@ -55,7 +55,7 @@ LOOPS = Loops(
 
 
 def few_taps(operator: QConv2d, target: Target) -> bool:
-    """the window must have 49 taps or fewer, as each two have their own code"""
+    """the window must have at most 49 taps, because the code of each pair is unrolled"""
     return operator.window.kernel[0] * operator.window.kernel[1] <= MOST_TAPS
 
 
@@ -85,7 +85,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 def _pairs(window: Window) -> list[tuple[Tap, Tap | None]]:
-    """Taps two by two, above each other, so that neighbours in a row share them; side by side in a last odd row."""
+    """Return the taps in vertical pairs, so that neighbours in a row share them; horizontal pairs in a last odd row."""
     rows, columns = window.kernel
     above = [((r, s), (r + 1, s)) for r in range(0, rows - 1, 2) for s in range(columns)]
     last = [(rows - 1, s) for s in range(columns)] if rows % 2 else []
@@ -93,7 +93,7 @@ def _pairs(window: Window) -> list[tuple[Tap, Tap | None]]:
 
 
 def _pack(operator: QConv2d) -> Array:
-    """int16[units, pairs of taps, 16 lanes, 2]: taps as `_pairs` has them, 0 where there is none and no channel."""
+    """Pack int16[units, pairs of taps, 16 lanes, 2]: taps in the order of `_pairs`, padded with 0."""
     taps = pack(operator.weight).reshape(*operator.window.kernel, -1)
     none = np.zeros_like(taps[0, 0])
     both = np.array(
@@ -104,7 +104,7 @@ def _pack(operator: QConv2d) -> Array:
 
 
 def _row(operator: QConv2d, stored: StoredRows, is_packed: bool) -> str:
-    """Definition of `$_row`, a tvm_ext_host_depthwise_row: some pixels side by side, as they share elements."""
+    """Return `$_row`, a tvm_ext_host_depthwise_row: adjacent pixels, which share elements, are computed together."""
     columns, channels = operator.output.shape[2], operator.output.shape[3]
     at_once = min(columns, PIXELS)
     whole = columns - columns % at_once
@@ -125,7 +125,7 @@ def _row(operator: QConv2d, stored: StoredRows, is_packed: bool) -> str:
 
 
 def _unit(operator: QConv2d, pitch: int, pixels: int, is_packed: bool) -> list[str]:
-    """A unit of channels of some pixels: products of all taps, unrolled, two at a time."""
+    """Return a unit of channels of some pixels: products of all taps, unrolled, two at a time."""
     window, (source,), channels = operator.window, operator.inputs, operator.output.shape[3]
     length, is_unsigned = row_numbers(window, source, channels), "true" if source.dtype == "uint8" else "false"
     pairs, packed, step = _pairs(window), "true" if is_packed else "false", WEIGHTS_BYTES[is_packed]
@@ -155,7 +155,7 @@ QDEPTHWISE = DEPTHWISE.kernel(
         constraints=(for_speed, is_depthwise, few_taps, *qconv2d.CONSTRAINTS, sums_leave_room),
     )
 )
-# Weights of 4 bits: the code of each pair of taps takes bytes apart.
+# Weights of 4 bits: the code of each pair of taps unpacks bytes.
 QDEPTHWISE_PACKED = DEPTHWISE.kernel(
     Family(
         name="qdepthwise_packed_host",

@@ -1,7 +1,8 @@
-"""add and subtract of two QDQ tensors of one shape in vectors: 16 elements at a time.
+"""Kernel for quantized add and subtract of one shape in vectors: 16 elements at a time.
 
-int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Factors are cut into two parts of 16 bits, whose products
-with elements are summed in 32 bits each; that no two elements lead to a tie is found by trying all. Rounding "onnx".
+int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...]. Factors are split into two parts of 16 bits, whose
+products with elements are summed in 32 bits each; all pairs are tried to verify that no two elements lead to a tie.
+Rounding "onnx".
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ AT_ONCE = 16
 
 
 def adds_and_rounds_once(operator: QBinary, target: Target) -> bool:
-    """it must be a sum or a difference that is rounded once, as ONNX does"""
+    """the operator must be a sum or a difference that is rounded once, as in ONNX"""
     return operator.rounding == "onnx" and operator.function in ("add", "subtract")
 
 

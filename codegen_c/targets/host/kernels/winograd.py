@@ -1,8 +1,8 @@
-"""conv2d of a QDQ chain by Winograd's F(2x2, 3x3) in integers, in vectors of 8 sums: windows of 3 by 3, stride 1.
+"""Kernel for quantized conv2d by Winograd's F(2x2, 3x3) in integers, in vectors of 8 sums: windows of 3 by 3, stride 1.
 
 int8 or uint8[N, H, W, C], int8[K, 3, 3, C] -> int8 or uint8[N, P, Q, K], sums in int32, modulo 2^32. Tiles of 4 by 4
-inputs are transformed in scratch, padding filled in with the zero point, and met by weights that were transformed here:
-kernels/shared/winograd.py. Either rounding.
+inputs are transformed in scratch, with the zero point as padding, and multiplied by weights that were transformed at
+compile time: kernels/shared/winograd.py. Either rounding.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ LOOPS = Loops(
     includes=("tvm_ext_host_winograd.h", *PRODUCT_INCLUDES),
 )  # fmt: skip
 PLACE_INSTRUCTIONS = 5
-"""A block of units at one place, beside products, first sums and stores."""
+"""Instructions of a block of units at one place, beside products, first sums and stores."""
 OUTPUT_INSTRUCTIONS = 64
-"""A^T M A of a unit."""
+"""Instructions of A^T M A of a unit."""
 TRANSFORM_INSTRUCTIONS = 74
-"""16 channels of a tile's input: 30 by columns, 44 by rows."""
+"""Instructions for 16 channels of a tile's input: 30 by columns, 44 by rows."""
 
 
 def _bounds(operator: QConv2d) -> tuple[Array, Array]:
-    """The least and the largest sum of each channel, four times."""
+    """Return four times the least and the largest sum of each channel."""
     low, high = qconv2d.bounds(operator)
     return low << SCALE_BITS, high << SCALE_BITS
 
 
 def _rescale(operator: QConv2d) -> LaneRescale:
-    """Rescaling of four times the sums; where it rounds twice, of the sums themselves."""
+    """Return the requantization of four times the sums; with two roundings, of the sums themselves."""
     exact, (low, high) = qconv2d.requantize(operator), qconv2d.products(operator).range()
     if exact.rounding == "tflite":
         return LaneRescale.of(exact, low, high)
@@ -87,7 +87,7 @@ def winograd_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Par
 
 
 def _instructions(operator: QConv2d, stored: StoredRows, product: PixelProduct) -> int:
-    """Modelled instructions: transformed tiles, products at each place, and their results."""
+    """Return the modelled instructions: transformed tiles, products at each place, and their results."""
     depth, units = operator.weight.shape[3], -(-product.channels // UNIT)
     blocks, pairs = -(-units // product.units), -(-depth // 2)
     place = blocks * (pairs + PLACE_INSTRUCTIONS) + units * 4 * (pairs + 1)

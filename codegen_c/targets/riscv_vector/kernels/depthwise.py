@@ -1,7 +1,7 @@
-"""Depthwise conv2d of a QDQ chain with RISC-V's vectors: one output pixel by groups of channels.
+"""Kernel for quantized depthwise conv2d with RISC-V's vectors: one output pixel by groups of channels.
 
 int8 or uint8[N, H, W, C], int8[C, R, S, 1] -> int8 or uint8[N, P, Q, C], sums in int32. Taps outside the image read a
-pixel of zero points in scratch, so that the zero point is taken off with the bias. Either rounding.
+pixel of zero points in scratch, so that the bias can subtract the zero point. Either rounding.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MOST_TAPS = 49
 GROUP = 8
 """Registers of the sums of a group of channels."""
 PIXEL_INSTRUCTIONS, PLACE_INSTRUCTIONS, GROUP_INSTRUCTIONS, TAP_INSTRUCTIONS = 36, 9, 12, 10
-"""Modelled instructions of a pixel, of the place of one of its taps, of a group of channels, of one of its taps."""
+"""Modelled instructions of a pixel, of the address of one of its taps, of a group of channels, of one of its taps."""
 
 
 def has_few_taps(operator: QConv2d, target: Target) -> bool:
-    """windows must have no more than 49 taps"""
+    """windows must have at most 49 taps"""
     return operator.weight[0].size <= MOST_TAPS
 
 
@@ -59,7 +59,7 @@ def depthwise_parts(operator: QConv2d, target: Target, stored: StoredRows) -> Pa
 
 
 def _num_found(operator: QConv2d, inside: tuple[int, int]) -> int:
-    """Pixels whose taps' places are found one by one: all but those behind the first inner one of inner rows."""
+    """Return the pixels whose tap addresses are computed one by one: all but those after the first of inner rows."""
     window, (images, rows, columns, _) = operator.window, operator.output.shape
     reach, height = (window.kernel[0] - 1) * window.dilation[0], operator.inputs[0].shape[1]
     tops = (h * window.strides[0] - window.padding[0] for h in range(rows))

@@ -1,4 +1,4 @@
-"""add and subtract of two QDQ tensors of one shape with RISC-V's vectors: a group of registers at a time.
+"""Kernel for quantized add and subtract of one shape with RISC-V's vectors: a group of registers at a time.
 
 int8 or uint8[...], int8 or uint8[...] -> int8 or uint8[...], by factors of 32 bits that give every pair of elements its
 result (narrow_sums.py). Either rounding.
@@ -21,7 +21,7 @@ GROUP, CALL_INSTRUCTIONS, GROUP_INSTRUCTIONS = 8, 40, 20
 
 
 def has_narrow_sums(operator: QBinary, target: Target) -> bool:
-    """it must be a sum or difference for which factors of 32 bits give each pair of elements its result"""
+    """the operator must be a sum or difference for which factors of 32 bits give each pair of elements its result"""
     return narrow_sums(operator) is not None
 
 
@@ -62,7 +62,7 @@ def implement(operator: QBinary, target: Target, stored: StoredRows) -> Implemen
 
 
 def _instructions(operator: QBinary) -> int:
-    """Modelled instructions: each row of an image is a run."""
+    """Return the modelled instructions: each row of an image is a run."""
     _, rows, columns, channels = one_image(operator.output).shape
     return rows * (CALL_INSTRUCTIONS + GROUP_INSTRUCTIONS * num_groups(columns * channels, GROUP))
 

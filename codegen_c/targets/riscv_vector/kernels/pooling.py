@@ -1,7 +1,7 @@
-"""Max and average pooling of a QDQ chain with RISC-V's vectors: one output pixel by groups of channels.
+"""Kernel for quantized max and average pooling with RISC-V's vectors: one output pixel by groups of channels.
 
-int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]; sums of averages in int32, r then s ascending, from minus the
-zero points of a window on. Windows of averages lie in the image. Either rounding, where averages have a factor.
+int8 or uint8[N, H, W, C] -> int8 or uint8[N, P, Q, C]; sums of averages in int32, r then s ascending, starting at minus
+the zero points of a window. Windows of averages lie in the image. Either rounding, if averages have a factor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from codegen_c.targets.riscv_vector.kernels.products import (
 
 LAYER = "tvm_ext_rvv_pool2d_layer"
 GROUP = 8
-"""Registers of the sums, or largest elements, of a group of channels."""
+"""Registers of the sums, or maxima, of a group of channels."""
 PIXEL_INSTRUCTIONS, RUN_INSTRUCTIONS, GROUP_INSTRUCTIONS = 40, 30, 12
 """Modelled instructions of a pixel, of a row of its window, of a group of channels in it."""
 
@@ -44,7 +44,7 @@ def lies_in_image(operator: QPool2d, target: Target) -> bool:
 
 
 def sums_leave_room(operator: QPool2d, target: Target) -> bool:
-    """where the factor of an average is one quarter or more, its sums must be small enough to be scaled up"""
+    """if the factor of an average is one quarter or more, its sums must be small enough to be scaled up"""
     return operator.method == "max" or _rescale(operator).fits(*_bounds(operator))
 
 
@@ -101,7 +101,7 @@ def implement(operator: QPool2d, target: Target, stored: StoredRows) -> Implemen
 
 
 def _pixel_instructions(operator: QPool2d, finish: GroupedRescale | None) -> int:
-    """Modelled, of all channels of an output pixel."""
+    """Return the modelled instructions of all channels of an output pixel."""
     (rows, columns), channels = operator.window.kernel, operator.output.shape[3]
     if finish:
         run = num_groups(channels, GROUP) * (GROUP_INSTRUCTIONS + 6 * columns)
