@@ -169,7 +169,7 @@ def test_no_shell_reads_the_command(tmp_path: Path) -> None:
 def test_choices_that_do_not_go_with_a_runner(model: Path, package: Package, tmp_path: Path) -> None:
     with pytest.raises(BadOptions, match="runner: host has no board, so there is no firmware"):
         tvm_ext.build(model, "host", tmp_path / "o", runner=stand_in())
-    with pytest.raises(BadOptions, match="runner: nothing is verified and no kernel measured"):
+    with pytest.raises(BadOptions, match="runner: nothing is verified and no kernel is measured"):
         tvm_ext.build(model, "cortex_m4", tmp_path / "o", BuildOptions(verify=()), runner=stand_in())
     with pytest.raises(BadOptions, match="on = 'qemu': a runner is given, which is another place"):
         package.run(INPUTS, on="qemu", runner=stand_in())

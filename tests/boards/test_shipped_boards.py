@@ -184,11 +184,9 @@ def test_a_machine_that_is_too_small_leaves_the_host(build: Callable[..., Packag
     assert board.board
     few = {**board.board.memories, "flash": MachineMemory(address=0, capacity_bytes=64)}
     small = replace(board, board=replace(board.board, memories=few))
-    with pytest.warns(
-        ModelNotice, match=r"of flash, and QEMU's mps2-an386, which stands in for nucleo_f446re, may give"
-    ):
+    with pytest.warns(ModelNotice, match=r"of flash, but QEMU's mps2-an386, which emulates nucleo_f446re, has"):
         package = build(small, verify=None)
     assert package.report["verify"]["host"]["passed"] and package.report["verify"]["qemu"] is None
     assert package.report["artifacts"]["elf"] is None and package.report["machine"] is None
-    with pytest.raises(BadOptions, match=r"verify = qemu: .* may give 1 B; choose verify = host"):
+    with pytest.raises(BadOptions, match=r"verify = qemu: .* has 1 B for it\. Choose verify = host"):
         build(small)

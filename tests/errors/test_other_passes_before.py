@@ -39,7 +39,7 @@ def test_functions_in_place_of_operators_are_named(module: tvm.IRModule) -> None
 
 def test_mixed_precision_before_us_is_told_as_such(module: tvm.IRModule) -> None:
     mixed = relax.transform.ToMixedPrecision()(module)
-    with pytest.raises(UnsupportedModel, match=r"left over: relax.*float16, as relax.transform.ToMixedPrecision makes"):
+    with pytest.raises(UnsupportedModel, match=r"left over: relax.*float16, as after relax.transform.ToMixedPrecision"):
         tvm_ext.estimate(mixed, "cortex_m4")
 
 

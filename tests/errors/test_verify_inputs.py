@@ -36,12 +36,15 @@ def test_a_file(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"x": None}, "has no array for the input 'x'"),
-        ({"z": np.zeros(1)}, "'z' is no input; the model's inputs are x, n"),
-        ({"x": np.ones((2, 3))}, "'x' is float64, the model's input float32"),
-        ({"x": np.ones((3, 2), np.float32)}, r"'x' has shape \[3, 2\]; \[2, 3\] is needed"),
+        ({"z": np.zeros(1)}, "'z' is not an input; the model's inputs are x, n"),
+        ({"x": np.ones((2, 3))}, "'x' is of type float64, but the model's input is of type float32"),
+        (
+            {"x": np.ones((3, 2), np.float32)},
+            r"'x' has shape \[3, 2\], but must have shape \[2, 3\], or \[N, 2, 3\] for",
+        ),
         ({"x": np.ones((5, 2, 3), np.float32)}, r"differ in their number of samples \(x: 5, n: one\)"),
-        ({"x": np.ones((0, 2, 3), np.float32), "n": np.zeros(0, int)}, "holds 0 samples; 1 to 100"),
-        ({"x": np.ones((101, 2, 3), np.float32), "n": np.zeros(101, int)}, "holds 101 samples; 1 to 100"),
+        ({"x": np.ones((0, 2, 3), np.float32), "n": np.zeros(0, int)}, "contains 0 samples; give 1 to 100"),
+        ({"x": np.ones((101, 2, 3), np.float32), "n": np.zeros(101, int)}, "contains 101 samples; give 1 to 100"),
     ],
 )
 def test_mistakes(change: dict[str, np.ndarray | None], says: str) -> None:
@@ -72,7 +75,7 @@ def test_a_build_compares_on_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "wrong.npz", **{name: array.astype(np.float64) for name, array in arrays.items()})
     given = ["--verify-inputs", str(tmp_path / "wrong.npz")]
     done = CliRunner().invoke(app, ["compile", str(path), "-p", "host", "-o", str(tmp_path / "cli"), *given])
-    assert done.exit_code == 1 and "the model's input float32" in done.stderr
+    assert done.exit_code == 1 and "the model's input is of type float32" in done.stderr
 
 
 def test_samples_that_nobody_can_run_are_told(tmp_path: Path) -> None:

@@ -123,4 +123,4 @@ def test_a_branch_that_no_sample_takes_gets_a_warning(threshold: float, branch: 
     options = BuildOptions(verify=("host",))
     report = tvm_ext.build(saved(model(threshold), tmp_path), "host", tmp_path / "out", options).report
     (said,) = [text for text in report["verify"]["host"]["warnings"] if "takes the branch of" in text]
-    assert branch in said and "its C was compiled and not run" in said
+    assert branch in said and "the C code of the branch was compiled but not run" in said

@@ -100,7 +100,7 @@ def _compile_wrongly(monkeypatch: pytest.MonkeyPatch, change: Callable[[Compiled
     ("make", "size", "message"),
     [
         (boxes_and_scores, 16, r"output y, sample \d, at \[0, \d+, 4\]: differs from onnxruntime by"),
-        (hidden_behind_saturation, 128, r"r, which the model has inside, sample \d, at \[0, \d\]: differs from onnx"),
+        (hidden_behind_saturation, 128, r"inner tensor r, sample \d, at \[0, \d\]: differs from onnx"),
         (small_sigmoid, 128, "differs from onnxruntime by"),
     ],
 )
@@ -178,20 +178,20 @@ def test_channels_that_were_moved_too_seldom_share_their_noise() -> None:
     np.testing.assert_array_equal(shared_noise(np.repeat(noise, 4, 0), 2), np.repeat(noise, 4, 0))
 
 
-def _known(said: list[float], exact: list[float], limit: float, *, stressed: bool = False) -> KnownTensor:
-    limits, scale = np.full(len(exact), limit), max(map(abs, said))
+def _known(reported: list[float], exact: list[float], limit: float, *, stressed: bool = False) -> KnownTensor:
+    limits, scale = np.full(len(exact), limit), max(map(abs, reported))
     return KnownTensor(
-        said=np.float32(said),
+        reported=np.float32(reported),
         exact=np.float64(exact),
         limits=limits,
-        said_limits=limits,
+        reported_limits=limits,
         scale=scale,
         is_stressed=stressed,
     )
 
 
 @pytest.mark.parametrize(
-    ("got", "said", "exact", "stressed", "passes", "cause"),
+    ("got", "reported", "exact", "stressed", "passes", "cause"),
     [
         ([1.0, 2.0], [1.0, 2.0], [1.0, 2.0], False, True, ""),
         ([1.0, 2.02], [1.0, 2.0], [1.0, 2.0], False, False, "c"),
@@ -203,9 +203,9 @@ def _known(said: list[float], exact: list[float], limit: float, *, stressed: boo
     ],
 )
 def test_who_is_off_is_said(
-    got: list[float], said: list[float], exact: list[float], stressed: bool, passes: bool, cause: str
+    got: list[float], reported: list[float], exact: list[float], stressed: bool, passes: bool, cause: str
 ) -> None:
-    verdict = judged(np.float32(got), _known(said, exact, 0.01, stressed=stressed))
+    verdict = judged(np.float32(got), _known(reported, exact, 0.01, stressed=stressed))
     assert (verdict.passed, verdict.cause) == (passes, cause)
 
 

@@ -144,7 +144,7 @@ def test_a_notice_where_no_layer_has_4_bits(quantized: bool, digits: Path, tmp_p
         tvm_ext.build(tvm_ext.load(path), "host", tmp_path / "out", BuildOptions(weights="mixed", verify=()))
     notices = [str(one.message) for one in caught if issubclass(one.category, ModelNotice)]
     said = [notice for notice in notices if "weights = 'mixed'" in notice]
-    assert len(said) == (0 if quantized else 1) and all("are stored as they are" in notice for notice in said)
+    assert len(said) == (0 if quantized else 1) and all("are not stored in 4 bits" in notice for notice in said)
 
 
 def test_a_notice_where_no_layer_reaches_the_ratio(

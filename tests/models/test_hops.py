@@ -73,12 +73,13 @@ def test_the_streaming_wake_word(board: str, most_instructions: int, shared_stre
     assert sum(memory["used_bytes"] for memory in package.report["memories"] if memory["kind"] == "ram") <= 4096
 
 
-@pytest.mark.parametrize(("hop", "pays"), [(1, ""), (12, r" new_frames makes this model slower: leave it out\.")])
+@pytest.mark.parametrize(("hop", "pays"), [(1, ""), (12, r" new_frames makes this model slower: remove the option\.")])
 def test_a_hop_that_computes_more_than_what_is_new_says_so(hop: int, pays: str, tmp_path: Path) -> None:
     module = tvm_ext.load(saved_tflite(over_time(padding=SAME), tmp_path))
     options = BuildOptions(new_frames={"frames": hop}, time_axis={"frames": 1}, verify=())
     text = (
-        rf"hop frames={hop}: a run computes [\d,]+ multiply-accumulates, a whole window 5,952; RESHAPE_2 \(reshape\) "
+        rf"hop frames={hop}: a run computes [\d,]+ multiply-accumulates, a run on the whole window 5,952; "
+        r"RESHAPE_2 \(reshape\) "
         rf"mixes time with other axes: .*; rows that padding touches .* by "
         rf"CONV_2D_0 \(conv2d\) 768, DEPTHWISE_CONV_2D_1 \(conv2d\) 320\.{pays}$"
     )
@@ -98,7 +99,7 @@ def test_a_window_that_differs_is_named(tmp_path: Path) -> None:
     ((name, array),) = given[3].items()
     given[3][name] = array ^ 1
     errors, compared = against_windows(module, given, windows, said)
-    assert errors == [f"output {name} of window 3 differs from that of the whole window"] and compared > 0
+    assert errors == [f"output {name} of window 3 differs from the output for the whole window"] and compared > 0
 
 
 def test_floats_behind_integers_are_near_those_of_the_window(tmp_path: Path) -> None:

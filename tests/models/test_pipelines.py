@@ -219,6 +219,6 @@ def test_what_does_not_fit_takes_one_input_at_a_time(tmp_path: Path) -> None:
     module = tvm_ext.load(saved(plain_models.branching_network(), tmp_path, "net"))
     alone = compile_module(module, Platform.load(PLATFORM), BuildOptions(processors=("cpu0",), verify=()))
     options = BuildOptions(placement_objective="throughput", verify=(), ram=alone.plan.arena_bytes)
-    with pytest.warns(ModelNotice, match="net is no pipeline over cpu0 and cpu1: .* takes one input at a time"):
+    with pytest.warns(ModelNotice, match="net cannot be a pipeline over cpu0 and cpu1: .* takes one input"):
         package = tvm_ext.build(module, PLATFORM, tmp_path / "package", options)
     assert package.report["in_flight"] == 1 and "net_put" not in (package.folder / "net.h").read_text(encoding="utf-8")

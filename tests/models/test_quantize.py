@@ -148,7 +148,7 @@ def test_float_code_inside_a_chain_is_named_where_there_is_no_fpu(tmp_path: Path
     platform = Platform.load("host")
     without = replace(platform, processors=tuple(replace(p, fpu="none") for p in platform.processors))
     samples = {"x": np.random.default_rng(0).normal(size=(2, 1, 3, 4, 4)).astype("float32")}
-    with pytest.raises(UnsupportedModel, match="no FPU, and these steps have no integer kernel"):
+    with pytest.raises(UnsupportedModel, match="no FPU, and these operators have no integer kernel"):
         tvm_ext.build(module, without, tmp_path / "out", UNVERIFIED, calibration=samples)
     package = tvm_ext.build(module, platform, tmp_path / "out", INT8, calibration=samples)
     assert any(step["kernel"] == "generic" for step in package.report["steps"])

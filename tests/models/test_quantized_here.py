@@ -60,7 +60,7 @@ def test_an_operator_that_is_imported_wrong_is_refused(
     path = network(tmp_path / "model.onnx")
     _misread(monkeypatch)
     given = {"calibration": calibration()} if options.quantize == "int8" else {}
-    message = "the first tensor that differs is f" if given else "reads it otherwise"
+    message = "the first tensor that differs is f" if given else "read the file differently"
     with pytest.raises(VerificationFailed, match=message):
         tvm_ext.build(path, "host", tmp_path / "package", options, **given)
     assert not (tmp_path / "package").exists()
@@ -104,7 +104,7 @@ def test_samples_that_are_an_iterator_are_read_once(tmp_path: Path) -> None:
 
 
 def test_without_a_runtime_it_is_still_our_own_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvm_ext.verification.reference_runtimes.ask._said", lambda *_, **__: "is not installed")
+    monkeypatch.setattr("tvm_ext.verification.reference_runtimes.ask._run_on_file", lambda *_, **__: "is not installed")
     path = network(tmp_path / "model.onnx")
     package = tvm_ext.build(path, "host", tmp_path / "package", INT8, calibration=calibration())
     assert "quantized here" in package.report["verify"]["host"]["own_reading"]
@@ -112,5 +112,5 @@ def test_without_a_runtime_it_is_still_our_own_reading(tmp_path: Path, monkeypat
 
 def test_a_module_that_tvm_does_not_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tvm_ext.verification.reference_runtimes.ask._run_here", lambda *_: "out of memory")
-    with pytest.raises(VerificationFailed, match="TVM does not run the module: out of memory"):
+    with pytest.raises(VerificationFailed, match="TVM cannot run the module: out of memory"):
         run_module(tvm_ext.load(network(tmp_path / "model.onnx")), [])

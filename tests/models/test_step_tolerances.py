@@ -106,7 +106,7 @@ def test_a_quarter_on_average_is_rounding_and_more_is_not(way: int) -> None:
     x = np.zeros(SIZE, np.int8)
     assert errors(chain("int8", plain), x, {"y": off(x, way, 25)}) == ()
     (error,) = errors(chain("int8", plain), x, {"y": off(x, way, 26)})
-    assert error == f"y is off somebody's by {-way * 0.26:.2f} LSB on average"
+    assert error == f"y differs from somebody's by {-way * 0.26:.2f} LSB on average"
 
 
 def test_halves_that_go_one_way_are_rounding() -> None:

@@ -105,7 +105,7 @@ def test_sums_of_bytes_have_other_references(tmp_path: Path) -> None:
     module = load(saved_tflite(data, tmp_path))
     verified = build(module, "host", tmp_path / "package", BuildOptions()).report["verify"]["host"]
     assert verified["passed"] and verified["reference"] == "TVM"
-    assert "ADD_N of bytes is not what it is of real numbers" in verified["own_reading"]
+    assert "ADD_N of 8-bit integers differs from ADD_N of real numbers" in verified["own_reading"]
 
 
 @pytest.mark.parametrize("name", ["ADD_N", "CUMSUM exclusive=False reverse=False"])
@@ -133,7 +133,7 @@ def test_padded_blocks(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, np.concatenate(parts))
     host = build(load(path), "host", tmp_path / "out").report["verify"]["host"]
     assert host["passed"] and host["reference"] != "TensorFlow Lite Micro"
-    assert "fills in what its memory happens to hold" in str(host["refused_by"])
+    assert "pads with what its memory happens to hold" in str(host["refused_by"])
 
 
 def chain(*steps: tuple[str, float | None]) -> ScalarProgram:
@@ -226,4 +226,4 @@ def test_quotients_that_no_runtime_defines_are_no_failure(name: str, seed: int, 
     judged = package.report["verify"]["host"]
     assert judged["passed"] and judged["reference"] == runtime
     if runtime == "TVM":
-        assert "DIV of bytes shifts some of these quotients" in judged["own_reading"]
+        assert "DIV of 8-bit integers shifts some of these quotients" in judged["own_reading"]

@@ -1,1 +1,1 @@
-"""Build a package: from a model and a platform to files, and what firmware for a board needs."""
+"""Build a package: from a model and a platform to C sources, a library, and firmware for a board."""

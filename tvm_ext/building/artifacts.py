@@ -1,4 +1,4 @@
-"""Files of a package: texts that are generated, and what compilers make of them."""
+"""Files of a package: generated texts, and the library and firmware that compilers build from them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ from tvm_ext.verification.verify import tolerance_of
 
 @dataclass(frozen=True, kw_only=True)
 class Artifacts:
-    """Files that compilers made. on_host: objects of the library where they run on this machine, and are run so.
+    """Files that compilers built from a package's sources.
 
-    code: functions and tables of the library's objects; code_bytes: those that are not weights.
+    elf: firmware of the self-test; None for a platform without a board.
+    code_bytes: bytes of the library without the weights.
+    code: functions and tables in the library's objects.
+    on_host: the library's objects if this machine can run them, else empty. Verification on the host reuses them.
     """
 
     library: Path
@@ -41,11 +44,15 @@ def write_texts(
     folder: Path, compiled: Compiled, options: BuildOptions, vectors: Sequence[TestVector],
     drawn: DrawnVectors | None = None,
 ) -> None:  # fmt: skip
-    """Write everything that is generated, but for the report and what shows it."""
+    """Write all generated texts of a package except for its report and the files that show the report.
+
+    vectors: stored vectors of the self-test. drawn: vectors that the self-test draws on the device.
+    """
     interface, platform = compiled.interface, compiled.platform
     moves, compares = bool(compiled.program.moves()), vectors[0].outputs is not None
     texts = compiled.sources()
-    # Where processors share a run, one of them may not reach the others' memories; an image has constants of its own.
+    # The self-test checks the constants except in two cases: if processors share a run, a processor may not reach the
+    # memories of the others, and an image contains its own copy of the constants.
     checks = compares and not (options.relocatable_image or compiled.parallel)
     constants = constants_check(compiled.program, interface.model, compiled.sharing) if checks else None
     driver = reference_file(interface.model) if drivers_of(compiled.program) else ""
@@ -95,14 +102,17 @@ def write_texts(
 
 
 def compile_package(folder: Path, compiled: Compiled, options: BuildOptions, objects_dir: Path) -> Artifacts:
-    """The static library, the ELF where there is a board, and the bytes of code in the library."""
+    """Compile a package's sources to a static library and, for a platform with a board, an ELF of the self-test.
+
+    objects_dir: folder for object files. Raises MissingTool, BuildFailed.
+    """
     platform, model = compiled.platform, compiled.interface.model
     toolchain = platform.toolchain_of(platform.processor)
-    flags = [] if toolchain.prefix else ["-fPIC"]
+    flags = [] if toolchain.prefix else ["-fPIC"]  # objects for the host are linked into a shared library, too
     sources_of: dict[str, list[Path]] = {}
     stands_in = folder / reference_file(model)
     for source in library_sources(folder, model):
-        if source == stands_in:  # the user's driver takes its place
+        if source == stands_in:  # the library leaves the accelerator interface to the user
             continue
         sources_of.setdefault(compiled.processor_of_source.get(source.name, ""), []).append(source)
     library_objects = [

@@ -1,4 +1,4 @@
-"""Build a package: write its files, compile, run and verify them, and put the folder in place."""
+"""Build a package: write its files, compile, run and verify them, and move the folder to its destination."""
 
 from __future__ import annotations
 
@@ -88,25 +88,26 @@ def build(
     runner: str | Runner | None = None,
     **choices: object,
 ) -> Package:
-    """Compile a model into a package at `folder`, verified as the options ask.
+    """Compile a model into a package at `folder`, and verify the package as the options say.
 
-    source: as `load` takes it; a module that `load` made with more than defaults is handed over as that.
-    example_inputs: of a torch.nn.Module, as `load` takes them; with `quantize` and without calibration they calibrate,
-    too, with a ModelNotice.
-    folder: an existing package there is replaced whole, or, if anything fails, not at all. None: a temporary folder,
-    removed when nothing refers to the returned package any more; `Package.save` keeps a copy.
-    choices: options by keyword, each as `BuildOptions` has it: quantize="int8", ram="64KiB". They change `options`.
-    progress: a function that is told what begins; True shows it, as a bar in a notebook where tqdm or ipywidgets is
-    installed, elsewhere as lines on standard error.
-    calibration: for `quantize = "int8"` and `"auto"`: samples of the inputs as `read_calibration` takes them.
-    verify_inputs: samples to compare on, as `read_verify_inputs` takes them; by default a few random ones, in ranges
-    that the model's operators can take.
-    jobs: number of whatever works at once: processes that compile the model in several ways, where it has to be made to
-    fit; C compilers; runs on the host, on the board and for its coverage. None: compilers and runs on all processors,
-    and one process that makes it fit. executor, any of `concurrent.futures`, or scheduler, the address of a cluster of
-    dask.distributed, make it fit in place of processes. The package is the same for any number of them.
-    runner: a command that runs firmware on a device, as `Package.run_device` takes it: the package is verified there,
-    too, and with `tune` kernels are measured there in place of QEMU.
+    source: as `load` takes it. To pass other arguments to `load` than its defaults, call `load` and give its result.
+    example_inputs: inputs of a torch.nn.Module, as `load` takes them. With `quantize` and without calibration they are
+    the calibration data, too, and a ModelNotice says so.
+    folder: a package that is already there is replaced as a whole, and stays unchanged if anything fails. None: a
+    temporary folder, which is removed once nothing refers to the returned package; `Package.save` keeps a copy.
+    choices: options by keyword, each as `BuildOptions` has it: quantize="int8", ram="64KiB". They override `options`.
+    progress: a function that is called with each stage that begins. True shows the stages: as a bar in a notebook if
+    tqdm or ipywidgets is installed, otherwise as lines on standard error.
+    calibration: samples of the inputs for `quantize = "int8"` and `"auto"`, as `read_calibration` takes them.
+    verify_inputs: samples to compare outputs on, as `read_verify_inputs` takes them. By default they are a few random
+    samples in ranges that the model's operators accept.
+    jobs: the number of tasks at the same time: processes that try methods to make the model fit, C compilers, and runs
+    on the host, on the board and for coverage. None: compilers and runs on all processors, and one process for methods.
+    executor: any executor of `concurrent.futures`, which tries methods in place of processes.
+    scheduler: the address of a dask.distributed cluster, which tries methods in place of processes. The package is the
+    same with any number of processes.
+    runner: a command that runs firmware on a device, as `Package.run_device` takes it. The package is verified on the
+    device, too, and with `tune` kernels are measured on the device instead of in QEMU.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadOptions, UnknownOption, BadPackage, MissingTool, BuildFailed,
     RunFailed, VerificationFailed.
     """
@@ -122,16 +123,16 @@ def build(
         mod = opened_model(source, example_inputs)
         data = calibration_by_examples(mod, options, calibration, example_inputs)
 
-        def built(place: Path) -> Package:
-            with replaced_folder(place) as new:
+        def built(destination: Path) -> Package:
+            with replaced_folder(destination) as new:
                 with opened_services(1 if jobs is None else jobs, executor, scheduler) as services:
                     subject = make_subject(
                         mod, platform, options, calibration=data, verify_inputs=verify_inputs, verifies=bool(targets),
                         progress=say, services=services, jobs=jobs, runner=device,
                     )  # fmt: skip
                 subject, used = without_small_machine(subject, targets, options.verify, device)
-                _fill(new, place, subject, options, used, say, device, jobs)
-            return Package.load(place)
+                _fill(new, destination, subject, options, used, say, device, jobs)
+            return Package.load(destination)
 
         return made_in_temporary_folder(built) if folder is None else built(path_of(folder, "folder"))
 
@@ -140,7 +141,7 @@ def _fill(
     new: Path, destination: Path, subject: Subject, options: BuildOptions, targets: Sequence[str],
     progress: Progress | None, device: Runner | None, jobs: int | None,
 ) -> None:  # fmt: skip
-    """Write, compile, run and judge the package of a compiled model in a new folder. Raises as `build` does."""
+    """Write, compile, run and verify the package of a compiled model in a new folder. Raises as `build` does."""
     mod, compiled = subject.mod, subject.compiled
     say_pipeline(compiled, options)
     say_weights(compiled, options)
@@ -154,6 +155,8 @@ def _fill(
         with stage(progress, f"compiling the C for {compiled.platform.name}"):
             return compile_package(new, compiled, options, objects)
 
+    # Verification and the measurement of coverage wait for the compilers by the future `compiling`, so that the host's
+    # library, the firmware and the reference runtime work at the same time.
     with at_once(jobs) as threads:
         compiling = threads.submit(compile_c)
         verifying = _verifying(threads, new, subject, selftest, compiling, targets, progress, device)
@@ -186,7 +189,7 @@ def _fill(
 
 
 def _flash(folder: Path, compiled: Compiled, artifacts: Artifacts) -> FlashByLayer:
-    """Bytes of each layer, by the functions that the package's trace names."""
+    """Return the flash bytes of each layer, counted by the functions that the package's trace names for it."""
     functions = steps_of_package(folder / TRACE_FILE).functions
     return flash_by_layer(
         compiled.program, artifacts.code, functions, weights_object=f"{compiled.interface.model}_weights.o"
@@ -196,16 +199,18 @@ def _flash(folder: Path, compiled: Compiled, artifacts: Artifacts) -> FlashByLay
 def targets_of(
     platform: Platform, verify: tuple[Target, ...] | None, runner: Runner | None = None, tune: bool = False
 ) -> tuple[str, ...]:
-    """Targets on which to verify: with a runner the device takes QEMU's place, unless that is asked for, too.
+    """Return the targets to verify on. With a runner the device replaces QEMU unless `verify` asks for QEMU, too.
 
-    Raises BadOptions where a board is asked for that the platform does not have, and for a runner that nothing needs.
+    Raises BadOptions if `verify` or `runner` needs a board and the platform has none, and for a runner without work.
     """
     if runner is not None:
         if platform.board is None:
             raise BadOptions(f"runner: {platform.name} has no board, so there is no firmware for a device.")
         check_device(platform)
         if verify == () and not tune:
-            raise BadOptions("runner: nothing is verified and no kernel measured, so nothing runs on it; leave it out.")
+            raise BadOptions(
+                "runner: nothing is verified and no kernel is measured, so nothing runs on the device. Remove runner."
+            )
         return () if verify == () else (*(verify or ("host",)), RUNNER)
     if verify is None:
         if platform.board is None:
@@ -214,19 +219,24 @@ def targets_of(
         has_board = installed(emulator) and installed(compiler) and keeps_firmware_in(find_program(emulator))
         return ("host", "qemu") if has_board else ("host",)
     if "qemu" in verify and not platform.board:
-        raise BadOptions(f"verify = qemu: {platform.name} has no board; choose host, or a platform that has one.")
+        raise BadOptions(
+            f"verify = qemu: {platform.name} has no board. Choose verify = host, or a platform that has a board."
+        )
     return verify
 
 
 Verified = tuple[dict[str, Any], RunResult | None]
-"""Results per target, None where not run, and the board's figures."""
+"""Results by target, None for a target without a run, and the result of the run on the board."""
 
 
 def _verifying(
     threads: Executor, folder: Path, subject: Subject, selftest: SelfTest, compiling: Future[Artifacts],
     targets: Sequence[str], progress: Progress | None, runner: Runner | None = None,
 ) -> Callable[[], Verified]:  # fmt: skip
-    """Runs that begin now, and what they come to when it is asked for. That raises VerificationFailed."""
+    """Start the runs on all targets, and return a function that waits for them and judges their outputs.
+
+    The returned function raises VerificationFailed.
+    """
     compiled, expected = subject.compiled, subject.expected
     if expected is None:
         return lambda: ({"host": None, "qemu": None}, None)
@@ -264,16 +274,16 @@ def _verifying(
     steps = threads.submit(steps_of, subject, expected)
 
     def verified() -> Verified:
-        host, late = hosts.result()
+        host, run_problems = hosts.result()
         board = boards.result()
         device = devices.result()
         results, problems = judged_runs(subject, expected, steps.result(), host, board)
         if device is not None and runner is not None:
             results[RUNNER], wrong = judged_device(subject, expected, host, device, runner)
             problems += wrong
-        if problems or late:
+        if problems or run_problems:
             raise failed_verification(
-                subject, expected, [*(Problem(text=text, cause="run") for text in late), *problems]
+                subject, expected, [*(Problem(text=text, cause="run") for text in run_problems), *problems]
             )
         say_doubts(subject.model, results["host"]["warnings"])
         return {target: result if target in targets else None for target, result in results.items()}, board
@@ -282,33 +292,45 @@ def _verifying(
 
 
 def _drivers_at_once(folder: Path, subject: Subject, host: Sequence[Sample]) -> list[str]:
-    """Sentences on outputs that depend on when an accelerator computes: at its wait, as before, or at its start."""
+    """Return a sentence for each output that changes if accelerators compute at their start, not at their wait.
+
+    host: outputs with computation at the wait. Equal bytes show that no step touches an operand while it is in use.
+    """
     flags = ["-DTVM_EXT_OFFLOAD_EARLY=1"]
     with HostModel(folder, subject.compiled.interface, toolchain=QUICK_TOOLCHAIN, flags=flags) as model:
         early = host_outputs(model, subject.samples)
     differ = sorted(
         {name for one, other in zip(host, early, strict=True) for name in one if not _same(one[name], other[name])}
     )
-    return [f"output {name}: depends on when accelerators compute, at the start or at the wait" for name in differ]
+    return [
+        f"output {name}: it differs if accelerators compute at their start instead of at their wait" for name in differ
+    ]
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    """True for the same bytes."""
+    """Return True if two arrays have the same bytes. NaN equals NaN of the same bits, and 0.0 differs from -0.0."""
     return one.tobytes() == other.tobytes()
 
 
 def _shared_run(
     subject: Subject, options: BuildOptions, board: RunResult | None, progress: Progress | None
 ) -> SharedRun | None:
-    """Instructions of a run that processors share, beside those of one alone; None where none were counted."""
+    """Return the instructions of a run on several processors and of a run on one processor.
+
+    None if the board counted no shared run, or if the model uses accelerators: the C code that replaces an accelerator
+    in QEMU does not take the accelerator's time.
+    """
     if board is None or board.shared is None or drivers_of(subject.compiled.program):
-        return None  # what stands in for an accelerator takes none of its time
+        return None
     with stage(progress, "measuring one processor alone"):
         return replace(board.shared, single=instructions_alone(subject, options))
 
 
 def _run_image(image: Image, subject: Subject, board: RunResult, progress: Progress | None) -> list[dict[str, Any]]:
-    """Figures of the image's runs from two addresses. Raises VerificationFailed where it is not the library's equal."""
+    """Return measurements of the image's runs from two addresses.
+
+    Raises VerificationFailed if the image's outputs differ from the library's.
+    """
     with stage(progress, "running the image from two addresses"):
         runs, problems = run_image(image, subject.compiled, subject.board_samples, board.outputs)
     if problems:
@@ -317,63 +339,63 @@ def _run_image(image: Image, subject: Subject, board: RunResult, progress: Progr
 
 
 MOST_NAMES = 8
-"""Operators that a warning names."""
+"""Number of operators that a warning names; it counts the others."""
 
 
 def say_pipeline(compiled: Compiled, options: BuildOptions) -> None:
-    """A notice where a pipeline was asked for, and the model takes one input at a time."""
+    """Warn if the options ask for a pipeline over several cores and the model could not become a pipeline."""
     cores = [core.name for core in options.cores_of(compiled.platform)]
     if options.placement_objective != "throughput" or len(cores) < 2 or compiled.interface.is_pipeline:
         return
-    reason = "values, or states, would go from one stage back to an earlier one"
+    reason = "values or states would go from a stage back to an earlier stage"
     if compiled.placement is None:
-        reason = f"two inputs at once do not fit {compiled.platform.activations}, or the ram that was asked for"
+        reason = f"two inputs at the same time do not fit {compiled.platform.activations} or the option ram"
     elif compiled.parallel is None:
         reason = f"{cores[0]} alone is predicted to be as fast"
     warnings.warn(
-        f"placement_objective = 'throughput': {compiled.interface.model} is no pipeline over {' and '.join(cores)}: "
-        f"{reason}. {compiled.interface.run} takes one input at a time; there are no {compiled.interface.put} and "
-        f"{compiled.interface.take}.",
+        f"placement_objective = 'throughput': {compiled.interface.model} cannot be a pipeline over "
+        f"{' and '.join(cores)}: {reason}. The package has {compiled.interface.run}, which takes one input at a time, "
+        f"and does not have {compiled.interface.put} and {compiled.interface.take}.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip
 
 
 def say_weights(compiled: Compiled, options: BuildOptions) -> None:
-    """A notice where weights of 4 bits were asked for, and no layer has them."""
+    """Warn if the options ask for weights of 4 bits and no layer has such weights."""
     if options.weights == "int8" or any(call.weight_bits == 4 for call in compiled.program.kernel_calls()):
         return
-    reason = "no layer that may have them leaves outputs at min_snr_db, or fits a kernel that takes them"
+    reason = (
+        "with 4-bit weights in any layer the outputs would fall below min_snr_db, or no kernel takes 4-bit weights of "
+        "that layer"
+    )
     if options.quantize != "int8":
         reason = (
-            "no quantized layer has int8 weights from -8 to 7 and a kernel that takes them; of a float model "
-            "quantize = 'int8' with calibration data makes them"
+            "no quantized layer has int8 weights from -8 to 7 and a kernel that takes such weights. For a float model, "
+            "quantize = 'int8' with calibration data makes 4-bit weights"
         )
     warnings.warn(
-        f"weights = {options.weights!r}: all weights of {compiled.interface.model} are stored as they are: {reason}.",
+        f"weights = {options.weights!r}: the weights of {compiled.interface.model} are not stored in 4 bits: {reason}.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip
 
 
 def say_floats(compiled: Compiled, nodes: Sequence[ModelNode]) -> None:
-    """A warning where operators that the file has on quantized integers compute in float32.
-
-    nodes: the model's operators.
-    """
+    """Warn if operators that have quantized integers in the model file compute in float32. nodes: model operators."""
     emulated = [operation for operation in float_operations(compiled, nodes) if operation["emulated"]]
     if not emulated:
         return
     names = list(dict.fromkeys(node for operation in emulated for node in operation["source_nodes"]))
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
     warnings.warn(
-        f"{compiled.interface.model} computes {listed} in float32, on integers that the file has: no kernel takes them "
-        "as integers. They take longer, above all without an FPU, and may be a unit off the format's runtime. "
-        "float_operations of the report says why.",
+        f"{compiled.interface.model} computes {listed} in float32, although their operands are quantized: no integer "
+        "kernel takes these operators. They take longer, above all without an FPU, and their results may differ by 1 "
+        "from the reference runtime's. float_operations in report.json gives the reasons.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip
 
 
 def say_doubts(model: str, doubts: Sequence[str]) -> None:
-    """A notice for each output of which verification says little."""
+    """Warn about each output that the samples verify weakly."""
     for doubt in doubts:
         warnings.warn(f"{model}: {doubt}.", ModelNotice, stacklevel=3)
 
@@ -381,44 +403,45 @@ def say_doubts(model: str, doubts: Sequence[str]) -> None:
 def without_small_machine(
     subject: Subject, targets: Sequence[str], verify: Sequence[Target] | None, runner: Runner | None
 ) -> tuple[Subject, tuple[str, ...]]:
-    """The subject without firmware, targets without QEMU, where the machine has too little memory; a notice says so.
+    """Remove firmware from the subject, and QEMU from the targets, if the emulated machine has too little memory.
 
-    verify: targets that were asked for. Raises BadOptions where firmware was.
+    A warning says so. verify: targets that the options ask for. Raises BadOptions if the options ask for firmware.
     """
     reason = too_small(subject.compiled)
     if not reason:
         return subject, tuple(targets)
     if runner is not None or "qemu" in (verify or ()):
         asked = "verify = qemu" if runner is None else "runner"
-        raise BadOptions(f"{asked}: {reason}; choose verify = host, which needs no firmware.")
-    warnings.warn(f"{reason}: there is no firmware, and only the host verifies.", ModelNotice, stacklevel=3)
+        raise BadOptions(f"{asked}: {reason}. Choose verify = host, which needs no firmware.")
+    warnings.warn(f"{reason}. The package has no firmware and is verified on the host only.", ModelNotice, stacklevel=3)
     compiled = subject.compiled
     bare = replace(compiled, platform=replace(compiled.platform, board=None))
     return replace(subject, compiled=bare), tuple(target for target in targets if target != "qemu")
 
 
 def too_small(compiled: Compiled) -> str:
-    """What the machine has too little of; empty where the model fits, or the platform has no machine."""
+    """Return which memory of the emulated machine is too small; empty if the model fits or there is no machine."""
     platform, used = compiled.platform, dict(compiled.origin.memories)
     if platform.board is None:
         return ""
     for memory in platform.on_machine.memories:
         if used.get(memory.name, 0) > memory.usable_bytes:
             return (
-                f"{compiled.interface.model}: needs {used[memory.name]} B of {memory.name}, and QEMU's "
-                f"{platform.board.qemu_machine}, which stands in for {platform.name}, may give {memory.usable_bytes} B"
+                f"{compiled.interface.model} needs {used[memory.name]} B of {memory.name}, but QEMU's "
+                f"{platform.board.qemu_machine}, which emulates {platform.name}, has {memory.usable_bytes} B for it"
             )
     return ""
 
 
 def instructions_alone(subject: Subject, options: BuildOptions) -> int | None:
-    """Executed instructions of a run on the processor that is predicted to be the fastest one alone.
+    """Return the executed instructions of a run on the single processor that is predicted to be the fastest.
 
-    Of a processor that another one starts and calls, its signals are among them. None where the model does not fit it.
+    If another processor starts and calls that processor, the count includes their signals. None if the model does not
+    fit the processor's memories.
     """
     platform, placement = subject.compiled.platform, subject.compiled.placement
     name = placement["single_processor"]["name"] if placement else platform.processor.name
-    unquantized = replace(  # the module is quantized by now
+    unquantized = replace(  # the subject's module is already quantized
         options, quantize="none", io_type="int8", activations="int8", verify=()
     )
     try:
@@ -437,13 +460,14 @@ def instructions_alone(subject: Subject, options: BuildOptions) -> int | None:
 
 
 def compiled_alone(subject: Subject, platform: Platform, options: BuildOptions, name: str) -> Compiled:
-    """The model with all its steps on the processor of that name."""
+    """Compile the model with all its steps on the processor `name`. Raises DoesNotFit."""
     processor, first = platform.processor_named(name), platform.processor
     others = [other for other in platform.processors if other != processor]
     chosen = replace(options, processors=(name,), name=subject.compiled.interface.model)
     compiled = compile_module(subject.mod, replace(platform, processors=(processor, *others)), chosen)
     if processor == first:
         return compiled
+    # Firmware starts on the first processor, which has no steps here and only calls the other.
     lists = {first.name: [], name: [step.name for step in compiled.program.steps]}
     parallel = share_steps(compiled.program, lists, compiled.plan.places)
     interface = replace(compiled.interface, servers=(name,))

@@ -1,4 +1,4 @@
-"""A model as an image: linked to lie anywhere, sealed by its hash, run by a board's firmware from two addresses."""
+"""A relocatable image of a model: linked without fixed addresses, sealed by a hash, run from two addresses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tvm_ext.execution.host_model import library_sources
 from tvm_ext.verification.verify import BOARD_TOLERANCE, compare, tolerance_of
 
 FOLDER = "image"
-_HASH = slice(4, 36)  # of tvm_ext_image.h: behind the magic, then the bytes that it is the hash of
+# Bytes of the header in tvm_ext_image.h: a magic number, then the SHA-256 of all bytes after the hash, which begin with
+# the size of the image.
+_HASH = slice(4, 36)
 _SIZE = slice(36, 40)
 _NOT_OF_LIBM = re.compile(r"__\w+|mem(cpy|set|move|cmp)")
 _NUM_PLACES = 2
@@ -31,7 +33,7 @@ _NUM_PLACES = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image beside a package's library. elf: firmware that runs it from an address on its command line."""
+    """Relocatable image in a package. elf: firmware that runs the image from an address on its command line."""
 
     file: Path
     elf: Path
@@ -39,7 +41,7 @@ class Image:
     sha256: str
 
     def to_json(self, runs: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-        """Entry of the report. runs: of each address, where it was compared with the library; None where it was not."""
+        """Return the entry of the report. runs: results of `run_image`; None if the image was not run."""
         return {
             "file": self.file.name,
             "elf": self.elf.name,
@@ -51,11 +53,11 @@ class Image:
 
 
 def make_image(folder: Path, compiled: Compiled, options: BuildOptions, built: Path) -> Image:
-    """Compile the library's sources to run anywhere, link and seal them; and the firmware that loads them.
+    """Compile the library's sources to a sealed relocatable image, and compile the firmware that loads the image.
 
     built: a folder for objects.
 
-    Raises UnsupportedModel for functions of libm that cannot lie anywhere, MissingTool, BuildFailed, DoesNotFit.
+    Raises UnsupportedModel for functions of libm that cannot be relocated, MissingTool, BuildFailed, DoesNotFit.
     """
     platform, model = compiled.platform, compiled.interface.model
     toolchain, own = platform.toolchain, folder / FOLDER
@@ -81,7 +83,7 @@ def make_image(folder: Path, compiled: Compiled, options: BuildOptions, built: P
 
 
 def seal(linked: bytes) -> bytes:
-    """A linked image with its size and hash."""
+    """Return a linked image with its size and hash filled in."""
     sealed = bytearray(linked)
     sealed[_SIZE] = len(sealed).to_bytes(4, "little")
     sealed[_HASH] = hashlib.sha256(sealed[_SIZE.start :]).digest()
@@ -94,9 +96,9 @@ def run_image(
     samples: Sequence[Mapping[str, np.ndarray]],
     library: Sequence[Mapping[str, np.ndarray]],
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Figures of runs from two addresses, and sentences on what is wrong. library: what it gave on the same board.
+    """Run an image from two addresses; return the measurements of each run, and a sentence for each wrong run.
 
-    Raises as `run_qemu` does, and DoesNotFit.
+    library: outputs of the package's library on the same board. Raises as `run_qemu` does, and DoesNotFit.
     """
     platform, interface, runs, problems = compiled.platform, compiled.interface, list[dict[str, Any]](), list[str]()
     for memory, address in places(image, platform):
@@ -108,14 +110,16 @@ def run_image(
         same = compare(ran.outputs, library, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
         runs.append({"memory": memory.name, "address": address, "instructions": ran.instructions, **same.to_json()})
         if not same.passed:
-            problems.append(f"image at {address:#x}: outputs differ from the library's by {same.max_abs_error:g}")
+            problems.append(
+                f"image at address {address:#x}: outputs differ from the library's by {same.max_abs_error:g}"
+            )
     return runs, problems
 
 
 def places(image: Image, platform: Platform) -> list[tuple[Memory, int]]:
-    """Two addresses of an image beside its firmware: in place and in memory that is written to, where both have room.
+    """Return two addresses for an image beside its firmware, if possible in code memory and in a memory for data.
 
-    Raises DoesNotFit.
+    An image of position-independent code has to give the same outputs at both. Raises DoesNotFit.
     """
     assert platform.board is not None, "images are made for boards"
     taken = section_ranges(image.elf, platform.toolchain)
@@ -129,17 +133,18 @@ def places(image: Image, platform: Platform) -> list[tuple[Memory, int]]:
         begin, last = aligned(begin), (end - image.num_bytes) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
         low += [(memory, begin)] if begin <= last else []
         high += [(memory, last)] if begin < last else []
-    found = [*low, *high][:_NUM_PLACES]
-    if len(found) < _NUM_PLACES:
+    # The lowest address of each memory comes first, so that the two addresses are in two memories if possible.
+    addresses = [*low, *high][:_NUM_PLACES]
+    if len(addresses) < _NUM_PLACES:
         raise DoesNotFit(
-            f"{image.file.name}: {image.num_bytes} B have no room at {_NUM_PLACES} addresses beside the firmware that "
-            f"runs them on {platform.name}. --verify host makes the image without running it."
+            f"{image.file.name}: {image.num_bytes} B do not fit at {_NUM_PLACES} addresses beside the firmware that "
+            f"runs the image on {platform.name}. --verify host makes the image without running it."
         )
-    return found
+    return addresses
 
 
 def _linked(objects: Sequence[Path], elf: Path, compiled: Compiled, *, script: Path) -> Path:
-    """The linked image. Raises UnsupportedModel where the C library's part of it is bound to addresses."""
+    """Link the image. Raises UnsupportedModel if functions of the C library in it are bound to addresses."""
     toolchain = compiled.platform.toolchain
     try:
         return link_elf(objects, elf, toolchain, script=script, flags=LINK_FLAGS)
@@ -149,6 +154,6 @@ def _linked(objects: Sequence[Path], elf: Path, compiled: Compiled, *, script: P
         if "an image" not in str(error) or not names:
             raise
         raise UnsupportedModel(
-            f"relocatable_image: the model calls {', '.join(names)} of the C library, which keep variables or "
-            "addresses of tables and cannot lie anywhere. Compile the model without it, or to int8."
+            f"relocatable_image: the model calls {', '.join(names)} of the C library, which use variables or tables "
+            "at fixed addresses and cannot be relocated. Compile the model without relocatable_image, or to int8."
         ) from None

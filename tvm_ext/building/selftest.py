@@ -1,4 +1,4 @@
-"""The self-test of a package: which vectors it stores, which ones the device draws, and what they ought to give."""
+"""Self-test of a package: the vectors that it stores, the vectors that the device draws, and their expected outputs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tvm_ext.verification.verify import BOARD_TOLERANCE, tolerance_of
 
 Sample = Mapping[str, np.ndarray]
 RACING_RUNS = 4
-"""Runs on the host of each drawn sample of a model that several processors share."""
+"""Runs of each drawn sample on the host if several processors share the model. A data race shows in some runs only."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SelfTest:
-    """Vectors of a self-test: those that are stored, and those that the device draws, None where there are none."""
+    """Vectors of a self-test. stored: vectors in flash. drawn: vectors that the device draws; None without any."""
 
     stored: list[TestVector]
     drawn: DrawnVectors | None = None
 
     def to_json(self, interface: Interface) -> dict[str, int]:
-        """Numbers of vectors, each of which is a run, and the bytes of flash that they take."""
+        """Return the numbers of stored and drawn vectors, each of which is one run, and their bytes of flash."""
         ports = [*interface.inputs, *(interface.outputs if self.stored[0].outputs is not None else ())]
         return {
             "stored_vectors": len(self.stored),
@@ -42,10 +42,11 @@ class SelfTest:
 
 
 def selftest_of(subject: Subject) -> SelfTest:
-    """A sample with what the self-test expects, and drawn ones: the kernels' own bytes where the model is quantized.
+    """Choose the self-test's vectors and their expected outputs.
 
-    Of a model with states, the first samples in order; of a pipeline, more than are under way. No outputs where nothing
-    is verified: then nothing is run to know them.
+    A model stores one sample; a model with states the first samples in order; a pipeline one sample more than are in
+    flight. Expected outputs of a quantized model are the bytes of the kernels' references, those of a float model the
+    reference runtime's or float64's. If nothing is verified, the vectors have no outputs.
     """
     compiled, expected, drawn = subject.compiled, subject.expected, subject.drawn
     warm_up = compiled.interface.warm_up_runs
@@ -69,22 +70,25 @@ def selftest_of(subject: Subject) -> SelfTest:
 
 
 def _reference_outputs(compiled: Compiled, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
-    """Outputs of samples in order by the kernels' references, from the first states on."""
+    """Return the outputs of the kernels' references for samples in order, beginning with the first states."""
     interface, program = compiled.interface, compiled.program
-    found, states = list[dict[str, np.ndarray]](), reference.first_states(program)
+    results, states = list[dict[str, np.ndarray]](), reference.first_states(program)
     for sample in samples:
         values = reference.run(program, {port.name: sample[port.source] for port in interface.inputs}, states)
-        found.append({port.source: values[port.name].reshape(port.shape) for port in interface.outputs})
+        results.append({port.source: values[port.name].reshape(port.shape) for port in interface.outputs})
         states = reference.next_states(program, values)
-    return found
+    return results
 
 
 def drawn_faults(subject: Subject, model: HostModel, selftest: SelfTest) -> list[str]:
-    """Sentences on what a package computes on the host from drawn inputs that nothing else here compares."""
+    """Return a sentence for each wrong output of a quantized model on the host from drawn inputs.
+
+    The reference runtime is asked for a few drawn samples only; the kernels' references give the others.
+    """
     compiled = subject.compiled
     if subject.drawn is None or selftest.drawn is None or not compiled.is_quantized or compiled.program.states:
         return []
-    # Where processors share a run, what one of them overwrites too early shows in some runs alone.
+    # If processors share a run, a value that one of them overwrites too early shows in some of the runs only.
     times = RACING_RUNS if compiled.parallel else 1
     given = [model.run(sample) for _ in range(times) for sample in subject.drawn.samples]
     expected = [vector.outputs for vector in selftest.drawn.vectors] * times

@@ -1,4 +1,4 @@
-"""A model on its way to a package: compiled, its samples, and what they mean."""
+"""Subject of a build: the compiled model, its samples, and the reference runtime's results for them."""
 
 from __future__ import annotations
 
@@ -39,26 +39,30 @@ from tvm_ext.verification.windows import inner_of, windows_of
 Sample = Mapping[str, np.ndarray]
 Samples = list[dict[str, np.ndarray]]
 RUNNER = "runner"
-"""Target of a device that a command of the user's runs firmware on."""
+"""Name of the target that is a device, on which a command of the user runs firmware."""
 NUM_SAMPLES = 3
+"""Random samples of a model without states."""
 LARGE_MEAN = 1000.0
-"""Mean of float inputs in the sample that is hard."""
+"""Mean of float inputs in the hard sample."""
 NUM_STEPS = 100
-"""Consecutive samples of a model with states."""
+"""Consecutive samples of a model with states, after its warm-up."""
 NUM_STEPS_STORED = 4
+"""Consecutive samples, after the warm-up, that the self-test of a model with states stores."""
 NUM_EVALUATED = 5
-"""Samples of a float model, the first ones, that are evaluated in float64, which takes several times a run."""
+"""Number of first samples of a float model that are evaluated in float64, which takes several times as long."""
 NUM_STEPS_EVALUATED = 20
-"""The same of a model with states."""
+"""Number of first samples of a float model with states that are evaluated in float64."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Expected:
-    """Samples as a model takes them, and what a reference runtime makes of them.
+    """Results of a reference runtime for the samples of a model.
 
-    asked: of a stream of hops, the window that ends with each sample, once it is full; else the samples.
-    evaluation: of a float model in float64, of its first samples; None where there is none, and `no_evaluation` says
-    why. stressed: by sample, True where it was drawn to be hard.
+    asked: inputs of the reference runtime. They are the samples; for a stream of new frames they are the windows that
+    end with each sample, from the first full window on.
+    evaluation: results of a float model in float64 for its first samples; None if there are none.
+    no_evaluation: the reason why there is no evaluation.
+    stressed: for each sample, True if it was drawn to be hard.
     """
 
     asked: list[dict[str, np.ndarray]]
@@ -72,9 +76,11 @@ class Expected:
 class Chosen:
     """Samples of a model, in the order in which they are run.
 
-    plain: stored by the self-test, and run on boards; stressed: drawn to be hard; asked: of `drawn`, those that the
-    reference runtime is asked about; later: more of a model with states. drawn: what the self-test draws on the device,
-    None where it cannot.
+    plain: samples that the self-test stores and boards run.
+    stressed: samples that were drawn to be hard.
+    asked: the samples of `drawn` that the reference runtime computes, too.
+    later: further samples of a model with states.
+    drawn: samples that the self-test draws on the device; None if it cannot draw the model's inputs.
     """
 
     plain: Samples
@@ -92,8 +98,10 @@ class Chosen:
 class Subject:
     """A compiled model and its samples.
 
-    mod: whose answers it gives. expected: None where nothing is verified. tuning: None where no kernel was measured.
-    forms: comparisons of the forms that it was derived from, the file's own first; none where it is the file's own.
+    mod: the module that the C computes.
+    expected: results of a reference runtime; None if nothing is verified.
+    tuning: measurements of kernels; None if no kernel was measured.
+    forms: comparisons that lead from the form in the file to the C code; empty if the C computes the file's own form.
     """
 
     mod: tvm.IRModule
@@ -110,17 +118,17 @@ class Subject:
 
     @property
     def samples(self) -> Samples:
-        """What a reference runtime is asked about."""
+        """The samples that the reference runtime and the C code compute."""
         return self.chosen.samples
 
     @property
     def drawn(self) -> DrawnSamples | None:
-        """What the self-test draws on the device; None where nothing is verified, or it cannot."""
+        """The samples that the self-test draws on the device; None if nothing is verified or it cannot draw inputs."""
         return self.chosen.drawn if self.expected else None
 
     @property
     def board_samples(self) -> Samples:
-        """Samples that a board runs: of a model without states a few, as boards are slow."""
+        """The samples that a board runs: for a model without states only the plain samples, because boards are slow."""
         return self.samples if self.compiled.program.states or self.drawn is None else self.chosen.plain
 
 
@@ -137,15 +145,16 @@ def make_subject(
     jobs: int | None = None,
     runner: Runner | None = None,
 ) -> Subject:
-    """Compile a module, choose samples, ask a reference runtime what it makes of them where that is to be verified.
+    """Compile a module, choose samples, and run a reference runtime on them if the package is to be verified.
 
-    jobs: compilers and boards at once, where kernels are measured; runner: of the device that measures them.
+    jobs: number of compilers and boards at the same time while kernels are measured.
+    runner: runs firmware on the device that measures kernels.
     Raises as `build` does.
     """
     reading = None
     if options.quantize != "none" and verifies:
         if calibration is not None and not isinstance(calibration, str | PathLike | Mapping):
-            calibration = list(calibration)  # it is read twice
+            calibration = list(calibration)  # an iterator could be read only once, but it is read here and to quantize
         loaded = load(mod)
         data = calibration_of(loaded, platform, options, calibration)
         assert data is not None, "the options ask for it"
@@ -159,7 +168,7 @@ def make_subject(
         mod, compiled, tuning = compile_tuned(compiler, (mod, compiled), platform, options, jobs, progress, runner)
     chosen, expected = _samples(mod, compiled, verify_inputs), None
     if verifies:
-        with stage(progress, "asking what the model means"):
+        with stage(progress, "running the reference runtime"):
             chosen, expected = _expect(mod, compiled, chosen, reading)
     return Subject(
         mod=mod, options=options, compiled=compiled, chosen=chosen, expected=expected, tuning=tuning,
@@ -174,33 +183,36 @@ def _forms(
     expected: Expected | None,
     reading: CheckedReading | None,
 ) -> tuple[FormComparison, ...]:
-    """Comparisons that lead from the C back to the file, where the model was quantized or its windows streamed."""
+    """Return the comparisons between the file's form of a model and the C code, if they are different forms.
+
+    A model has another form in C if it was quantized here or if its window became a stream of new frames.
+    """
     if expected is None:
         return ()
-    said, found, is_quantized_here = expected.reference_result, list[FormComparison](), is_quantized(mod)
+    result, comparisons, is_quantized_here = expected.reference_result, list[FormComparison](), is_quantized(mod)
     if reading is not None and is_quantized_here:
         bits = "16" if options.activations == "int16" else "8"
         weights = "4 or 8" if options.weights != "int8" or options.flash else "8"
         form = f"the quantized model, activations of {bits} bits, weights of {weights}"
-        found += [reading.comparison, beside_float(mod, compiled.interface, reading, form)]
-    if found or options.new_frames:
-        windows = "".join(f", {hop} new rows of {name} a run" for name, hop in (options.new_frames or {}).items())
-        what = "the quantized model" if found else "the model"
-        against = f"whole windows of {what} in {said.runtime}" if windows else f"{what} in {said.runtime}"
-        found.append(FormComparison(form=f"the C code{windows}", against=against, samples=len(expected.asked)))
-    return tuple(found)
+        comparisons += [reading.comparison, beside_float(mod, compiled.interface, reading, form)]
+    if comparisons or options.new_frames:
+        windows = "".join(f", {hop} new rows of {name} per run" for name, hop in (options.new_frames or {}).items())
+        model = "the quantized model" if comparisons else "the model"
+        against = f"whole windows of {model} in {result.runtime}" if windows else f"{model} in {result.runtime}"
+        comparisons.append(FormComparison(form=f"the C code{windows}", against=against, samples=len(expected.asked)))
+    return tuple(comparisons)
 
 
 def is_quantized(mod: tvm.IRModule) -> bool:
-    """True for a module that was quantized here."""
+    """Return True if a module was quantized in this compilation."""
     return QuantizationMeasured.read(mod).report is not None
 
 
 def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) -> Chosen:
-    """The user's samples, or a few random ones in ranges that the model's operators can take, and those to be drawn.
+    """Choose the samples of a model: the user's, or random samples in ranges that the model's operators accept.
 
-    Of a quantized model without states the reference runtime is asked about a few drawn ones, as its steps are judged
-    on all of these; the other drawn ones are compared with the kernels' references where these are exact.
+    The reference runtime computes only a few drawn samples of a quantized model without states, because every step is
+    judged on each of them. The other drawn samples are compared with the kernels' references, if those are exact.
     """
     interface, program = compiled.interface, compiled.program
     specs = {port.source: (port.shape, port.dtype) for port in interface.inputs}
@@ -224,7 +236,10 @@ def _samples(mod: tvm.IRModule, compiled: Compiled, given: VerifyInputs | None) 
 
 
 def _stressed(specs: Mapping[str, tuple[tuple[int, ...], str]], ranges: Mapping[str, Range]) -> Samples:
-    """One sample with a large mean, which statistics in one pass lose; none where no input is free to have it."""
+    """Return one sample with a large mean, or none if no float input may have a large mean.
+
+    A variance computed in one pass, as the mean of squares less the square of the mean, loses its digits on it.
+    """
     free = [name for name, (_, dtype) in specs.items() if dtype == "float32" and name not in ranges]
     values = random_inputs(specs, NUM_SAMPLES, ranges)
     return [{**values, **{name: values[name] + np.float32(LARGE_MEAN) for name in free}}] if free else []
@@ -233,9 +248,10 @@ def _stressed(specs: Mapping[str, tuple[tuple[int, ...], str]], ranges: Mapping[
 def _expect(
     mod: tvm.IRModule, compiled: Compiled, chosen: Chosen, reading: CheckedReading | None
 ) -> tuple[Chosen, Expected]:
-    """Results of the first reference runtime that takes the model, inner ones too, and its evaluation in float64.
+    """Return the results of the first reference runtime that takes the model, and its evaluation in float64.
 
-    Stressed samples are left out, and the choice is returned without them, where the model's own runtime fails on them.
+    The results include inner tensors. If the model's own runtime fails on stressed samples, these are removed from the
+    results and from the returned samples.
     """
     quantized_here = is_quantized(mod)
     hops = compiled.interface.warm_up_runs > 0
@@ -267,10 +283,10 @@ def _expect(
 
 
 def host_outputs(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
-    """Answers of a model to samples in order, without those of runs before a window over time is full.
+    """Return the outputs of a model for samples in order, from the run on in which a window over time is full.
 
-    Of a pipeline, which is given them in succession, and again in the opposite order, or, where it keeps states, one by
-    one: a sample's answer is the same, whichever others are under way. Raises VerificationFailed.
+    A pipeline runs the samples twice: in succession, and then in the opposite order, or one at a time if it keeps
+    states. Raises VerificationFailed if a sample's outputs depend on the other samples in flight.
     """
     if model.interface.is_pipeline:
         if model.interface.state_bytes:
@@ -283,8 +299,9 @@ def host_outputs(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, 
         for number, (one, other) in enumerate(zip(answers, again, strict=True)):
             if any(one[name].tobytes() != other[name].tobytes() for name in one):
                 raise VerificationFailed(
-                    f"{model.interface.model}: sample {number} gives other bytes when other samples are under way "
-                    "beside it in the pipeline. Choose placement_objective = 'makespan', and report it."
+                    f"{model.interface.model}: the outputs of sample {number} depend on the other samples in the "
+                    "pipeline. This is a defect of tvm_ext: please report it, and choose placement_objective = "
+                    "'makespan'."
                 )
         return answers
     return _one_by_one(model, samples)
@@ -295,7 +312,7 @@ def _one_by_one(model: HostModel, samples: Sequence[Sample]) -> list[dict[str, n
 
 
 def answer(model: HostModel, sample: Sample) -> dict[str, np.ndarray] | None:
-    """Outputs of a run; None while a window over time is not full."""
+    """Return the outputs of one run; None as long as the window over time is not full."""
     try:
         return model.run(sample)
     except NotReady:

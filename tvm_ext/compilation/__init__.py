@@ -1,1 +1,1 @@
-"""Compile a loaded model: the stages of the pipeline, in order, and the forms that a model may take."""
+"""Compile a loaded model: the stages of the pipeline in their order, and the forms of a model that they start from."""

@@ -1,4 +1,4 @@
-"""The contents of a loaded model: ports, operators, parameters, work."""
+"""Contents of a loaded model: ports, operators, parameters and multiply-accumulates."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from tvm_ext.verification.float64_module import multiply_accumulates
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Facts about a model that no platform changes.
+    """Properties of a model that are the same on every platform.
 
-    inputs, outputs: name, dtype, shape, and scale and zero_point, None for real numbers. operators: how often each
-    stands in the file. num_parameters, parameter_bytes: elements and bytes of its constants. macs: of one run.
+    inputs, outputs: name, dtype and shape of each port, and scale and zero_point, which are None for real numbers.
+    operators: the number of times that each operator occurs in the file.
+    num_parameters, parameter_bytes: elements and bytes of the model's constants.
+    macs: multiply-accumulates of one run.
+    num_states: the number of tensors that the model keeps from run to run.
     """
 
     inputs: tuple[Mapping[str, Any], ...]
@@ -39,8 +42,9 @@ class Contents:
 
 
 def contents_of(mod: tvm.IRModule) -> Contents:
-    """The contents of a module as `load` makes it. Raises UnsupportedModel where an operator cannot be compiled."""
+    """Return the contents of a module that `load` returned. Raises UnsupportedModel for an operator without C code."""
     interface = compile_module(mod, Platform.load("host"), BuildOptions(io="caller")).interface
+    # A constant that several operators read is one key of this dict, so that it counts once.
     every = [operand for binding in bindings(mod["main"]) for operand in operands(binding.value)]
     arrays = {operand: array for operand in every if (array := array_of(operand)) is not None}
     return Contents(

@@ -1,4 +1,4 @@
-"""The learned model that proposes updates for several memories: `updates.npz`, written by train_updates.py."""
+"""Learned cost model that proposes updates of a plan for several memories: `updates.npz`, from train_updates.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEIGHTS = "updates.npz"
 
 @cache
 def learned_updates() -> Rates:
-    """Return ratings of whole updates, learned from plans of the search for random networks."""
+    """Return the functions that rate updates of a plan, learned from the search's plans for random networks."""
     with as_file(files("tvm_ext") / WEIGHTS) as path, np.load(path, allow_pickle=False) as arrays:
         read = dict(arrays)
     return Rates(**{name: Trees.of(read, name).predict for name in ("places", "outside", "repeats")})

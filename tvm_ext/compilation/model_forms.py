@@ -1,4 +1,4 @@
-"""Forms of a loaded model that ways to fit ask for: float, quantized, of whole windows or of hops."""
+"""Forms of a loaded model that the methods to fit a budget ask for: float or quantized, of windows or of a stream."""
 
 from __future__ import annotations
 
@@ -21,51 +21,52 @@ from tvm_ext.frontends.custom_calls import register_references
 from tvm_ext.frontends.shapes import ModelNotice
 
 Forms = Callable[[Quantize], tvm.IRModule]
-"""A loaded module, by the way it is quantized."""
+"""Function from the value of `quantize` to the loaded module in that form."""
 
 
 def forms_of(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, data: Calibration | None, *, saved_bytes: int = 0
 ) -> Forms:
-    """A loaded module as each way asks for it: float or quantized by the data of `calibration_of`, then its inputs and
-    outputs in the form that the options ask for.
+    """Return the forms of a loaded module: float, or quantized by `data`, with inputs and outputs as the options say.
 
-    saved_bytes: those that weights of 4 bits have to save, beyond what the options ask for.
+    data: the result of `calibration_of`.
+    saved_bytes: bytes of weights that 4-bit weights must save in addition to what the options ask for.
     """
 
     @cache
     def form(quantize: Quantize) -> tvm.IRModule:
-        made = mod
+        formed = mod
         if quantize != "none" and data is not None:
-            register_references(mod, run_reference)  # quantizing runs the model
+            register_references(mod, run_reference)  # quantizing runs the model on the calibration data
             with native_warnings_dropped():
-                made = tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
-        _check_labels(made, options)
-        return tvm.transform.Sequential(changing(options))(made)
+                formed = tvm.transform.Sequential(quantizing(platform, options, data, saved_bytes))(mod)
+        _check_labels(formed, options)
+        return tvm.transform.Sequential(changing(options))(formed)
 
     return form
 
 
 def _check_labels(mod: tvm.IRModule, options: BuildOptions) -> None:
-    """Raises BadOptions where labels are not as many as the classes of the output that they belong to."""
+    """Raise BadOptions if the number of labels differs from the number of classes of the output that they name."""
     names, indexed = PortNames.read(mod).outputs, ChangedPorts.read(mod).indexed
-    if not options.labels or indexed:  # they were counted before
+    if not options.labels or indexed:  # IndexOutputs has already counted the labels, and the classes are gone since
         return
     wanted = [name for name in names if name in options.argmax] or list(names)
     if len(wanted) != 1:
         raise BadOptions(
-            f"labels: {', '.join(wanted)} are several outputs; say by argmax which one has an element for each class."
+            f"labels: the model has several outputs, {', '.join(wanted)}. Name the output that has an element for each "
+            "class with argmax."
         )
     shape = static_shape(dict(zip(names, outputs(mod["main"]), strict=False))[wanted[0]])
     if not shape or shape[-1] != len(options.labels):
         raise BadOptions(
-            f"labels: there are {len(options.labels)}; output {wanted[0]} of shape {list(shape)} has "
-            f"{shape[-1] if shape else 'no'} classes along its last axis."
+            f"labels: {len(options.labels)} labels are given, but output {wanted[0]} of shape {list(shape)} has "
+            f"{shape[-1] if shape else 'no'} classes along its last axis. Give a label for each class."
         )
 
 
 def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:
-    """The forms with the window over time that they take turned into a stream of hops, where that is asked for."""
+    """Return the forms with their window over time turned into a stream of new frames, if the options ask for it."""
     if not options.new_frames:
         return forms
     ((name, hop),) = options.new_frames.items()
@@ -81,11 +82,12 @@ def streamed_forms(forms: Forms, options: BuildOptions) -> Forms:
 
 
 def _say_hop_cost(hop: str, cost: HopCost) -> None:
-    """A notice where a hop computes more than what is new."""
+    """Warn if a run on new frames still computes operators for the whole window."""
     if cost.remarks:
-        pays = "" if cost.macs < cost.window_macs else " new_frames makes this model slower: leave it out."
+        pays = "" if cost.macs < cost.window_macs else " new_frames makes this model slower: remove the option."
         warnings.warn(
-            f"{hop}: a run computes {cost.macs:,} multiply-accumulates, a whole window {cost.window_macs:,}; "
+            f"{hop}: a run computes {cost.macs:,} multiply-accumulates, a run on the whole window "
+            f"{cost.window_macs:,}; "
             f"{'; '.join(cost.remarks)}.{pays}",
             ModelNotice,
             stacklevel=2,
@@ -95,20 +97,21 @@ def _say_hop_cost(hop: str, cost: HopCost) -> None:
 def calibration_of(
     mod: tvm.IRModule, platform: Platform, options: BuildOptions, calibration: Source | None
 ) -> Calibration | None:
-    """Data that a loaded module is quantized with, checked; None where it is not to be quantized.
+    """Return the checked data that quantize a loaded module; None if the options do not quantize it.
 
-    Raises BadOptions, BadInput.
+    Raises BadOptions if the data and the options contradict each other, and BadInput for data that do not match.
     """
     if options.quantize == "none":
         if calibration is not None:
-            raise BadOptions("calibration data is given, but quantize = 'none'; ask for quantize = 'int8' or 'auto'.")
+            raise BadOptions("calibration data is given, but quantize = 'none': choose quantize = 'int8' or 'auto'.")
         return None
     if calibration is None:
         raise BadOptions(
-            f"quantize = {options.quantize!r} needs calibration data: samples of what the model will see; give them as "
-            "calibration, on the command line with --calibration FILE.npz."
+            f"quantize = {options.quantize!r} needs calibration data: samples of the inputs that the model will see. "
+            "Give them as calibration, on the command line with --calibration FILE.npz."
         )
     if options.io_type == "float32" and platform.processor.fpu == "none":
-        raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU; leave inputs and outputs int8.")
+        raise BadOptions(f"io_type = 'float32': {platform.name} has no FPU. Choose io_type = 'int8'.")
+    # States are the last parameters of main; calibration data have only the inputs of the user.
     params = mod["main"].params[: len(mod["main"].params) - len(KeptStates.read(mod).states)]
     return read_calibration(calibration, {p.name: (static_shape(p), str(p.ty.dtype)) for p in params})

@@ -1,4 +1,4 @@
-"""A loaded model through all the stages: made to fit, lowered, its C planned and written."""
+"""Compile a loaded model through all stages: fit it to the memories, lower it, plan its memory and write its C."""
 
 from __future__ import annotations
 
@@ -58,35 +58,36 @@ from tvm_ext.frontends.load import load
 from tvm_ext.services.job import OpenServices
 
 _FITTERS = 2
-"""Searches of a model that are kept, for as many measurements of kernels or sets of options."""
+"""Number of fitters that are cached, each with its search, for different measurements of kernels or options."""
 
 
 class Compiler(Protocol):
-    """A model, by the figures that its kernels are chosen by."""
+    """Function that compiles a model with kernels chosen by the given measurements."""
 
     def __call__(self, figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]: ...
 
 
 def compile_module(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Compiled:
-    """A whole model as one region: program, memory plan, interface; made to fit where it can be.
+    """Compile a whole model as one subgraph to a program, a memory plan and an interface, and make it fit if it can.
 
-    Raises UnsupportedModel naming what no stage can compile, DoesNotFit, BadOptions where it is to be quantized.
+    Raises UnsupportedModel with the names of operators that no stage can compile, DoesNotFit, and BadOptions if the
+    options quantize the model, which takes the calibration data of `compile_model`.
     """
     return compile_model(mod, platform, options)[1]
 
 
 def refuse_tune(options: BuildOptions, what: str) -> None:
-    """Raises BadOptions where kernels are to be measured; what: that which chooses by the model alone."""
+    """Raise BadOptions if the options measure kernels. what: the function that uses the time model alone."""
     if options.tune:
         raise BadOptions(
-            f"tune: {what} chooses kernels by modelled figures; build() measures them. Leave tune out here."
+            f"tune: {what} chooses kernels by the time model alone; only build() measures kernels. Remove tune here."
         )
 
 
 def compile_within(mod: tvm.IRModule, platform: Platform, options: BuildOptions) -> Callable[[int | None], Compiled]:
-    """`compile_module` for many budgets of the default memory; what they share is done once.
+    """Return `compile_module` as a function of the budget of the default memory; shared work is done once.
 
-    Where `options.flash` is given, no weights grow for speed.
+    With `options.flash` no kernel pre-transforms its weights to a larger form.
     """
     options = options if options.flash is None else replace(options, least_flash=True)
     forms = forms_of(load(mod), platform, options, None)
@@ -111,11 +112,12 @@ def compile_model(
     calibration: Source | None = None,
     services: OpenServices | None = None,
 ) -> tuple[tvm.IRModule, Compiled]:
-    """`compile_module`, and the module whose answers it gives: in QDQ form where it was quantized, of whole windows.
+    """Compile a model, and return the module that the C computes beside it: in QDQ form if quantized, of whole windows.
 
-    calibration: as `read_calibration` takes it. services: they compile it in several ways at once, where it has to be
-    made to fit. Raises BadOptions where that and `options.quantize` do not go together,
-    BadInput, and what `compile_module` raises.
+    calibration: as `read_calibration` takes it.
+    services: they try several methods to make the model fit at the same time.
+    Raises BadOptions if `calibration` and `options.quantize` contradict each other, BadInput, and all that
+    `compile_module` raises.
     """
     return compiler_of(mod, platform, options, calibration, services)(UNMEASURED)
 
@@ -127,14 +129,15 @@ def compiler_of(
     calibration: Source | None = None,
     services: OpenServices | None = None,
 ) -> Compiler:
-    """`compile_model` for several figures of kernels, which the compiler chooses these by; it is quantized once, and
-    searched once for each of the last figures.
+    """Return `compile_model` as a function of measurements of kernels.
 
-    Raises what that does; the compiler does so, too.
+    The model is quantized once, and the searches for the last measurements are kept. Raises as `compile_model`, and so
+    does the compiler.
     """
     loaded = load(mod)
     data = calibration_of(loaded, platform, options, calibration)
 
+    # Options are not hashable; their JSON is the key of the caches.
     @cache
     def known_forms(chosen: str, saved_bytes: int) -> Forms:
         return forms_of(loaded, platform, BuildOptions.from_json(chosen), data, saved_bytes=saved_bytes)
@@ -150,14 +153,14 @@ def compiler_of(
         def fitter(least_flash: bool) -> Fitter:
             return known_fitter(figures, forms, replace(chosen, least_flash=least_flash).to_json())
 
-        made, way = fit_in_flash(fitter, platform, chosen)
-        if way.options.quantize == "int8" and not computes_floats(platform, chosen):
-            refuse_floats(made)
-        return FlashTry(module=forms(way.options.quantize), compiled=made, quantize=way.options.quantize)
+        fitted, method = fit_in_flash(fitter, platform, chosen)
+        if method.options.quantize == "int8" and not computes_floats(platform, chosen):
+            refuse_floats(fitted)
+        return FlashTry(module=forms(method.options.quantize), compiled=fitted, quantize=method.options.quantize)
 
     def compiler(figures: KernelFigures) -> tuple[tvm.IRModule, Compiled]:
-        found = within_flash(partial(compiled, figures), options)
-        return found.module, found.compiled
+        fitting = within_flash(partial(compiled, figures), options)
+        return fitting.module, fitting.compiled
 
     return compiler
 
@@ -169,9 +172,13 @@ def fitter_of(
     services: OpenServices | None = None,
     figures: KernelFigures = UNMEASURED,
 ) -> Fitter:
-    """A loaded model for the methods that make it fit. forms: the module, by how it is quantized; services: they
-    compile it in several ways at once; figures: of kernels, measured on the platform's first processor."""
-    lower = remembering_lower()  # the ways and their tries ask about the same composites
+    """Return the fitter of a loaded model, which the methods that make it fit call.
+
+    forms: the module by the value of `quantize`.
+    services: they compile it by several methods at the same time.
+    figures: measurements of kernels on the platform's first processor.
+    """
+    lower = remembering_lower()  # all methods and their tries lower the same fused operators
 
     def backend(tried: BuildOptions) -> CodegenBackend:
         return backend_of(platform, tried, lower, figures=figures)
@@ -207,13 +214,13 @@ def _compiled(
     limits: Mapping[str, int] | None,
     spread: Spread,
 ) -> Compiled:
-    """The pipeline behind what makes a model fit. limits: as `passes` takes them."""
+    """Run the rest of the pipeline on a module that fits. limits: as `passes` takes them."""
     source, names = ModelOrigin.read(fitting), PortNames.read(fitting)
     model = options.name or source.name
     placing = sharing(platform, options, backend, spread)
     costs = processor_costs(platform, options, backend, spread) if limits else []
-    behind = [*placing, *from_memory(platform, backend, model, None, limits, costs, proposing(options))]
-    lowered = tvm.transform.Sequential(behind)(fitting)
+    remaining = [*placing, *from_memory(platform, backend, model, None, limits, costs, proposing(options))]
+    lowered = tvm.transform.Sequential(remaining)(fitting)
     states, warm_up = KeptStates.read(fitting).states, WarmUp.read(fitting)
     region = single_region(lowered, with_next_names(names.outputs, states))
     compiled = compile_region(
@@ -236,7 +243,7 @@ def _compiled(
 
 
 def origin(source: ModelOrigin, platform: Platform) -> Origin:
-    """A module as banners name it."""
+    """Return the origin of a module that the banners of generated files state. Paths are cut to the file's name."""
     file = source.path.replace("\\", "/").rsplit("/", 1)[-1]
     return Origin(
         generator=f"tvm_ext {version('tvm-ext')}",
@@ -248,7 +255,7 @@ def origin(source: ModelOrigin, platform: Platform) -> Origin:
 
 
 def single_region(mod: tvm.IRModule, output_names: Sequence[str]) -> relax.Function:
-    """The region that is the whole of main. Raises UnsupportedModel naming what else main computes."""
+    """Return the subgraph that is all of main. Raises UnsupportedModel with the names of other operators in main."""
     main = mod["main"]
     constant = [
         name for name, result in zip(output_names, outputs(main), strict=True) if not isinstance(result, relax.Var)
@@ -264,31 +271,31 @@ def single_region(mod: tvm.IRModule, output_names: Sequence[str]) -> relax.Funct
     if left or len(regions) != 1:
         listed = ", ".join(f"{name} ({left.count(name)} times)" for name in dict.fromkeys(left))
         raise UnsupportedModel(
-            f"a package needs the whole model as C, but this is left over: {listed}. Remove these operators from the "
+            f"a package needs the whole model as C, but these operators are left over: {listed}. Remove them from the "
             "model, or run it through tvm.compile with tvm_ext.relax_pipeline, which leaves them to TVM."
             f"{_halves(main)}"
         )
     if not _hands_over(main):
         raise UnsupportedModel(
-            "the region's inputs and outputs are not the model's, in their order: a defect of tvm_ext. Please report "
-            "it with the model."
+            "the inputs and outputs of the compiled subgraph differ from those of the model. This is a defect of "
+            "tvm_ext. Please report it with the model."
         )
     return regions[0]
 
 
 def _halves(main: relax.Function) -> str:
-    """Advice where what is left over computes in float16, which few processors do; else empty."""
+    """Return advice if operators that are left over compute in float16, which few processors do; else an empty text."""
     types = [binding.var.ty for binding in bindings(main) if op_name(binding.value)]
     if not any(isinstance(ty, relax.TensorType) and str(ty.dtype) == "float16" for ty in types):
         return ""
     return (
-        " They compute in float16, as relax.transform.ToMixedPrecision makes it: hand over the module as it was before "
-        "that; weights stay as small with quantize = 'int8'."
+        " They compute in float16, as after relax.transform.ToMixedPrecision: give the module from before that pass. "
+        "For small weights use quantize = 'int8'."
     )
 
 
 def _hands_over(main: relax.Function) -> bool:
-    """True where main hands its parameters to one region and returns the region's results, in their order."""
+    """Return True if main passes its parameters to one subgraph and returns the subgraph's results, in their order."""
     values = {binding.var: binding.value for binding in bindings(main)}
     (region,) = (var for var, value in values.items() if isinstance(value, relax.Call))
     results = outputs(main)
@@ -303,12 +310,12 @@ def _hands_over(main: relax.Function) -> bool:
 
 
 def refuse_floats(compiled: Compiled) -> None:
-    """Raises UnsupportedModel naming the steps of a quantized model whose C computes in float."""
+    """Raise UnsupportedModel with the names of the steps of a quantized model that compute in float."""
     computing = [call for call in compiled.program.kernel_calls() if call.implementation.computes_floats]
     if computing:
         names = [", ".join(call.source_nodes) or call.name for call in computing]
         raise UnsupportedModel(
-            f"{compiled.platform.name} has no FPU, and these steps have no integer kernel: {'; '.join(names[:5])}"
+            f"{compiled.platform.name} has no FPU, and these operators have no integer kernel: {'; '.join(names[:5])}"
             f"{f' and {len(names) - 5} more' if len(names) > 5 else ''}. Replace them in the model, or choose a "
             "processor with an FPU."
         )

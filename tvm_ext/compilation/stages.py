@@ -1,4 +1,4 @@
-"""The stages a model passes through, as lists that read as a table of contents."""
+"""Stages of the pipeline, as lists of passes that read as a table of contents."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ from tvm_ext.frontends.calibration import Calibration
 def quantizing(
     platform: Platform, options: BuildOptions, data: Calibration, saved_bytes: int = 0
 ) -> list[tvm.transform.Pass]:
-    """Passes before all others: a loaded float module to QDQ form.
+    """Return the passes that bring a loaded float module to QDQ form. They run before all others.
 
-    saved_bytes: those that weights of 4 bits have to save, beyond what the options ask for.
+    saved_bytes: bytes of weights that 4-bit weights must save in addition to what the options ask for.
     """
     packs_depthwise = instruction_set_of(platform.processor).packs_depthwise
     bits = WeightBits(weights=options.weights, saved_bytes=saved_bytes, packs_depthwise=packs_depthwise)
@@ -91,14 +91,14 @@ def quantizing(
 
 
 def attention() -> list[tvm.transform.Pass]:
-    """Passes over float operators: attention and normalizations as every exporter writes them, to one form."""
+    """Return the passes that bring attention and normalizations from any exporter to one form."""
     return [
         ShareMatrices(), RecognizeLeaks(), SliceSplits(), MergeReshapes(), SimplifySoftmax(), RecognizeNormalizations(),
     ]  # fmt: skip
 
 
 def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
-    """Passes over a loaded or quantized module: its inputs and outputs in the form that firmware has them in."""
+    """Return the passes that change inputs and outputs of a module to the form in which firmware has them."""
     forms = {name: InputForm.parse(text) for name, text in (options.input or {}).items()}
     return [
         *([NotePortScales(), NotePortLayouts(), ChangeInputs(forms)] if forms else []),
@@ -107,7 +107,7 @@ def changing(options: BuildOptions) -> list[tvm.transform.Pass]:
 
 
 def streaming(name: str, hop: int, axis: int | None) -> list[tvm.transform.Pass]:
-    """Passes behind these: an input that is a window over time becomes a stream of hops."""
+    """Return the passes that turn a window over time into a stream of new frames. They run after `changing`."""
     streams = StreamWindows(name, hop, axis, macs_of_function)
     return [FoldConstants(), FoldBatchNorm(), FoldPads(), SliceSplits(), streams]
 
@@ -119,10 +119,10 @@ def passes(
     memory_pass: MemoryPass = None,
     limits: Mapping[str, int] | None = None,
 ) -> list[tvm.transform.Pass]:
-    """From a loaded module to one whose regions are ready for code generation, in this order.
+    """Return the passes from a loaded module to a module whose subgraphs are ready for code generation, in order.
 
-    memory_pass: what makes the model fit, where its order alone does not. limits: memories that may be used beside the
-    default one, with it, and bytes that each may give; None uses the default one alone.
+    memory_pass: the pass of a method that makes the model fit if its schedule alone does not; None for no method.
+    limits: the default memory and others that may be used, with the bytes of each; None for the default memory alone.
     """
     backend = backend_of(platform, options)
     return [
@@ -135,7 +135,7 @@ def passes(
 def before_order(
     platform: Platform, backend: CodegenBackend, options: BuildOptions, time_axis: TimeAxis = "rows"
 ) -> list[tvm.transform.Pass]:
-    """Passes that are the same for all kernels. time_axis: that of the images that sequences become."""
+    """Return the passes before the schedule. time_axis: the axis of time in the images that sequences become."""
     return [
         # Phase 0. Passes of other distributions, on the module as it was loaded.
         *extension_passes(),
@@ -156,7 +156,7 @@ def before_order(
         ExposeInterpolations(),
         FoldPermutes(),
         DropRoundings(),
-        # Phase 2. Every operator becomes one composite; quantized chains are matched before anything touches them.
+        # Phase 2. Every operator becomes one composite; quantized chains are matched before any pass changes them.
         FormComposites(backend),
         CopyResults(),
         # Phase 3. Layout: channels last inside, the model's own order at its borders.
@@ -180,18 +180,23 @@ def before_order(
 
 
 def _is_balanced(backend: CodegenBackend, options: BuildOptions) -> bool:
+    """Return True if pre-transformed weights are limited to those whose time saved is worth the flash."""
     return options.optimize == "balanced" and not options.least_flash and backend.target.instruction_set.runs_from_flash
 
 
 def order(backend: CodegenBackend) -> list[tvm.transform.Pass]:
-    """The begin of phase 4. Memory: the order of operators that keeps the fewest bytes alive."""
+    """Return the first pass of phase 4, Memory: it finds the schedule that keeps the fewest bytes alive."""
     return [ScheduleOperators(backend)]
 
 
 def cutting(
     platform: Platform, options: BuildOptions, backend: CodegenBackend, limits: Mapping[str, int], known: Searched
 ) -> tvm.transform.Pass:
-    """Behind the order, where several memories may be used, of one processor: cut where it is faster with them."""
+    """Return the pass that cuts operators so that more of them run in fast memory. It runs after the schedule.
+
+    limits: as `passes` takes them. known: the operators of main and the segments that they can be cut into.
+    A model on several processors is left alone.
+    """
     if len(options.cores_of(platform)) > 1 or options.offloads_of(platform):
         return tvm.transform.Sequential([])
     rates = learned_updates() if options.cost_model == "learned" else None
@@ -201,7 +206,10 @@ def cutting(
 def sharing(
     platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread = "all"
 ) -> list[tvm.transform.Pass]:
-    """Between the two: operators placed on several processors, where the platform has them."""
+    """Return the passes that place operators on several processors; none for one processor. They run after `cutting`.
+
+    spread: the processors to place operators on; a number allows accelerators while that many bytes are enough.
+    """
     costs = processor_costs(platform, options, backend, spread)
     if len(costs) < 2:
         return []
@@ -215,10 +223,10 @@ def sharing(
 def processor_costs(
     platform: Platform, options: BuildOptions, backend: CodegenBackend, spread: Spread
 ) -> list[ProcessorCosts]:
-    """Prices of the processors that operators may go to, the first one's before others."""
+    """Return the costs of each processor that operators may be placed on, the platform's first processor first."""
     cores = options.cores_of(platform)
     others = () if spread == "first" else options.offloads_of(platform)
-    soft = not computes_floats(platform, options)
+    soft = not computes_floats(platform, options)  # without any FPU all processors compute floats in software
     return [
         ProcessorCosts(
             processor=core, time=time_model(platform, core.name), runs_floats=soft or core.fpu != "none",
@@ -229,7 +237,7 @@ def processor_costs(
 
 
 def computes_floats(platform: Platform, options: BuildOptions) -> bool:
-    """True where a processor that may be used has an FPU."""
+    """Return True if a processor that the options allow has an FPU."""
     return any(core.fpu != "none" for core in options.cores_of(platform))
 
 
@@ -242,8 +250,11 @@ def from_memory(
     costs: Sequence[ProcessorCosts] = (),
     rate: Rate | None = None,
 ) -> list[tvm.transform.Pass]:
-    """The end of phase 4, passes that leave fewer bytes alive, and what follows. costs: as `processor_costs` has them,
-    where several processors may run operators. rate: of a learned model, which proposes memories of tensors, too."""
+    """Return the last passes of phase 4, which save memory and assign memories, and phase 5.
+
+    costs: the result of `processor_costs` if several processors may run operators.
+    rate: function of the learned cost model that proposes memories of tensors.
+    """
     others = {cost.processor.name: cost for cost in costs[1:]}
     return [
         *([memory_pass] if memory_pass else []),
@@ -254,7 +265,7 @@ def from_memory(
 
 
 def proposing(options: BuildOptions) -> Rate | None:
-    """The learned model that proposes memories of tensors, where the options ask for it."""
+    """Return the function of the learned cost model that proposes memories of tensors; None without that option."""
     return learned_updates().places if options.cost_model == "learned" else None
 
 
@@ -265,9 +276,9 @@ def backend_of(
     core: Processor | None = None,
     figures: KernelFigures = UNMEASURED,
 ) -> CodegenBackend:
-    """Code generation as passes ask it: kernels of a processor.
+    """Return the interface through which passes query code generation about the kernels of a processor.
 
-    core: the platform's first one by default. figures: measured, of that one.
+    core: by default the platform's first processor. figures: measurements of kernels on the platform's first processor.
     """
     chosen = core or platform.processor
     return CodegenBackend(
@@ -283,29 +294,33 @@ def backend_of(
 
 
 def extension_passes() -> list[tvm.transform.Pass]:
-    """The passes of installed distributions, by name of their entry points. Raises ExtensionFailed."""
+    """Return the passes of other installed distributions, in order of their entry points' names.
+
+    Raises ExtensionFailed if a pass cannot be loaded.
+    """
     return [_checked(extension) for extension in extensions(PASSES)]
 
 
 def _checked(extension: Extension) -> tvm.transform.Pass:
-    """The pass of an extension, which raises ExtensionFailed where it fails, or leaves what is no such module."""
+    """Wrap the pass of an extension so that it raises ExtensionFailed if the pass fails or its result is unusable."""
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.extension.{extension.name}")
     def checked(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         where = f"pass {extension.said}"
         try:
             value = extension.value
-            made = value if isinstance(value, tvm.transform.Pass) else value()
-            after = made(mod)
+            transform = value if isinstance(value, tvm.transform.Pass) else value()
+            after = transform(mod)
         except TvmExtError:
             raise
         except Exception as error:  # whatever the other distribution's code raises
-            raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Mend or uninstall it.") from error
+            raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Fix or uninstall it.") from error
         if fault := _fault(after):
-            raise ExtensionFailed(f"{where}: leaves no well-formed module: {fault}. Mend or uninstall it.")
+            raise ExtensionFailed(f"{where}: its result is not a well-formed module: {fault}. Fix or uninstall it.")
         if _signature(after) != _signature(mod):
             raise ExtensionFailed(
-                f"{where}: main had {_signature(mod)}, and has {_signature(after)}; inputs and outputs have to stay."
+                f"{where}: it changed main from {_signature(mod)} to {_signature(after)}. A pass has to keep inputs "
+                "and outputs."
             )
         return carried_over(after, mod)
 
@@ -313,12 +328,12 @@ def _checked(extension: Extension) -> tvm.transform.Pass:
 
 
 def _fault(after: object) -> str:
-    """The reason why a value is no well-formed module; empty where it is one."""
+    """Return the reason why a value is not a well-formed module; an empty text if it is."""
     if not isinstance(after, tvm.IRModule):
         return f"it is of type {type(after).__name__}"
     try:
         relax.analysis.well_formed(after)
-    except Exception as error:  # TVM raises what it likes
+    except Exception as error:  # TVM raises errors of many classes
         return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
     return ""
 

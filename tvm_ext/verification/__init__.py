@@ -1,1 +1,1 @@
-"""Outputs compared with what a model means, end to end and step by step."""
+"""Comparison of a package's outputs with the results of reference runtimes, end to end and step by step."""

@@ -1,4 +1,4 @@
-"""Branches of a model that no sample takes: their C was compiled and never run, so nothing is known of it."""
+"""Branches of a model that no sample takes. Their C code is compiled but never run, and is therefore not verified."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def untaken_branches(compiled: Compiled, samples: Sequence[Sample]) -> list[str]
     if not groups:
         return []
     if compiled.interface.warm_up_runs:
-        return ["it is not known whether the samples take every branch, because the model needs earlier frames"]
+        return [
+            "verification cannot say whether the samples take every branch, because a run of the model needs earlier "
+            "frames"
+        ]
     waiting = set(groups)
     with InstrumentedModel(compiled) as model:
         sources = {port.name: port.source for port in model.compiled.interface.inputs}
@@ -45,6 +48,6 @@ def _holds(guard: Guard, values: Sample) -> bool:
 def _said(steps: Sequence[str], num_samples: int) -> str:
     others = f" and {len(steps) - 1} more steps" if len(steps) > 1 else ""
     return (
-        f"none of {num_samples} samples takes the branch of {steps[0]}{others}: its C was compiled and not run. Give "
-        "samples that take it (--verify-inputs)"
+        f"none of {num_samples} samples takes the branch of {steps[0]}{others}: the C code of the branch was compiled "
+        "but not run. Give samples that take the branch (--verify-inputs)"
     )

@@ -1,6 +1,7 @@
-"""Samples that a package's self-test draws on the device, for verification here and for the test there.
+"""Samples that a package's self-test draws on the device. Verification on this machine uses the same samples.
 
-How many there are is bounded by what they cost: on the device all runs of a self-test together, here the reference.
+Their number is limited by the time of all runs of a self-test on the device, and by the time of the kernels' references
+on this machine.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ Sample = Mapping[str, np.ndarray]
 MOST_DRAWN = 96
 LEAST_DRAWN = 4
 MOST_MACS = 300_000_000
-"""Multiply-accumulates of all drawn vectors of a self-test together: a few seconds of a microcontroller."""
+"""Multiply-accumulates of all drawn vectors of a self-test together: a few seconds on a microcontroller."""
 NUM_JUDGED, DRAWN_PER_JUDGED = 3, 8
-"""Drawn samples of a quantized model whose steps are judged beside those of its plain samples: at most so many, and
-fewer of models that take long, one for so many that are drawn."""
+"""Number of drawn samples of a quantized model on which each step is judged, as on the plain samples: at most 3, and
+one for every 8 drawn samples, so that large models have fewer."""
 MOST_CALLER_BYTES = 16384
-"""Inputs for which a self-test holds buffers of its own where the application holds the model's inputs."""
+"""Bytes of inputs up to which a self-test has buffers for them, if the application usually holds the inputs."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnSamples:
-    """Samples by recipes, and the domains of the inputs, in the order of the interface."""
+    """Drawn samples. domains: of each input, in the interface's order. recipes: how each sample is drawn."""
 
     domains: tuple[Domain, ...]
     recipes: tuple[Recipe, ...]
@@ -40,7 +41,7 @@ class DrawnSamples:
 
 
 def draw_samples(interface: Interface, ranges: Mapping[str, Range], program: Program) -> DrawnSamples | None:
-    """Samples of a model, as many as it is cheap to run; None where a self-test cannot draw its inputs."""
+    """Draw as many samples as a device can run in a few seconds; None if a self-test cannot draw the inputs."""
     held_bytes = sum(port.num_bytes for port in interface.inputs)
     if not interface.inputs or (interface.io == "caller" and held_bytes > MOST_CALLER_BYTES):
         return None
@@ -60,14 +61,18 @@ def draw_samples(interface: Interface, ranges: Mapping[str, Range], program: Pro
 
 
 def is_exact(program: Program) -> bool:
-    """True where every processor computes the same bytes, those of the kernels' references."""
+    """Return True if every processor computes the same bytes as the kernels' references."""
     return all(call.implementation.is_reproducible for call in program.kernel_calls())
 
 
 def drawn_vectors(
     samples: DrawnSamples, outputs: Sequence[Sample], everything: Sequence[Sample], *, exact: bool
 ) -> DrawnVectors | None:
-    """Vectors of the self-test. outputs: of the first drawn samples; everything: of all samples, for the tolerance."""
+    """Return the self-test's drawn vectors; None without outputs.
+
+    outputs: outputs for the first drawn samples. everything: outputs for all samples, whose largest magnitudes scale
+    the tolerance.
+    """
     if not outputs:
         return None
     scales = {name: max(largest(one[name]) for one in everything) for name in outputs[0]}
@@ -76,7 +81,7 @@ def drawn_vectors(
 
 
 def drawn_problems(given: Sequence[Sample], expected: Sequence[Sample], tolerance: float) -> list[str]:
-    """Sentences on outputs of the package for drawn samples that are not those of its kernels' references."""
+    """Return a sentence if outputs of the package for drawn samples differ from those of its kernels' references."""
     judged = compare(given, expected, tolerance=tolerance)
     if judged.passed:
         return []

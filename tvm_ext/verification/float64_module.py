@@ -1,10 +1,10 @@
-"""A float module in float64 that calls out after each operator: the model without rounding, and where it would round.
+"""Rewrite a float module to float64 with calls of Python functions where float32 would round.
 
 Rewrite:
     main(x: float32): y = matmul(x, w); z = relu(y)
       ->  main(x: float64): x' = stop_0(x); y = matmul(x', float64 w); y' = stop_1(y); z = relu(y')
-    A stop is a function of TVM's runtime (`Stop.symbol`) from a tensor to one of the same shape. It reads the value, or
-    moves it by as much as float32 would round there (`Stop.roundoff`).
+    A stop is a function of TVM's runtime (`Stop.symbol`) from a tensor to a tensor of the same shape. It reads the
+    value, or changes the value by as much as float32 would round there (`Stop.roundoff`).
     A step that runs in a loop is rewritten in float64 and lowered to a loop again. A loop cannot stop, so the step
     takes its rounding errors as sequences that stops have made for all steps:
         y' = y + max(|y|, bound) * (factor[t] - 1)
@@ -39,29 +39,34 @@ _EXACT = frozenset(
     "ones permute_dims repeat reshape reverse_sequence round scatter_elements scatter_nd sign slice_scatter sort split "
     "squeeze stack strided_slice take tile topk tril triu trunc where zeros zeros_like ones_like index_tensor".split()
 )
-"""Operators that return elements of their operands, or numbers that floats hold."""
+"""Operators without rounding error: they return elements of their operands, or numbers that floats hold exactly."""
 _REDUCTIONS = frozenset("mean sum variance std prod cumsum cumprod".split())
 _NORMALIZATIONS = frozenset("nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm nn.batch_norm".split())
 _BOUNDED = dict.fromkeys("sigmoid tanh erf sin cos nn.softmax nn.silu".split(), 1.0)
-"""Ranges of functions that runtimes approximate with an absolute error: a sigmoid of 1e-6 as 0.5 less 0.499999."""
+"""Largest values of functions that runtimes approximate with an absolute error.
+
+A runtime that computes a sigmoid of 1e-6 as 0.5 - 0.499999 has the rounding error of 0.5."""
 _CANCELLING = {"nn.gelu": 4.0, "nn.gelu_tanh": 4.0, "nn.softplus": 1.0, "nn.selu": 1.0, "log_add_exp": 1.0}
-"""Magnitudes that cancel inside functions, in the C too: x / 2 * (1 + erf(x))."""
+"""Magnitudes of terms that cancel inside functions, in our C code too: 1 and erf(x) in x / 2 * (1 + erf(x))."""
 _TRANSCENDENTAL = frozenset(
     "exp power log_add_exp sinh cosh tan nn.log_softmax nn.softplus nn.selu sigmoid tanh erf sin cos nn.softmax "
     "nn.gelu nn.gelu_tanh nn.silu".split()
 )
-"""Functions that runtimes compute from a rounded multiple of their operand."""
+"""Functions that runtimes compute from a rounded multiple of their operand, such as x / ln(2) for exp."""
 _IN_FLOAT32 = ("relax.call_tir", "relax.call_dps_packed", "relax.quantize", "relax.dequantize")
 _UNKNOWN_TERMS = 16
-"""Assumed number of terms that an unknown operator adds for each element of its result."""
+"""Assumed number of terms that an unknown operator adds up for each element of its result."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """A function that the module calls with a value.
+    """A function of TVM's runtime that the module calls with a value.
 
-    name: of a value that is asked for, else empty. roundoff: relative size of the rounding error. bound: magnitude
-    below which the error is no smaller; others_bound: the same in other runtimes.
+    symbol: name of the function.
+    name: name of a value that the caller asked for; empty for other values.
+    roundoff: rounding error relative to the value's magnitude.
+    bound: magnitude below which the rounding error does not get smaller.
+    others_bound: the same bound for runtimes other than our C code.
     """
 
     symbol: str
@@ -72,9 +77,9 @@ class Stop:
 
 
 def in_float64(mod: tvm.IRModule, wanted: Sequence[str], prefix: str) -> tuple[tvm.IRModule, list[Stop]]:
-    """The module and its stops, whose symbols have a prefix.
+    """Return the module in float64 and its stops.
 
-    wanted: names of values of `main` to stop at though they are exact.
+    wanted: names of values of `main` to stop at although they have no rounding error. prefix: of the stops' symbols.
     """
     writer = _Writer(mod, frozenset(wanted), prefix)
     changed = with_main(mod, writer.run(mod["main"]))
@@ -84,11 +89,11 @@ def in_float64(mod: tvm.IRModule, wanted: Sequence[str], prefix: str) -> tuple[t
 
 
 MOST_MACS_AS_WRITTEN = 10_000_000
-"""Multiply-accumulates of all runs together up to which LLVM's optimizer takes longer than it saves."""
+"""Multiply-accumulates of all runs up to which LLVM's optimizer takes more time than it saves."""
 
 
 def multiply_accumulates(mod: tvm.IRModule) -> int:
-    """Products that a run of `main` adds up in convolutions and matrix products, roughly."""
+    """Return the approximate number of multiply-accumulates in the convolutions and matrix products of `main`."""
     total = 0
     for binding in bindings(mod["main"]):
         name = (op_name(binding.value) or "").removeprefix("relax.")
@@ -98,12 +103,12 @@ def multiply_accumulates(mod: tvm.IRModule) -> int:
 
 
 def is_float_type(ty: tvm.ir.Type) -> bool:
-    """True for tensors of floats of any width."""
+    """Return True for the type of a tensor of floats of any width."""
     return isinstance(ty, relax.TensorType) and str(ty.dtype) in UNIT_ROUNDOFF
 
 
 class _Writer:
-    """Knows the float64 form of each value. loops: float64 functions that the new module calls."""
+    """Writer of `main` in float64, with the float64 form of each value. loops: functions that the new module calls."""
 
     def __init__(self, mod: tvm.IRModule, wanted: frozenset[str], prefix: str) -> None:
         self.mod, self.wanted, self.prefix = mod, wanted, prefix
@@ -127,7 +132,7 @@ class _Writer:
         return build(self._parameters(params), self._sequence, results, attrs=main.attrs, as_tuple=as_tuple)
 
     def _parameters(self, params: list[relax.Var]) -> list[relax.Var]:
-        """Parameters of the new function; params: those of the old one in float64."""
+        """Return the parameters of the new function. params: the parameters of the old function, in float64."""
         return params
 
     def _repeated(self, value: relax.Call, repeated: RepeatedStep) -> relax.Call:
@@ -148,7 +153,7 @@ class _Writer:
         return relax.call_tir(function, relax.Tuple(arguments), [_wide(ty) for ty in value.ty.fields])
 
     def _errors(self, error: _StepError, count: int) -> tuple[relax.Var, relax.Var | None]:
-        """Return the factors of a rounding error for all steps, and the bound of its magnitude where there is one."""
+        """Return the factors of a rounding error for all steps, and its bound if the function has one."""
         ones = self._bind("ones", relax.op.ones((count, *static_shape(error.factor)), "float64"))
         factor = self._called(ones, Stop(symbol="", name="", roundoff=error.roundoff))
         if error.bound is None:
@@ -194,7 +199,7 @@ class _Writer:
         return infer(relax.Call(value.op, arguments, _wide_attributes(value.attrs), value.ty_args))
 
     def _between_casts(self, value: relax.Call) -> relax.Expr:
-        """The call as it is, on operands of its own types."""
+        """Return the call unchanged, on operands that are cast to its own types, with results cast to float64."""
         arguments = [self._narrow(argument) for argument in value.args]
         result = self._bind("narrow", relax.Call(value.op, arguments, value.attrs, value.ty_args))
         if isinstance(value.ty, relax.TupleType):
@@ -234,8 +239,9 @@ class _Writer:
 class _StepError:
     """Parameters of a step that hold a rounding error.
 
-    factor: 1 plus the relative error, of the value's type. bound: magnitude below which the error is no smaller, a
-    scalar; None where there is none. roundoff, c_bound, others_bound: as `Stop` has them.
+    factor: 1 plus the relative error, of the value's type.
+    bound: scalar, the magnitude below which the error does not get smaller; None for an error without bound.
+    roundoff, c_bound, others_bound: as in `Stop`.
     """
 
     factor: relax.Var
@@ -246,7 +252,7 @@ class _StepError:
 
 
 class _StepWriter(_Writer):
-    """Writes a step in float64. errors: parameters that the step takes for its rounding errors."""
+    """Writer of a loop's step in float64. errors: parameters that the step takes for its rounding errors."""
 
     def __init__(self, mod: tvm.IRModule, repeated: RepeatedStep) -> None:
         super().__init__(mod, frozenset(), "")
@@ -277,7 +283,7 @@ class _StepWriter(_Writer):
 
 
 def _bounds(operator: str) -> tuple[float, float]:
-    """Magnitudes below which errors are no smaller: of the C, and of other runtimes."""
+    """Return the magnitudes below which rounding errors do not get smaller: in our C code, and in other runtimes."""
     bound = _CANCELLING.get(operator, 0.0)
     return bound, _BOUNDED.get(operator, bound)
 
@@ -292,7 +298,7 @@ def _wide(ty: relax.TensorType) -> relax.TensorType:
 
 
 def _wide_attributes(attrs: tvm.ir.Attrs | None) -> tvm.ir.Attrs | None:
-    """Attributes of a call whose types are float64 where they were floats."""
+    """Return the attributes of a call with every float type in them changed to float64."""
     info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
     if attrs is None or info is None:
         return attrs
@@ -303,13 +309,17 @@ def _wide_attributes(attrs: tvm.ir.Attrs | None) -> tvm.ir.Attrs | None:
 
 
 def _moves_operands(name: str) -> bool:
-    """True for operators that add up terms, or whose argument is rounded before the function is computed."""
+    """Return True for operators that add up terms, or that round their argument before they compute the function."""
     is_sum = name.startswith(("nn.conv", "nn.avg_pool", "nn.adaptive_avg_pool", "nn.attention"))
     return is_sum or name in ("matmul", "einsum") or name in _REDUCTIONS | _NORMALIZATIONS | _TRANSCENDENTAL
 
 
 def _roundoff(value: relax.Expr) -> float:
-    """Relative rounding error of an operator's result: the unit roundoff times the root of the terms it adds up."""
+    """Return the relative rounding error of an operator's result.
+
+    It is the unit roundoff times the square root of the number of terms that an element adds up, because rounding
+    errors of random sign grow with the root.
+    """
     if not isinstance(value, relax.Call) or not is_float_type(value.ty):
         return 0.0
     name = (op_name(value) or "").removeprefix("relax.")
@@ -317,13 +327,13 @@ def _roundoff(value: relax.Expr) -> float:
     if name == "astype":
         source = UNIT_ROUNDOFF.get(str(value.args[0].ty.dtype), 0.0)
         return unit if unit > source else 0.0
-    # Sums of narrow floats are added up in float32, and rounded once.
+    # Terms of 16-bit floats are added up in float32, and the sum is rounded once.
     inside = min(unit, UNIT_ROUNDOFF["float32"])
     return 0.0 if name in _EXACT else max(unit, inside * math.sqrt(_num_terms(name, value)))
 
 
 def _num_terms(name: str, call: relax.Call) -> int:
-    """Terms that each element of a result adds up."""
+    """Return the number of terms that each element of a result adds up."""
 
     def size(expr: relax.Expr) -> int:
         return math.prod(static_shape(expr))

@@ -1,4 +1,4 @@
-"""Values that inputs of a module may have so that its operators can compute: for samples that are drawn here."""
+"""Ranges of inputs in which the operators of a module can compute. Random samples are drawn from these ranges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay_passes.dataflow import array_of, bindings, op_name, operands, outputs
 from tvm_ext.core.decisions.models import InputDemands
 
 Range = tuple[float, float]
-"""Least and largest value."""
+"""Smallest and largest value."""
 
 _DIVISORS = frozenset("divide floor_divide mod floor_mod".split())
 _INDEXED = frozenset("take gather_elements gather_nd scatter_elements scatter_nd".split())
@@ -25,20 +25,20 @@ _FLOATS = ("float", "bfloat")
 _UNUSED: Range = (0, 0)
 _UNKNOWN_INDEX: Range = (0, 1)
 _SMALL: Range = (-1000, 1000)
-"""Whole numbers that arithmetic reads: of these, products and sums of a few thousand stay within 32 bits."""
+"""Range of integers that arithmetic reads. Sums of a few thousand products of such integers fit in 32 bits."""
 
 
 def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
-    """Ranges of inputs of `main` that operators demand one of.
+    """Return the ranges of those inputs of `main` that are limited by an operator.
 
-    Indices lie within their axis, whole divisors are not zero, floats that are quantized cover the integers' range,
-    and an input that nothing reads is 0. Whole numbers of more than 8 bits that arithmetic reads are small, so that
-    it does not overflow; those from which an index is computed are 0 or 1. Demands of the file's own operators, as the
-    importer noted them, are joined.
+    Indices lie within their axis, integer divisors are not zero, floats that are quantized cover the range of the
+    integers, and an input that nothing reads is 0. Integers of more than 8 bits that arithmetic reads are small, so
+    that arithmetic does not overflow. Integers from which an index is computed are 0 or 1. The ranges that the importer
+    noted for operators of the file are included.
     """
     main = mod["main"]
-    found: dict[str, Range] = {}
-    careful: dict[str, Range] = {}  # of inputs of which no operator demands a range
+    required: dict[str, Range] = {}
+    careful: dict[str, Range] = {}  # for inputs whose range no operator requires
     origin = {param: param.name for param in main.params}
     sources = {param: frozenset([param.name]) for param in main.params if _is_wide_integer(param)}
     read = {result for result in outputs(main) if isinstance(result, relax.Var)}
@@ -50,7 +50,7 @@ def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
             origin[binding.var] = origin[value.args[0]]
         for operand, demanded in _demands(name, value):
             if operand in origin:
-                _narrow(found, origin[operand], demanded)
+                _narrow(required, origin[operand], demanded)
             elif name in _INDEXED:
                 for source in sources.get(operand, ()):
                     _narrow(careful, source, _UNKNOWN_INDEX)
@@ -60,14 +60,15 @@ def input_ranges(mod: tvm.IRModule) -> dict[str, Range]:
             for source in sources[binding.var] if name in _ARITHMETIC else ():
                 _narrow(careful, source, _SMALL)
     for name, demanded in (InputDemands.read(mod).ranges or {}).items():
-        _narrow(found, name, demanded)
+        _narrow(required, name, demanded)
     unread = {param.name: _UNUSED for param in main.params if param not in read}
-    return {name: (low, high) for name, (low, high) in {**careful, **found, **unread}.items() if low <= high}
+    return {name: (low, high) for name, (low, high) in {**careful, **required, **unread}.items() if low <= high}
 
 
-def _narrow(found: dict[str, Range], name: str, demanded: Range) -> None:
-    low, high = found.get(name, demanded)
-    found[name] = (max(low, demanded[0]), min(high, demanded[1]))
+def _narrow(ranges: dict[str, Range], name: str, demanded: Range) -> None:
+    """Intersect the range of `name` with another range."""
+    low, high = ranges.get(name, demanded)
+    ranges[name] = (max(low, demanded[0]), min(high, demanded[1]))
 
 
 def _is_integer(value: relax.Expr) -> bool:
@@ -75,7 +76,7 @@ def _is_integer(value: relax.Expr) -> bool:
 
 
 def _is_wide_integer(value: relax.Expr) -> bool:
-    """True for integers whose type is wider than 8 bits: of 8 bits, every value is drawn."""
+    """Return True for integers of more than 8 bits. Of narrower types samples contain any value."""
     return _is_integer(value) and str(value.ty.dtype) not in ("int8", "uint8")
 
 
@@ -89,7 +90,7 @@ def _demands(name: str, value: relax.Expr) -> list[tuple[relax.Expr, Range]]:
 
 
 def _index_limit(name: str, value: relax.Call) -> int:
-    """Extent of the axis that indices go along; of several, the shortest. 0 where it is not known."""
+    """Return the extent of the axis that indices go along, the shortest of several axes, or 0 if it is unknown."""
     shape = static_shape(value.args[0])
     if name.endswith("_nd"):
         begin = int(getattr(value.attrs, "batch_dims", 0) or 0)
@@ -99,7 +100,7 @@ def _index_limit(name: str, value: relax.Call) -> int:
 
 
 def _quantized(value: relax.Call) -> list[tuple[relax.Expr, Range]]:
-    """Real numbers that the integers of one scale stand for."""
+    """Return the range of real numbers that the integers of a quantize operator represent."""
     scale, zero_point = array_of(value.args[1]), array_of(value.args[2])
     dtype = str(value.ty.dtype)
     if scale is None or zero_point is None or scale.size != 1 or dtype not in ("int8", "uint8", "int16", "uint16"):
@@ -110,7 +111,7 @@ def _quantized(value: relax.Call) -> list[tuple[relax.Expr, Range]]:
 
 
 def drawn(shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.random.Generator) -> np.ndarray:
-    """Floats of a normal distribution, integers of their whole range; within limits, evenly."""
+    """Draw an array: floats from a normal distribution, integers from their whole range; with limits, uniformly."""
     if dtype.startswith(_FLOATS):
         if limits is None:
             return np.asarray(rng.standard_normal(shape), dtype)
@@ -126,6 +127,6 @@ def drawn(shape: tuple[int, ...], dtype: str, limits: Range | None, rng: np.rand
 def random_inputs(
     specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int, ranges: Mapping[str, Range] | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """One sample for inputs of these shapes and types, the same for the same seed."""
+    """Return one random sample for inputs of the given shapes and types. The same seed gives the same sample."""
     rng = np.random.default_rng(seed)
     return {name: drawn(shape, dtype, (ranges or {}).get(name), rng) for name, (shape, dtype) in specs.items()}

@@ -1,14 +1,15 @@
-"""Judges float tensors by rounding errors: what a float64 evaluation of the same graph says that float32 may lose.
+"""Judge float tensors by rounding errors, which a float64 evaluation of the same graph estimates.
 
-R is the reference runtime's value of an element, X that of the float64 evaluation, N the change that rounding errors of
-float32 make there (`reference_runtimes/float64_runtime.py`), N' the same with the errors of functions that other
-runtimes approximate, u the unit roundoff of its type, M the magnitude of its channel.
+R is the reference runtime's value of an element, X its value in the float64 evaluation, N the change of the element by
+rounding errors of float32 (`reference_runtimes/float64_runtime.py`), N' the same change with the errors of functions
+that other runtimes approximate, u the unit roundoff of the element's type, M the magnitude of its channel.
 
-    |R - X| <= 8 N' + 4 u M                   makes X count: our reading of the file is the runtime's
-    min(|C - X|, |C - R|) <= 8 N + 4 u M      is then asked for of the C, and of the board
+    |R - X| <= 8 N' + 4 u M                   shows that our reading of the file is the runtime's, so X can be used
+    min(|C - X|, |C - R|) <= 8 N + 4 u M      must then hold for the C code's value, on the host and on the board
 
-Where R is not near X, that is worth nothing, and the C has to be within 1e-4 of the largest value of R instead. Samples
-that are made to be hard (`Expected.stressed`) may overtax the runtime itself: there the second line alone is asked for.
+If the first inequality fails, X proves nothing, and the C code has to be within 1e-4 of the largest value of R instead.
+Stressed samples (`Expected.stressed`) may be too hard for the runtime itself: for these only the second inequality must
+hold.
 """
 
 from __future__ import annotations
@@ -24,18 +25,24 @@ from tvm_ext.verification.reference_runtimes.reference_result import ReferenceRe
 from tvm_ext.verification.verify import Array, Sample, float_tolerance, is_float, largest
 
 NOISE_FACTOR = 8
-"""Rounding errors of a runtime in noises of the evaluation: 1.9 at most in 19 networks and two runtimes."""
+"""Tolerance as a multiple of the noise. The errors of two runtimes on 19 networks were at most 1.9 times the noise."""
 FLOOR_ROUNDINGS = 4
 _NO_NOISE = 1e-30
 SPREAD = 4
-"""Tolerances of samples that were evaluated for one that was not: rounding grows with the values that are added up."""
+"""Factor from the tolerances of evaluated samples to the tolerance of a sample that was not evaluated.
+
+Rounding errors grow with the values that are added up, which may be larger in that sample."""
 WEAK_SHARE = 0.01
-"""Part of an output's largest value from which a tolerance says little about it."""
+"""Tolerance as a fraction of an output's largest value from which a comparison verifies the output only weakly."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
-    """Values of a model in float64, and the noise of rounding to its own types; arrays by name for each sample."""
+    """Values of a model in float64, and the noise of rounding to the model's types: arrays by name for each sample.
+
+    outputs, inner: values. noise_outputs, noise_inner: noise of our C code.
+    others_noise_outputs, others_noise_inner: noise of runtimes that approximate functions.
+    """
 
     outputs: Sequence[Sample]
     inner: Sequence[Sample]
@@ -47,26 +54,32 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownTensor:
-    """One tensor in one sample: of the reference runtime, None where it shows none; in float64; tolerances of both.
+    """Known values of one tensor in one sample, and the tolerances of its elements.
 
-    limits: of the C; said_limits: of the runtime. scale: largest magnitude of the runtime's tensor in all samples.
-    is_stressed: of a sample that is made to be hard.
+    reported: the reference runtime's values; None if it does not show the tensor.
+    exact: values in float64.
+    limits: tolerances of the C code. reported_limits: tolerances of the runtime.
+    scale: largest magnitude of the runtime's tensor in all samples.
+    is_stressed: True if the sample was drawn to be hard.
     """
 
-    said: Array | None
+    reported: Array | None
     exact: Array
     limits: Array
-    said_limits: Array
+    reported_limits: Array
     scale: float
     is_stressed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How far the C is from what it should be, at the element that is the furthest in tolerances.
+    """Error of the C code at the element with the largest error in units of its tolerance.
 
-    of_tolerance: more than 1 fails. error: from the runtime, or from float64 where it shows nothing. from_exact,
-    reference_error: of the C and of the runtime, from float64. cause: `c` or `reading`, where it fails.
+    of_tolerance: error divided by the tolerance; more than 1 fails.
+    error: difference from the runtime, or from float64 if the runtime does not show the tensor.
+    limit: tolerance of the element. at: index of the element.
+    from_exact, reference_error: difference from float64 of the C code and of the runtime.
+    cause: `c` or `reading` for a failure, else empty.
     """
 
     of_tolerance: float
@@ -82,52 +95,54 @@ class Verdict:
         return self.of_tolerance <= 1
 
     def sentence(self, what: str, who: str) -> str:
-        """The failure in words. what: the tensor; who: the reference runtime."""
+        """Return the failure as a sentence. what: name of the tensor. who: name of the reference runtime."""
         at = f" at [{', '.join(map(str, self.at))}]" if self.at else ""
-        beside = f"of a float64 evaluation {who} is off by {self.reference_error:.3g}, the C by {self.from_exact:.3g}"
-        return f"{what}{at}: differs from {who} by {self.error:.3g}, rounding explains {self.limit:.3g}; {beside}"
+        return (
+            f"{what}{at}: differs from {who} by {self.error:.3g}, of which rounding explains {self.limit:.3g}; the "
+            f"error against float64 is {self.reference_error:.3g} in {who} and {self.from_exact:.3g} in the C code"
+        )
 
 
 def tolerances(exact: Array, noise: Array, dtype: str) -> Array:
-    """Tolerance of each element; dtype: the type that the C has it in."""
+    """Return the tolerance of each element. dtype: type of the tensor in the C code."""
     unit = UNIT_ROUNDOFF.get(dtype, UNIT_ROUNDOFF["float32"])
-    least = float(np.finfo(np.float32).tiny)
+    least = float(np.finfo(np.float32).tiny)  # processors may flush smaller numbers to zero
     return NOISE_FACTOR * noise + FLOOR_ROUNDINGS * unit * shared_noise(np.abs(exact)) + least
 
 
 def judged(got: Array, known: KnownTensor) -> Verdict:
-    """The verdict on a tensor of the C."""
+    """Judge a tensor of the C code."""
     exact, limits, shape = known.exact, known.limits, known.exact.shape
     got = got.astype(np.float64).reshape(shape)
     from_exact = gaps(got, exact)
-    if known.said is None:
+    if known.reported is None:
         return _worst(from_exact, limits, from_exact, np.zeros(shape), "c")
-    said = known.said.astype(np.float64).reshape(shape)
-    from_said, reference = gaps(got, said), gaps(said, exact)
-    if known.is_stressed or (reference <= known.said_limits).all():
-        return _worst(np.minimum(from_said, from_exact), limits, from_exact, reference, "c")
-    otherwise = np.full(shape, float_tolerance(str(known.said.dtype)) * known.scale)
-    return _worst(from_said, otherwise, from_exact, reference, "reading" if (from_exact <= limits).all() else "c")
+    reported = known.reported.astype(np.float64).reshape(shape)
+    from_reported, reference = gaps(got, reported), gaps(reported, exact)
+    if known.is_stressed or (reference <= known.reported_limits).all():
+        return _worst(np.minimum(from_reported, from_exact), limits, from_exact, reference, "c")
+    otherwise = np.full(shape, float_tolerance(str(known.reported.dtype)) * known.scale)
+    return _worst(from_reported, otherwise, from_exact, reference, "reading" if (from_exact <= limits).all() else "c")
 
 
-def judged_unevaluated(got: Array, said: Array, known: Sequence[KnownTensor], tolerance: float) -> Verdict:
-    """The verdict on an output in a sample that was not evaluated.
+def judged_unevaluated(got: Array, reported: Array, known: Sequence[KnownTensor], tolerance: float) -> Verdict:
+    """Judge an output in a sample that was not evaluated in float64.
 
-    known: the same output in those that were. Their largest tolerances, `SPREAD` times, stand for its own, or
-    `tolerance`, a share of the output's largest value, where that is more.
+    known: the same output in the evaluated samples. The tolerance is `SPREAD` times the largest of their tolerances, or
+    `tolerance` times the output's largest value if that is more.
     """
     assert known, "the first samples are evaluated"
     shape = known[0].exact.shape
-    of_others = np.max([one.limits + one.said_limits for one in known if not one.is_stressed], axis=0)
-    # Results of 16-bit floats differ in whole steps of theirs, of which the evaluated samples may have shown none.
+    of_others = np.max([one.limits + one.reported_limits for one in known if not one.is_stressed], axis=0)
+    # Results in 16-bit floats differ by whole units in the last place; the evaluated samples may show no difference.
     least = tolerance if tolerance <= float_tolerance("float32") else SPREAD * tolerance
     limits = np.maximum(SPREAD * of_others, least * known[0].scale)
-    errors = gaps(got.astype(np.float64).reshape(shape), said.astype(np.float64).reshape(shape))
+    errors = gaps(got.astype(np.float64).reshape(shape), reported.astype(np.float64).reshape(shape))
     return _worst(errors, limits, errors, np.zeros(shape), "c")
 
 
 def _worst(errors: Array, limits: Array, from_exact: Array, reference: Array, cause: str) -> Verdict:
-    """The verdict at the element whose error is the most tolerances."""
+    """Return the verdict at the element whose error is the largest in units of its tolerance."""
     if not errors.size:
         return Verdict(of_tolerance=0, error=0, limit=0, at=(), from_exact=0, reference_error=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -141,29 +156,29 @@ def _worst(errors: Array, limits: Array, from_exact: Array, reference: Array, ca
 
 
 def gaps(one: Array, other: Array) -> Array:
-    """|one - other|; 0 for the same and for two NaN, infinite where only one is a number."""
+    """Return |one - other| by element: 0 for two NaN or equal infinities, infinity if only one value is a number."""
     with np.errstate(invalid="ignore", over="ignore"):
         found = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0.0, np.abs(one - other))
     return np.where(np.isnan(found), np.inf, found)
 
 
 def known_outputs(
-    said: Sequence[Sample], evaluation: Evaluation, stressed: Sequence[bool]
+    reported: Sequence[Sample], evaluation: Evaluation, stressed: Sequence[bool]
 ) -> list[dict[str, KnownTensor]]:
-    """What is known of each float output, for each sample that was evaluated: the first ones."""
-    floats = [name for name, array in said[0].items() if is_float(array) and name in evaluation.outputs[0]]
-    scales = {name: max(largest(sample[name]) for sample in said) for name in floats}
+    """Return the known values of each float output by name, for each evaluated sample. These are the first samples."""
+    floats = [name for name, array in reported[0].items() if is_float(array) and name in evaluation.outputs[0]]
+    scales = {name: max(largest(sample[name]) for sample in reported) for name in floats}
     found: list[dict[str, KnownTensor]] = []
-    for index, sample in enumerate(said[: len(evaluation.outputs)]):
+    for index, sample in enumerate(reported[: len(evaluation.outputs)]):
         exact, noise, others = (
             values[index] for values in (evaluation.outputs, evaluation.noise_outputs, evaluation.others_noise_outputs)
         )
         found.append(
             {
                 name: KnownTensor(
-                    said=sample[name], exact=exact[name], scale=scales[name], is_stressed=stressed[index],
+                    reported=sample[name], exact=exact[name], scale=scales[name], is_stressed=stressed[index],
                     limits=tolerances(exact[name], noise[name], str(sample[name].dtype)),
-                    said_limits=tolerances(exact[name], others[name], str(sample[name].dtype)),
+                    reported_limits=tolerances(exact[name], others[name], str(sample[name].dtype)),
                 )
                 for name in floats
                 if exact[name].size == sample[name].size
@@ -172,16 +187,16 @@ def known_outputs(
     return found
 
 
-def known_inner(said: ReferenceResult, evaluation: Evaluation) -> dict[str, Verdict]:
-    """Of each tensor inside that both the runtime and the evaluation have: the furthest that they are apart."""
+def known_inner(reported: ReferenceResult, evaluation: Evaluation) -> dict[str, Verdict]:
+    """Return the worst verdict on the runtime against float64 for each inner tensor that both have, by name."""
     worst: dict[str, Verdict] = {}
-    for index, sample in enumerate(said.inner[: len(evaluation.inner)]):
+    for index, sample in enumerate(reported.inner[: len(evaluation.inner)]):
         exact, noise = evaluation.inner[index], evaluation.others_noise_inner[index]
         for name in sample.keys() & exact.keys() & noise.keys():
             if not is_float(sample[name]) or exact[name].size != sample[name].size:
                 continue
             limits = tolerances(exact[name], noise[name], str(sample[name].dtype))
-            known = KnownTensor(said=None, exact=exact[name], limits=limits, said_limits=limits, scale=0.0)
+            known = KnownTensor(reported=None, exact=exact[name], limits=limits, reported_limits=limits, scale=0.0)
             verdict = judged(sample[name], known)
             if name not in worst or verdict.of_tolerance > worst[name].of_tolerance:
                 worst[name] = verdict
@@ -189,7 +204,10 @@ def known_inner(said: ReferenceResult, evaluation: Evaluation) -> dict[str, Verd
 
 
 def weak_outputs(known: Sequence[Mapping[str, KnownTensor]]) -> dict[str, float]:
-    """Outputs whose tolerance is a large part of their largest value in every sample, and the least such part, or 1."""
+    """Return the outputs whose tolerance is a large fraction of their largest value in every sample.
+
+    The values are the smallest such fraction of each output over the samples, 1 at most.
+    """
     shares: dict[str, list[float]] = {}
     for sample in known:
         for name, one in sample.items():
@@ -199,19 +217,29 @@ def weak_outputs(known: Sequence[Mapping[str, KnownTensor]]) -> dict[str, float]
     return {name: min(parts) for name, parts in shares.items() if min(parts) > WEAK_SHARE}
 
 
-def best_outputs(said: Sequence[Sample], evaluation: Evaluation | None) -> list[dict[str, Array]]:
-    """Outputs to compare with later: floats of the evaluation where the runtime is near it, else the runtime's."""
+def best_outputs(reported: Sequence[Sample], evaluation: Evaluation | None) -> list[dict[str, Array]]:
+    """Return the expected outputs of the self-test.
+
+    They are the float64 evaluation's floats if the runtime agrees with the evaluation, otherwise the runtime's outputs.
+    """
     if evaluation is None:
-        return [dict(sample) for sample in said]
-    known = known_outputs(said, evaluation, [False] * len(said))
+        return [dict(sample) for sample in reported]
+    known = known_outputs(reported, evaluation, [False] * len(reported))
     return [
         {
             name: known[index][name].exact.astype(array.dtype).reshape(array.shape)
             if index < len(known)
             and name in known[index]
-            and judged(array, replace(known[index][name], said=None, limits=known[index][name].said_limits)).passed
+            and judged(
+                array, replace(known[index][name], reported=None, limits=known[index][name].reported_limits)
+            ).passed
             else array
             for name, array in sample.items()
         }
-        for index, sample in enumerate(said)
+        for index, sample in enumerate(reported)
     ]
+
+
+def _agrees(reported: Array, known: KnownTensor) -> bool:
+    """Return True if the runtime's output is within rounding of float64."""
+    return judged(reported, replace(known, reported=None, limits=known.reported_limits)).passed

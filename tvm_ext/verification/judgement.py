@@ -1,10 +1,13 @@
 """Judge the outputs of a package: on the host, on the board and on a device, and step by step inside the model.
 
-(a) Each step of the C gives the very bytes of its kernel's reference, fed what the C gave that step, and the package's
-    outputs are those of its last steps. (b) Each step's reference, fed what the reference runtime computed, gives what
-    the reference runtime computed (`tvm_ext.verification.account`). By (a) the C is the chain of the references, by (b)
-    every link of that chain is the reference runtime's; what both differ by at the end is what the links allow, and
-    nothing else.
+Two rules hold for each step of a quantized model:
+(a) The C code's result has the same bytes as that of the kernel's reference for the same operands, and the package's
+    outputs are the results of its last steps.
+(b) The kernel's reference, applied to operands that the reference runtime computed, gives the runtime's result
+    (`tvm_ext.verification.account`).
+By (a) the C code computes the same as the kernels' references in a chain, and by (b) every link of the chain computes
+the same as the reference runtime. Outputs at the end of the chain can therefore differ only by what the tolerances of
+its links add up to.
 """
 
 from __future__ import annotations
@@ -58,10 +61,12 @@ from tvm_ext.verification.windows import against_windows
 
 @dataclass(frozen=True, kw_only=True)
 class StepErrors:
-    """Steps and outputs off the reference or the reference runtime, as sentences; empty is good.
+    """Sentences about wrong steps and outputs of a quantized model.
 
-    outputs: by sample, outputs as the last steps made them, by the model's names. tensors_compared: tensors that both a
-    step made and the reference runtime has.
+    against_reference: differences from the kernels' references. against_runtime: differences from the reference
+    runtime.
+    outputs: for each sample, the results of the last steps by the model's names of outputs.
+    tensors_compared: number of tensors of the program that the reference runtime has, too.
     """
 
     against_reference: tuple[str, ...]
@@ -77,7 +82,7 @@ class StepErrors:
 def check_steps(
     compiled: Compiled, samples: Sequence[Sample], reference_result: ReferenceResult | None = None
 ) -> StepErrors:
-    """Rules (a) and (b) for every step of a quantized model; without a reference_result only (a)."""
+    """Check rules (a) and (b) for every step of a quantized model; without `reference_result` only (a)."""
     with InstrumentedModel(compiled) as model:
         kernels, outputs = list[str](), list[Sample]()
         states = reference.first_states(compiled.program)
@@ -97,9 +102,9 @@ def check_steps(
 def _steps_against_reference(
     model: InstrumentedModel, sample: Sample, states: Mapping[str, Array]
 ) -> tuple[list[str], Sample, dict[str, Array]]:
-    """(a): each step of the C run against its reference, given what the C run gave that step; outputs, next states.
+    """Check rule (a) in a run of the C code for one sample; return sentences, the outputs and the next states.
 
-    New rows of a ring that turns are not looked at by themselves: what reads them is.
+    New rows in a ring buffer are not compared themselves, but the results of the steps that read them are.
     """
     program, interface = model.compiled.program, model.compiled.interface
     values = {port.name: sample[port.source] for port in interface.inputs}
@@ -109,7 +114,7 @@ def _steps_against_reference(
         for name, wanted in reference.run_step(program, step, values).items():
             if name in program.kept or program.turns(name):
                 values[name] = wanted
-            if name not in values or values[name] is wanted:  # of a ring only the last rows are left
+            if name not in values or values[name] is wanted:  # a ring buffer still has its last rows only
                 continue
             absolute, relative = difference(values[name], wanted)
             limit = 0.0 if _is_exact(step) else 1.0 if wanted.dtype.kind in "iu" else BOARD_TOLERANCE
@@ -120,9 +125,9 @@ def _steps_against_reference(
 
 
 def against_steps(given: Sequence[Sample], steps: StepErrors) -> list[str]:
-    """Sentences on outputs of the package, by sample and name, that are not those of its last steps."""
+    """Return a sentence for each output of the package that differs from the result of its last step."""
     return [
-        f"output {name}: differs by {difference(outputs[name], wanted)[0]:g} from what its last step made"
+        f"output {name}: differs by {difference(outputs[name], wanted)[0]:g} from the result of its last step"
         for outputs, made in zip(given, steps.outputs, strict=True)
         for name, wanted in made.items()
         if max(difference(outputs[name], wanted)) > 0
@@ -134,12 +139,15 @@ def _is_exact(step: Step) -> bool:
 
 
 NUM_JUDGED_STEPS = 5
-"""Samples, from the first on, of which the tensors inside are judged."""
+"""Number of first samples of a float model whose inner tensors are judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FloatSteps:
-    """Tensors that steps of the C got wrong, as sentences, with the causes of each; and how many were compared."""
+    """Result of the comparison of a float model's inner tensors.
+
+    errors: a sentence for each wrong tensor. causes: the cause of each error. tensors_compared: number of tensors.
+    """
 
     errors: tuple[str, ...]
     causes: tuple[str, ...]
@@ -149,11 +157,11 @@ class FloatSteps:
 def check_float_steps(
     compiled: Compiled,
     samples: Sequence[Sample],
-    said: ReferenceResult,
+    reported: ReferenceResult,
     evaluation: Evaluation,
     stressed: Sequence[bool],
 ) -> FloatSteps:
-    """Compare every float tensor of the program that the runtime or the evaluation has, sample by sample."""
+    """Compare every inner float tensor of the program that the float64 evaluation has, sample by sample."""
     worst: dict[str, tuple[Verdict, str]] = {}
     if not _has_known_tensors_inside(compiled, evaluation):
         return FloatSteps(errors=(), causes=(), tensors_compared=0)
@@ -165,13 +173,13 @@ def check_float_steps(
                 tensor = program.tensors.get(name)
                 if tensor is None or name in outputs or not is_float(array):
                     continue
-                known = _known(tensor, index, said, evaluation, is_stressed=stressed[index])
+                known = _known(tensor, index, reported, evaluation, is_stressed=stressed[index])
                 if known is None:
                     continue
                 verdict = judged(array, known)
                 if name not in worst or verdict.of_tolerance > worst[name][0].of_tolerance:
-                    who = said.runtime if known.said is not None else "a float64 evaluation"
-                    what = f"{source_of(tensor)}, which the model has inside, sample {index},"
+                    who = reported.runtime if known.reported is not None else "a float64 evaluation"
+                    what = f"inner tensor {source_of(tensor)}, sample {index},"
                     worst[name] = verdict, verdict.sentence(what, who)
     failed = [(text, verdict.cause) for verdict, text in worst.values() if not verdict.passed]
     return FloatSteps(
@@ -181,28 +189,28 @@ def check_float_steps(
 
 
 def _has_known_tensors_inside(compiled: Compiled, evaluation: Evaluation) -> bool:
-    """True where a step writes a tensor that the evaluation has, and that is no output."""
+    """Return True if a step writes an inner tensor that the float64 evaluation has."""
     tensors, outputs = compiled.program.tensors, {port.source for port in compiled.interface.outputs}
     written = {source_of(tensors[name]) for step in compiled.program.steps for name in writes(step)}
     return any(name not in outputs for name in written & evaluation.inner[0].keys())
 
 
 def _known(
-    tensor: Tensor, index: int, said: ReferenceResult, evaluation: Evaluation, *, is_stressed: bool
+    tensor: Tensor, index: int, reported: ReferenceResult, evaluation: Evaluation, *, is_stressed: bool
 ) -> KnownTensor | None:
-    """What is known of a tensor of the program, as it is stored; None where nothing is."""
+    """Return the known values of a tensor in the program's layout; None if the float64 evaluation does not have it."""
     source = source_of(tensor)
     exact = laid_out(_of(evaluation.outputs, evaluation.inner, index, source), tensor)
     noise = laid_out(_of(evaluation.noise_outputs, evaluation.noise_inner, index, source), tensor)
     others = laid_out(_of(evaluation.others_noise_outputs, evaluation.others_noise_inner, index, source), tensor)
     if exact is None or noise is None or others is None:
         return None
-    found = laid_out(_of(said.outputs, said.inner, index, source), tensor)
+    found = laid_out(_of(reported.outputs, reported.inner, index, source), tensor)
     if found is not None and str(found.dtype) != tensor.dtype:
         found = None
     return KnownTensor(
-        said=found, exact=exact, limits=tolerances(exact, noise, tensor.dtype),
-        said_limits=tolerances(exact, others, tensor.dtype),
+        reported=found, exact=exact, limits=tolerances(exact, noise, tensor.dtype),
+        reported_limits=tolerances(exact, others, tensor.dtype),
         scale=largest(found) if found is not None else 0.0, is_stressed=is_stressed,
     )  # fmt: skip
 
@@ -219,9 +227,10 @@ Steps = StepErrors | FloatSteps
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A sentence on what is wrong.
+    """A sentence about a wrong result.
 
-    cause: `c`; `reading` where our reading of the file is not the runtime's; `run` where no samples would excuse it.
+    cause: `c` if the C code is wrong; `reading` if tvm_ext reads the file differently from the runtime; `run` for a
+    defect that does not depend on the samples, such as different results on host and board.
     """
 
     text: str
@@ -229,7 +238,7 @@ class Problem:
 
 
 def steps_of(subject: Subject, expected: Expected) -> Steps | None:
-    """Errors of the steps; None where a model is judged by its outputs, or by whole windows."""
+    """Check the steps of a model; None if the model is judged by its outputs or by whole windows instead."""
     compiled = subject.compiled
     if compiled.interface.warm_up_runs:
         return None
@@ -245,9 +254,9 @@ def steps_of(subject: Subject, expected: Expected) -> Steps | None:
 def judged_runs(
     subject: Subject, expected: Expected, steps: Steps | None, host: Outputs, board: RunResult | None
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Results per target, None for the board where it was not run, and what is wrong.
+    """Return the results by target, None for a board without a run, and the problems.
 
-    steps: as `steps_of` has them; host: outputs there; board: what it gave and counted.
+    steps: the result of `steps_of`. host: outputs on the host. board: outputs and counters of the board.
     """
     compiled = subject.compiled
     results = dict[str, Any](host=None, qemu=None)
@@ -261,8 +270,8 @@ def judged_runs(
         *map(_weakness, weak.items()),
     ]
     if compiled.is_quantized and compiled.interface.warm_up_runs:
-        said = expected.reference_result
-        errors, results["host"]["tensors_compared"] = against_windows(subject.mod, host, expected.asked, said)
+        reported = expected.reference_result
+        errors, results["host"]["tensors_compared"] = against_windows(subject.mod, host, expected.asked, reported)
         problems += [Problem(text=error) for error in errors]
     elif isinstance(steps, FloatSteps):
         results["host"]["tensors_compared"] = steps.tensors_compared
@@ -278,9 +287,10 @@ def judged_runs(
         problems += [*wrong, *_driver_problems(compiled, board)]
         planned = moved_bytes(compiled.program)
         if board.moved_bytes != planned:
-            text = f"board: moved {board.moved_bytes}, planned was {planned}"
+            text = f"board: moved {board.moved_bytes} bytes between memories, but {planned} were planned"
             problems.append(Problem(text=text, cause="run"))
-        counted = None if drivers_of(compiled.program) else board.instructions  # a stand-in's are no measurement
+        # C code replaces an accelerator in QEMU, so that the instructions counted are not those of the device.
+        counted = None if drivers_of(compiled.program) else board.instructions
         results["qemu"] |= {"instructions": counted, "moved": moved_table(board.moved_bytes)}
     return results, problems
 
@@ -288,16 +298,16 @@ def judged_runs(
 def judged_device(
     subject: Subject, expected: Expected, host: Outputs, device: RunResult, runner: Runner
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Results of a device, for the report, and what is wrong: against the host, and against the reference runtime.
+    """Compare a device's outputs with the host's and the reference runtime's; return the report's entry and problems.
 
-    Nothing there counts instructions or moved bytes. The report names the runner's program, not the user's paths.
+    A device counts no instructions and no bytes moved. The report names the runner's program without the user's paths.
     """
     compiled = subject.compiled
     answers = list(device.outputs[compiled.interface.warm_up_runs :])
     problems = _against_host(compiled, expected, answers, host, "runner")
     table, wrong = _against_reference(compiled, expected, answers, "runner")
-    figures = {"program": runner.program, "instructions": None}
-    return {**table, **figures, "cycles": device.cycles, "stack_bytes": device.stack_bytes}, [*problems, *wrong]
+    run = {"program": runner.program, "instructions": None}
+    return {**table, **run, "cycles": device.cycles, "stack_bytes": device.stack_bytes}, [*problems, *wrong]
 
 
 def _without_evaluation(reason: str) -> str:
@@ -311,51 +321,52 @@ def _weakness(output: tuple[str, float]) -> str:
     name, share = output
     part = "as much as" if share == 1 else f"{share:.0%} of"
     return (
-        f"output {name} is hardly verified: in every sample rounding may move it by {part} its largest value. "
-        "Give samples that the model is made for (--verify-inputs)"
+        f"output {name} is hardly verified: in every sample rounding may change it by {part} its largest value. "
+        "Give samples that are typical for the model (--verify-inputs)"
     )
 
 
 def _against_reference(
     compiled: Compiled, expected: Expected, outputs: Outputs, where: str
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The comparison of outputs with the reference runtime's, for the report, and what is wrong.
+    """Compare outputs with the reference runtime's; return the report's entry and the problems.
 
-    A quantized model is judged by its steps, and by them what it gives end to end.
+    Values of a quantized model are not judged here, because its steps are judged.
     """
-    said, wanted_outputs = expected.reference_result, expected.reference_result.outputs[: len(outputs)]
+    reported, wanted_outputs = expected.reference_result, expected.reference_result.outputs[: len(outputs)]
     if compiled.is_quantized:
         found = compare(outputs, wanted_outputs, tolerance=np.inf, judge_integers=False)
-        problems = [] if found.passed else [Problem(text=f"{where}: outputs differ from {said.runtime} in shape")]
-        return {**found.to_json(), **said.to_json()}, problems
+        problems = [] if found.passed else [Problem(text=f"{where}: outputs differ from {reported.runtime} in shape")]
+        return {**found.to_json(), **reported.to_json()}, problems
     if expected.evaluation is None:
         found = compare(outputs, wanted_outputs, tolerance=tolerance_of(compiled.program))
-        text = f"{where}: outputs differ from {said.runtime} by {found.max_abs_error:g}"
-        return {**found.to_json(), **said.to_json()}, [] if found.passed else [Problem(text=text)]
-    known = known_outputs(said.outputs, expected.evaluation, expected.stressed)[: len(outputs)]
+        text = f"{where}: outputs differ from {reported.runtime} by {found.max_abs_error:g}"
+        return {**found.to_json(), **reported.to_json()}, [] if found.passed else [Problem(text=text)]
+    known = known_outputs(reported.outputs, expected.evaluation, expected.stressed)[: len(outputs)]
     verdicts: dict[str, tuple[Verdict, int]] = {}
     problems: list[Problem] = []
-    for index, (sample, said_sample) in enumerate(zip(outputs, wanted_outputs, strict=True)):
-        for name, wanted in said_sample.items():
+    for index, (sample, reported_sample) in enumerate(zip(outputs, wanted_outputs, strict=True)):
+        for name, wanted in reported_sample.items():
             if name in known[0]:
                 if index >= len(known) and not verdicts[name][0].passed:
-                    continue  # what evaluated samples show says more
+                    continue  # the failure in an evaluated sample has a better explanation
                 verdict = _judged_output(known, index, name, sample[name], wanted, tolerance_of(compiled.program))
                 if name not in verdicts or verdict.of_tolerance > verdicts[name][0].of_tolerance:
                     verdicts[name] = verdict, index
             elif not expected.stressed[index] and (text := _other_than(sample[name], wanted, compiled)):
-                text = f"{where}: output {name}, sample {index}: differs from {said.runtime} {text}"
+                text = f"{where}: output {name}, sample {index}: differs from {reported.runtime} {text}"
                 problems.append(Problem(text=text))
     problems += [
         Problem(
-            text=f"{where}: {verdict.sentence(f'output {name}, sample {index},', said.runtime)}", cause=verdict.cause
+            text=f"{where}: {verdict.sentence(f'output {name}, sample {index},', reported.runtime)}",
+            cause=verdict.cause,
         )
         for name, (verdict, index) in verdicts.items()
         if not verdict.passed
     ]
     found = compare(outputs, wanted_outputs, tolerance=np.inf, judge_integers=False).to_json()
     table = _float64_table([verdict for verdict, _ in verdicts.values()], known)
-    return {**found, "passed": not problems, **said.to_json(), "float64": table}, problems
+    return {**found, "passed": not problems, **reported.to_json(), "float64": table}, problems
 
 
 def _judged_output(
@@ -363,34 +374,34 @@ def _judged_output(
     index: int,
     name: str,
     got: np.ndarray,
-    said: np.ndarray,
+    reported: np.ndarray,
     tolerance: float,
 ) -> Verdict:
-    """The verdict on an output; known: of the samples that were evaluated, the first ones."""
+    """Judge an output of one sample. known: known values of the evaluated samples, which are the first samples."""
     if index < len(known):
         return judged(got, known[index][name])
-    return judged_unevaluated(got, said, [one[name] for one in known], tolerance)
+    return judged_unevaluated(got, reported, [one[name] for one in known], tolerance)
 
 
 def _other_than(got: np.ndarray, wanted: np.ndarray, compiled: Compiled) -> str:
-    """How an output without a float64 counterpart differs from the runtime's; empty where it does not."""
+    """Return how an output without a float64 value differs from the runtime's; empty if it is within tolerance."""
     found = compare([{"": got}], [{"": wanted}], tolerance=tolerance_of(compiled.program))
     return "" if found.passed else f"by {found.max_abs_error:g} in {found.differing} elements"
 
 
 def _float64_table(worst: Sequence[Verdict], known: Sequence[dict[str, KnownTensor]]) -> dict[str, Any]:
-    """Errors beside the float64 evaluation, as the report has them; None for what is no number."""
-    figures: dict[str, float] = {
+    """Return the report's table of errors against float64, with None for values that are not finite."""
+    errors: dict[str, float] = {
         "error": max((verdict.from_exact for verdict in worst), default=0.0),
         "reference_error": max((verdict.reference_error for verdict in worst), default=0.0),
         "of_tolerance": max((verdict.of_tolerance for verdict in worst), default=0.0),
     }
-    table: dict[str, Any] = {key: float(figure) if np.isfinite(figure) else None for key, figure in figures.items()}
+    table: dict[str, Any] = {key: float(error) if np.isfinite(error) else None for key, error in errors.items()}
     return table | {"weak": weak_outputs(known)}
 
 
 def _against_host(compiled: Compiled, expected: Expected, answers: Outputs, host: Outputs, where: str) -> list[Problem]:
-    """What is wrong where firmware differs from the host: integers at all, floats beyond 1e-5 and beyond rounding."""
+    """Return the problem if firmware differs from the host in integers, or in floats by more than 1e-5 and rounding."""
     host = host[: len(answers)]
     same = compare(answers, host, tolerance=tolerance_of(compiled.program, BOARD_TOLERANCE))
     if same.passed or (expected.evaluation is not None and _within_rounding(compiled, expected, answers, host)):
@@ -399,7 +410,7 @@ def _against_host(compiled: Compiled, expected: Expected, answers: Outputs, host
 
 
 def _within_rounding(compiled: Compiled, expected: Expected, answers: Outputs, host: Outputs) -> bool:
-    """True where the integers of both are equal and each float is within its tolerance."""
+    """Return True if the integers of firmware and host are equal and each float of firmware is within its tolerance."""
     assert expected.evaluation is not None, "asked by the caller"
     known = known_outputs(expected.reference_result.outputs, expected.evaluation, expected.stressed)
     tolerance = tolerance_of(compiled.program)
@@ -413,31 +424,34 @@ def _within_rounding(compiled: Compiled, expected: Expected, answers: Outputs, h
 
 
 def _driver_problems(compiled: Compiled, board: RunResult) -> list[Problem]:
-    """Calls of drivers that the board counted, where they are not those of the program."""
+    """Return the problem if the board counted other calls of accelerators than the program has."""
     steps = compiled.program.steps
     waits = sum(isinstance(step, DriverWait) for step in steps)
     starts = sum(call.implementation.driver is not None for call in compiled.program.kernel_calls())
     if (board.driver_calls or (0, 0)) == (starts, waits):
         return []
-    text = f"board: (starts, waits) of accelerators are {board.driver_calls}, planned were {(starts, waits)}"
+    text = f"board: accelerators had (starts, waits) of {board.driver_calls}, but {(starts, waits)} were planned"
     return [Problem(text=text, cause="run")]
 
 
 def not_the_model(name: str, problems: Sequence[str]) -> VerificationFailed:
-    """The error for C that does not compute what it should."""
+    """Return the error for C code that does not compute the model."""
     return _failed(f"{name}: the C code does not compute the model", problems, "")
 
 
 def failed_verification(subject: Subject, expected: Expected, problems: Sequence[Problem]) -> VerificationFailed:
-    """The error for a package that failed: what was compared with what, whether the samples can decide, a way out."""
+    """Return the error for a failed verification: the comparison, its problems, and advice.
+
+    If the reference runtime itself gives no usable results on the samples, the error says so.
+    """
     name, texts, who = subject.model, [problem.text for problem in problems], expected.reference_result.runtime
     remark = "" if any(problem.cause == "run" for problem in problems) else _remark_on_file(subject, expected)
     if remark:
         head = f"{name}: these samples cannot tell whether the C code computes the model: {remark}. Compared on them"
-        return _failed(head, texts, "Give samples that the model is made for (--verify-inputs). ")
+        return _failed(head, texts, "Give samples that are typical for the model (--verify-inputs). ")
     if all(problem.cause == "reading" for problem in problems):
-        head = f"{name}: the C code computes what tvm_ext reads in the file, and {who} reads it otherwise"
-        return _failed(head, texts, "Report it with the file. ")
+        head = f"{name}: tvm_ext and {who} read the file differently, and the C code computes what tvm_ext reads"
+        return _failed(head, texts, "Please report it with the file. ")
     return _failed(f"{name}: the C code does not compute the model", texts, "")
 
 
@@ -450,18 +464,18 @@ def _failed(head: str, problems: Sequence[str], way_out: str) -> VerificationFai
 
 
 def _remark_on_file(subject: Subject, expected: Expected) -> str:
-    """Why no C could be told right from wrong on these samples; empty where one can.
+    """Return why the samples cannot tell correct C code from wrong C code; empty if they can.
 
-    The reference runtime gives no numbers, or its two modes give others, beyond what rounding explains.
+    They cannot if the reference runtime's outputs are not numbers, or if its two modes differ by more than rounding.
     """
-    said = expected.reference_result
-    if said.own_reading or subject.compiled.is_quantized or expected.evaluation is None:
+    reported = expected.reference_result
+    if reported.own_reading or subject.compiled.is_quantized or expected.evaluation is None:
         return ""
-    known = known_outputs(said.outputs, expected.evaluation, expected.stressed)
-    ordinary = [sample for sample, hard in zip(said.outputs, expected.stressed, strict=True) if not hard]
+    known = known_outputs(reported.outputs, expected.evaluation, expected.stressed)
+    ordinary = [sample for sample, hard in zip(reported.outputs, expected.stressed, strict=True) if not hard]
     broken = [name for sample in ordinary for name, array in sample.items() if not _is_finite(array)]
     if broken:
-        return f"{said.runtime} itself gives NaN or infinity in output {broken[0]}"
+        return f"{reported.runtime} itself gives NaN or infinity in output {broken[0]}"
     modes = ask_modes(subject.mod, expected.asked[: len(ordinary)])
     if modes is None:
         return ""
@@ -469,7 +483,7 @@ def _remark_on_file(subject: Subject, expected: Expected) -> str:
     for (one, other), wanted in zip(modes.outputs, known, strict=False):
         for name in wanted.keys() & one.keys():
             error = gaps(other[name].astype(np.float64), one[name].astype(np.float64))
-            beyond = error[error > wanted[name].said_limits.reshape(error.shape)]
+            beyond = error[error > wanted[name].reported_limits.reshape(error.shape)]
             if beyond.size:
                 furthest = max(furthest, (float(beyond.max()), name))
     error, name = furthest
@@ -480,15 +494,15 @@ def _is_finite(array: np.ndarray) -> bool:
     return not is_float(array) or bool(np.isfinite(array.astype(np.float64)).all())
 
 
-_ADVICE = "verification on these samples says little about it. Give others (--verify-inputs), or look at the model"
+_ADVICE = "these samples hardly verify the output. Give other samples (--verify-inputs), or inspect the model"
 
 
 def empty_outputs(outputs: Sequence[Sample], interface: Interface) -> list[str]:
-    """A sentence for each output of numbers that is NaN, zero, constant or saturated in all samples.
+    """Return a sentence for each output of real numbers that is NaN, zero, constant or saturated in all samples.
 
-    Only real numbers are looked at, as floats or as integers with a scale: an index may well be 0 each time.
+    Real numbers are floats or integers with a scale. Other integers, such as an index, may well be 0 each time.
     """
-    found: list[str] = []
+    sentences: list[str] = []
     for port in interface.outputs:
         arrays = [sample[port.source] for sample in outputs if port.source in sample]
         if not arrays or arrays[0].size == 0 or not interface.inputs:
@@ -496,12 +510,12 @@ def empty_outputs(outputs: Sequence[Sample], interface: Interface) -> list[str]:
         if not is_float(arrays[0]) and port.quantization is None:
             continue
         what = _emptiness(np.stack([array.astype(np.float64) for array in arrays]), port)
-        found += [f"output {port.source} {what} in all {len(arrays)} samples; {_ADVICE}"] if what else []
-    return found
+        sentences += [f"output {port.source} {what} in all {len(arrays)} samples; {_ADVICE}"] if what else []
+    return sentences
 
 
 def _emptiness(values: Array, port: Port) -> str:
-    """How all values of an output, samples first, are empty; nothing where they are not."""
+    """Return why the values of an output carry no information; empty if they do. values: samples along axis 0."""
     if np.isnan(values).all():
         return "is NaN"
     if not np.isfinite(values).any():
@@ -518,7 +532,11 @@ def _emptiness(values: Array, port: Port) -> str:
 
 
 def _ends(values: Array, port: Port) -> tuple[float, ...]:
-    """Least and largest value that an output can have: of its integers, or of a function between 0 or -1 and 1."""
+    """Return the smallest and largest possible value of an output, as far as known.
+
+    They are the range of its integers; for floats whose largest value is 1 they are 0 or -1 and 1, as after a sigmoid
+    or tanh.
+    """
     if port.quantization is not None and port.dtype.startswith(("int", "uint")):
         info = np.iinfo(port.dtype)
         return float(info.min), float(info.max)

@@ -1,8 +1,9 @@
-"""Compares what the C computes with what the model means, as a reference runtime says it
+"""Comparison of outputs of the C code with the results of a reference runtime
 (`tvm_ext.verification.reference_runtimes`).
 
-Float models: every output within 1e-4 of its largest magnitude in the reference, over all samples. Quantized models:
-`verify_steps`. A board must agree with the host: bytes for integers, 1e-5 for floats.
+Tolerances are relative to the largest magnitude of an output in all samples: 1e-4 for float models. Quantized models
+are judged step by step (`tvm_ext.verification.judgement`). A board must agree with the host: integers exactly, floats
+within 1e-5.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ Sample = Mapping[str, Array]
 
 FLOAT_TOLERANCE = 1e-4
 BOARD_TOLERANCE = 1e-5
-# Floats of 16 bits are rounded behind each operator: of two that are computed alike, some fall to the other side.
+# Floats of 16 bits are rounded after each operator, so that a tiny difference before may round to another neighbor.
 _NARROW_TOLERANCES = {"float16": 4 * 2.0**-11, "bfloat16": 4 * 2.0**-8}
 
 
-# Two of the 255 steps of a range: what an ulp before them brings to the other side of a half.
+# About two of the 255 steps of a range: a difference of one ulp before the rounding can move a value over a half.
 _STEP_TOLERANCE = 2.0**-7
 
 
 def tolerance_of(program: Program, otherwise: float = FLOAT_TOLERANCE) -> float:
-    """Tolerance for outputs of a program: `otherwise`, or that of the narrowest floats in it, in four half steps.
+    """Return the tolerance for outputs of a program, relative to their largest magnitude.
 
-    Where layers round, by ranges found at run time, what float steps compute before them: steps of such a range.
+    It is at least `otherwise`; with 16-bit floats at least four of their unit roundoffs; and if layers quantize, with
+    ranges from run time, the results of float steps, at least two steps of such a range.
     """
     dtypes = {tensor.dtype for tensor in program.tensors.values()}
     narrow = [limit for dtype, limit in _NARROW_TOLERANCES.items() if dtype in dtypes]
@@ -39,26 +41,27 @@ def tolerance_of(program: Program, otherwise: float = FLOAT_TOLERANCE) -> float:
 
 
 def float_tolerance(dtype: str) -> float:
-    """Tolerance for floats of a type, relative to the largest magnitude: `FLOAT_TOLERANCE`, or four half steps."""
+    """Return the relative tolerance for floats of a type: `FLOAT_TOLERANCE` or four unit roundoffs of 16-bit floats."""
     return max(FLOAT_TOLERANCE, _NARROW_TOLERANCES.get(dtype, 0.0))
 
 
 def _rounds_floats(program: Program) -> bool:
-    """True where a step rounds its input behind one whose floats processors compute with an ulp's difference."""
+    """Return True if a step rounds its input after a step whose floats differ by an ulp between processors."""
     has_floats = False
     for call in program.kernel_calls():
-        made = call.implementation
-        if made.rounds_input and has_floats:
+        implementation = call.implementation
+        if implementation.rounds_input and has_floats:
             return True
-        has_floats |= made.computes_floats and not made.rounds_input and not made.copies
+        has_floats |= implementation.computes_floats and not implementation.rounds_input and not implementation.copies
     return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Differences over all elements of all outputs of all samples; relative to each output's largest magnitude.
+    """Differences over all elements of all outputs of all samples.
 
-    differing: elements that are not equal.
+    max_rel_error: relative to the largest magnitude of the output.
+    elements, differing: numbers of all elements and of those that are not equal.
     """
 
     passed: bool
@@ -68,7 +71,7 @@ class Comparison:
     differing: int
 
     def to_json(self) -> dict[str, Any]:
-        """Errors without a number, such as those relative to zeros, are None: JSON has no infinity."""
+        """Return the entry of the report. Infinite errors, as relative to zeros, are None: JSON has no infinity."""
         return {
             key: None if isinstance(value, float) and not np.isfinite(value) else value
             for key, value in asdict(self).items()
@@ -78,10 +81,11 @@ class Comparison:
 def compare(
     outputs: Sequence[Sample], expected: Sequence[Sample], *, tolerance: float, judge_integers: bool = True
 ) -> Comparison:
-    """Floats within `tolerance` of each output's max|expected| in all samples, integers equal (where they are judged).
+    """Compare outputs with expected outputs.
 
-    A probability that is 1e-4 in one sample and 1e-2 in others is known no better than these: a sigmoid has the
-    resolution of 1, in onnxruntime too.
+    Floats pass within `tolerance` times the output's largest expected magnitude in all samples. Integers pass if they
+    are equal, or always without `judge_integers`. The scale is common to all samples because a runtime may compute a
+    sigmoid of 1e-4 with the absolute error of a sigmoid near 1, as onnxruntime does.
     """
     passed, worst_abs, worst_rel, elements, differing = True, 0.0, 0.0, 0, 0
     scales = {name: max(largest(sample[name]) for sample in expected) for name in (expected[0] if expected else ())}
@@ -101,14 +105,14 @@ def compare(
 
 
 def is_float(array: Array) -> bool:
-    """True for floats of any width."""
+    """Return True for an array of floats of any width."""
     return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 
 def difference(got: Array, wanted: Array, scale: float | None = None) -> tuple[float, float]:
-    """Largest |got - wanted|, and that divided by the scale, by default max|wanted|.
+    """Return the largest |got - wanted|, and the same divided by the scale, which is max|wanted| by default.
 
-    Infinite where only one of them is a number.
+    Both are infinite if the shapes differ, or if only one of two elements is a number.
     """
     if got.shape != wanted.shape or wanted.size == 0:
         return (0.0, 0.0) if got.shape == wanted.shape else (np.inf, np.inf)
@@ -122,13 +126,13 @@ def difference(got: Array, wanted: Array, scale: float | None = None) -> tuple[f
 
 
 def largest(wanted: Array) -> float:
-    """Largest finite magnitude."""
+    """Return the largest finite magnitude of an array, 0 without any."""
     magnitudes = np.abs(wanted.astype(np.float64))
     return float(magnitudes.max(initial=0.0, where=np.isfinite(magnitudes)))
 
 
 def num_differing(got: Array, wanted: Array) -> int:
-    """Elements that are not equal; all of them where the shapes are not."""
+    """Return the number of elements that are not equal, which is all of them if the shapes differ."""
     if got.shape != wanted.shape:
         return wanted.size
     equal = got == wanted

@@ -1,4 +1,4 @@
-"""Windows over time, and the hops that a package takes of them: what its answers are compared with."""
+"""Windows over time: the inputs of a reference runtime for a package that takes the new frames of each window only."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tvm_ext.verification.reference_runtimes.reference_result import Array, Refe
 from tvm_ext.verification.verify import difference, is_float, largest, tolerance_of
 
 JUDGED_WINDOWS = 3
-"""Windows of a quantized model of which each step is judged; of all others its outputs."""
+"""Number of first windows of a quantized model on which each step is judged. On other windows only outputs are."""
 
 
 def windows_of(mod: tvm.IRModule, interface: Interface, samples: Sequence[Sample]) -> list[dict[str, Array]]:
-    """The window that ends with each sample from the first one on that fills it; the samples where nothing hops.
+    """Return the window that ends with each sample, from the first full window on; the samples if no input is a stream.
 
-    mod: the model of whole windows. samples: of the package, in order.
+    mod: the model of whole windows. samples: the package's samples, in order.
     """
     shapes = {param.name: static_shape(param) for param in mod["main"].params}
     windows = [dict(sample) for sample in samples]
@@ -43,30 +43,30 @@ def windows_of(mod: tvm.IRModule, interface: Interface, samples: Sequence[Sample
 
 
 def against_windows(
-    mod: tvm.IRModule, given: Sequence[Sample], windows: Sequence[Sample], said: ReferenceResult
+    mod: tvm.IRModule, given: Sequence[Sample], windows: Sequence[Sample], reported: ReferenceResult
 ) -> tuple[list[str], int]:
-    """Differences of a quantized package's outputs from those of whole windows: integers are to be the very same.
+    """Compare a quantized package's outputs with those of the program of whole windows. Integers must be equal.
 
-    given: outputs of the package. The program of whole windows is judged by the reference runtime, step by step.
-    Returns sentences, and how many tensors were compared.
+    The program of whole windows is compared with the reference runtime, step by step. given: outputs of the package.
+    Returns a sentence for each difference, and the number of compared tensors.
     """
     whole = compile_module(mod, Platform.load("host"), BuildOptions())
     wanted = [_outputs(whole.program, whole.interface, window) for window in windows]
     scales = {name: max(largest(sample[name]) for sample in wanted) for name in (wanted[0] if wanted else ())}
     limit = tolerance_of(whole.program)
     errors = [
-        f"output {name} of window {run} differs from that of the whole window"
+        f"output {name} of window {run} differs from the output for the whole window"
         for run, (outputs, sample) in enumerate(zip(given, wanted, strict=True))
         for name, array in sample.items()
         if difference(outputs[name], array, scales[name])[1] > (limit if is_float(array) else 0.0)
     ]
-    judged = replace(said, outputs=said.outputs[:JUDGED_WINDOWS], inner=said.inner[:JUDGED_WINDOWS])
+    judged = replace(reported, outputs=reported.outputs[:JUDGED_WINDOWS], inner=reported.inner[:JUDGED_WINDOWS])
     account = account_for(whole, windows[:JUDGED_WINDOWS], judged)
     return [*errors, *account.errors], account.tensors_compared
 
 
 def inner_of(mod: tvm.IRModule) -> list[str]:
-    """Names of the model's tensors that the program of whole windows holds."""
+    """Return the names of the model's tensors that the program of whole windows computes."""
     program = compile_module(mod, Platform.load("host"), BuildOptions()).program
     return list(dict.fromkeys(tensor.source for tensor in program.tensors.values()))
 

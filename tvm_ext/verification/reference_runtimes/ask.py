@@ -1,4 +1,4 @@
-"""Ask reference runtimes for a model's outputs. Runtimes that do not share our importer come first."""
+"""Run reference runtimes to get a model's outputs. Runtimes that do not use our importer come first."""
 
 from __future__ import annotations
 
@@ -33,15 +33,19 @@ from tvm_ext.verification.reference_runtimes import float64_runtime, tvm_runtime
 from tvm_ext.verification.reference_runtimes.reference_result import Array, ReferenceResult, RuntimeRefusal, Sample
 
 _MOST_MACS_HERE, _MOST_ELEMENTS_HERE = 200_000_000, 20_000_000
-"""Multiply-accumulates of all samples, and elements of all tensors, up to which TVM runs a module in this process."""
+"""Multiply-accumulates of all samples, and elements of all tensors, up to which TVM runs a module in this process.
+
+Larger modules run in a child process with limits of time and memory."""
 LIMITS = ChildLimits(seconds=300.0, memory_bytes=12 << 30)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceRuntime:
-    """A runtime: its name in reports, the module that runs it, the package it needs and how that is had.
+    """A reference runtime.
 
-    modes: what its own mode and its other one are called; empty where it has one only.
+    name: its name in reports. module: the module in this folder that runs it.
+    needs: the package that the module imports. install: the requirement that `pip install` takes for the package.
+    modes: names of its default mode and its other mode; empty for a runtime with one mode.
     """
 
     name: str
@@ -74,64 +78,66 @@ QUANTIZED_HERE = "the model was quantized here, so no other runtime has it"
 
 
 def ask(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str], *, quantized_here: bool) -> ReferenceResult:
-    """ReferenceResult of the first reference runtime that takes the model; TVM's virtual machine, which runs `mod`,
-    comes last.
+    """Return the results of the first reference runtime that takes the model. TVM's virtual machine comes last.
 
-    Of a model with states the samples are steps in order, and the reference runtime carries its own states from one to
-    the next. mod: as `load` made it, or as it was quantized here, which no other runtime knows. inner: names of tensors
-    inside the model. Raises VerificationFailed where nobody can run the model.
+    For a model with states the samples are consecutive steps, and the runtime keeps its own states between them.
+    mod: the result of `load`, or a module that was quantized here, which only TVM can run.
+    inner: names of inner tensors to return.
+    Raises VerificationFailed if no runtime can run the model.
     """
-    said, refusals = (None, ()) if quantized_here else ask_others(mod, samples, inner)
-    if said is not None:
-        return said
+    reported, refusals = (None, ()) if quantized_here else ask_others(mod, samples, inner)
+    if reported is not None:
+        return reported
     found = _run_here(mod, samples, inner)
     if isinstance(found, str):
         reasons = [*refusals, RuntimeRefusal(runtime=TVM, reason=found)]
         listed = "; ".join(f"{refusal.runtime}: {refusal.reason}" for refusal in reasons)
         raise VerificationFailed(
-            f"nothing runs the model for comparison: {listed}. Inputs that it takes may help (--verify-inputs); "
-            "--verify none builds the package anyway, marked as not verified."
+            f"no reference runtime can run the model: {listed}. Other samples may help (--verify-inputs); --verify "
+            "none builds the package anyway, marked as not verified."
         )
     why = _why_own(ModelOrigin.read(mod).source_format, quantized_here, refusals)
     listed = ", ".join(_custom_operators(mod))
     if not listed:
         return ReferenceResult(runtime=TVM, own_reading=why, refusals=tuple(refusals), **found)
-    remark = f"{listed}: what the reference of its CustomOperator computes, which is no runtime's"
+    remark = f"the results of {listed} are computed by the CustomOperator's own reference, not by another runtime"
     why = f"{why}; {remark}" if why else remark
     name = f"{TVM} with the CustomOperator's own reference of {listed}"
     return ReferenceResult(runtime=name, own_reading=why, refusals=tuple(refusals), **found)
 
 
 def run_module(mod: tvm.IRModule, samples: Sequence[Sample]) -> list[dict[str, Array]]:
-    """Outputs of a module on TVM's virtual machine. Raises VerificationFailed where it does not run."""
+    """Return the outputs of a module on TVM's virtual machine. Raises VerificationFailed if TVM cannot run it."""
     found = _run_here(mod, samples, ())
     if isinstance(found, str):
-        raise VerificationFailed(f"TVM does not run the module: {found}")
+        raise VerificationFailed(f"TVM cannot run the module: {found}")
     return found["outputs"]
 
 
 def _run_here(
     mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
 ) -> dict[str, list[dict[str, Array]]] | str:
-    return _by_tvm(tvm_runtime, mod, samples, inner)
+    return _run_by_tvm(tvm_runtime, mod, samples, inner)
 
 
 def ask_others(
     mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
 ) -> tuple[ReferenceResult | None, tuple[RuntimeRefusal, ...]]:
-    """ReferenceResult of the first runtime of the file's own format that takes it, None without one; and the
-    refusals."""
+    """Return the results of the first runtime of the file's format that takes the file, and the refusals before it.
+
+    The results are None if no runtime takes the file.
+    """
     refusals: list[RuntimeRefusal] = []
     rows = FilledRows.read(mod).rows or {}
     for runtime in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
-        said = _said(runtime, mod, samples, inner)
-        if isinstance(said, str) and inner:  # some runtimes fail when they are to show what is inside
-            said = _said(runtime, mod, samples, ())
-        if isinstance(said, str):
-            refusals.append(RuntimeRefusal(runtime=runtime.name, reason=said))
+        reported = _run_on_file(runtime, mod, samples, inner)
+        if isinstance(reported, str) and inner:  # some runtimes fail only if they have to return inner tensors
+            reported = _run_on_file(runtime, mod, samples, ())
+        if isinstance(reported, str):
+            refusals.append(RuntimeRefusal(runtime=runtime.name, reason=reported))
             continue
-        outputs = [_filled(values, rows) for values in said["outputs"]]
-        inside = [_filled(values, rows) for values in said["inner"]]
+        outputs = [_filled(values, rows) for values in reported["outputs"]]
+        inside = [_filled(values, rows) for values in reported["inner"]]
         made = ReferenceResult(
             runtime=runtime.name, own_reading="", refusals=tuple(refusals), outputs=outputs, inner=inside
         )
@@ -141,18 +147,18 @@ def ask_others(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OtherMode:
-    """Outputs of a runtime in both of its modes, whose names are `modes`."""
+    """Outputs of a runtime in two modes. modes: their names. outputs: for each sample, the outputs in both modes."""
 
     modes: tuple[str, ...]
     outputs: Sequence[tuple[Sample, Sample]]
 
 
 def ask_modes(mod: tvm.IRModule, samples: Sequence[Sample]) -> OtherMode | None:
-    """Outputs of the first runtime of the file's format that has two modes and takes the file in both; None without."""
+    """Return the outputs of the first runtime that takes the file in both of its modes; None without such a runtime."""
     for runtime in _OF_FORMAT[ModelOrigin.read(mod).source_format]:
         if not runtime.modes:
             continue
-        one, other = (_said(runtime, mod, samples, (), other_mode=mode) for mode in (False, True))
+        one, other = (_run_on_file(runtime, mod, samples, (), other_mode=mode) for mode in (False, True))
         if not isinstance(one, str) and not isinstance(other, str):
             pairs = list(zip(one["outputs"], other["outputs"], strict=True))
             return OtherMode(modes=runtime.modes, outputs=pairs)
@@ -160,17 +166,17 @@ def ask_modes(mod: tvm.IRModule, samples: Sequence[Sample]) -> OtherMode | None:
 
 
 def evaluate(mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]) -> Evaluation | str:
-    """The module in float64 and the noise of rounding, of outputs and inner tensors; or why there is none."""
-    found = _by_tvm(float64_runtime, mod, samples, inner)
+    """Return outputs and inner tensors of a module in float64 and their rounding noise, or the reason for a failure."""
+    found = _run_by_tvm(float64_runtime, mod, samples, inner)
     return found if isinstance(found, str) else Evaluation(**found)
 
 
-def _by_tvm(
+def _run_by_tvm(
     runtime: ModuleType, mod: tvm.IRModule, samples: Sequence[Sample], inner: Sequence[str]
 ) -> dict[str, list[dict[str, Array]]] | str:
-    """What a reference runtime that needs TVM makes of a module, or why it gives nothing.
+    """Run a module by a reference runtime that uses TVM; return its results, or the reason for a failure.
 
-    A child process imports TVM first, which takes two seconds; small modules are run in this process instead.
+    Small modules run in this process, because a child process needs two seconds to import TVM.
     """
     values = (str(tvm.ir.save_json(mod)), list(PortNames.read(mod).outputs), samples, inner, _carried(mod))
     if _is_small(mod, len(samples)):
@@ -178,11 +184,11 @@ def _by_tvm(
             return runtime.run_reference(*values, ask=run_reference)
         except Exception as error:
             return _one_line(f"raised {type(error).__name__}: {error}")
-    return _testified(runtime.__name__.rpartition(".")[2], "tvm", "apache-tvm", values, run_reference)
+    return _run_in_child(runtime.__name__.rpartition(".")[2], "tvm", "apache-tvm", values, run_reference)
 
 
 def _is_small(mod: tvm.IRModule, num_samples: int) -> bool:
-    """True for modules that run within seconds and megabytes."""
+    """Return True for modules that need only seconds and megabytes."""
     elements = sum(math.prod(static_shape(b.var)) for b in bindings(mod["main"]) if isinstance(b.var.ty, TensorType))
     return multiply_accumulates(mod) * num_samples <= _MOST_MACS_HERE and elements <= _MOST_ELEMENTS_HERE
 
@@ -193,7 +199,7 @@ def _carried(mod: tvm.IRModule) -> list[dict[str, object]]:
     ]
 
 
-def _said(
+def _run_on_file(
     runtime: ReferenceRuntime,
     mod: tvm.IRModule,
     samples: Sequence[Sample],
@@ -201,25 +207,25 @@ def _said(
     *,
     other_mode: bool = False,
 ) -> dict[str, list[dict[str, Array]]] | str:
-    """What a runtime makes of the file, or why it gives nothing."""
+    """Run the model's file by a runtime; return its results, or the reason for a failure."""
     origin, changed = ModelOrigin.read(mod), ChangedPorts.read(mod)
     whole = [{**(BoundInputs.read(mod).values or {}), **sample} for sample in samples]
     whole = [in_file_form(sample, changed.inputs or {}) for sample in whole]
     values = (origin.path, origin.sha256, LoadLimits.read(mod).limits.to_json(), whole, inner, _carried(mod))
-    said = _testified(runtime.module, runtime.needs, runtime.install, (*values, True) if other_mode else values)
-    if isinstance(said, str):
-        return said
+    reported = _run_in_child(runtime.module, runtime.needs, runtime.install, (*values, True) if other_mode else values)
+    if isinstance(reported, str):
+        return reported
     repeated = RepeatedOutputs.read(mod).repeated or {}
     in_file = {name: repeated.get(name, name) for name in PortNames.read(mod).outputs}
-    missing = [own for own in in_file.values() if own not in said["outputs"][0]]
+    missing = [own for own in in_file.values() if own not in reported["outputs"][0]]
     if missing:
-        return f"gives no output called {missing[0]!r}"
-    outputs = [{name: one[own] for name, own in in_file.items()} for one in said["outputs"]]
-    return indexed({**said, "outputs": outputs}, changed.indexed, inner)
+        return f"gives no output with the name {missing[0]!r}"
+    outputs = [{name: one[own] for name, own in in_file.items()} for one in reported["outputs"]]
+    return indexed({**reported, "outputs": outputs}, changed.indexed, inner)
 
 
 def _filled(values: Sample, rows: Mapping[str, int]) -> dict[str, Array]:
-    """The tensors with rows of -1 behind those that data selected, as many as a package has."""
+    """Append rows of -1 to tensors whose number of rows depends on data, up to the number of rows in a package."""
     filled = dict(values)
     for name in rows.keys() & values.keys():
         missing = max(rows[name] - len(values[name]), 0)
@@ -228,7 +234,7 @@ def _filled(values: Sample, rows: Mapping[str, int]) -> dict[str, Array]:
 
 
 def _custom_operators(mod: tvm.IRModule) -> list[str]:
-    """Names of the custom operators that a module calls, each once."""
+    """Return the names of the custom operators that a module calls, each once, sorted."""
     uses = (custom_use(binding.value) for binding in bindings(mod["main"]))
     return sorted({use.operator for use in uses if use})
 
@@ -237,18 +243,21 @@ def _why_own(source_format: str, quantized_here: bool, refusals: Sequence[Runtim
     if quantized_here:
         return QUANTIZED_HERE
     if source_format == "relax":
-        return ""  # TVM is the runtime of the module that was handed over
+        return ""  # TVM is the own runtime of a Relax module
     return "; ".join(f"{refusal.runtime}: {refusal.reason}" for refusal in refusals)
 
 
-def _testified(
+def _run_in_child(
     module: str,
     needs: str,
     install: str,
     values: tuple[object, ...],
     answers: Callable[..., object] | None = None,
 ) -> dict[str, list[dict[str, Array]]] | str:
-    """Outputs and inner tensors, or why there are none. answers: what the reference runtime asks on its way."""
+    """Call `run_reference` of a module in a child process; return its results, or the reason for a failure.
+
+    answers: function in this process that the child may call, for references of custom operators.
+    """
     try:
         with Child(f"tvm_ext.verification.reference_runtimes.{module}", limits=LIMITS) as child:
             return child.call("run_reference", *values, ask=answers)
@@ -264,30 +273,33 @@ def _one_line(text: str) -> str:
     return joined if len(joined) <= 300 else f"{joined[:297]}..."
 
 
-Said = dict[str, list[dict[str, Array]]]
+Results = dict[str, list[dict[str, Array]]]
 
 
 def in_file_form(sample: Sample, changed: Mapping[str, ChangedInput]) -> dict[str, Array]:
-    """A sample as the file's own runtimes take it."""
+    """Return a sample of the package in the form that the file's own runtimes take."""
     return {name: changed[name].to_file(array) if name in changed else array for name, array in sample.items()}
 
 
 def of_real(sample: Sample, changed: Mapping[str, ChangedInput]) -> dict[str, Array]:
-    """A sample of real numbers that the float model takes, in the form that firmware hands over."""
+    """Return a sample of the float model, which is real numbers, in the form that firmware gives to the package."""
     return {name: changed[name].of_real(array) if name in changed else array for name, array in sample.items()}
 
 
-def indexed(said: Said, names: Collection[str], inner: Sequence[str]) -> Said:
-    """Outputs of a runtime with the index of the largest element of some; all elements of these are inner tensors."""
+def indexed(reported: Results, names: Collection[str], inner: Sequence[str]) -> Results:
+    """Replace the outputs `names` of a runtime by the index of their largest element, as the package returns it.
+
+    The elements themselves become inner tensors, for those names that `inner` contains.
+    """
     if not names:
-        return said
+        return reported
     outputs = [
         {name: array.argmax(-1).astype(np.int32) if name in names else array for name, array in one.items()}
-        for one in said["outputs"]
+        for one in reported["outputs"]
     ]
     watched = [name for name in names if name in inner]
     inside = [
         {**{name: one[name] for name in watched}, **seen}
-        for one, seen in zip(said["outputs"], said["inner"], strict=True)
+        for one, seen in zip(reported["outputs"], reported["inner"], strict=True)
     ]
-    return {**said, "outputs": outputs, "inner": inside}
+    return {**reported, "outputs": outputs, "inner": inside}

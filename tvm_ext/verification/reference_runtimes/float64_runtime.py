@@ -1,10 +1,11 @@
-"""A model evaluated in float64, and by how much rounding to float32 moves each of its values. Runs in a child process.
+"""Evaluation of a model in float64, and of the change that rounding to float32 causes. Runs in a child process.
 
-Every value is computed once without rounding, then several times with each operator's operands and result moved by the
-size of a rounding error, up or down at random (`float64_module`); last by the larger ones of other runtimes.
+Every value is computed once without rounding, and then several times with each operator's operands and result changed
+by the size of a rounding error, up or down at random (`float64_module`). The last runs use the larger errors of other
+runtimes.
 
-The noise of an element is the largest change among all elements that share its index along one of the axes, the axis
-with the smallest such change; so a channel of small numbers has a noise of its own, whichever axis its channels lie on.
+The noise of an element is the largest change in its slice along an axis, for the axis where that is smallest. A channel
+of small numbers has its own noise therefore, and the function need not know the axis of the channels.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _OTHERS_REPEATS = 2
 _LEAST_CHANGES = 8
 _KINDS = ("", "noise_", "others_noise_")
 _MOST_MACS, _MOST_STOPS = 1_000_000_000, 60_000
-"""Multiply-accumulates and stops of all runs together up to which a sample has the most repeats: seconds, each."""
+"""Multiply-accumulates and stops of all runs together that limit the number of runs. Either takes a few seconds."""
 
 
 def run_reference(
@@ -41,11 +42,11 @@ def run_reference(
     *,
     ask: Running | None = None,
 ) -> dict[str, Any]:
-    """`outputs` and `inner` as float64 where they are floats; beside each `noise_` and `others_noise_`.
+    """Return `outputs` and `inner`, floats as float64, and the noise of each with the prefixes of `_KINDS`.
 
-    The latter is that of other runtimes, which approximate functions with an absolute error. All of them are a dict of
-    arrays for each sample. module: JSON of a module as `load` makes it, states last. ask: as TVM's own runtime is
-    given it.
+    `noise_` is the noise of rounding in our C code, `others_noise_` in runtimes that approximate functions with an
+    absolute error. All are a dict of arrays for each sample.
+    module: JSON of a module from `load`, whose last parameters are the states. ask: as in `tvm_runtime`.
     """
     mod = tvm.ir.load_json(module)
     if ask is not None:
@@ -59,13 +60,13 @@ def run_reference(
         repeats = _num_repeats(mod, len(stops), len(samples))
         num_macs = multiply_accumulates(mod) * len(samples) * (1 + repeats + _OTHERS_REPEATS)
         run = compiled_with_llvm(rounded, optimized=num_macs > MOST_MACS_AS_WRITTEN)
-        return _told(recorder, run, rounded, output_names, samples, states, repeats)
+        return _evaluated(recorder, run, rounded, output_names, samples, states, repeats)
     finally:
         for stop in stops:
             remove_global_func(stop.symbol)
 
 
-def _told(
+def _evaluated(
     recorder: _Recorder,
     run: Callable[[Sequence[Array]], list[Array]],
     rounded: tvm.IRModule,
@@ -79,10 +80,12 @@ def _told(
     dtypes = [str(param.ty.dtype) for param in params]
     runs = [*(["exact"] + ["noise"] * repeats), *(["others"] * _OTHERS_REPEATS if recorder.others_differ else [])]
     given = [[np.asarray(state["initial"]) for state in states] for _ in runs]
-    told: dict[str, list[dict[str, Array]]] = {f"{kind}{part}": [] for kind in _KINDS for part in ("outputs", "inner")}
+    results: dict[str, list[dict[str, Array]]] = {
+        f"{kind}{part}": [] for kind in _KINDS for part in ("outputs", "inner")
+    }
     for number, sample in enumerate(samples):
         recorder.begin(dict(zip((state["name"] for state in states), given[0], strict=True)))
-        for values_by_name in told.values():
+        for values_by_name in results.values():
             values_by_name.append({})
         for index, run_kind in enumerate(runs):
             recorder.kind, recorder.random = run_kind, np.random.default_rng((number, index))
@@ -93,27 +96,30 @@ def _told(
                 recorder.take(("outputs", name), value)
         for (part, name), value in recorder.exact.items():
             noise = recorder.noise.get((part, name))
-            told[part][number][name] = value
+            results[part][number][name] = value
             if noise is not None:
-                told[f"noise_{part}"][number][name] = shared_noise(noise, repeats)
+                results[f"noise_{part}"][number][name] = shared_noise(noise, repeats)
                 others = recorder.others.get((part, name), noise)
-                told[f"others_noise_{part}"][number][name] = shared_noise(np.maximum(noise, others), repeats)
-    return told
+                results[f"others_noise_{part}"][number][name] = shared_noise(np.maximum(noise, others), repeats)
+    return results
 
 
 def _num_repeats(mod: tvm.IRModule, num_stops: int, num_samples: int) -> int:
-    """Runs with rounding errors of each sample."""
+    """Return the number of runs of each sample with rounding errors."""
     macs = max(multiply_accumulates(mod), 1) * num_samples
     affordable = min(_MOST_MACS // macs, _MOST_STOPS // max(num_stops * num_samples, 1))
     return min(max(affordable, _LEAST_REPEATS), _MOST_REPEATS)
 
 
 Place = tuple[str, str]
-"""Where a value is told, `outputs` or `inner`, and its name."""
+"""`outputs` or `inner`, and the name of a value."""
 
 
 class _Recorder:
-    """Values of the run without rounding, and the largest change of each element in runs with it, by their kind."""
+    """Values of a sample without rounding errors, and the largest change of each element in runs with such errors.
+
+    kind: kind of the current run, `exact`, `noise` or `others`. random: source of the signs of rounding errors.
+    """
 
     def __init__(self) -> None:
         self.kind, self.random = "exact", np.random.default_rng(0)
@@ -132,14 +138,14 @@ class _Recorder:
                 bound = stop.others_bound if self.kind == "others" else stop.bound
                 size = np.maximum(np.abs(array), bound) * stop.roundoff
                 array = array + np.where(self.random.integers(0, 2, array.shape, np.int8), size, -size)
-            # What float32 cannot hold is infinite in every run.
+            # Values beyond float32 become infinite, also in the run without rounding errors.
             array = np.where(np.abs(array) > _LARGEST, np.copysign(np.inf, array), array)
         if stop.name:
             self.take(("inner", stop.name), array)
         result.copyfrom(array)
 
     def take(self, place: Place, value: Array) -> None:
-        """Keep a value of the run without rounding, or how far another run is from it."""
+        """Keep a value of the exact run, or the change of the value in another run."""
         if self.kind == "exact":
             self.exact[place] = value
         else:
@@ -148,7 +154,7 @@ class _Recorder:
 
 
 def _further(noise: Array | None, exact: Array, moved: Array) -> Array:
-    """The larger of the noise and of the change; 0 where both runs agree, infinite where one is no number."""
+    """Return the larger of noise and change by element; a change from or to NaN is infinite."""
     a, b = exact.astype(np.float64), moved.astype(np.float64)
     with np.errstate(invalid="ignore"):
         change = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
@@ -157,9 +163,9 @@ def _further(noise: Array | None, exact: Array, moved: Array) -> Array:
 
 
 def shared_noise(noise: Array, repeats: int = _LEAST_CHANGES) -> Array:
-    """Noise of each element as that of its slices: the least over the axes of the slice's largest finite one.
+    """Return the noise of each element as the smallest over the axes of the largest finite noise in its slice.
 
-    Slices of few elements that were moved few times are passed over: all changes of one may be small by chance.
+    Axes whose slices have few elements and few runs are skipped, because all changes in a slice may be small by chance.
     """
     finite = np.where(np.isfinite(noise), noise, 0.0)
     shared = np.full(noise.shape, finite.max(initial=0.0))

@@ -1,4 +1,4 @@
-"""LiteRT's reference kernels on a .tflite file, or those it takes by default (XNNPACK's). Runs in a child process."""
+"""LiteRT on a .tflite file, with its reference kernels or its default kernels (XNNPACK). Runs in a child process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
     other_mode: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Outputs and inner tensors per sample. other_mode: by the kernels that LiteRT takes by default; no inner ones."""
+    """Return outputs and inner tensors by sample. other_mode: use LiteRT's default kernels, without inner tensors."""
     from ai_edge_litert import interpreter as litert
 
     kinds = litert.OpResolverType
@@ -31,7 +31,7 @@ def run_reference(
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
         arrays = inputs_of(file, {**sample, **kept})
-        if interpreter is None or not states:  # variables would carry over
+        if interpreter is None or not states:  # an interpreter keeps its variables from sample to sample
             interpreter = litert.Interpreter(
                 model_content=data, num_threads=1, experimental_preserve_all_tensors=not other_mode,
                 experimental_op_resolver_type=kernels,
@@ -52,7 +52,7 @@ def run_reference(
 
 
 def _check_quotients(path: str, file: TfliteFile, values: Callable[[int], np.ndarray]) -> None:
-    """Raises UnsupportedModel where a DIV of bytes has quotients that LiteRT's C code does not define."""
+    """Raise UnsupportedModel if a DIV of 8-bit integers has quotients for which LiteRT's C code is undefined."""
     for node in file.nodes:
         if node.operator == "DIV" and file.tensors[node.inputs[0]].dtype in ("int8", "uint8"):
             tensors = [file.tensors[index] for index in node.inputs]
@@ -62,12 +62,12 @@ def _check_quotients(path: str, file: TfliteFile, values: Callable[[int], np.nda
             )
             if is_undefined(file, node, first, second).any():
                 raise UnsupportedModel(
-                    f"{path}: DIV of bytes shifts some of these quotients by more places than a word has."
+                    f"{path}: DIV of 8-bit integers shifts some of these quotients by more bits than a word has."
                 )
 
 
 def is_undefined(file: TfliteFile, node: TfliteNode, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """True for each element of an int8 or uint8 DIV whose bytes are chance.
+    """Return True for each element of an int8 or uint8 DIV whose result is undefined.
 
     LiteRT and TensorFlow Lite Micro widen the first operand to all bits of a word, multiply it by the reciprocal of the
     second operand and shift the product back (`DivElementwise` in reference/div.h). Small quotients need a shift by
@@ -84,7 +84,7 @@ def is_undefined(file: TfliteFile, node: TfliteNode, first: np.ndarray, second: 
 
 
 def _steps(tensor: TfliteTensor, integers: np.ndarray) -> np.ndarray:
-    """Distances of integers from the zero point, in steps of the scale."""
+    """Return the distances of integers from the zero point, in steps of the scale."""
     assert tensor.scales is not None, "DIV of bytes without scales is refused"
     return integers.astype(np.float64) - int(tensor.scales.zero_point[0])
 

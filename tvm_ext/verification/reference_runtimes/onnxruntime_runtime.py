@@ -1,4 +1,4 @@
-"""onnxruntime on an ONNX file, and the operators that it computes differently from the standard."""
+"""onnxruntime on an ONNX file, and the operators that onnxruntime computes differently from the standard."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Array = np.ndarray
 Sample = Mapping[str, Array]
 
 IR_VERSION = 10
-"""Version of the file format, not of the operators, that onnxruntime reads: for models of newer exporters."""
+"""Newest version of the file format, not of the operators, that onnxruntime reads. Newer files get this version."""
 
 
-# Models of an operator set newer than the last released one: operators that changed in it are refused one by one.
+# Let onnxruntime open models of an unreleased operator set. It then refuses only the operators that changed in the set.
 os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
 
 
@@ -32,9 +32,9 @@ def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = (),
     other_mode: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Outputs and inner tensors per sample. other_mode: with all of onnxruntime's own rewrites of the graph.
+    """Return outputs and inner tensors by sample. other_mode: with all of onnxruntime's own rewrites of the graph.
 
-    Raises BadModel for a file that is another one now, UnsupportedModel where onnxruntime leaves the standard.
+    Raises BadModel if the file has changed, and UnsupportedModel if onnxruntime deviates from the standard.
     """
     file = read_onnx(Path(path), Limits.from_json(limits))
     if file.sha256 != sha256:
@@ -55,14 +55,15 @@ def onnx_outputs(
     model: onnx.ModelProto, samples: Sequence[Sample], inner: Sequence[str] = (), states: Carried = (),
     *, optimized: bool = False,
 ) -> list[dict[str, Array]]:  # fmt: skip
-    """Outputs per sample; inner: further tensors of the graph to give, those that no node makes are left out.
+    """Return outputs by sample, with the states at the beginning of each sample.
 
-    states: fed back from sample to sample, and given as each sample finds them.
+    inner: names of further tensors to return; names that are not the output of a node are skipped.
+    states: outputs that are the inputs of the next sample.
     """
     session = _session(model, inner, optimized=optimized)
     keys = [output.name for output in session.get_outputs()]
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
-    # Inputs without elements are no inputs of a package; onnxruntime asks for them.
+    # A package has no inputs without elements, but onnxruntime requires an array for them.
     empty = {
         value.name: np.zeros(value.shape, helper.tensor_dtype_to_np_dtype(kinds[value.name]))
         for value in session.get_inputs()
@@ -95,11 +96,11 @@ _MASKED_SCORES = 2
 
 
 def deviation(model: onnx.ModelProto) -> str | None:
-    """Reason not to ask onnxruntime; None without.
+    """Return the reason if onnxruntime computes an operator of the model differently from the standard, else None.
 
-    Resize between aligned corners by scales: the standard takes the extent as scaled for the distance of the corners,
-    onnxruntime the one that is left when it is rounded down. Causal Attention that gives its masked scores: minus
-    infinity in the standard, the least finite number in onnxruntime.
+    Resize with align_corners and scales: the standard uses the scaled extent, which may be fractional, for the distance
+    of the corners, onnxruntime the extent rounded down. Causal Attention that returns its masked scores: they are minus
+    infinity in the standard, and the smallest finite number in onnxruntime.
     """
     arrays = {tensor.name: tensor for tensor in model.graph.initializer}
     arrays |= {node.output[0]: a.t for node in model.graph.node for a in node.attribute if a.name == "value"}
@@ -107,11 +108,11 @@ def deviation(model: onnx.ModelProto) -> str | None:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         shows_scores = node.op_type == "Attention" and len(node.output) > 3 and attributes.get("is_causal", 0)
         if shows_scores and attributes.get("qk_matmul_output_mode", 0) == _MASKED_SCORES:
-            return "gives finite numbers for scores of Attention that the standard masks by minus infinity"
+            return "returns finite numbers for scores of Attention that are minus infinity in the standard"
         by_scales = node.op_type == "Resize" and len(node.input) > 2 and bool(node.input[2])
         if not by_scales or attributes.get("coordinate_transformation_mode") != b"align_corners":
             continue
         scales = arrays.get(node.input[2])
         if scales is None or not np.array_equal(known := numpy_helper.to_array(scales), np.rint(known)):
-            return "resizes between aligned corners by fractional scales otherwise than the standard"
+            return "computes Resize with align_corners and fractional scales differently from the standard"
     return None

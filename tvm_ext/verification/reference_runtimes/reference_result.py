@@ -1,4 +1,4 @@
-"""ReferenceResult of a reference runtime about a model, and reasons of others that gave none. Plain data."""
+"""Results of a reference runtime, and refusals of the runtimes that were asked before. Plain data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import numpy as np
 Array = np.ndarray
 Sample = Mapping[str, Array]
 Carried = Sequence[Mapping[str, Any]]
-"""States of a model as a reference runtime needs them: `name`, `initial`, and `output`, which is empty where the file
-keeps the state itself; else the next sample has that output's value as the input `name`."""
+"""States of a model. Each has `name`, `initial` and `output`: the next sample has the value of the output `output` as
+its input `name`. `output` is empty if the runtime keeps the state itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeRefusal:
-    """A reference runtime that gave nothing, and its reason: it is not installed, refused the file, crashed, took too
-    long."""
+    """Refusal of a reference runtime. reason: not installed, file refused, a crash, or a time limit."""
 
     runtime: str
     reason: str
@@ -29,15 +28,17 @@ class RuntimeRefusal:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReferenceResult:
-    """Outputs, and tensors inside the model, for each sample, under the model's own names.
+    """Results of a reference runtime by sample, under the model's own names.
 
-    runtime: who said so. own_reading: why this is our own reading of the model and nobody else's; empty where it is
-    somebody else's. refusals: of those asked before. ties: for each sample, bool tensors that mark the elements of
-    quantized tensors whose real value lies half way between two integers; empty where the runtime does not show real
-    values.
+    runtime: name of the runtime.
+    own_reading: why the results come from our own reading of the file; empty if another runtime read the file.
+    outputs, inner: outputs and inner tensors for each sample.
+    ties: for each sample, bool tensors that mark the elements of quantized tensors whose real value is half way between
+    two integers; empty if the runtime does not show real values.
+    refusals: refusals of the runtimes that were asked before.
     """
 
-    __test__ = False  # not a test, whatever pytest makes of the name
+    __test__ = False  # pytest must not collect the class as a test
 
     runtime: str
     own_reading: str
@@ -47,7 +48,7 @@ class ReferenceResult:
     refusals: tuple[RuntimeRefusal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The reference_result as `report.json` has it."""
+        """Return the entries of report.json about the reference runtime."""
         return {
             "reference": self.runtime,
             "own_reading": self.own_reading or None,
@@ -56,10 +57,10 @@ class ReferenceResult:
 
 
 def fed(carried: Carried) -> dict[str, Array]:
-    """The states that go in and come out of a file's graph, as the first sample finds them, by input."""
+    """Return the initial values of the states that are inputs and outputs of the file's graph, by input."""
     return {state["name"]: state["initial"] for state in carried if state["output"]}
 
 
 def after(carried: Carried, outputs: Sample) -> dict[str, Array]:
-    """The same states as the next sample finds them, by input."""
+    """Return the same states for the next sample, by input."""
     return {state["name"]: outputs[state["output"]] for state in carried if state["output"]}

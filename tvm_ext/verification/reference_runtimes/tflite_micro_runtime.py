@@ -1,6 +1,6 @@
 """TensorFlow Lite Micro's interpreter on a .tflite file. Runs in a child process.
 
-Where a sample has other shapes than the file, it is refused: nothing is resized there.
+Samples must have the shapes in the file, because this runtime cannot resize tensors.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode
 from tvm_ext.verification.reference_runtimes.reference_result import Carried, after, fed
 from tvm_ext.verification.reference_runtimes.tflite_tensors import Sample, inputs_of, made_tensors, read_unchanged
 
-# Beside the tensors: what kernels ask for (one int32 an element at most), and the interpreter's own tables.
+# Estimated bytes of the arena: an element in all its copies and in kernels' scratch buffers, of at most an int32 each;
+# tables of the interpreter for each operator and tensor; and a constant part.
 _BYTES_PER_ELEMENT, _BYTES_PER_NODE, _MORE_BYTES = 24, 4096, 1 << 20
 _LEAVES_UNWRITTEN = ("SignalFramer", "SignalStacker")
-"""Operators whose results stand for nothing in some runs: then they are what was in memory before."""
+"""Operators that leave their results unwritten in some runs, with the bytes that were in memory before."""
 
 _OFF = ("ADD_N", "CUMSUM", "DIV")
-"""Operators whose bytes are not the rounded results of real numbers, by many steps for some scales."""
+"""Operators whose 8-bit results differ from the rounded real results, for some scales by many steps."""
 
 
 def run_reference(
     path: str, sha256: str, limits: str, samples: Sequence[Sample], inner: Sequence[str], states: Carried = ()
 ) -> dict[str, Any]:
-    """Outputs and inner tensors per sample."""
+    """Return outputs and inner tensors by sample. Raises BadModel and UnsupportedModel for models it cannot judge."""
     from tflite_micro.python.tflite_micro import runtime
 
     file, data = read_unchanged(path, sha256, limits)
@@ -35,21 +36,21 @@ def run_reference(
         tensor = file.tensors[index]
         given = {**samples[0], **fed(states)}[tensor.name].shape
         if given != tensor.shape:
-            raise BadModel(f"{path}: {tensor.name!r} is {list(tensor.shape)} in the file, not {list(given)}.")
+            raise BadModel(f"{path}: {tensor.name!r} has shape {list(tensor.shape)} in the file, not {list(given)}.")
     unwritten = next((node.operator for node in file.nodes if node.operator in _LEAVES_UNWRITTEN), None)
     if unwritten:
-        raise UnsupportedModel(f"{path}: {unwritten} leaves results as they were while they are not valid.")
+        raise UnsupportedModel(f"{path}: {unwritten} leaves its results unwritten as long as they are not valid.")
     is_off = next((node.operator for node in file.nodes if node.operator in _OFF and _has_bytes(file, node)), None)
     if is_off:
-        raise UnsupportedModel(f"{path}: {is_off} of bytes is not what it is of real numbers.")
+        raise UnsupportedModel(f"{path}: {is_off} of 8-bit integers differs from {is_off} of real numbers.")
     if any(node.operator == "SPACE_TO_BATCH_ND" and _is_padded(file, node) for node in file.nodes):
-        raise UnsupportedModel(f"{path}: SPACE_TO_BATCH_ND fills in what its memory happens to hold.")
+        raise UnsupportedModel(f"{path}: SPACE_TO_BATCH_ND pads with what its memory happens to hold.")
     if any(node.operator == "DEQUANTIZE" and _has_several_scales(file, node) for node in file.nodes):
-        raise UnsupportedModel(f"{path}: DEQUANTIZE reads the first one of several scales.")
+        raise UnsupportedModel(f"{path}: DEQUANTIZE uses only the first of several scales.")
     watched = made_tensors(file, inner)
     outputs, seen, interpreter, kept = [], [], None, fed(states)
     for sample in samples:
-        if interpreter is None or not states:  # variables would carry over
+        if interpreter is None or not states:  # an interpreter keeps its variables from sample to sample
             interpreter = runtime.Interpreter.from_bytes(
                 data, arena_size=_arena_bytes(file), intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors
             )
@@ -78,6 +79,6 @@ def _has_several_scales(file: TfliteFile, node: TfliteNode) -> bool:
 
 
 def _arena_bytes(file: TfliteFile) -> int:
-    """Bytes for all tensors at once, and for what kernels keep of constants."""
+    """Return bytes that are enough for all tensors at the same time, for kernels and for the interpreter."""
     elements = sum(int(np.prod(tensor.shape)) for tensor in file.tensors)
     return _BYTES_PER_ELEMENT * elements + _BYTES_PER_NODE * (len(file.nodes) + len(file.tensors)) + _MORE_BYTES

@@ -1,4 +1,4 @@
-"""The tensors of a TensorFlow Lite file that its interpreters can be asked for, by name."""
+"""Tensors of a TensorFlow Lite file by name, for interpreters of such files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sample = Mapping[str, Array]
 
 
 def read_unchanged(path: str, sha256: str, limits: str) -> tuple[TfliteFile, bytes]:
-    """The file's tables and its bytes. Raises BadModel for a file that is another one now."""
+    """Return a file's tables and its bytes. Raises BadModel if the file has changed."""
     file, data = read_tflite(Path(path), Limits.from_json(limits)), Path(path).read_bytes()
     if file.sha256 != sha256:
         raise BadModel(f"{path}: has changed since it was loaded.")
@@ -24,14 +24,14 @@ def read_unchanged(path: str, sha256: str, limits: str) -> tuple[TfliteFile, byt
 
 
 def made_tensors(file: TfliteFile, names: Sequence[str]) -> dict[str, int]:
-    """Index of each named tensor that an operator makes; without those whose name is not theirs alone."""
+    """Return the index of each named tensor that an operator computes. Names of several tensors are left out."""
     wanted, every = set(names), [tensor.name for tensor in file.tensors]
     made = {index for node in file.nodes for index in node.outputs if index >= 0}
     return {every[i]: i for i in sorted(made) if every[i] in wanted and every.count(every[i]) == 1}
 
 
 def inputs_of(file: TfliteFile, sample: Sample) -> list[Array]:
-    """A sample's arrays in the order of the file's inputs."""
+    """Return a sample's arrays in the order of the file's inputs."""
     return [np.ascontiguousarray(sample[file.tensors[index].name]).reshape(_shape(file, index, sample))
             for index in file.inputs]  # fmt: skip
 

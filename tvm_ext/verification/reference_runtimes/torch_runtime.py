@@ -1,6 +1,6 @@
 """PyTorch on the exported program of a .pt2 file. Runs in a child process.
 
-The archive is screened as it is for reading: torch loads a copy that `screen_archive` rebuilt.
+torch loads a copy of the archive that `screen_archive` has checked and rebuilt, as for reading the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run_reference(
     inner: Sequence[str],
     states: Carried = (),
 ) -> dict[str, Any]:
-    """Outputs and inner tensors per sample."""
+    """Return outputs and inner tensors by sample. Raises BadModel if the file has changed."""
     import torch  # pyright: ignore[reportMissingImports]
 
     data = Path(path).read_bytes()
@@ -37,11 +37,11 @@ def run_reference(
     torch.set_num_threads(1)
     program = open_program(Path(path), memoryview(data), Limits.from_json(limits))
     outputs, seen, module, kept = [], [], program.module(), fed(states)
-    # Tensors inside the model have the names of what it is decomposed to, which is what is read.
+    # Inner tensors have the names of the decomposed program, because the importer reads the decomposed program.
     decomposed = program.run_decompositions().module() if inner and not states else None
     with torch.no_grad():
         for sample in samples:
-            module = module if states else program.module()  # buffers would carry over
+            module = module if states else program.module()  # a module keeps its buffers from sample to sample
             values = {**sample, **kept}
             given = [torch.from_numpy(np.array(values[name])) for name in program.graph_signature.user_inputs]
             arguments, keywords = torch.utils._pytree.tree_unflatten(given, program.call_spec.in_spec)
@@ -54,7 +54,7 @@ def run_reference(
 
 
 def _inner(module: Any, arguments: object, keywords: object, names: Sequence[str]) -> dict[str, Array]:
-    """Tensors of a graph's nodes that have one of these names."""
+    """Run a module and return the tensors of the graph's nodes with the given names."""
     import torch  # pyright: ignore[reportMissingImports]
 
     seen: dict[str, Array] = {}

@@ -1,7 +1,7 @@
-"""TVM's virtual machine on a module, compiled with LLVM as TVM would. Runs in a child process.
+"""TVM's virtual machine on a module that TVM compiled with LLVM. Runs in a child process.
 
-Of a Relax module that a user hands over this is somebody else's runtime; of a file it runs our importer's reading.
-Custom operators compute what their references say, in the parent process, which knows the user's functions.
+For a Relax module from the user TVM is an independent runtime; for a file it runs the module that our importer read.
+Custom operators are computed by their references in the parent process, which has the user's functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = np.ndarray
 Sample = Mapping[str, Array]
 
 NEAR_HALF = 1e-3
-"""Distance from a half up to which float32 arithmetic may round to either neighbor: values up to 127 have 7 digits."""
+"""Distance from a half up to which float32 arithmetic may round to either neighbor. Values up to 127 have 7 digits."""
 
 
 def run_reference(
@@ -35,9 +35,10 @@ def run_reference(
     *,
     ask: Running | None = None,
 ) -> dict[str, Any]:
-    """Outputs, inner tensors and ties per sample; module: JSON of a module as `load` makes it, states last.
+    """Return outputs, inner tensors and ties by sample.
 
-    ask: results of a custom operator's reference, from its name, its call as text, and its operands' arrays.
+    module: JSON of a module from `load`, whose last parameters are the states.
+    ask: function from a custom operator's name, its call as text and its operands to the results of its reference.
     """
     mod = tvm.ir.load_json(module)
     if ask is not None:
@@ -61,21 +62,21 @@ def run_reference(
     names = [param.name for param in main.params]
     ported, carried = names[: len(names) - len(states)], names[len(names) - len(states) :]
     given = [np.asarray(state["initial"]) for state in states]
-    told: dict[str, list[dict[str, Array]]] = {"outputs": [], "inner": [], "ties": []}
+    results: dict[str, list[dict[str, Array]]] = {"outputs": [], "inner": [], "ties": []}
     for sample in samples:
         values = run([*(sample[name] for name in ported), *given])
-        told["outputs"].append(dict(zip(output_names, values[:count], strict=True)))
+        results["outputs"].append(dict(zip(output_names, values[:count], strict=True)))
         first = count + len(states)
         inside = {var.name: array for var, array in zip(seen, values[first : first + len(seen)], strict=True)}
-        told["inner"].append({**dict(zip(carried, given, strict=True)), **inside})
+        results["inner"].append({**dict(zip(carried, given, strict=True)), **inside})
         real = zip(rounded.items(), values[first + len(seen) :], strict=True)
-        told["ties"].append({name: _ties(array, call) for (name, call), array in real})
+        results["ties"].append({name: _ties(array, call) for (name, call), array in real})
         given = values[count : count + len(states)]
-    return told
+    return results
 
 
 def _is_plain_quantize(value: relax.Expr) -> bool:
-    """True for a quantize operator of a computed tensor with a constant scale."""
+    """Return True for a quantize operator of a computed tensor with a constant scale."""
     return (
         op_name(value) == "relax.quantize"
         and isinstance(value.args[0], relax.Var)
@@ -84,7 +85,7 @@ def _is_plain_quantize(value: relax.Expr) -> bool:
 
 
 def _ties(real: Array, quantize: relax.Call) -> Array:
-    """bool of the shape of `real`: elements that float32 arithmetic may round to either neighbor."""
+    """Return True for each element of `real` that float32 arithmetic may round to either neighbor."""
     scale = array_of(quantize.args[1])
     assert scale is not None, "asked by the caller"
     if scale.ndim:
