@@ -97,7 +97,7 @@ def test_a_report_of_other_processors_is_refused(package: Package, names: list[s
     report = json.loads((tmp_path / "copy" / "report.json").read_text(encoding="utf-8"))
     report["processors"] = [{"name": name} for name in names]
     (tmp_path / "copy" / "report.json").write_text(json.dumps(report), encoding="utf-8")
-    with pytest.raises(BadPackage, match=r"does not say what report\.json says: processors that serve it are"):
+    with pytest.raises(BadPackage, match=r"differs from report\.json, which has the serving processors"):
         Package.load(tmp_path / "copy")
 
 

@@ -128,9 +128,9 @@ def test_floats_left_in_a_quantized_model_are_named() -> None:
 
 def test_the_bound_of_the_stack_stands_beside_the_painted_one() -> None:
     bound = {"num_bytes": 72, "reason": None, "callback_depth_bytes": None, "with_callbacks_bytes": None}
-    assert "stack, bound by its calls" in shown() and "72 B" in shown(stack_bound=bound)
+    assert "stack, bound by call graph" in shown() and "72 B" in shown(stack_bound=bound)
     streamed = shown(stack_bound={**bound, "callback_depth_bytes": 40, "with_callbacks_bytes": 200})
-    assert "72 B; 40 B and a callback's own at each of the application's" in streamed
+    assert "72 B; 40 B and the callback's own stack in a callback" in streamed
     assert "none: recursion: f -> f" in shown(stack_bound={**bound, "num_bytes": None, "reason": "recursion: f -> f"})
 
 
@@ -154,7 +154,7 @@ def test_processors_that_share_a_run() -> None:
     assert [[cell.strip() for cell in row] for row in rows] == [
         ["cpu0", "2", "1,200", "96 B"], ["cpu1", "1", "3,400", "128 B"],
     ]  # fmt: skip
-    assert "2 signals; 3,500 instructions from begin to end, waits included; 4,600 on the fastest core alone" in text
+    assert "2 signals; 3,500 instructions from begin to end, waits included; 4,600 instructions on the fastest" in text
 
 
 def test_accelerators_and_pipelines() -> None:
@@ -164,6 +164,6 @@ def test_accelerators_and_pipelines() -> None:
     ]
     counts = {"makespan_instructions": None, "single_processor_instructions": None, "signals": 0}
     text = shown(processors=processors, **counts, driver_calls={"starts": 1, "waits": 1}, interval_instructions=70)
-    assert "npu, behind npu_driver.h" in text and "not measured" in text
-    assert "0 signals; accelerators started 1 times, awaited 1 times; 70 between successive outputs" in text
+    assert "npu, interface npu_driver.h" in text and "not measured" in text
+    assert "0 signals; 1 starts of accelerators, 1 waits for accelerators; 70 instructions between" in text
     assert "Processors that share a run" not in shown()

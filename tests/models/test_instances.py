@@ -236,7 +236,7 @@ def test_instances_that_cannot_be_are_refused(tmp_path: Path) -> None:
         tvm_ext.relax_pipeline("host", BuildOptions(context="caller"))
     package = built(plain_models.float_network(), tmp_path, verify=())
     report = package.report | {"context_bytes": 0}
-    with pytest.raises(BadPackage, match=r"context = 'caller', and an instance of 0 B"):
+    with pytest.raises(BadPackage, match=r"context = 'caller' contradicts an instance of 0 B"):
         _ = Package(folder=package.folder, report=report).interface
 
 

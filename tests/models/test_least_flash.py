@@ -113,8 +113,8 @@ def test_the_report_says_what_they_bought(convolution: Convolution, tmp_path: Pa
     saved = direct["modelled_instructions"] - step["modelled_instructions"]
     assert step["grown_weights"] == {"bytes": convolution.grown, "modelled_instructions_saved": saved}
     labels, figures = totals_table(report).columns
-    row = list(labels.cells).index("grown for speed")
-    assert list(figures.cells)[row] == f"{convolution.grown:,} B for {saved:,} modelled instructions"
+    row = list(labels.cells).index("pre-transformed weights")
+    assert list(figures.cells)[row] == f"{convolution.grown:,} B, to save {saved:,} modelled instructions"
 
 
 def test_balanced_is_the_default_and_weights_do_not_double_for_it(convolution: Convolution) -> None:

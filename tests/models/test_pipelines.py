@@ -127,7 +127,7 @@ def test_a_package_is_verified_over_successive_inputs(tmp_path: Path, monkeypatc
     assert done.stdout == "PASS 3 vectors, 96 drawn\n"
     report = package.folder / "report.json"
     report.write_text(report.read_text(encoding="utf-8").replace('"in_flight": 2', '"in_flight": 3'), encoding="utf-8")
-    with pytest.raises(BadPackage, match=r"does not say what report\.json says: net_in_flight = 3"):
+    with pytest.raises(BadPackage, match=r"differs from report\.json, which has net_in_flight = 3"):
         Package.load(package.folder)
     source = package.folder / "net.c"
     source.write_text(source.read_text(encoding="utf-8").replace("_phase1", ""), encoding="utf-8")

@@ -1,1 +1,1 @@
-"""report.json: written, read back, shown as tables."""
+"""report.json of a package: writing, reading, and its views as tables and as a page."""

@@ -1,4 +1,4 @@
-"""report.json of a bundle: what its models share and save, and the report of each of them."""
+"""report.json of a bundle: the memory and code that its models share, and the report of each model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def make_bundle_report(
     artifacts: Mapping[str, str | None],
     coverage: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The report as JSON-ready values.
+    """Return the report of a bundle as JSON-ready values.
 
-    models: reports of their own. symbol_bytes: code of each shared function. `saved_bytes` of anything: what packages
-    of their own would have beyond it. Instances that callers hold are counted once each.
+    models: report of each model. at_once: groups of models that may run at the same time.
+    symbol_bytes: bytes of code of each shared function.
+    `saved_bytes` in the report are the bytes that separate packages would need in addition. An instance that a caller
+    holds is counted once for each model.
     """
     used = used_bytes(bundle, platform)
     functions = [
@@ -130,17 +132,17 @@ def make_bundle_report(
 
 
 def state_bytes(member: Member) -> int:
-    """Bytes of states that the bundle holds for a model, beside its arena."""
+    """Return the bytes of states that the bundle holds for a model in addition to its arena."""
     return 0 if member.interface.holds_context else aligned(member.plan.state_bytes)
 
 
 def linked_bytes(member: Member) -> int:
-    """Bytes of inputs that other models write to."""
+    """Return the bytes of a model's inputs that other models write."""
     return sum(aligned(arena.num_bytes) for arena in member.plan.arenas if arena.memory == LINKED_MEMORY)
 
 
 def used_bytes(bundle: Bundle, platform: Platform) -> dict[str, int]:
-    """Bytes in each memory: arenas over each other, states, linked inputs, an instance of those with any, weights."""
+    """Return the used bytes of each memory: overlaid arenas, states, linked inputs, one instance of each, weights."""
     used = {one.memory: one.num_bytes for one in bundle.overlays}
     for member in bundle.members:
         if member.interface.holds_context:

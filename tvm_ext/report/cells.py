@@ -1,4 +1,4 @@
-"""Cells of tables as text, and tables that fold long cells on narrow terminals."""
+"""Text for cells of tables, and tables that fold long cells on narrow terminals."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tvm_ext.core.printable import printable
 
 
 def escape(text: str) -> str:
-    """A name of a model, file or operator as it stands in a table: no markup, nothing that controls a terminal."""
+    """Return a name of a model, file or operator without markup and without characters that control a terminal."""
     return markup.escape(printable(text))
 
 
 def number(value: int | None, unit: str = "") -> str:
-    """A count with thousands separators and its unit; words where there is no count."""
+    """Return a count with thousands separators and its unit, or "not measured" for None."""
     return "not measured" if value is None else f"{value:,}{unit}"
 
 
 def small_number(value: float | None) -> str:
-    """Three digits; a dash where there is none."""
+    """Return a number with three digits, or a dash for None."""
     return "-" if value is None else f"{value:.3g}"
 
 
 def percent(value: float | None) -> str:
-    """A share of one, in percent."""
+    """Return a fraction in percent, or "not measured" for None."""
     return "not measured" if value is None else f"{value:.2%}"
 
 
 def binary(num_bytes: int) -> str:
-    """Bytes in the largest binary unit that divides them."""
+    """Return a number of bytes in the largest binary unit that divides it."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if num_bytes % size == 0:
             return f"{num_bytes // size} {unit}"
@@ -42,7 +42,7 @@ def binary(num_bytes: int) -> str:
 
 
 class FoldingTable(Table):
-    """A table whose cells go on in the next line where their column is too narrow."""
+    """A table that folds a cell into several lines if its column is too narrow."""
 
     def add_column(self, header: RenderableType = "", *arguments: Any, **named: Any) -> None:
         super().add_column(header, *arguments, **{"overflow": "fold", **named})
@@ -50,7 +50,7 @@ class FoldingTable(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class TableByWidth:
-    """A table in two forms, of which the wide one takes `columns` of the terminal."""
+    """A table in a wide and a narrow form. columns: width of a terminal from which the wide form is shown."""
 
     title: str
     wide: Table

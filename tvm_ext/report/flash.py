@@ -1,6 +1,6 @@
-"""Flash by layer: bytes of each layer's weights, and of the code that only it runs, as the compiler made it.
+"""Flash by layer: bytes of a layer's weights, and of compiled code that no other layer runs.
 
-What several layers share is listed once, with the layers that use it.
+Constants and functions that several layers share are listed once, with the layers that use them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COUNTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFlash:
-    """Bytes of a layer alone."""
+    """Bytes of weights and code that only one layer uses."""
 
     layer: str
     weights_bytes: int
@@ -29,7 +29,7 @@ class LayerFlash:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFlash:
-    """Bytes that several layers use; name: of a function, a table, or a constant."""
+    """Bytes that several layers use. name: name of a function, a table or a constant."""
 
     name: str
     num_bytes: int
@@ -38,7 +38,7 @@ class SharedFlash:
 
 @dataclass(frozen=True, kw_only=True)
 class FlashByLayer:
-    """All bytes of a package once. other: what no layer alone or with others needs, such as the run function."""
+    """All bytes of a package, each counted once. other_*: bytes that no layer uses, such as the run function."""
 
     layers: tuple[LayerFlash, ...]
     shared_code: tuple[SharedFlash, ...]
@@ -64,7 +64,11 @@ class FlashByLayer:
 def flash_by_layer(
     program: Program, code: ObjectCode, functions: Mapping[str, Sequence[str]], weights_object: str
 ) -> FlashByLayer:
-    """functions: names of those that compute layers, and their layers. weights_object: which holds constants alone."""
+    """Assign the bytes of a package to its layers.
+
+    functions: for each function that computes layers, the names of the layers.
+    weights_object: name of the object file that contains the constants and no code.
+    """
     calls = list(program.kernel_calls())
     layers = {call.name: LayerFlash(layer=call.name, weights_bytes=0, code_bytes=0) for call in calls}
     order = {name: number for number, name in enumerate(layers)}
@@ -103,7 +107,7 @@ def flash_by_layer(
 
 
 def _plain(section: str) -> str:
-    """A function's or a table's name from that of its section."""
+    """Return the name of the function or table in a section of an object file."""
     for kind in (".text.", ".rodata.", ".data.rel.ro.local.", ".data."):
         if section.startswith(kind):
             return section.removeprefix(kind)

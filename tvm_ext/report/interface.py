@@ -1,6 +1,6 @@
-"""The interface of a package as its report.json has it: checked by itself, then against the package's header.
+"""Interface of a package from its report.json, checked for consistency and against the package's header.
 
-A report is read from disk, so it may say anything; sizes in it decide how much memory is read.
+A report is read from disk and is not trusted. The sizes in it decide how much memory a run reads.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Step:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class _Runner:
-    """A processor that runs steps. driver: header of the driver of an accelerator, which no function of ours serves."""
+    """A processor that runs steps. driver: header of the interface of an accelerator, which has no serve function."""
 
     name: Identifier
     driver: str | None = None
@@ -84,7 +84,7 @@ class _Runner:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class BundleNames:
-    """Names of a bundle and its models, in its order, as the report of each of them has them."""
+    """Names of a bundle and of its models, in the bundle's order, from the report of one of the models."""
 
     name: Identifier
     models: Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=256)]
@@ -108,7 +108,7 @@ class _Report:
 
 
 def interface_of(report: Mapping[str, Any]) -> Interface:
-    """The way the package's C is called. Raises BadPackage for a report that says nothing that can be."""
+    """Return the interface of the package's C code. Raises BadPackage for a report that is not consistent."""
     checked = _checked(report)
     interface = Interface(
         model=checked.model.name, io=checked.options.io,
@@ -123,26 +123,32 @@ def interface_of(report: Mapping[str, Any]) -> Interface:
         for side in sides:
             names = [getattr(port, what) for port in side]
             if len(set(names)) < len(names):
-                raise _damaged(f"an input or output is there twice: {', '.join(names)}")
+                raise _damaged(f"two inputs or outputs have the same name: {', '.join(names)}")
     if interface.io == "stream" and not streamed(interface):
-        raise _damaged("io = 'stream', and no input or output is streamed")
+        raise _damaged("io = 'stream', but no input or output is streamed")
     if interface.holds_context != (interface.context_bytes > 0):
-        raise _damaged(f"context = {interface.context!r}, and an instance of {interface.context_bytes} B")
+        raise _damaged(f"context = {interface.context!r} contradicts an instance of {interface.context_bytes} B")
     return interface
 
 
 def modelled_instructions(report: Mapping[str, Any]) -> int:
-    """Instructions of one run, by the kernels' own estimates. Raises BadPackage."""
+    """Return the modelled instructions of one run, summed over all steps. Raises BadPackage for a damaged report."""
     return sum(step.modelled_instructions or 0 for step in _checked(report).steps)
 
 
 def bundle_names(report: Mapping[str, Any]) -> BundleNames | None:
-    """The bundle that a model is part of; None for a package of its own. Raises BadPackage."""
+    """Return the names of the bundle that a model is part of; None for a single model.
+
+    Raises BadPackage for a damaged report.
+    """
     return _checked(report).bundle
 
 
 def firmware_of(folder: Path, report: Mapping[str, Any]) -> Path | None:
-    """The package's ELF file; None where it has none. Raises BadPackage where it is not there, or another model's."""
+    """Return the path of the package's ELF file; None if the package has no firmware.
+
+    Raises BadPackage if the file is missing or is the firmware of another model.
+    """
     checked = _checked(report)
     if checked.artifacts.elf is None:
         return None
@@ -161,13 +167,13 @@ def firmware_of(folder: Path, report: Mapping[str, Any]) -> Path | None:
 
 
 def check_header(folder: Path, interface: Interface) -> None:
-    """Raise BadPackage where the package's header has other inputs and outputs: how many, their shapes and types.
+    """Raise BadPackage if the inputs and outputs in the package's header differ in number, shape or type.
 
-    Sizes and C types are checked once more, by a compiler, before a run on the host.
+    Before a run on the host a compiler checks sizes and C types again.
     """
     path = folder / f"{interface.model}.h"
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # comments go on behind a star
+        lines = path.read_text(encoding="utf-8").split("\n")  # lines of a comment begin with a star
         text = " ".join(" ".join(line.strip().removeprefix("* ") for line in lines).split())
     except OSError as error:
         raise BadPackage(f"{path}: cannot be read: {error.strerror}; compile the model again.") from None
@@ -185,12 +191,12 @@ def check_header(folder: Path, interface: Interface) -> None:
         (interface.state_bytes_name, interface.state_bytes), (interface.context_bytes_name, interface.context_bytes),
         (interface.in_flight_name, interface.in_flight if interface.is_pipeline else 0),
     ):  # fmt: skip
-        said = re.findall(rf"#define {name} (\d{{1,19}})u\b", text)
-        if list(map(int, said)) != ([num_bytes] if num_bytes else []):
+        defined = re.findall(rf"#define {name} (\d{{1,19}})u\b", text)
+        if list(map(int, defined)) != ([num_bytes] if num_bytes else []):
             raise _disagrees(path, f"{name} = {num_bytes}")
     if re.findall(rf"\bvoid {interface.model}_serve_(\w+)\(void\);", text) != list(interface.servers):
-        raise _disagrees(path, f"processors that serve it are {', '.join(interface.servers) or 'none'}")
-    # An input that nothing reads is not handed over, so a header of streams has no more than its size.
+        raise _disagrees(path, f"the serving processors {', '.join(interface.servers) or 'none'}")
+    # With io = 'stream' an input that nothing reads is not passed at all; the header only has its size.
     described = [port for _, port in streamed(interface)] if interface.io == "stream" else ports
     for port in described:
         if f"{describe_type(port)}, in the model" not in text:
@@ -212,17 +218,17 @@ def _checked(report: Mapping[str, Any]) -> _Report:
 def _port(entry: _Port) -> Port:
     key = f"{entry.name[:60]!r}"
     if entry.dtype not in C_TYPES:
-        raise _damaged(f"{key} is of type {entry.dtype[:60]!r}; there are {', '.join(C_TYPES)}")
+        raise _damaged(f"{key} is of type {entry.dtype[:60]!r}; the known types are {', '.join(C_TYPES)}")
     if (entry.scale is None) != (entry.zero_point is None):
-        raise _damaged(f"{key} has one of scale and zero_point; both or none are needed")
+        raise _damaged(f"{key} has only one of scale and zero_point")
     count = math.prod(entry.shape)
     if count * 8 > _MOST_BYTES:
-        raise _damaged(f"{key} has the shape {list(entry.shape)}: more than a device can hold")
+        raise _damaged(f"{key} has the shape {list(entry.shape)}, which is more than 2 GiB")
     stream = entry.stream
     if stream and (sorted(stream.layout) != list(range(len(entry.shape))) or count % stream.rows or not count):
-        raise _damaged(f"{key} of shape {list(entry.shape)} is streamed as {stream}")
+        raise _damaged(f"{key} of shape {list(entry.shape)} cannot be streamed as {stream}")
     if stream and stream.strips and not _are_strips(stream, entry.shape):
-        raise _damaged(f"{key} of shape {list(entry.shape)} is asked for in the strips {list(stream.strips)[:8]}")
+        raise _damaged(f"{key} of shape {list(entry.shape)} cannot have the strips {list(stream.strips)[:8]}")
     return Port(
         name=entry.c_name, source=entry.name, shape=entry.shape, dtype=entry.dtype,
         quantization=None
@@ -239,7 +245,7 @@ def _port(entry: _Port) -> Port:
 
 
 def _are_strips(stream: _Stream, shape: tuple[int, ...]) -> bool:
-    """True for columns of an image of so many rows."""
+    """Return True if the strips are columns of an image with the stream's number of rows."""
     if len(shape) != 4 or shape[stream.layout[0]] != 1 or shape[stream.layout[1]] != stream.rows:
         return False
     return all(begin < end <= shape[stream.layout[2]] for begin, end in stream.strips)
@@ -257,4 +263,4 @@ def _damaged(problem: str) -> BadPackage:
 
 
 def _disagrees(path: Path, what: str) -> BadPackage:
-    return BadPackage(f"{path}: does not say what report.json says: {what}. Compile the model again.")
+    return BadPackage(f"{path}: differs from report.json, which has {what}. Compile the model again.")

@@ -1,4 +1,4 @@
-"""Tables that do not come from a report: platforms, budgets, sweeps, and operators by back end."""
+"""Tables that do not come from a report: platforms, Pareto fronts, sweeps, and operators by back end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tvm_ext.report.cells import FoldingTable, binary, escape, number
 
 
 def platform_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
-    """Name, processors, memories and QEMU machine of each platform. platforms: tables as their files have them."""
+    """Return a table of name, processors, memories and QEMU machine of each platform.
+
+    platforms: contents of the platforms' files.
+    """
     table = FoldingTable("platform", "processors", "memories", "QEMU machine", title="Cores", title_justify="left")
     for platform in platforms:
         processors = "\n".join(_processor(processor) for processor in platform["processors"])
@@ -23,7 +26,10 @@ def platform_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
 
 
 def board_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
-    """Core, clock and memory of each chip or board, and QEMU's machine that has its core. platforms: as above."""
+    """Return a table of core, clock and memory of each chip or board, and the QEMU machine with its core.
+
+    platforms: contents of the boards' files.
+    """
     table = FoldingTable("board", "core", title="Boards", title_justify="left")
     for heading in ("MHz", "RAM", "flash"):
         table.add_column(heading, justify="right")
@@ -41,16 +47,14 @@ def board_table(platforms: Iterable[Mapping[str, Any]]) -> FoldingTable:
 
 
 def platform_details(platform: Mapping[str, Any]) -> list[RenderableType]:
-    """Everything that a platform's file says of processors and memories, and where its figures are from."""
+    """Return processors and memories of a platform's file, and the sources of their numbers."""
     names = ", ".join(escape(alias) for alias in platform.get("aliases", ()))
     parts: list[RenderableType] = [f"[bold]{platform['name']}[/bold]: {escape(platform['description'])}"]
     parts += [f"Other names: {names}"] if names else []
     parts += [_processors_table(platform), _memories_table(platform)]
-    parts.append(
-        f"Tensors go to {platform['activations']}, weights to {platform['weights']}, if nothing is gained elsewhere."
-    )
+    parts.append(f"By default tensors are in {platform['activations']} and weights in {platform['weights']}.")
     if board := platform.get("board"):
-        note = ", which has the core, and memories of its own" if board.get("memories") else ""
+        note = ", which has the same core but other memories" if board.get("memories") else ""
         parts.append(f"In QEMU: {board['qemu_machine']}{note}.")
     for title, key in (("Sources", "sources"), ("Derived or assumed", "assumptions")):
         statements = platform.get(key, ())
@@ -71,7 +75,7 @@ def _processors_table(platform: Mapping[str, Any]) -> FoldingTable:
 
 
 def _memories_table(platform: Mapping[str, Any]) -> FoldingTable:
-    """Memories, and what of them is left to the application; narrow enough for 80 columns."""
+    """Return a table of memories and of the bytes reserved for the application, narrow enough for 80 columns."""
     table = FoldingTable("memory", "kind", padding=(0, 1, 0, 0))
     for heading in ("bytes", "reserved", "B/cycle", "latency"):
         table.add_column(heading, justify="right")
@@ -89,7 +93,10 @@ def _memories_table(platform: Mapping[str, Any]) -> FoldingTable:
 
 
 def core_name(processor: Mapping[str, Any], platform: Mapping[str, Any]) -> str:
-    """The core as its designer writes it, of the processor's `core`, of -mcpu in its flags, or its architecture."""
+    """Return the core's name as its designer writes it.
+
+    The name is the processor's key `core`, or else -mcpu in its flags, or else its architecture.
+    """
     flags = (*platform["toolchain"].get("flags", ()), *processor.get("flags", ()))
     named = [flag.removeprefix("-mcpu=").partition("+")[0] for flag in flags if flag.startswith("-mcpu=")]
     name = processor.get("core") or (named[-1] if named else processor["isa"])
@@ -98,7 +105,7 @@ def core_name(processor: Mapping[str, Any], platform: Mapping[str, Any]) -> str:
 
 
 def _processor(processor: Mapping[str, Any]) -> str:
-    """Architecture of a processor, and the vectors that it has beside."""
+    """Return the architecture of a processor and its vector extension."""
     simd = processor.get("simd", "none")
     return processor["isa"] if simd in ("none", processor["isa"]) else f"{processor['isa']}\nwith {simd}"
 
@@ -115,7 +122,7 @@ class ParetoPoint(Protocol):
 
 
 def pareto_table(points: Sequence[ParetoPoint]) -> FoldingTable:
-    """Bytes, modelled instructions and how it was reached, one row per point."""
+    """Return a table of arena bytes, modelled instructions and method, one row for each point."""
     table = FoldingTable(title="RAM against instructions (modelled)", title_justify="left")
     for heading in ("arena B", "instructions", "times the fewest"):
         table.add_column(heading, justify="right")
@@ -128,28 +135,31 @@ def pareto_table(points: Sequence[ParetoPoint]) -> FoldingTable:
 
 
 def front_table(front: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: str, y: str) -> FoldingTable:
-    """Rows of a sweep that no other beats in two columns; how many there are in all, and how many came to nothing."""
+    """Return a table of the rows of a sweep that no other row beats in the columns x and y.
+
+    The title states the number of all rows and of rows with an error. A column that begins with - is maximized.
+    """
     columns = [column.removeprefix("-") for column in (x, y)]
     failed = sum(1 for row in rows if row.get("error"))
-    title = f"Best of {len(rows)} candidates{f', {failed} of which came to nothing' if failed else ''}"
+    title = f"Best of {len(rows)} candidates{f', {failed} of which failed' if failed else ''}"
     table = FoldingTable("model", "platform", "options", title=title, title_justify="left")
     for column in columns:
         table.add_column(escape(column), justify="right")
     for row in front:
-        figures = (f"{row[column]:,}" for column in columns)
-        table.add_row(*(escape(str(row[key])) for key in ("model", "platform", "options")), *figures)
+        values = (f"{row[column]:,}" for column in columns)
+        table.add_row(*(escape(str(row[key])) for key in ("model", "platform", "options")), *values)
     return table
 
 
 def backend_table(report: Mapping[str, Any]) -> str:
-    """A row for each operator: the back end that runs it, and microseconds on each; totals behind."""
+    """Return a text table with a row for each operator: its back end and its microseconds on each; then totals."""
     names = [processor["name"] for processor in report["processors"]]
     rows = [["operator", "kind", "on", *(f"{name} us" for name in names)]]
     for operator in report["operators"]:
         times = [_microseconds(operator["seconds"][name]) for name in names]
         rows.append([operator["name"], operator["kind"], operator["processor"], *times])
     alone = [_microseconds(report["single_processor_seconds"][name]) for name in names]
-    rows.append(["all on one", "", "", *alone])
+    rows.append(["all on one back end", "", "", *alone])
     total, crossing = _microseconds(report["total_seconds"]), _microseconds(report["crossing_seconds"])
     return "\n".join([*_aligned(rows), f"total {total} us, {crossing} us of it between back ends; {report['note']}"])
 
@@ -159,7 +169,7 @@ def _microseconds(seconds: float | None) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with columns below each other, numbers to the right."""
+    """Return lines with aligned columns, texts to the left and numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     texts = len(("operator", "kind", "on"))
     return [

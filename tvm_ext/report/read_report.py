@@ -1,4 +1,4 @@
-"""report.json of a package, read back: nothing in it is trusted."""
+"""Reading of a package's report.json, whose contents are not trusted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Report = dict[str, Any]
 
 
 class PackageReport(dict[str, Any]):
-    """report.json of a package: a dict, which consoles and notebooks show in short."""
+    """report.json of a package: a dict that consoles and notebooks show as a summary."""
 
     def __repr__(self) -> str:
         return f"<PackageReport {summary_line(self)}>"
@@ -30,11 +30,14 @@ class PackageReport(dict[str, Any]):
 
 
 def read_report(folder: Path) -> Report:
-    """report.json of a package. Raises BadPackage where there is none, or none that this version understands."""
+    """Read report.json of a package.
+
+    Raises BadPackage if the file is missing, damaged or too large, or if its schema is newer than this version.
+    """
     path = folder / "report.json"
     try:
         if path.stat().st_size > _MOST_BYTES or not path.is_file():
-            raise BadPackage(f"{path}: is no file of at most {_MOST_BYTES} B. Compile the model again.")
+            raise BadPackage(f"{path}: is not a file, or is larger than {_MOST_BYTES} B. Compile the model again.")
         report: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
         _check_depth(report)
     except OSError as error:
@@ -45,26 +48,29 @@ def read_report(folder: Path) -> Report:
         raise BadPackage(f"{path}: is damaged: nested too deeply. Compile the model again.") from None
     version = cast("Report", report).get("schema_version") if isinstance(report, dict) else None
     if not isinstance(version, int):
-        raise BadPackage(f"{path}: is no report of tvm-ext: schema_version is missing.")
+        raise BadPackage(f"{path}: is not a report of tvm-ext, because schema_version is missing.")
     if version > NEWEST_SCHEMA:
-        raise BadPackage(f"{path}: has schema_version {version}; this tvm-ext reads up to {NEWEST_SCHEMA}. Update it.")
+        raise BadPackage(
+            f"{path}: has schema_version {version}, but this version of tvm-ext reads at most {NEWEST_SCHEMA}. Update "
+            "tvm-ext."
+        )
     return PackageReport(cast("Report", report))
 
 
 def _finite(text: str) -> float:
-    """A number of JSON. Raises ValueError for one beyond float64, which would be infinite."""
+    """Convert a JSON number. Raises ValueError for a number beyond float64, which would become infinite."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is beyond what a number may be")
+        raise ValueError(f"{text[:40]} is beyond the range of float64")
     return number
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _check_depth(report: Any) -> None:
-    """Raise RecursionError for what others would have to follow too deeply."""
+    """Raise RecursionError if tables and lists are nested too deeply for recursive functions."""
     level: list[Any] = [report]
     for _ in range(_MOST_DEPTH):
         tables = [cast("Report", item).values() for item in level if isinstance(item, dict)]

@@ -1,4 +1,4 @@
-"""report.json, the one record of a build: totals, memories, steps, processors and measurements."""
+"""report.json, the record of a build: totals, memories, steps, processors and measurements."""
 
 from __future__ import annotations
 
@@ -57,29 +57,32 @@ def make_report(
     tuning: Mapping[str, Any] | None = None,
     comparisons: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The report of a build as JSON-ready values; None where something was not measured.
+    """Return the report of a build as JSON-ready values, None for values that were not measured.
 
-    options: all options of the build, as `BuildOptions` has them.
-    arenas, tensors: of each memory, and of everything that has a place in one (`tvm_ext.report.report`).
-    context_bytes: of an instance that the caller holds, with arena and states; 0 where they are static.
-    arena_bytes: states included. state_bytes, states: what runs keep, and how each is changed.
-    inputs, outputs: `stream` says in how many rows they are handed over, how many of those are kept at a time, how many
-    come in one call, and the order of axes of their elements; None where they are not streamed.
-    kept: values inside the model that stay readable after a run; left out where none were asked for.
-    flash: weights and code together, and of each layer; left out where nothing was compiled.
-    float_operations: of a quantized model, steps that compute in float, and why; `emulated` ones are on integers in the
-    file.
-    assurance: entries of their own, `stack_bound` and `selftest_coverage`, as `measured_assurance` makes them, and
-    `selftest`, as `SelfTest.to_json` does.
-    placement: where the platform has several processors, what placing operators on them is predicted to give.
-    quantization: what quantizing the model here measured on the calibration samples; None for other models.
-    shared_run: measured, of a run that several processors share; None where it was not.
-    tuning: of layers whose kernels were measured, as `Tuning.to_json` has it; None where none were.
-    image: what was made beside the library to be loaded, and its runs; None where none was asked for.
-    verify: of each target, None where it was not run. `reference` names the reference runtime; `own_reading` says why
-    nobody else was one, None where it is somebody else's; `refused_by` those that were asked before, with their
+    Keys and arguments:
+    options: all options of the build, as in `BuildOptions`.
+    arenas, tensors: the arena of each memory (`arenas_of`), and all tensors with their offsets (`placed_tensors`).
+    context_bytes: bytes of an instance that the caller holds, with arena and states; 0 if arena and states are static.
+    arena_bytes: bytes of all arenas, with states.
+    state_bytes, states: bytes that the model keeps from run to run, and how a run updates each state.
+    inputs, outputs: `stream` has the number of rows of a streamed port, the rows kept at a time, the rows of one call,
+    and the order of the axes of their elements; None for other ports.
+    kept: inner values that stay readable after a run; left out if the options keep none.
+    flash: bytes of weights and code in total and by layer; left out without a compiler.
+    float_operations: steps of a quantized model that compute in float, and the reasons. Operators of `emulated` steps
+    have integers in the file.
+    assurance: entries `stack_bound` and `selftest_coverage` from `measured_assurance`, and `selftest` from
+    `SelfTest.to_json`.
+    placement: predicted gain from placing operators on several processors, for a platform that has them.
+    quantization: measurements on the calibration samples; None for a model that was not quantized here.
+    shared_run: measurements of a run on several processors; None without.
+    tuning: result of `Tuning.to_json` for layers whose kernels were measured; None without.
+    image: the relocatable image and its runs; None without.
+    verify: results by target, None for a target without a run. `reference` names the reference runtime, `own_reading`
+    says why no other runtime was used (None if another was), `refused_by` lists the runtimes that refused, with
     reasons.
-    comparisons: of a model in another form than its file's, from the file to the C (`FormComparison`).
+    comparisons: comparisons from the file's form of the model to the C code, for a model of another form
+    (`FormComparison`).
     """
     plan, program, platform = compiled.plan, compiled.program, compiled.platform
     used = dict(compiled.origin.memories)
@@ -112,7 +115,7 @@ def make_report(
         "lower_bound_bytes": plan.lower_bound_bytes,
         "arena_proved": all(arena.proved for arena in plan.arenas),
         "arenas": arenas_of(compiled, options, live),
-        **({"extension_passes": said} if (said := [one.said for one in extensions(PASSES)]) else {}),
+        **({"extension_passes": names} if (names := [one.said for one in extensions(PASSES)]) else {}),
         "state_bytes": plan.state_bytes,
         "warm_up_runs": compiled.interface.warm_up_runs,
         "context_bytes": compiled.interface.context_bytes,
@@ -173,14 +176,14 @@ def _port(port: Port) -> dict[str, Any]:
 
 
 def _kept(value: KeptValue) -> dict[str, Any]:
-    """A value that stays readable: as an input is described, its place, and which of its rows stay."""
+    """Return the entry of an inner value that stays readable: its type and shape, offset, and the rows that stay."""
     described = {key: entry for key, entry in _port(value.port).items() if key not in ("stream", "layout", "taken_as")}
     place = {key: entry for key, entry in asdict(value).items() if key != "port"}
     return {**described, **place, "layout": list(value.layout)}
 
 
 def _state(compiled: Compiled, state: KeptState) -> dict[str, Any]:
-    """A state's place, and how a run changes it: by a ring, in place, by moving rows up, by a copy, or not at all."""
+    """Return the entry of a state: its offset, and how a run updates it (`_CHANGES` in tables.py has the ways)."""
     tensor, place = compiled.program.tensors[state.tensor], compiled.plan.placements[state.tensor]
     return {
         "name": state.source,
@@ -197,7 +200,7 @@ def _state(compiled: Compiled, state: KeptState) -> dict[str, Any]:
 
 
 def _peak(compiled: Compiled) -> dict[str, Any] | None:
-    """The step and the tensors that hold up the lower bound of the memory where most is alive, the largest first."""
+    """Return the step and the tensors that determine the lower bound of the largest arena, the largest tensor first."""
     arena = largest_arena(compiled.plan)
     if arena is None or not arena.lower_bound_bytes:
         return None
@@ -217,12 +220,12 @@ def _peak(compiled: Compiled) -> dict[str, Any] | None:
 
 
 def _prediction(compiled: Compiled) -> dict[str, Any]:
-    """Predicted time of a run, with and without memories beside the default one, and transfers between them."""
+    """Return the predicted time of a run, the same with the default memory alone, and bytes moved between memories."""
     time, default = time_model(compiled.platform), compiled.platform.activations
     return {
-        "note": "predicted cycles, not measured: QEMU models no memory timing. They are made of modelled "
-        "instructions and the mean cycles of an instruction in each kernel; tvm-ext profile estimates from executed "
-        "instructions",
+        "note": "Cycles are predicted, not measured, because QEMU does not model the timing of memories. They are "
+        "computed from modelled instructions and the mean cycles of an instruction in each kernel. tvm-ext profile "
+        "estimates cycles from executed instructions.",
         "cycles": round(predicted_cycles(compiled.program, time)),
         "cycles_in_default_memory": round(predicted_cycles(compiled.program, time, only=default)),
         "moved": moved_table(moved_bytes(compiled.program)),
@@ -230,14 +233,15 @@ def _prediction(compiled: Compiled) -> dict[str, Any]:
 
 
 def moved_table(moved: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
-    """Bytes of one run by the memories they go between, as the report has them."""
+    """Return the report's table of bytes that one run moves, by source and target memory."""
     return [{"source": source, "target": target, "bytes": count} for (source, target), count in sorted(moved.items())]
 
 
 def float_operations(compiled: Compiled, nodes: Sequence[ModelNode]) -> list[dict[str, Any]]:
-    """Steps that a quantized model computes in float, and why no integer kernel takes them.
+    """Return the steps of a quantized model that compute in float, and why no integer kernel takes them.
 
-    nodes: the model's operators. Where no step computes in integers, those that its file has compute integers.
+    nodes: the model's operators. If no step computes in integers, only steps are listed whose operators have integers
+    in the file.
     """
     on_integers = {node.name for node in nodes if node.on_integers}
     return [
@@ -255,9 +259,10 @@ def float_operations(compiled: Compiled, nodes: Sequence[ModelNode]) -> list[dic
 
 
 def arenas_of(compiled: Compiled, options: BuildOptions, live: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
-    """One entry for each memory's arena. inside: the platform's memory; limit_bytes: what tensors there may take.
+    """Return one entry for each memory's arena.
 
-    live_bytes: at most alive at one moment of each step, in bytes; the largest is the lower bound.
+    inside: name of the platform's memory. limit_bytes: bytes that tensors in the memory may use.
+    live_bytes: largest number of live bytes in each step. The maximum over the steps is the lower bound.
     """
     limits = options.limits_bytes(compiled.platform)
     return [
@@ -278,10 +283,11 @@ def arenas_of(compiled: Compiled, options: BuildOptions, live: Mapping[str, Sequ
 
 
 def placed_tensors(compiled: Compiled) -> list[dict[str, Any]]:
-    """Everything with a place, by memory and offset: bytes [offset, offset + num_bytes) in steps [begin, end).
+    """Return all tensors with an offset, by memory and offset.
 
+    A tensor has the bytes [offset, offset + num_bytes) in the steps [begin, end).
     kind: input, output, intermediate, state, scratch, weights (a copy of constants), copy (moved from another memory).
-    part_of: the tensor in whose bytes it lies.
+    part_of: name of the tensor whose bytes contain the tensor.
     """
     kinds = _kinds(compiled.program)
     places = sorted(compiled.plan.placements.values(), key=lambda p: (p.memory, p.offset, p.begin, p.name))
@@ -289,7 +295,7 @@ def placed_tensors(compiled: Compiled) -> list[dict[str, Any]]:
 
 
 def read_by(compiled: Compiled, step: Step) -> dict[str, Any]:
-    """Keys of a step: the tensors it reads, and the processor that runs it."""
+    """Return keys of a step's entry: the tensors that the step reads, and the processor that runs it."""
     return {"reads": list(reads(step)), "processor": processor_of(step) or compiled.platform.processor.name}
 
 
@@ -312,15 +318,15 @@ def _placed(program: Program, place: Placement, kinds: Mapping[str, str]) -> dic
 
 
 def _kinds(program: Program) -> dict[str, str]:
-    """Kinds of the tensors that are more than values between two operators."""
-    found = {name: "state" for name in (*program.kept, *filter(None, (program.ready, program.warmed_up)))}
+    """Return the kinds of the tensors that are not intermediate values."""
+    kinds = {name: "state" for name in (*program.kept, *filter(None, (program.ready, program.warmed_up)))}
     for transfer in _transfers(program):
-        found.setdefault(transfer.target, "weights" if transfer.source_is_constant else "copy")
-    return found | dict.fromkeys(program.inputs, "input") | dict.fromkeys(program.outputs, "output")
+        kinds.setdefault(transfer.target, "weights" if transfer.source_is_constant else "copy")
+    return kinds | dict.fromkeys(program.inputs, "input") | dict.fromkeys(program.outputs, "output")
 
 
 def _transfers(program: Program) -> list[Transfer]:
-    """Transfers of constants, and those from one memory to another."""
+    """Return the transfers of constants, and the transfers between memories."""
     constants = [
         transfer
         for step in program.steps
@@ -332,7 +338,7 @@ def _transfers(program: Program) -> list[Transfer]:
 
 
 def described_step(compiled: Compiled, index: int, step: Step, live_bytes: int) -> dict[str, Any]:
-    """A step's entry. live_bytes: in all memories, while it runs."""
+    """Return the entry of a step. live_bytes: live bytes in all memories while the step runs."""
     kernel_calls = [call for call in calls(step) if isinstance(call, KernelCall)]
     modelled = [call.implementation.instructions for call in kernel_calls]
     return {
@@ -355,12 +361,15 @@ def described_step(compiled: Compiled, index: int, step: Step, live_bytes: int) 
 
 
 def _alternative(other: Alternative) -> dict[str, Any]:
-    """A kernel that was not chosen for a step: what it was modelled to cost, or why it could not be taken."""
+    """Return the entry of a kernel that was not chosen: its modelled instructions, or why it does not take the step."""
     return {"kernel": other.kernel, "modelled_instructions": other.instructions, "refused": other.reason}
 
 
 def _grown_weights(kernel_calls: Sequence[KernelCall]) -> dict[str, Any]:
-    """Bytes by which constants grew for speed, and modelled instructions that this saves beside the next kernel."""
+    """Return the bytes that pre-transformed weights add, and the modelled instructions that they save.
+
+    Both are relative to the fastest other kernel whose constants are smaller.
+    """
     num_bytes = instructions = 0
     for implementation in (call.implementation for call in kernel_calls if call.implementation.grows_weights):
         own = implementation.constant_bytes
@@ -379,7 +388,7 @@ def _grown_weights(kernel_calls: Sequence[KernelCall]) -> dict[str, Any]:
 
 
 def _transfer_kind(step: Step) -> str:
-    """`wait`, `dma` for what goes on while later steps run, `copy` for what the processor does."""
+    """Return `wait`, `dma` for a transfer in parallel to later steps, or `copy` for a copy by the processor."""
     if isinstance(step, Wait | DriverWait):
         return "wait"
     return "dma" if isinstance(step, Transfer) and step.number is not None else "copy"
@@ -405,13 +414,16 @@ def _tensor(compiled: Compiled, program: Program, name: str) -> dict[str, Any]:
 
 
 def shared_processors(compiled: Compiled, measured: SharedRun | None) -> dict[str, Any]:
-    """Processors that share a run, the caller's first, accelerators last, and signals between cores; {} of one alone.
+    """Return the keys of a run on several processors; an empty dict for one processor.
 
-    Instructions count no waits. makespan_instructions: executed from begin to end of a run, waits included.
-    single_processor_instructions: of the model on the one processor that runs it fastest. Of a pipeline,
-    interval_instructions: between successive outputs, waits included; stage_instructions: of each processor meanwhile,
-    waits left out. Each is None where it was not measured; what stands in for an accelerator's driver is no measurement
-    of it. driver_calls: starts and waits of all accelerators in a run.
+    processors: the caller's processor first, accelerators last. Their instructions do not include waits.
+    signals: number of signals between cores.
+    makespan_instructions: instructions from begin to end of a run, with waits.
+    single_processor_instructions: instructions of the model on the single processor that runs it fastest.
+    interval_instructions: instructions between successive outputs of a pipeline, with waits.
+    stage_instructions: instructions of each processor of a pipeline in that time, without waits.
+    driver_calls: starts and waits of all accelerators in a run.
+    All measurements are None if they were not measured, and if C code replaces an accelerator.
     """
     program, parallel = compiled.program, compiled.parallel
     drivers = drivers_of(program)
@@ -449,7 +461,7 @@ def shared_processors(compiled: Compiled, measured: SharedRun | None) -> dict[st
 
 
 def _stages(parallel: ParallelProgram, measured: SharedRun | None) -> dict[str, Any]:
-    """Instructions of a pipeline's stages, and between successive outputs."""
+    """Return the instructions of a pipeline's stages, and between successive outputs."""
     interval = measured.interval if measured else None
     stages = interval.stages if interval else [None] * len(parallel.lists)
     return {
@@ -459,20 +471,23 @@ def _stages(parallel: ParallelProgram, measured: SharedRun | None) -> dict[str, 
 
 
 def _accelerator(program: Program, driver: DriverCall) -> dict[str, Any]:
-    """An accelerator, and the steps that it computes."""
+    """Return the entry of an accelerator with the steps that it computes."""
     steps = [c.name for c in program.kernel_calls() if c.implementation.driver == driver]
     return {"name": driver.processor, "steps": steps, "instructions": None, "driver": driver.header}
 
 
 def _is_driven(step: Step) -> bool:
-    """True for the start of an accelerator, and for the wait for it."""
+    """Return True for a step that starts an accelerator or waits for an accelerator."""
     return isinstance(step, DriverWait) or any(
         isinstance(call, KernelCall) and call.implementation.driver for call in calls(step)
     )
 
 
 def machine_of(platform: Platform) -> dict[str, Any] | None:
-    """Name of the machine that firmware is for, and of one that only stands in what it has of each memory."""
+    """Return the QEMU machine that firmware runs on; None for a platform without a board.
+
+    memories: memories of a machine that has the platform's core but other memories; empty for the platform's own.
+    """
     if platform.board is None:
         return None
     differs = platform.on_machine is not platform

@@ -1,4 +1,4 @@
-"""A report in one line and in a few facts, as consoles and notebooks show packages; gaps are left out."""
+"""Summary of a report in one line or in a few facts, for consoles and notebooks. Missing values are left out."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from tvm_ext.core.printable import printable
 
 
 def summary_line(report: Mapping[str, Any]) -> str:
-    """Name, platform, bytes and verification."""
+    """Return name, platform, bytes and verification in one line."""
     return printable(f"{title(report)}: {', '.join(f'{name} {value}' for name, value in summary_facts(report))}")
 
 
 def title(report: Mapping[str, Any]) -> str:
-    """Name of the model or bundle, and its platform."""
+    """Return the name of the model or bundle and its platform."""
     named: Any = report.get("model") or report.get("bundle")
     name = named.get("name") if isinstance(named, dict) else None
     return f"{name or 'a package'} on {report.get('platform', 'a platform not named')}"
 
 
 def elapsed_label(report: Mapping[str, Any]) -> str:
-    """Name of the instructions that QEMU counted: of a shared run those from begin to end, not the sum of all cores."""
+    """Return the label of QEMU's count of instructions.
+
+    For a run on several cores it is the count from begin to end of the run, not the sum of all cores.
+    """
     return "instructions" if report.get("makespan_instructions") is None else "elapsed instructions"
 
 
 def summary_facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Figures asked for first: bytes of RAM and flash, instructions, verification. Damaged values are left out."""
+    """Return the most important values: bytes of RAM and flash, instructions, verification.
+
+    Damaged values are left out.
+    """
     facts = [
         (words, f"{value:,} B")
         for words, value in (
@@ -49,6 +55,6 @@ def summary_facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def stand_in(report: Mapping[str, Any]) -> str:
-    """Name of the machine of a report that has the platform's core, and memories of its own; empty for others."""
+    """Return the name of a QEMU machine that has the platform's core but other memories, else an empty text."""
     machine: Any = report.get("machine")
     return str(machine.get("name")) if isinstance(machine, dict) and machine.get("memories") else ""

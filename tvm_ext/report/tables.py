@@ -1,4 +1,4 @@
-"""Tables of a package's or a bundle's report.json, for people."""
+"""Tables of a package's or a bundle's report.json for terminals and pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tvm_ext.report.summary import elapsed_label, stand_in
 
 
 def report_tables(report: Report) -> list[RenderableType]:
-    """Everything a report says: totals, memories, steps, quantization, verification. Raises BadPackage if damaged."""
+    """Return all tables of a report: totals, memories, steps, quantization, verification and others.
+
+    Raises BadPackage for a damaged report.
+    """
     try:
         if "bundle" in report and "model" not in report:
             return bundle_tables(report)
@@ -28,9 +31,9 @@ def report_tables(report: Report) -> list[RenderableType]:
 
 
 def other_tables(report: Report) -> list[RenderableType]:
-    """Tables that only some models have: states, moves, processors, floats, quantization, comparisons, flash, tuning.
+    """Return the tables that only some models have: states, moves, processors, floats, quantization, flash, tuning.
 
-    Raises LookupError, TypeError, AttributeError, ValueError for a report that is damaged.
+    Raises LookupError, TypeError, AttributeError or ValueError for a damaged report.
     """
     states = [states_table(report)] if report.get("states") else []
     moved = report.get("prediction", {}).get("moved", [])
@@ -47,19 +50,19 @@ def other_tables(report: Report) -> list[RenderableType]:
 
 _CHANGES = {
     "ring": "pushes {rows} rows into a ring",
-    "shift": "moves rows up, adds new ones",
+    "shift": "shifts rows and appends new rows",
     "in place": "writes it in place",
     "copy": "copies the next value",
-    "none": "reads it only",
+    "none": "only reads it",
 }
-"""Ways in which a run changes a state, as the report names them."""
+"""Ways in which a run updates a state: the report's name and words for the table."""
 
 _STEP_COLUMNS = 110
-"""Width from which names, kernels, shapes and places of steps have columns of their own."""
+"""Width of a terminal from which names, kernels, shapes and offsets of steps have separate columns."""
 
 
 def totals_table(report: Report) -> FoldingTable:
-    """Bytes, work and instructions of a model, one row for each."""
+    """Return a table of bytes, work and instructions of a model, one row for each."""
     model, steps = report["model"], report.get("steps", ())
     title = escape(f"{model['name']} on {report['platform']}")
     table = FoldingTable(title=title, show_header=False, title_justify="left")
@@ -68,7 +71,7 @@ def totals_table(report: Report) -> FoldingTable:
     table.add_row("model", escape(f"{model['format']}, sha256 {str(model['sha256'])[:12]}"))
     table.add_row("arena", _arena(report["arena_bytes"], report["lower_bound_bytes"], bool(report.get("arena_proved"))))
     if again := report.get("recomputed"):
-        table.add_row("computed again", _computed_again(again))
+        table.add_row("recomputed", _computed_again(again))
     for label, key, unit in (
         ("weights", "weights_bytes", " B"),
         ("code", "code_bytes", " B"),
@@ -79,13 +82,14 @@ def totals_table(report: Report) -> FoldingTable:
         if key == "weights_bytes" and (grown := [step["grown_weights"] for step in steps if "grown_weights" in step]):
             saved = sum(one["modelled_instructions_saved"] for one in grown)
             table.add_row(
-                "grown for speed", f"{sum(one['bytes'] for one in grown):,} B for {saved:,} modelled instructions"
+                "pre-transformed weights",
+                f"{sum(one['bytes'] for one in grown):,} B, to save {saved:,} modelled instructions",
             )
         if key == "code_bytes" and report.get("flash"):
             table.add_row("flash: weights + code, no C library", number(report["flash"]["total_bytes"], " B"))
         if key == "stack_bytes":
-            table.add_row("stack, bound by its calls", _stack_bound(report.get("stack_bound") or {}))
-    table.add_row("statements the self-test covers", coverage(report.get("selftest_coverage") or {}))
+            table.add_row("stack, bound by call graph", _stack_bound(report.get("stack_bound") or {}))
+    table.add_row("statements covered by self-test", coverage(report.get("selftest_coverage") or {}))
     for port in (*report.get("inputs", ()), *report.get("outputs", ())):
         if stream := port.get("stream"):
             kept = f"{stream['rows_kept']} of {stream['rows']} rows held" if stream["rows"] > 1 else "whole"
@@ -119,11 +123,11 @@ def _stack_bound(bound: Report) -> str:
         return escape(f"none: {bound['reason']}") if bound.get("reason") else number(None)
     depth = bound.get("callback_depth_bytes")
     own = number(bound["num_bytes"], " B")
-    return own if depth is None else f"{own}; {depth:,} B and a callback's own at each of the application's"
+    return own if depth is None else f"{own}; {depth:,} B and the callback's own stack in a callback"
 
 
 def coverage(measured: Report) -> str:
-    """Statements of the generated C that the self-test ran, or why nobody knows."""
+    """Return the number of statements of the generated C that the self-test runs, or why it was not measured."""
     if measured.get("statements") is None:
         return escape(f"not measured: {measured['reason']}") if measured.get("reason") else number(None)
     missed = sum(len(lines) for lines in measured["missed"].values())
@@ -136,11 +140,11 @@ def _arena(used: int, bound: int | None, proved: bool) -> str:
     if used == bound:
         return f"{used:,} B, its lower bound"
     gap = f"{used:,} B, {(used - bound) / bound:.1%} above the lower bound of {bound:,} B"
-    return f"{gap}; no offsets need fewer" if proved else gap
+    return f"{gap}; proved minimal" if proved else gap
 
 
 def memories_table(report: Report) -> FoldingTable:
-    """Bytes used of each memory, and what of it is the application's where the platform says so."""
+    """Return a table of the used bytes of each memory, and of bytes reserved for the application if there are any."""
     table = FoldingTable("memory", "kind", title="Memories: tensors and weights, without code", title_justify="left")
     reserves = any(memory.get("reserved_bytes") for memory in report["memories"])
     for heading in ("used B", "capacity B", *(["reserved B"] if reserves else []), "used"):
@@ -154,11 +158,11 @@ def memories_table(report: Report) -> FoldingTable:
 
 
 def states_table(report: Report) -> FoldingTable:
-    """One row per state; then what runs keep beside them."""
+    """Return a table with one row for each state, then the bytes of flags and ring indices and the total."""
     table = FoldingTable("state", "elements", title="Kept from run to run", title_justify="left")
     table.add_column("B", justify="right")
     table.add_column("at")
-    table.add_column("a run")
+    table.add_column("each run")
     states: list[Report] = report["states"]
     for state in states:
         change = _CHANGES[state["update"]].format(rows=state["rows_pushed"])
@@ -166,13 +170,13 @@ def states_table(report: Report) -> FoldingTable:
         place = f"{state['memory']}, state+{state['offset']}"
         table.add_row(escape(state["name"]), escape(kind), number(state["num_bytes"]), escape(place), change)
     marks = report["state_bytes"] - sum(state["num_bytes"] for state in states)
-    table.add_row("marks and places of rings", "", number(marks), "", "")
-    table.add_row("in all", "", number(report["state_bytes"]), "", "")
+    table.add_row("flags and ring indices", "", number(marks), "", "")
+    table.add_row("total", "", number(report["state_bytes"]), "", "")
     return table
 
 
 def moves_table(moved: list[Report]) -> FoldingTable:
-    """Bytes that a run moves from one memory to another."""
+    """Return a table of the bytes that one run moves between memories."""
     table = FoldingTable("from", "to", title="Moved between memories in one run", title_justify="left")
     table.add_column("B", justify="right")
     for row in moved:
@@ -181,7 +185,10 @@ def moves_table(moved: list[Report]) -> FoldingTable:
 
 
 def steps_table(steps: list[Report]) -> TableByWidth:
-    """One row per step; where a tensor stands and how long it lives as `memory+offset [begin, end)`, in steps."""
+    """Return a table with one row for each step.
+
+    The position and lifetime of a tensor are written as `memory+offset [begin, end)`, in steps.
+    """
     return TableByWidth(title="Steps", wide=_wide_steps(steps), narrow=_narrow_steps(steps), columns=_STEP_COLUMNS)
 
 
@@ -194,7 +201,7 @@ def _wide_steps(steps: list[Report]) -> FoldingTable:
 
 
 def _narrow_steps(steps: list[Report]) -> FoldingTable:
-    """The kernel below the step, places below what is written."""
+    """Return the narrow table, with the kernel below the step and offsets below the written tensors."""
     table = _table_of_steps("step\nkernel", after=("writes\nat [lives)",))
     for step in steps:
         below = [line for both in zip(*_written(step), strict=True) for line in both]
@@ -215,14 +222,14 @@ def _table_of_steps(*names: str, after: Sequence[str]) -> FoldingTable:
 
 
 def _cells(step: Report, names: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> list[str]:
-    """A row: its figures between columns of one line or more."""
-    figures = [number(step["macs"]), number(step.get("modelled_instructions")), number(step["scratch_bytes"])]
-    before, behind = (["\n".join(map(escape, lines)) for lines in columns] for columns in (names, after))
-    return [escape(str(step["index"])), *before, *figures, *behind]
+    """Return a row: its index, the columns `names`, its numbers, the columns `after`. A column is a list of lines."""
+    numbers = [number(step["macs"]), number(step.get("modelled_instructions")), number(step["scratch_bytes"])]
+    first, last = (["\n".join(map(escape, lines)) for lines in columns] for columns in (names, after))
+    return [escape(str(step["index"])), *first, *numbers, *last]
 
 
 def _written(step: Report) -> tuple[list[str], list[str]]:
-    """Types and shapes of what a step writes, and where that stands."""
+    """Return types and shapes of the tensors that a step writes, and their offsets and lifetimes."""
     writes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
     places = [
         f"{out['memory']}+{out['offset']} [{out['begin']}, {out['end']})" if out["memory"] else "the caller's"
@@ -232,21 +239,21 @@ def _written(step: Report) -> tuple[list[str], list[str]]:
 
 
 def float_operations_table(operations: list[Report]) -> FoldingTable:
-    """Steps that compute in float, and why."""
-    table = FoldingTable("step", title="Float arithmetic left in a quantized model", title_justify="left")
-    table.add_column("because")
+    """Return a table of the steps that compute in float, with the reasons."""
+    table = FoldingTable("step", title="Float arithmetic in a quantized model", title_justify="left")
+    table.add_column("reason")
     for operation in operations:
         table.add_row(escape(operation["step"]), escape(operation["reason"]))
     return table
 
 
 def quantization_table(quantization: Report) -> RenderableType:
-    """Error per operator beside the float network, why operators are float, accuracy on the calibration samples."""
+    """Return a table of each operator's error against the float network, reasons for floats, and the accuracy."""
     reasons = {left["name"]: left["reason"] for left in quantization["left_float"]}
     widths = {one["name"]: one["reason"] for one in quantization.get("widths", [])}
     table = FoldingTable("operator", "type", title="Quantization", title_justify="left")
     table.add_column("signal to noise", justify="right")
-    table.add_column("because")
+    table.add_column("reason")
     for operator in quantization["operators"]:
         name = operator["name"]
         reason = reasons.get(name, "") if operator["dtype"] == "float32" else widths.get(name, "")
@@ -263,7 +270,7 @@ def quantization_table(quantization: Report) -> RenderableType:
 
 
 def comparisons_table(comparisons: list[Report]) -> FoldingTable:
-    """What leads from the C of a derived form back to the file, one row for each comparison."""
+    """Return a table of the comparisons between the file's form of a model and its C code, one row for each."""
     table = FoldingTable("compared", "with", title="From the file to the C", title_justify="left")
     table.add_column("samples", justify="right")
     table.add_column("result")
@@ -273,7 +280,7 @@ def comparisons_table(comparisons: list[Report]) -> FoldingTable:
 
 
 def _compared(one: Report) -> str:
-    """The measurements of a comparison; the last one's are those of the verification."""
+    """Return the measurements of a comparison. The last comparison's are in the table of verification."""
     found = [
         *([f"largest difference {one['max_abs_error']:.3g}"] if one["max_abs_error"] is not None else []),
         *([f"{one['of_tolerance']:.1%} of its tolerance"] if one["of_tolerance"] is not None else []),
@@ -285,12 +292,12 @@ def _compared(one: Report) -> str:
 
 
 def verification_table(report: Report) -> RenderableType:
-    """Results of each comparison, and notes on those that are missing; a warning where there was none at all."""
+    """Return a table of the results on each target with notes on missing results; a warning without any result."""
     verify: Report = report["verify"]
     targets = ["host", "qemu"] if report["artifacts"]["elf"] else ["host"]
     results = {target: verify[target] for target in ("host", "qemu", "runner") if verify.get(target)}
     if not results:
-        message = "NOT VERIFIED: this package was never run and compared with a reference."
+        message = "NOT VERIFIED: the outputs of this package were never compared with a reference."
         return Panel(Text(message, style="bold red"), border_style="red", expand=False)
     table = FoldingTable("verified on", "against", "result", title="Verification", title_justify="left")
     for heading in ("max |error|", "relative to max |reference|", "elements"):
@@ -298,11 +305,11 @@ def verification_table(report: Report) -> RenderableType:
     for target, result in results.items():
         passed = Text("passed", style="green") if result["passed"] else Text("FAILED", style="bold red")
         errors = [small_number(result[key]) for key in ("max_abs_error", "max_rel_error")]
-        against = str(result.get("reference", "not said")) + (" (our own reading)" if result.get("own_reading") else "")
+        against = str(result.get("reference", "unknown")) + (" (our own reading)" if result.get("own_reading") else "")
         table.add_row(target, escape(against), passed, *errors, number(result["elements"]))
     notes = [f"not verified on {target}" for target in targets if target not in results and "runner" not in results][:1]
     if "qemu" in results and (machine := stand_in(report)):
-        notes.append(f"qemu: {machine}, which has the core of {report['platform']}, and memories of its own")
+        notes.append(f"qemu: {machine}, which has the core of {report['platform']} but other memories")
     own = next((result["own_reading"] for result in results.values() if result.get("own_reading")), None)
     notes += [f"compared with our own reading only: {own}"] if own else []
     notes += [str(doubt) for result in results.values() for doubt in result.get("warnings", ())]
@@ -313,10 +320,10 @@ _MOST_NAMED = 4
 
 
 def flash_table(flash: Report) -> FoldingTable:
-    """A row per layer, then one for each function or constant that several share, and what is left."""
+    """Return a table with a row for each layer, each function or constant that layers share, and for the remainder."""
     title = "Flash by layer: weights, and code that only this layer runs; shared code once"
-    table = FoldingTable("layer, or what layers share", "used by", title=title, title_justify="left")
-    for heading in ("weights B", "code B", "sum B"):
+    table = FoldingTable("layer, or shared code or constant", "used by", title=title, title_justify="left")
+    for heading in ("weights B", "code B", "total B"):
         table.add_column(heading, justify="right")
     for layer in flash["layers"]:
         _row(table, layer["layer"], "", layer["weights_bytes"], layer["code_bytes"])
@@ -333,13 +340,13 @@ def flash_table(flash: Report) -> FoldingTable:
             flash["other_code_bytes"],
         )
     table.add_section()
-    _row(table, "all; without the C library, start-up, application", "", flash["weights_bytes"], flash["code_bytes"])
+    _row(table, "total, without C library, start-up, application", "", flash["weights_bytes"], flash["code_bytes"])
     return table
 
 
 def _row(table: FoldingTable, name: str, users: str, weights_bytes: int, code_bytes: int) -> None:
-    figures = [number(count) if count else "-" for count in (weights_bytes, code_bytes)]
-    table.add_row(escape(name), escape(users), *figures, number(weights_bytes + code_bytes))
+    sizes = [number(count) if count else "-" for count in (weights_bytes, code_bytes)]
+    table.add_row(escape(name), escape(users), *sizes, number(weights_bytes + code_bytes))
 
 
 def _users(layers: list[str]) -> str:
@@ -348,16 +355,16 @@ def _users(layers: list[str]) -> str:
 
 
 def processors_table(report: Report) -> Group:
-    """One row per processor, the caller's first; below, the whole run, or the time between inputs of a pipeline."""
+    """Return a table with one row for each processor, the caller's first, and a sentence about the whole run."""
     table = FoldingTable("processor", title="Processors that share a run", title_justify="left")
-    for heading in ("steps", "instructions", "stack, bound by its calls"):
+    for heading in ("steps", "instructions", "stack, bound by call graph"):
         table.add_column(heading, justify="right")
     bounds: Report = report.get("stack_bound_of") or {}
     for place, processor in enumerate(report["processors"]):
         name = processor["name"]
         bound: Report = bounds.get(name) or (report.get("stack_bound") or {} if place == 0 else {})
         table.add_row(
-            escape(name + (f", behind {processor['driver']}" if processor.get("driver") else "")),
+            escape(name + (f", interface {processor['driver']}" if processor.get("driver") else "")),
             number(len(processor["steps"])),
             number(processor["instructions"]),
             number(bound.get("num_bytes"), " B"),
@@ -366,14 +373,14 @@ def processors_table(report: Report) -> Group:
 
 
 def _of_all(report: Report) -> str:
-    """Counts of the run as a whole, as a sentence."""
+    """Return the counts of the whole run as a sentence."""
     parts = [f"{report['signals']:,} signals"]
     if calls := report.get("driver_calls"):
-        parts.append(f"accelerators started {calls['starts']:,} times, awaited {calls['waits']:,} times")
+        parts.append(f"{calls['starts']:,} starts of accelerators, {calls['waits']:,} waits for accelerators")
     for key, words in (
         ("makespan_instructions", "{:,} instructions from begin to end, waits included"),
-        ("interval_instructions", "{:,} between successive outputs"),
-        ("single_processor_instructions", "{:,} on the fastest core alone"),
+        ("interval_instructions", "{:,} instructions between successive outputs"),
+        ("single_processor_instructions", "{:,} instructions on the fastest core alone"),
     ):
         if report.get(key) is not None:
             parts.append(words.format(report[key]))
@@ -381,13 +388,13 @@ def _of_all(report: Report) -> str:
 
 
 def tuning_table(tuning: Report) -> RenderableType:
-    """A row for each measured way of a layer, that which is taken marked; below, the sums before and after.
+    """Return a table with a row for each measured kernel and block of a layer, and the totals before and after.
 
-    Layers of one shape, which measured the same, stand together.
+    The chosen row is marked. Layers of the same shape, which have the same measurements, share their rows.
     """
-    title = f"Kernels measured on {tuning['board']}: the fewest {tuning['metric']} are taken"
+    title = f"Kernels measured on {tuning['board']}: chosen by fewest {tuning['metric']}"
     table = FoldingTable("layer", "kernel", "block", title=escape(title), title_justify="left")
-    for heading in ("modelled instr.", "instructions", "cycles", "scratch B", "taken"):
+    for heading in ("modelled instr.", "instructions", "cycles", "scratch B", "chosen"):
         table.add_column(heading, justify="right")
     alike: dict[str, list[Report]] = {}
     for layer in tuning["layers"]:
@@ -409,13 +416,13 @@ def tuning_table(tuning: Report) -> RenderableType:
         for key, name in (("instructions", "instructions"), ("estimated_cycles", "estimated cycles"))
         if before[key] is not None
     ]
-    lines = [f"{tuning['layers_measured']} layers with a choice: {'; '.join(sums)}."]
+    lines = [f"{tuning['layers_measured']} layers with several candidates: {'; '.join(sums)}."]
     notes = [Text(f"{tuning['notice']}.", style="yellow")] if tuning["notice"] else []
     return Group(table, *map(Text, lines), *notes)
 
 
 def bundle_tables(report: Report) -> list[RenderableType]:
-    """Shared and saved bytes of a bundle, then each model's totals and verification."""
+    """Return tables of the shared and saved bytes of a bundle, then each model's totals and verification."""
     named = report["bundle"]
     title = f"{named['name']} on {report['platform']}: {', '.join(named['models'])}"
     table = FoldingTable("shared", "models", title=escape(title), title_justify="left")
@@ -438,12 +445,12 @@ def bundle_tables(report: Report) -> list[RenderableType]:
             table.add_row(what, escape(one["model"]), number(one["num_bytes"]), "-")
     table.add_row("weights", "", number(report["weights_bytes"]), "-")
     table.add_row("code", "", number(report["code_bytes"]), "-")
-    table.add_row("statements the self-test covers", "", coverage(report.get("selftest_coverage") or {}), "")
+    table.add_row("statements covered by self-test", "", coverage(report.get("selftest_coverage") or {}), "")
     each = [part for own in report["models"].values() for part in _of_model(own)]
     return [table, memories_table(report), *each]
 
 
 def _of_model(report: Report) -> list[RenderableType]:
-    """Totals and verification of a model, and the comparisons that lead from its file to the C."""
+    """Return the totals and the verification of a model, and the comparisons between its file and its C code."""
     compared = [comparisons_table(report["comparisons"])] if report.get("comparisons") else []
     return [totals_table(report), verification_table(report), *compared]

@@ -1,4 +1,4 @@
-"""When each step of a run begins and ends on its processor or DMA, by predicted cycles: for a page, and as a trace.
+"""Timeline of a run: predicted begin and end of each step on its processor or DMA, for a page and as a trace.
 
 The trace is in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
 """
@@ -12,13 +12,13 @@ from typing import Any, Literal
 from tvm_ext.report.read_report import Report
 
 DMA = "DMA"
-"""Lane of transfers that go on while a processor computes."""
+"""Lane of transfers that run while a processor computes."""
 Doing = Literal["computes", "moves", "waits"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSlice:
-    """Cycles [begin, end) that a lane, a processor or the DMA, spends on a step. kernel: empty while it waits."""
+    """Cycles [begin, end) that a lane spends on a step. lane: a processor or the DMA. kernel: empty while it waits."""
 
     lane: str
     step: str
@@ -41,10 +41,10 @@ class _Bytes:
 
 
 def timeline_of(report: Report) -> list[TimeSlice]:
-    """Slices of a run in the order of its steps.
+    """Return the slices of a run in the order of its steps.
 
-    A step begins when its processor is free and the bytes that it reads are written; a transfer when its processor
-    comes to it and the DMA is free, and it keeps neither busy but the DMA. Until then a processor waits.
+    A step begins when its processor is free and the bytes that the step reads are written. A DMA transfer begins when
+    its processor reaches the transfer and the DMA is free, and it occupies only the DMA. Until then a processor waits.
     """
     places = _places(report)
     free: dict[str, int] = {}
@@ -80,13 +80,13 @@ def _places(report: Report) -> dict[str, _Bytes]:
 
 
 def lanes_of(slices: Sequence[TimeSlice]) -> list[str]:
-    """Lanes in the order in which they first have something to do, the DMA last."""
-    found = list(dict.fromkeys(one.lane for one in slices))
-    return sorted(found, key=lambda lane: (lane == DMA, found.index(lane)))
+    """Return the lanes in the order of their first slices, the DMA last."""
+    lanes = list(dict.fromkeys(one.lane for one in slices))
+    return sorted(lanes, key=lambda lane: (lane == DMA, lanes.index(lane)))
 
 
 def trace_of(name: str, slices: Sequence[TimeSlice], clock_hz: int) -> dict[str, Any]:
-    """The timeline as a trace: a thread for each lane, times in microseconds at the platform's clock."""
+    """Return the timeline as a trace with a thread for each lane and times in microseconds at the platform's clock."""
     lanes = {lane: number for number, lane in enumerate(lanes_of(slices), 1)}
     names = [
         {"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": lane}}

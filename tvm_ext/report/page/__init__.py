@@ -1,1 +1,1 @@
-"""report.html: one page with pictures, which needs no other file and no network."""
+"""report.html: one self-contained page with pictures, which needs no other file and no network."""

@@ -1,4 +1,4 @@
-"""Parts of pictures: axes, colours, labels, and the colour of each kind of layer."""
+"""Parts of pictures: axes, colours, labels, and a colour for each kind of layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DECIMAL = (("G", 10**9), ("M", 10**6), ("k", 10**3), ("", 1))
 
 
 def byte_ticks(top: float, most: int = 8) -> list[int]:
-    """0 and multiples of a power of two up to `top`, at most `most` steps of them."""
+    """Return 0 and multiples of a power of two up to `top`, with at most `most` steps between them."""
     unit = 1
     while top / unit > most:
         unit *= 2
@@ -20,7 +20,7 @@ def byte_ticks(top: float, most: int = 8) -> list[int]:
 
 
 def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten from `low` to `high`, at most `most` steps of them."""
+    """Return multiples of 1, 2 or 5 times a power of ten from `low` to `high`, with at most `most` steps."""
     span = max(high - low, 1e-9)
     unit = 10.0**-9
     while True:
@@ -33,12 +33,12 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def bytes_text(value: float) -> str:
-    """Bytes in the largest binary unit of which there is at least one, at most two digits behind the point."""
+    """Return a number of bytes in the largest binary unit that it contains once, with at most two decimals."""
     return _written(value, _BINARY)
 
 
 def count_text(value: float) -> str:
-    """A count with k, M or G for thousands."""
+    """Return a count with k, M or G for thousands, millions or billions."""
     return _written(value, _DECIMAL).rstrip()
 
 
@@ -59,7 +59,7 @@ LIGHT: Mapping[str, str] = MappingProxyType(
         "scratch": "#e1e5ea", "scratch-edge": "#66707c",
     }
 )  # fmt: skip
-"""On white paper."""
+"""Colours of the light page."""
 
 DARK: Mapping[str, str] = MappingProxyType(
     {
@@ -72,38 +72,39 @@ DARK: Mapping[str, str] = MappingProxyType(
         "scratch": "#39424d", "scratch-edge": "#a3adba",
     }
 )  # fmt: skip
-"""Where the reader's system asks for dark pages."""
+"""Colours of the dark page, for systems that prefer dark pages."""
 
 KINDS = ("input", "output", "intermediate", "weights", "copy", "state", "scratch")
-"""Kinds of tensors, each with a colour for its area and one for its edge, `<kind>-edge`."""
+"""Kinds of tensors. Each has a colour for its area, `<kind>`, and for its edge, `<kind>-edge`."""
 
 
 def contrast(one: str, other: str) -> float:
-    """Ratio of two colours' luminances, from 1 to 21; WCAG asks for 4.5 of text, for 3 of lines and areas."""
+    """Return the contrast of two colours, from 1 to 21. WCAG requires 4.5 for text and 3 for lines and areas."""
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def variables(colours: Mapping[str, str]) -> str:
-    """Colours as custom properties of CSS."""
+    """Return colours as custom properties of CSS."""
     return " ".join(f"--{name}: {value};" for name, value in colours.items())
 
 
 def _luminance(colour: str) -> float:
+    """Return the relative luminance of an sRGB colour as WCAG 2 defines it."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 FONT = 11.0
-"""Size of labels in a picture's own units."""
+"""Font size of labels in a picture's units."""
 _NARROW, _LETTER, _CAPITAL, _FULL = 0.42, 0.64, 0.8, 1.0
-"""Widths of characters in sizes of the font; DejaVu Sans, one of the widest, has none wider."""
+"""Widths of characters relative to the font size. DejaVu Sans, a very wide font, has no wider characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rect:
-    """Area of a picture; y grows downwards."""
+    """Rectangle in a picture. y grows downwards."""
 
     x: float
     y: float
@@ -119,13 +120,13 @@ class Rect:
         return self.y + self.height
 
     def meets(self, other: Rect) -> bool:
-        """True where both have an area in common."""
+        """Return True if the rectangles overlap."""
         return (
             self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
         )  # fmt: skip
 
     def common(self, other: Rect) -> Rect | None:
-        """Area of both, None where there is none."""
+        """Return the intersection; None if the rectangles do not overlap."""
         if not self.meets(other):
             return None
         x, y = max(self.x, other.x), max(self.y, other.y)
@@ -134,9 +135,9 @@ class Rect:
 
 @dataclass(frozen=True, kw_only=True)
 class TextLabel:
-    """Text and the area it takes; upright text runs from the bottom of its area to the top.
+    """Text and its area. Upright text runs from the bottom of its area to the top.
 
-    x, y: where its base line begins.
+    x, y: begin of the base line.
     """
 
     text: str
@@ -153,7 +154,7 @@ class TextLabel:
 
 
 def text_width(text: str, size: float = FONT) -> float:
-    """Width of a line of text, estimated from above for the usual sans-serif fonts."""
+    """Return an upper bound of the width of a line of text in the usual sans-serif fonts."""
     return size * sum(_width(character) for character in text)
 
 
@@ -161,12 +162,12 @@ def _width(character: str) -> float:
     if character in " .,:;|!'()[]-/ijlftrI":
         return _NARROW
     if ord(character) >= 0x2E80 or character in "MW@%mw—…":
-        return _FULL  # scripts whose letters fill a square, too
+        return _FULL  # from U+2E80 on are scripts whose letters fill a square
     return _CAPITAL if character.isupper() else _LETTER
 
 
 def shortened(text: str, width: float, size: float = FONT) -> str:
-    """Text cut to a width, with an ellipsis; empty where not even three letters and that fit."""
+    """Return text cut to a width with an ellipsis; empty if not even three letters and the ellipsis fit."""
     if text_width(text, size) <= width:
         return text
     kept = text[: int(width / (size * _NARROW)) + 1]
@@ -176,9 +177,9 @@ def shortened(text: str, width: float, size: float = FONT) -> str:
 
 
 def label_in(text: str, box: Rect, taken: Sequence[Rect], covered: Sequence[Rect] = ()) -> TextLabel | None:
-    """A label inside a box, clear of areas that are taken; where it can be, clear of those covered, too.
+    """Return the best label inside a box that does not overlap the areas `taken`; None if there is no room.
 
-    The whole text is better than a shortened one, and level better than upright.
+    A label preferably does not overlap the areas `covered`, is not shortened, and is level rather than upright.
     """
     best: tuple[float, TextLabel] | None = None
     for label in _candidates(text, box):
@@ -213,7 +214,7 @@ def _candidates(text: str, box: Rect) -> Iterable[TextLabel]:
 
 
 def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Places along a line near those wanted, at least `apart` from each other; between low and high where they fit."""
+    """Return positions close to the wanted ones, at least `apart` from each other, and from low to high if they fit."""
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     places = [0.0] * len(wanted)
     last = low - apart
@@ -237,7 +238,7 @@ LAYER_KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "other": ("bound", "other"),
     }
 )
-"""Kind -> name of its colour, and words for the legend."""
+"""Name of the colour of each kind of layer, and its text in the legend."""
 _WORDS: Mapping[str, str] = MappingProxyType(
     {
         "depthwise": "depthwise",
@@ -250,11 +251,12 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         "broadcast leaky div exp exponential sqrt interpolate linear",
     }
 )
-"""Parts of kernels' names that tell their kind; the first that is found decides."""
+"""Parts of kernels' names for each kind of layer. The first kind with a part in the name is the kernel's kind."""
 
 
 def layer_kind(kernel: str) -> str:
-    """The kind of a step, from its kernel's name; `other` where no word is known."""
-    found = re.split(r"[_\d]+", kernel.lower())
-    parts = {*found, *(part.removeprefix("q") for part in found)}  # qconv2d, quantize
+    """Return the kind of a step from its kernel's name; `other` for an unknown name."""
+    words_of_name = re.split(r"[_\d]+", kernel.lower())
+    # With and without the q of quantized kernels: `qconv2d` is a conv, but `quantize` begins with q itself.
+    parts = {*words_of_name, *(part.removeprefix("q") for part in words_of_name)}
     return next((kind for kind, words in _WORDS.items() if parts & {*words.split()}), "other")

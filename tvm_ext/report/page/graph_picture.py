@@ -1,4 +1,4 @@
-"""The model's graph on a page: layers from top to bottom with few crossings."""
+"""Drawing of the model's graph: layers from top to bottom with few crossings of edges."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tvm_ext.report.page.drawing import FONT, Rect, shortened
 from tvm_ext.report.read_report import Report
 
 MOST_STEPS = 600
-"""Steps beyond which a drawing is no help, and none is made."""
+"""Largest number of steps in a drawing. A drawing of more steps would not be readable."""
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 212.0, 42.0, 236.0, 70.0, 12.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnNode:
-    """A step, an input or an output. kind: the colour of its area."""
+    """A step, an input or an output. kind: name of the colour of its area. facts: text of its tooltip."""
 
     kind: str
     area: Rect
@@ -28,7 +28,7 @@ class DrawnNode:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPicture:
-    """Nodes, edges as paths of SVG, the size of it all, and the names of colours."""
+    """Drawing of a graph: nodes, edges as SVG paths, and its size. legend: names of colours and their meanings."""
 
     nodes: Sequence[DrawnNode]
     edges: Sequence[str]
@@ -46,11 +46,11 @@ class _Draft:
 
 
 _COLOURS = ("intermediate", "state", "weights", "scratch")
-"""Colours of processors, the first one's first; copies between memories have their own."""
+"""Colours of processors, in the order of the processors. Copies between memories have a separate colour."""
 
 
 def graph_picture(report: Report) -> GraphPicture | None:
-    """The drawing; None of reports that do not say what steps read, and of models of too many steps."""
+    """Return the drawing of a model; None for old reports without the tensors that steps read, and for large models."""
     steps: list[Report] = report["steps"]
     if len(steps) > MOST_STEPS or not all("reads" in step for step in steps):
         return None
@@ -77,7 +77,7 @@ def graph_picture(report: Report) -> GraphPicture | None:
 
 
 def _graph(report: Report, colours: Mapping[str, str], *, several: bool) -> tuple[list[_Draft], list[tuple[int, int]]]:
-    """Nodes and edges. A tensor that was written in parts comes from all that wrote a part of it."""
+    """Return nodes and edges. A tensor that is written in parts has an edge from each step that writes a part."""
     roots = {one["c_name"]: one["part_of"] for one in report.get("tensors", ()) if one.get("part_of")}
     drafts: list[_Draft] = []
     edges: dict[tuple[int, int], None] = {}
@@ -105,7 +105,7 @@ def _graph(report: Report, colours: Mapping[str, str], *, several: bool) -> tupl
 
 
 def _sources(name: str, roots: Mapping[str, str], writers: Mapping[str, list[int]]) -> list[int]:
-    """Nodes that wrote a tensor: itself, or else what it is a part of."""
+    """Return the nodes that wrote a tensor, or else the tensor that it is a part of."""
     return writers.get(name) or writers.get(roots.get(name, ""), [])
 
 
@@ -119,7 +119,7 @@ def _step(step: Mapping[str, Any], colours: Mapping[str, str], *, several: bool)
     shapes = [f"{out['dtype']}[{','.join(map(str, out['shape']))}]" for out in step["outputs"]]
     nodes = ", ".join(step["source_nodes"])
     lines = [
-        f"step {step['index']}: {step['name']}", f"kernel {step['kernel']}", f"the model's {nodes}" if nodes else "",
+        f"step {step['index']}: {step['name']}", f"kernel {step['kernel']}", f"operators {nodes}" if nodes else "",
         f"writes {', '.join(shapes)}" if shapes else "",
         f"{step['macs']:,} multiply-accumulates" if step["macs"] else "",
         f"on {step['processor']}" if several else "",
@@ -140,7 +140,10 @@ def _y(row: int) -> float:
 
 
 def _path(points: Sequence[tuple[float, int]]) -> str:
-    """A curve from the lower edge of the first node to the upper edge of the last, straight down where it passes."""
+    """Return a curve from the lower edge of the first node to the upper edge of the last.
+
+    The curve is a vertical line beside the nodes of the rows in between.
+    """
     (column, row), middle = points[0], _WIDTH / 2
     parts = [f"M{_x(column) + middle} {_y(row) + _HEIGHT}"]
     gap = _DOWN - _HEIGHT
@@ -154,14 +157,14 @@ def _path(points: Sequence[tuple[float, int]]) -> str:
 
 _SWEEPS = 6
 _WAYPOINT = 0.16
-"""Width that an edge takes in a row that it passes, where that of a node is 1."""
+"""Width of an edge in a row that it passes, relative to the width of a node."""
 _SOURCE = 0.02
-"""Weight of a node that nothing leads to, beside 1 of others: it goes where there is room."""
+"""Weight of a node without predecessors, relative to other nodes. A small weight lets it move to free space."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sizes:
-    """Widths of all nodes, and weights of what they would like."""
+    """Widths of all nodes, and weights of their wanted positions."""
 
     widths: Sequence[float]
     weights: Sequence[float]
@@ -169,9 +172,10 @@ class _Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Columns and rows of nodes, in units of one; of each edge its points, those where it passes other rows included.
+    """Layout of a graph.
 
-    columns: of all rows, so many are needed.
+    nodes: column and row of each node. edges: points of each edge, including those in rows that it passes.
+    columns, rows: size of the layout.
     """
 
     nodes: Sequence[tuple[float, int]]
@@ -181,7 +185,11 @@ class Layout:
 
 
 def layered(num_nodes: int, edges: Sequence[tuple[int, int]]) -> Layout:
-    """Layout of a graph whose edges go from a lower to a higher number."""
+    """Return the layout of a graph whose edges go from a lower to a higher number.
+
+    The method is Sugiyama's: rows by longest paths, waypoints for edges over several rows, an order within rows by
+    means of neighbours, and then positions.
+    """
     row = [0] * num_nodes
     for source, target in sorted(edges, key=lambda edge: edge[1]):
         row[target] = max(row[target], row[source] + 1)
@@ -211,7 +219,7 @@ def layered(num_nodes: int, edges: Sequence[tuple[int, int]]) -> Layout:
 
 
 def _lower_sources(row: list[int], edges: Sequence[tuple[int, int]]) -> None:
-    """Moves nodes that nothing leads to right above the first one that they lead to."""
+    """Move each node without predecessors to the row above its first successor."""
     led_to = {target for _, target in edges}
     first: dict[int, int] = {}
     for source, target in edges:
@@ -222,7 +230,7 @@ def _lower_sources(row: list[int], edges: Sequence[tuple[int, int]]) -> None:
 
 
 def _with_waypoints(row: Sequence[int], edges: Sequence[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
-    """Each edge as a path that has a node in every row it passes; and rows of all nodes."""
+    """Return each edge as a path with a node in every row that it passes, and the rows of all nodes."""
     row_of, paths = list(row), list[list[int]]()
     for source, target in edges:
         path = [source]
@@ -234,7 +242,7 @@ def _with_waypoints(row: Sequence[int], edges: Sequence[tuple[int, int]]) -> tup
 
 
 def _ordered(rows: list[list[int]], above: list[list[int]], below: list[list[int]]) -> list[float]:
-    """Places in each row, by the mean of what a node is connected with, downwards and upwards in turn."""
+    """Return positions in each row, ordered by the mean of a node's neighbours, in alternating sweeps down and up."""
     place = [0.0] * len(above)
     for nodes in rows:
         for index, node in enumerate(nodes):
@@ -251,7 +259,7 @@ def _ordered(rows: list[list[int]], above: list[list[int]], below: list[list[int
 def _straightened(
     rows: list[list[int]], above: list[list[int]], below: list[list[int]], sizes: _Sizes, place: list[float]
 ) -> list[float]:
-    """Places as near to what each node is connected with as its neighbours in the row leave it."""
+    """Return positions as close to the mean of each node's neighbours as the other nodes in the row allow."""
     for sweep in range(_SWEEPS):
         order, beside = (rows, above) if sweep % 2 == 0 else (rows[::-1], below)
         for nodes in order:
@@ -261,11 +269,14 @@ def _straightened(
 
 
 def _settle(nodes: list[int], wanted: list[float], sizes: _Sizes, place: list[float]) -> None:
-    """Sets places of a row: as near to those wanted as they can be with no node over another, by least squares."""
+    """Set the positions of a row: least squares from the wanted positions without overlaps.
+
+    Subtracting the offsets `ahead` leaves an isotonic regression, which pooling adjacent violators solves.
+    """
     ahead = [0.0]
     for one, other in pairwise(nodes):
         ahead.append(ahead[-1] + (sizes.widths[one] + sizes.widths[other]) / 2)
-    runs: list[tuple[float, float, int]] = []  # mean of what nodes that touch would like, their weight and number
+    runs: list[tuple[float, float, int]] = []  # for nodes that touch: mean wanted position, weight, number of nodes
     for node, want, at in zip(nodes, wanted, ahead, strict=True):
         runs.append((want - at, sizes.weights[node], 1))
         while len(runs) > 1 and runs[-2][0] > runs[-1][0]:

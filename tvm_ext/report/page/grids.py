@@ -1,4 +1,4 @@
-"""Tables of a page: titles, headings and cells; the columns of layers; bars of memory budgets."""
+"""Tables of a page: titles, headings and cells; the table of layers; bars of memory budgets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_ext.report.read_report import Report
 
 @dataclass(frozen=True, kw_only=True)
 class GridCell:
-    """Text of a cell. more: told to who points at it; mark: good or bad, where it is a judgement."""
+    """Text of a cell. more: text of its tooltip. mark: `good` or `bad` for a verdict, else empty."""
 
     text: str
     is_number: bool = False
@@ -36,12 +36,12 @@ class Grid:
     notes: Sequence[str] = ()
 
     def is_number(self, column: int) -> bool:
-        """True where the cells of a column are numbers."""
+        """Return True if a cell of the column is a number."""
         return any(row[column].is_number for row in self.rows)
 
 
 def number_cell(value: float | None, unit: str = "") -> GridCell:
-    """A number with thousands separators; a dash where there is no number."""
+    """Return a cell with a number with thousands separators, or a dash for None."""
     if value is None:
         return GridCell(text="-", is_number=True)
     return GridCell(text=f"{value:,}{unit}" if isinstance(value, int) else f"{value:,.4g}{unit}", is_number=True)
@@ -51,7 +51,7 @@ _MARKS = {"green": "good", "bold red": "bad", "yellow": "bad"}
 
 
 def grids_of(tables: list[RenderableType]) -> list[Grid]:
-    """A grid for each table; texts behind it become its notes."""
+    """Return a grid for each table. Texts after a table become its notes."""
     grids: list[Grid] = []
     for part in _parts(tables):
         if isinstance(part, Table):
@@ -99,13 +99,13 @@ _KNOWN = frozenset(
         "reads", "processor", "scratch_bytes", "live_bytes", "outputs", "grown_weights",
     }
 )  # fmt: skip
-"""Keys of a step that have a column of their own, or none."""
+"""Keys of a step that have their own column or are not shown. All other keys get a column at the end."""
 BAR_WIDTH = 480.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """A layer's share of a run. width: of BAR_WIDTH, for the dearest layer."""
+    """A layer's share of a run, as a bar. width: width of the bar; the largest share has BAR_WIDTH."""
 
     name: str
     short: str
@@ -116,7 +116,10 @@ class Cost:
 
 
 def layer_grid(report: Report) -> Grid:
-    """One row per step: names, kernel, processor, memories, figures; columns that other builds bring at the end."""
+    """Return a table with one row for each step: names, kernel, processor, memories, numbers.
+
+    Keys of other versions of the report have columns at the end.
+    """
     steps: list[Report] = report["steps"]
     several = len({step.get("processor") for step in steps}) > 1
     columns: list[tuple[str, Callable[[Mapping[str, Any]], GridCell]]] = [
@@ -142,7 +145,7 @@ def layer_grid(report: Report) -> Grid:
 
 
 def costs(report: Report) -> tuple[str, Sequence[Cost]]:
-    """Unit, and a bar per step: predicted cycles, which every report has; modelled instructions of older ones."""
+    """Return the unit and a bar for each step: predicted cycles, or modelled instructions for older reports."""
     steps: list[Report] = report["steps"]
     key, unit = "predicted_cycles", "cycles, predicted"
     if not any(step.get(key) for step in steps):
@@ -171,16 +174,16 @@ def _shapes(step: Mapping[str, Any]) -> str:
 
 
 def _others(step: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of a step that later versions bring: numbers and texts, those of tables in it by both names."""
-    found: dict[str, Any] = {}
+    """Return numbers and texts of a step under unknown keys. An entry of a nested table has both names as its key."""
+    values: dict[str, Any] = {}
     for key, value in step.items():
         if key in _KNOWN:
             continue
         inner: Mapping[str, Any] = value if isinstance(value, dict) else {"": value}
         for name, one in inner.items():
             if one is None or isinstance(one, int | float | str):
-                found[f"{key}_{name}" if name else key] = one
-    return found
+                values[f"{key}_{name}" if name else key] = one
+    return values
 
 
 def _heading(key: str) -> str:
@@ -199,9 +202,10 @@ WIDTH = 1000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """One memory. used, limit: widths in the picture's units, of WIDTH for its capacity; None for no limit below it.
+    """Bar of one memory. All widths are in the picture's units; the capacity has WIDTH.
 
-    code: width of the program, behind the constants; 0 where it goes elsewhere, or several memories could hold it.
+    used: width of the used bytes. limit: width of the budget; None without a budget below the capacity.
+    code: width of the program after the constants; 0 if another memory holds it, or if several memories could.
     """
 
     y: float
@@ -216,7 +220,7 @@ class Bar:
 
 
 def budget_bars(report: Report) -> list[Bar]:
-    """One bar for each memory of the platform, one below the other."""
+    """Return a bar for each memory of the platform, from top to bottom."""
     arenas = {arena.memory: arena for arena in arenas_of(report)} if "steps" in report else {}
     code_bytes = (report.get("code_bytes") or 0) if sum(one["kind"] == "rom" for one in report["memories"]) == 1 else 0
     bars: list[Bar] = []
@@ -236,9 +240,9 @@ def _bar(report: Report, memory: Report, arena: ShownArena | None, y: float, cod
     if code_bytes:
         parts.append(f"with {code_bytes:,} B of code {(used + code_bytes) / capacity:.1%}")
     if kept := memory.get("reserved_bytes"):
-        parts.append(f"{bytes_text(kept)} are left to the application")
+        parts.append(f"{bytes_text(kept)} are reserved for the application")
     if shown:
-        parts.append(f"budget {shown:,} B, {shown - used:,} B of it free" if used <= shown else f"budget {shown:,} B")
+        parts.append(f"budget {shown:,} B, {shown - used:,} B free" if used <= shown else f"budget {shown:,} B")
     return Bar(
         y=y, name=memory["name"], kind=memory["kind"], used=round(min(used / capacity, 1) * WIDTH, 1),
         code=round(max(min((used + code_bytes) / capacity, 1) - min(used / capacity, 1), 0) * WIDTH, 1),
@@ -249,9 +253,9 @@ def _bar(report: Report, memory: Report, arena: ShownArena | None, y: float, cod
 
 
 def _bound(arena: ShownArena) -> str:
-    """Sentence on the distance of an arena from the least that its tensors can do with."""
+    """Return a sentence about the gap between an arena and its lower bound."""
     bound, num_bytes = arena.lower_bound_bytes or 0, arena.num_bytes
     if num_bytes == bound:
-        return f"The arena of {num_bytes:,} B is proved minimal: so many bytes are alive at one step."
+        return f"The arena of {num_bytes:,} B is proved minimal, because {num_bytes:,} B are live in one step."
     gap = f"The arena of {num_bytes:,} B is {(num_bytes - bound) / bound:.1%} above its lower bound of {bound:,} B"
-    return f"{gap}; a search proved that no offsets need fewer." if arena.proved else f"{gap}."
+    return f"{gap}; a search proved that no other offsets need fewer bytes." if arena.proved else f"{gap}."

@@ -1,4 +1,4 @@
-"""Memory maps of a page: tensors by offset and step, and the overlaid arenas of a bundle."""
+"""Memory maps: tensors by offset and step, and the overlaid arenas of a bundle."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tvm_ext.report.page.drawing import (
 from tvm_ext.report.read_report import Report
 
 WIDTH, HEIGHT = 900.0, 400.0
-"""Size of the plot inside its axes, in the picture's own units."""
+"""Size of the plot inside its axes, in the picture's units."""
 LEFT, RIGHT, TOP, BOTTOM = 84.0, 190.0, 26.0, 46.0
 _FAR = 2.2
 _MOST_PAIRS = 2_000
 _MOST_TICK = 104.0
-"""Widest name of a step below the axis."""
+"""Largest width of a step's name below the axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """A tensor: its area and kind, what a reader is told who points at it, and its label where there is room."""
+    """A tensor in the map. facts: text of its tooltip. label: its name; None if there is no room for it."""
 
     name: str
     kind: str
@@ -45,7 +45,7 @@ class Box:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A size across the whole plot: the arena's, its lower bound, its budget; and text at its right end."""
+    """Horizontal line of a size: the arena, its lower bound or its budget, with a text at its right end."""
 
     kind: str
     y: float
@@ -55,7 +55,13 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPicture:
-    """One memory. shared: areas where several tensors share bytes; notes: of what lies outside of the picture."""
+    """Map of one memory.
+
+    shared: areas where several tensors share bytes.
+    live: points of the line of live bytes, as text of SVG.
+    peak: the step with the most live bytes.
+    notes: sentences about sizes outside of the picture.
+    """
 
     title: str
     boxes: Sequence[Box]
@@ -71,7 +77,7 @@ class MemoryPicture:
 
 
 def memory_picture(arena: ShownArena, things: Sequence[Thing], steps: Sequence[Mapping[str, Any]]) -> MemoryPicture:
-    """The picture of one arena. things: those that lie in it."""
+    """Return the map of one arena. things: the tensors in the arena."""
     count = max(len(steps), 1)
     top = max(arena.num_bytes, *(thing.offset + thing.num_bytes for thing in things), 1)
     limit = arena.limit_bytes
@@ -113,26 +119,26 @@ def memory_picture(arena: ShownArena, things: Sequence[Thing], steps: Sequence[M
 
 
 def _step_label(steps: Sequence[Mapping[str, Any]], step: int) -> str:
-    """Number and name of a step below the axis."""
+    """Return number and name of a step for the axis."""
     name = str(steps[step]["name"]) if step < len(steps) else ""
     return shortened(f"{step} {name}", _MOST_TICK)
 
 
 def _shared(areas: Sequence[Rect]) -> list[Rect]:
-    """Areas of two tensors at once: a kernel writes over what it has read, or one lies inside the other."""
+    """Return the areas that two tensors share: a kernel overwrites its input, or one tensor is part of the other."""
     if len(areas) > _MOST_PAIRS:
         return []
-    found: dict[tuple[float, float, float, float], Rect] = {}
+    overlaps: dict[tuple[float, float, float, float], Rect] = {}
     for index, one in enumerate(areas):
         for other in areas[index + 1 :]:
             both = one.common(other)
             if both and both.width > 0.1 and both.height > 0.1:
-                found.setdefault((both.x, both.y, both.width, both.height), both)
-    return list(found.values())
+                overlaps.setdefault((both.x, both.y, both.width, both.height), both)
+    return list(overlaps.values())
 
 
 def _boxes(things: Sequence[Thing], areas: Sequence[Rect], shared: Sequence[Rect]) -> list[Box]:
-    """Boxes in the order they are drawn, labels of the largest first."""
+    """Return the boxes in the order in which they are drawn. The largest tensors get their labels first."""
     taken: list[Rect] = []
     boxes: list[Box] = []
     for thing, area in zip(things, areas, strict=True):
@@ -153,7 +159,7 @@ def _boxes(things: Sequence[Thing], areas: Sequence[Rect], shared: Sequence[Rect
 
 
 def _lines(arena: ShownArena, y: Any, *, is_near: bool) -> list[Line]:
-    """Lines of sizes with their texts beside the plot, none over another."""
+    """Return the lines of sizes, with texts beside the plot that do not overlap."""
     sizes = [("arena", arena.num_bytes, "arena")]
     bound = arena.lower_bound_bytes
     if bound is not None and bound != arena.num_bytes:
@@ -170,7 +176,7 @@ def _lines(arena: ShownArena, y: Any, *, is_near: bool) -> list[Line]:
 
 
 def _peak_label(band: Rect, step: Mapping[str, Any]) -> TextLabel | None:
-    """Name of the step in which most is alive, above its band and inside the plot's width."""
+    """Return the name of the step with the most live bytes, above its band and inside the plot's width."""
     text = shortened(f"peak: step {step['index']}, {step['name']}", WIDTH * 0.6)
     width = text_width(text)
     x = min(max(0.0, band.x + band.width / 2 - width / 2), WIDTH - width)
@@ -186,12 +192,12 @@ WORDS = {
     "state": "state, kept from run to run",
     "scratch": "scratch of a kernel",
 }
-"""Kinds of tensors in words, as legends have them."""
+"""Texts of the legend for the kinds of tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Thing:
-    """A tensor or scratch: bytes [offset, offset + num_bytes) of a memory in steps [begin, end)."""
+    """A tensor or scratch buffer: bytes [offset, offset + num_bytes) of a memory in the steps [begin, end)."""
 
     c_name: str
     label: str
@@ -206,13 +212,13 @@ class Thing:
 
     @property
     def work(self) -> int:
-        """Bytes times steps."""
+        """Bytes times steps, which is proportional to the area in the map."""
         return self.num_bytes * (self.end - self.begin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownArena:
-    """A memory's arena: what it takes, the least it could take, and what it may take."""
+    """Arena of a memory: its size, lower bound and budget."""
 
     memory: str
     title: str
@@ -225,16 +231,19 @@ class ShownArena:
 
 
 def arenas_of(report: Report) -> list[ShownArena]:
-    """Arenas of a report, the default memory's first."""
-    found: list[Report] = report.get("arenas") or []
-    if found:
+    """Return the arenas of a report, the arena of the default memory first.
+
+    An older report has no arenas; their sizes are then computed from the tensors.
+    """
+    entries: list[Report] = report.get("arenas") or []
+    if entries:
         return [
             ShownArena(
                 memory=one["memory"], title=_title(one["memory"], one["inside"]), num_bytes=one["num_bytes"],
                 lower_bound_bytes=one["lower_bound_bytes"], limit_bytes=one["limit_bytes"],
                 peak_step=one["peak_step"], live_bytes=one["live_bytes"], proved=one["proved"],
             )
-            for one in found
+            for one in entries
         ]  # fmt: skip
     sizes: dict[str, int] = {}
     for thing in things_of(report):
@@ -253,7 +262,7 @@ def _title(memory: str, inside: str) -> str:
 
 
 def things_of(report: Report) -> list[Thing]:
-    """Everything that a report gives a place."""
+    """Return all tensors and scratch buffers that have an offset in a report."""
     makers: dict[str, str] = {}
     readers: dict[str, str] = {}
     for step in report["steps"]:
@@ -269,7 +278,7 @@ def things_of(report: Report) -> list[Thing]:
 
 
 def _completed(tensor: Mapping[str, Any]) -> dict[str, Any]:
-    """An output of a step with what an older report does not say."""
+    """Return an output of a step with the keys that an older report does not have."""
     bits = re.search(r"\d+", tensor["dtype"])
     num_bytes = math.prod(tensor["shape"]) * (int(bits[0]) if bits else 8) // 8
     kind = "copy" if tensor["of"]["kernel"] in ("dma", "copy", "wait") else "intermediate"
@@ -285,9 +294,9 @@ def _thing(one: Mapping[str, Any], makers: Mapping[str, str], readers: Mapping[s
         WORDS[kind] + (f", {one['dtype']}[{', '.join(map(str, one['shape']))}]" if one.get("dtype") else ""),
         f"{size:,} B at offset {offset:,}, up to {offset + size:,}",
         "in every step" if kind == "state" else f"steps {begin} to {end - 1}",
-        f"made by {makers[name]}" if name in makers else "",
+        f"written by {makers[name]}" if name in makers else "",
         f"last read by {readers[name]}" if name in readers else "",
-        f"inside {one['part_of']}" if one.get("part_of") else "",
+        f"part of {one['part_of']}" if one.get("part_of") else "",
     ]
     return Thing(
         c_name=name, label=name, kind=kind, memory=one["memory"], offset=offset, num_bytes=size, begin=begin, end=end,
@@ -300,7 +309,7 @@ OVERLAY_WIDTH = 760.0
 
 @dataclass(frozen=True, kw_only=True)
 class Overlaid:
-    """A model's arena. x, width: in the picture's units, of OVERLAY_WIDTH for all bytes of the memory's arenas."""
+    """A model's arena in a bundle. x, width: in the picture's units; all overlaid bytes have OVERLAY_WIDTH."""
 
     model: str
     x: float
@@ -310,7 +319,7 @@ class Overlaid:
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnOverlay:
-    """Arenas in one memory."""
+    """Overlaid arenas of a bundle in one memory."""
 
     memory: str
     num_bytes: int
@@ -319,7 +328,7 @@ class DrawnOverlay:
 
 
 def overlays_of(report: Report) -> list[DrawnOverlay]:
-    """One for each memory in which models of a bundle have arenas."""
+    """Return the overlaid arenas of each memory in which models of a bundle have arenas."""
     return [
         DrawnOverlay(
             memory=one["memory"], num_bytes=one["num_bytes"], saved_bytes=one["saved_bytes"],

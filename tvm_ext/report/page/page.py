@@ -1,4 +1,4 @@
-"""report.html, a view of report.json in one file, and the memory map that notebooks show."""
+"""report.html, which shows report.json in one file, and the memory map for notebooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvm_ext.report.tables import bundle_tables, other_tables, totals_table, ver
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPart:
-    """Everything a page says of one model. anchor: begin of its sections' names; tiles: label, value, more."""
+    """Contents of a page about one model. anchor: prefix of its sections' ids. tiles: label, value, explanation."""
 
     anchor: str
     name: str
@@ -49,7 +49,7 @@ class ModelPart:
 
 
 def report_page(report: Report) -> str:
-    """Text of report.html for a model's report or a bundle's. Raises BadPackage for one that is damaged."""
+    """Return report.html for the report of a model or bundle. Raises BadPackage for a damaged report."""
     report = visible(report)
     try:
         is_bundle = "bundle" in report and "model" not in report
@@ -81,7 +81,7 @@ def _model_part(report: Report, anchor: str) -> ModelPart:
         ],
         costs=bars, cost_unit=unit, layers=layer_grid(report),
         timeline=timeline_picture(report), graph=graph,
-        no_graph="This package was written before reports named what a layer reads: compile the model again."
+        no_graph="The report of this package is too old to name the inputs of layers: compile the model again."
         if too_old else f"{len(report['steps']):,} steps are too many for a drawing.",
         verification=grids_of([verification_table(report)]), totals=grids_of([totals_table(report)]),
         others=grids_of(other_tables(report)),
@@ -89,7 +89,7 @@ def _model_part(report: Report, anchor: str) -> ModelPart:
 
 
 def _verified(report: Report) -> tuple[str, str]:
-    """Verdict in a few words, and whether it is good, a doubt (nobody else read the model), or bad."""
+    """Return the verdict in a few words, and `good`, `doubt` (no other runtime read the model) or `bad`."""
     results = {place: one for place, one in report["verify"].items() if one}
     if not results:
         return "Not verified", "bad"
@@ -98,19 +98,19 @@ def _verified(report: Report) -> tuple[str, str]:
     machine = stand_in(report)
     board = f"the same core in QEMU ({machine})" if machine else "the board in QEMU"
     places = " and ".join({"host": "the host", "qemu": board}.get(place, place) for place in results)
-    against = next((one["reference"] for one in results.values() if one.get("reference")), "a reference not named")
+    against = next((one["reference"] for one in results.values() if one.get("reference")), "an unnamed reference")
     own = any(one.get("own_reading") for one in results.values())
     verdict = f"Verified on {places} against {against}"
     return (f"{verdict}, our own reading only", "doubt") if own else (verdict, "good")
 
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
-    """The figures that are asked for first."""
+    """Return the tiles with the most important values: label, value, explanation."""
     weights, code = report["weights_bytes"], report["code_bytes"]
     flash = weights + (code or 0)
     states = report.get("state_bytes") or 0
     return [
-        ("RAM", bytes_text(report["arena_bytes"]), f"{states:,} B of it states" if states else "all arenas"),
+        ("RAM", bytes_text(report["arena_bytes"]), f"including {states:,} B of states" if states else "all arenas"),
         ("flash", bytes_text(flash),
          f"weights {weights:,} B, code {'not measured' if code is None else f'{code:,} B'}"),
         ("stack", "-" if report["stack_bytes"] is None else bytes_text(report["stack_bytes"]),
@@ -121,10 +121,10 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _instructions_tile(report: Report) -> tuple[str, str, str]:
-    """Instructions of a run, beside figures that mean the same.
+    """Return the tile of a run's instructions.
 
-    A run that processors share is shown by the time that it takes, beside the time of one processor alone. What all
-    processors execute, as measured and as modelled, is a sum and is called one.
+    For a run on several processors the value is the elapsed instructions, and the explanation has those of one
+    processor alone. Instructions of all processors together, measured or modelled, are labelled as a sum.
     """
     qemu: Report = report["verify"].get("qemu") or {}
     executed = qemu.get("instructions")
@@ -144,7 +144,7 @@ def _instructions_tile(report: Report) -> tuple[str, str, str]:
 
 
 def visible(value: Any) -> Any:
-    """A report without characters that no document may hold, and without those that would reorder its text."""
+    """Return a report without characters that a document must not contain or that reorder its text."""
     if isinstance(value, str):
         return printable_lines(value)
     if isinstance(value, list):
@@ -173,7 +173,7 @@ def _page(**values: Any) -> str:
 
 @cache
 def environment() -> Environment:
-    """Templates of this folder, in which every value is text."""
+    """Return the templates of this folder. Every value in them is escaped."""
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, autoescape=True, trim_blocks=True,
         lstrip_blocks=True,
@@ -182,7 +182,7 @@ def environment() -> Environment:
 
 @cache
 def _texts() -> tuple[str, str]:
-    """Style and script of the page."""
+    """Return style and script of the page."""
     style = (
         environment()
         .get_template("page.css.j2")
@@ -192,16 +192,16 @@ def _texts() -> tuple[str, str]:
 
 
 def _digest(text: str) -> str:
-    """Hash of a text, as a content security policy names what may run."""
+    """Return the hash of a text, by which the content security policy of the page allows it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 _MOST_THINGS = 1_000
-"""Tensors of all maps together; of more the page of the report has them."""
+"""Largest number of tensors in the maps of a notebook. Maps of more tensors are in report.html only."""
 
 
 def inline_maps(report: dict[str, Any]) -> str:
-    """A picture of each arena; empty for a report without placed tensors, of very many, or a damaged one."""
+    """Return a map of each arena; empty for a report without tensors, with too many tensors, or for a damaged one."""
     try:
         report = visible(report)
         things = things_of(report)

@@ -1,4 +1,4 @@
-"""The timeline of a page: a row for each processor and for the DMA, bars where these compute, move bytes or wait."""
+"""Timeline of a page: a row for each processor and the DMA, with bars where they compute, move bytes or wait."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tvm_ext.report.timeline import lanes_of, timeline_of
 WIDTH = 900.0
 ROW = 34.0
 _LEAST = 1.0
-"""Least width of a bar, so that short steps can be pointed at."""
+"""Smallest width of a bar, so that a pointer can reach short steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineBar:
-    """A step on its lane: x and width of WIDTH, y of its row, the colour's kind, and words."""
+    """Bar of a step on its lane. kind: name of its colour. facts: text of its tooltip."""
 
     x: float
     y: float
@@ -29,7 +29,7 @@ class TimelineBar:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelinePicture:
-    """Lanes with the y of their rows, bars, ticks of the axis, the height of it all."""
+    """Timeline: lanes with the y of their rows, bars, ticks of the axis, and the height of the picture."""
 
     lanes: Sequence[tuple[str, float]]
     bars: Sequence[TimelineBar]
@@ -39,7 +39,7 @@ class TimelinePicture:
 
 
 def timeline_picture(report: Report) -> TimelinePicture | None:
-    """The picture of a run that takes several lanes; None where one processor does one step after the other."""
+    """Return the timeline of a run on several lanes; None if one processor runs all steps in sequence."""
     slices = timeline_of(report)
     lanes = {lane: index * ROW for index, lane in enumerate(lanes_of(slices))}
     last = max((one.end for one in slices), default=0)
