@@ -250,12 +250,12 @@ def test_damaged_bundles_are_refused(mixed: BundlePackage, tmp_path: Path) -> No
     other_bundle = {**first, "bundle": {"name": "door", "models": ["first"]}}
     cases = [
         (first, r"is the package of one model"),
-        ({**whole, "models": others}, r"it has no report of each model"),
-        ({**whole, "models": []}, r"it has no report of each model"),
-        ({**whole, "bundle": []}, r"it has no report of each model"),
-        ({**whole, "models": {"first": 1, **others}}, r"that of first is no table"),
-        ({**whole, "models": {"first": others["second"], **others}}, r"that of first is another's"),
-        ({**whole, "models": {"first": other_bundle, **others}}, r"first is of another bundle"),
+        ({**whole, "models": others}, r"its models are not those of the bundle"),
+        ({**whole, "models": []}, r"its models are not those of the bundle"),
+        ({**whole, "bundle": []}, r"its models are not those of the bundle"),
+        ({**whole, "models": {"first": 1, **others}}, r"the report of first is not a table"),
+        ({**whole, "models": {"first": others["second"], **others}}, r"the report of first names another model"),
+        ({**whole, "models": {"first": other_bundle, **others}}, r"the report of first names another bundle"),
     ]
     for report, text in cases:
         (folder / "report.json").write_text(json.dumps(report))

@@ -109,7 +109,7 @@ def test_variants_that_cannot_be_are_refused(tmp_path: Path) -> None:
         ({}, {"small": {**ENTRIES["small"], "options": none}}, {}, r"small has context = 'caller'; variants share"),
         ({}, {"small": {"file": "wide.onnx", "states": {"before": "before.next"}}}, {},
          r"switch = 'keep': the states of style have different layouts .*Choose switch = 'reset'"),
-        ({}, {}, {"links": [{"source": "medium.y", "target": "small.before"}]}, r"have one place for their states"),
+        ({}, {}, {"links": [{"source": "medium.y", "target": "small.before"}]}, r"share the memory of their states"),
     ]  # fmt: skip
     for changes, others, keys, said in cases:
         path = written(tmp_path, MODELS, {**entries, **others}, variants=[{**GROUP, **changes}], **keys)

@@ -1,1 +1,1 @@
-"""Several models in one package: compiled, shared, linked, chosen among, verified together."""
+"""Bundles: several models in one package with shared code and memory, links between models, and variants."""

@@ -1,4 +1,4 @@
-"""BUNDLE.toml + platform -> one package of several models: compile each, share, write, build, verify all together."""
+"""Build a bundle: from BUNDLE.toml and a platform to one verified package of several models."""
 
 from __future__ import annotations
 
@@ -52,11 +52,13 @@ def bundle(
     limits: Limits | None = None,
     progress: Progress | bool | None = None,
 ) -> BundlePackage:
-    """Compile the models of a bundle's file into one package at `folder`, verified together.
+    """Compile the models of a bundle's file into one package at `folder`, and verify them together.
 
-    verify: as in `BuildOptions`. limits: as `load` takes them. progress: as `build` takes it. An existing package there
-    is replaced whole, or, if anything fails, not at all. Raises BadBundle, and what `load` and `build` raise, with the
-    model's name.
+    folder: a package that is already there is replaced as a whole, and stays unchanged if anything fails.
+    verify: as in `BuildOptions`.
+    limits: as `load` takes them.
+    progress: as `build` takes it.
+    Raises BadBundle, and all that `load` and `build` raise, with the model's name.
     """
     file = source if isinstance(source, BundleFile) else BundleFile.load(path_of(source, "source", BadBundle))
     folder = path_of(folder, "folder")
@@ -128,7 +130,8 @@ def _subject(
             initial=read_arrays(initial) if initial else None, bind=model.bind,
         )  # fmt: skip
         module = with_linked_inputs(module, file, model)
-        options = replace(model.build_options(()), processors=(platform.processor.name,))  # it calls them in turn
+        # All models of a bundle run on the first processor, which calls them one after the other.
+        options = replace(model.build_options(()), processors=(platform.processor.name,))
         return make_subject(
             module, platform, options, calibration=calibration, verify_inputs=verify_inputs,
             verifies=verifies, progress=named(progress, model.name),
@@ -137,7 +140,7 @@ def _subject(
 
 @contextmanager
 def _named_in_errors(model: str) -> Generator[None]:
-    """Put the model's name before the messages of errors. Those of the bundle's file say where they are already."""
+    """Put the model's name before the messages of errors, except for errors of BUNDLE.toml, which name their place."""
     try:
         yield
     except BadBundle:
@@ -155,7 +158,11 @@ def _member(subject: Subject) -> Member:
 
 
 def _check(common: Bundle, file: BundleFile, platform: Platform) -> None:
-    """Raises PlanRejected for arenas that meet, DoesNotFit for a memory that all models together do not fit into."""
+    """Check the overlaid arenas and the memories of a bundle.
+
+    Raises PlanRejected if arenas of models that may run at the same time overlap, and DoesNotFit if all models together
+    do not fit a memory.
+    """
     groups = [frozenset(group) for group in file.at_once]
     faults = [fault for overlay in common.overlays for fault in overlay_faults(overlay, groups)]
     if faults:
@@ -165,9 +172,9 @@ def _check(common: Bundle, file: BundleFile, platform: Platform) -> None:
         if needed > capacity:
             largest = max(common.members, key=lambda member: sum(member.overlaid.values()))
             raise DoesNotFit(
-                f"{common.name}: its models need {needed} B of {name} together, arenas over each other, states and "
+                f"{common.name}: its models need {needed} B of {name} together, for overlaid arenas, states and "
                 f"weights; {platform.name} has {capacity} B, {needed - capacity} B less. Give {largest.model} a "
-                "smaller `ram` in its options, leave a model out, or take groups out of at_once."
+                "smaller `ram` in its options, or remove a model or groups of at_once."
             )
 
 
@@ -182,7 +189,7 @@ def _report_of(
     targets: Sequence[str],
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """A model's report, as that of a package of its own, and the names of the bundle."""
+    """Return the report of a model as for a single package, with the names of the bundle and its models."""
     measured = QuantizationMeasured.read(subject.mod).report
     names = [member.model for member in common.members]
     report = make_report(

@@ -1,4 +1,4 @@
-"""The C of a bundle: its generated files, the library, the board's ELF file, and bytes of code."""
+"""Generated files of a bundle, its compiled library and firmware, and the bytes of code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ from tvm_ext.verification.verify import FLOAT_TOLERANCE, tolerance_of
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """The library and the ELF. code_bytes: by model; those of common files under the bundle's name."""
+    """Compiled files of a bundle.
+
+    elf: firmware of the self-test; None for a platform without a board.
+    code_bytes: bytes of code by model; shared files are counted under the bundle's name.
+    symbol_bytes: bytes of code of each shared function.
+    """
 
     library: Path
     elf: Path | None
@@ -41,7 +46,7 @@ class Built:
 
 
 def compile_bundle(folder: Path, common: Bundle, platform: Platform) -> Built:
-    """The static library, and the ELF where there is a board."""
+    """Compile the bundle's sources to a static library and, for a platform with a board, to an ELF."""
     toolchain, objects_dir = platform.toolchain, folder / "build"
     names = [common.name, *(member.model for member in common.members)]
     sources = library_sources(folder, *names)
@@ -74,7 +79,10 @@ def compile_bundle(folder: Path, common: Bundle, platform: Platform) -> Built:
 
 
 def coverage_of(folder: Path, common: Bundle) -> dict[str, Any]:
-    """Statements that the self-test of all models covers; it runs each once, and once more where any has states."""
+    """Measure the statements that the self-test of all models covers.
+
+    The self-test runs each model once, and a second time if any model has states.
+    """
     macs = sum(call.implementation.macs for one in common.members for call in one.program.kernel_calls())
     names = [one.model for one in common.members]
     return selftest_coverage(folder, common.name, macs=macs, tested=names).to_json()
@@ -97,9 +105,9 @@ def write_texts(
     *,
     compares: bool,
 ) -> None:
-    """Write all files of C, build files and firmware.
+    """Write all C files, build files and firmware of a bundle.
 
-    selftests: of each model. compares: whether they have outputs to compare with.
+    selftests: self-test of each model. compares: True if the self-tests have expected outputs.
     """
     origins = {one.model: one.compiled.origin for one in subjects}
     origin = _origin(common, subjects, platform)
@@ -130,7 +138,7 @@ def write_texts(
 
 
 def optimize_of(common: Bundle, source: str) -> CompileFor:
-    """Aim that a file is compiled for: its model's, or that of the models that share its functions."""
+    """Return the optimization of a file, speed or size: its model's, or that of the models that share its functions."""
     if source == kernels_file(common.name, "size"):
         return "size"
     stem = source.removesuffix(".c")
@@ -139,7 +147,7 @@ def optimize_of(common: Bundle, source: str) -> CompileFor:
 
 
 def _origin(common: Bundle, subjects: Sequence[Subject], platform: Platform) -> Origin:
-    """Origin for the banners of common files: the models' files, and a hash of their hashes."""
+    """Return the origin in the banners of shared files: the models' files, and a hash of their hashes."""
     digests = " ".join(one.compiled.origin.sha256 for one in subjects)
     return Origin(
         generator=subjects[0].compiled.origin.generator,

@@ -1,4 +1,4 @@
-"""Links between the models of a bundle, and variants of a model that a bundle chooses among at run time."""
+"""Links between the models of a bundle, and variants of a model among which a bundle chooses at run time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tvm_ext.execution.samples import Sample
 
 
 def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledModel) -> tvm.IRModule:
-    """A loaded module that knows which inputs others write to. Raises BadBundle for a target that is not there."""
+    """Note in a loaded module which of its inputs other models write. Raises BadBundle for an unknown target."""
     inputs = PortNames.read(module).inputs
     states = [state.name for state in KeptStates.read(module).states]
     names: list[str] = []
@@ -36,7 +36,7 @@ def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledMod
             continue
         if tensor not in (*inputs, *states):
             raise BadBundle(
-                f"links[{index}].target = {link.target!r}: {model.name} has no such input or state; there are "
+                f"links[{index}].target = {link.target!r}: {model.name} has no such input or state; it has "
                 f"{', '.join((*inputs, *states))}."
             )
         names += [tensor] if tensor in inputs and tensor not in states else []
@@ -44,9 +44,9 @@ def with_linked_inputs(module: tvm.IRModule, file: BundleFile, model: BundledMod
 
 
 def links_of(file: BundleFile, members: Sequence[Member], modules: Sequence[tvm.IRModule]) -> list[ModelLink]:
-    """The links of compiled models. modules: of each, as loaded.
+    """Return the links between compiled models. modules: loaded module of each model.
 
-    Raises BadBundle for an output that is not there, shapes or types that differ.
+    Raises BadBundle for an unknown output, and for shapes or types that cannot be linked.
     """
     by_name = {member.model: member for member in members}
     shapes = {
@@ -70,12 +70,12 @@ def _link(
     port = next((port for port in source.interface.outputs if port.source == output), None)
     if port is None:
         outputs = ", ".join(port.source for port in source.interface.outputs)
-        raise BadBundle(f"{where}.source = {link.source!r}: {one} has no such output; there are {outputs}.")
+        raise BadBundle(f"{where}.source = {link.source!r}: {one} has no such output; it has {outputs}.")
     found, element, shape = _target(target, tensor, state_shapes.get(link.target, ()), where)
     if port.shape != shape:
         raise BadBundle(
-            f"{where}: {link.source} is of shape {list(port.shape)}, {link.target} of {list(shape)}; shapes have to be "
-            "equal. Reshape in one of the models."
+            f"{where}: {link.source} has shape {list(port.shape)} and {link.target} has shape {list(shape)}, but the "
+            "shapes must be equal. Reshape in one of the models."
         )
     mapping = mapping_of(Element(dtype=port.dtype, quantization=port.quantization), element, link.scale, link.shift)
     if isinstance(mapping, str):
@@ -89,9 +89,10 @@ def _link(
 def _target(
     member: Member, name: str, state_shape: tuple[int, ...], where: str
 ) -> tuple[LinkedTensor, Element, tuple[int, ...]]:
-    """An input or state by the model's own name, its type, and its shape. state_shape: as the model has it.
+    """Return an input or state by the model's own name, with its type and shape.
 
-    Raises BadBundle for a state whose elements may lie in another order than the model's.
+    state_shape: shape of the state in the model's file.
+    Raises BadBundle for a state that may be stored in another order than the model's.
     """
     port = next((port for port in member.interface.inputs if port.source == name), None)
     if port is not None:
@@ -102,7 +103,7 @@ def _target(
     turns = len(state_shape) == 4 and state_shape[1] > 1 and state_shape[2] * state_shape[3] > 1
     if tensor.ring or tensor.layout or turns:
         form = "a ring of rows" if tensor.ring else "an image, which may be stored with its channels last"
-        raise BadBundle(f"{where}.target: the state {name!r} of {member.model} is {form}; link to an input instead.")
+        raise BadBundle(f"{where}.target: the state {name!r} of {member.model} is {form}. Link to an input instead.")
     found = LinkedTensor(
         name=name, c_name=tensor.name, is_state=True, num_elements=tensor.num_elements, offset=place.offset
     )
@@ -110,7 +111,7 @@ def _target(
 
 
 def faults_of_links(folder: Path, common: Bundle, samples: Mapping[str, Sequence[Sample]]) -> list[str]:
-    """Differences, as sentences, of what runs on the host hand on from what their outputs map to."""
+    """Return a sentence for each link whose target on the host differs from the mapped output of its source."""
     interfaces = [member.interface for member in common.members]
     runs = {link.source.model: run_symbol(common.name, link.source.model) for link in common.links}
     faults: list[str] = []
@@ -122,7 +123,7 @@ def faults_of_links(folder: Path, common: Bundle, samples: Mapping[str, Sequence
                 except NotReady:
                     continue
                 faults += [
-                    f"link {link.number}, {link.description}: differs from what it maps to"
+                    f"link {link.number}, {link.description}: the target differs from the mapped output"
                     for link in common.links
                     if link.source.model == model and not _is_mapped(host, link, outputs)
                 ]
@@ -139,7 +140,10 @@ def _is_mapped(host: HostBundle, link: ModelLink, outputs: Mapping[str, np.ndarr
 
 
 def variants_of(file: BundleFile, members: Sequence[Member], platform: Platform) -> list[VariantGroup]:
-    """Groups of variants with their tables. Raises BadBundle for states that cannot be kept, or are linked to."""
+    """Return the groups of variants with their tables of thresholds.
+
+    Raises BadBundle if variants cannot keep the states of each other, and for a link to a state of a variant.
+    """
     by_name = {member.model: member for member in members}
     groups: list[VariantGroup] = []
     for index, group in enumerate(file.variants):
@@ -149,14 +153,14 @@ def variants_of(file: BundleFile, members: Sequence[Member], platform: Platform)
             sizes = ", ".join(f"{one.model}: {one.plan.state_bytes} B{_order_of(one)}" for one in ordered)
             raise BadBundle(
                 f"variants[{index}].switch = 'keep': the states of {group.name} have different layouts ({sizes}), so "
-                "none can go on with another's. Choose switch = 'reset', or models with equal states."
+                "that no variant can use the states of another. Choose switch = 'reset', or models with equal states."
             )
         for number, link in enumerate(file.links):
             model, tensor = link.ends[1]
             if model in group.order and tensor in [state.source for state in by_name[model].program.states]:
                 raise BadBundle(
-                    f"links[{number}].target = {link.target!r}: variants of {group.name} have one place for their "
-                    "states, whichever runs. Link to an input instead."
+                    f"links[{number}].target = {link.target!r}: all variants of {group.name} share the memory of their "
+                    "states. Link to an input instead."
                 )
         groups.append(
             VariantGroup(
@@ -188,7 +192,10 @@ def _row(group: BundledVariants, member: Member, platform: Platform) -> tuple[Ne
 
 
 def passes_of(bundle: Bundle) -> list[list[str]]:
-    """Models that take their turns together when all are run: of variants one in each pass, for they share states."""
+    """Return the groups of models that run alternately in verification.
+
+    A group has at most one model of each group of variants, because variants share the memory of their states.
+    """
     alone = [member.model for member in bundle.members if bundle.group_of(member.model) is None]
     most = max((len(group.models) for group in bundle.variants), default=1)
     passes = [[group.models[i].model for group in bundle.variants if i < len(group.models)] for i in range(most)]

@@ -1,4 +1,4 @@
-"""A package of several models: the folder that a bundle's build leaves, each model in it as a package of its own."""
+"""Package of a bundle: the folder that its build writes, with each model as a single package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_ext.report.summary import summary_facts, summary_line, title
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BundlePackage:
-    """A compiled bundle on disk; `report` is its report.json, `models` holds its models by name, in order."""
+    """A compiled bundle on disk. report: its report.json. models: packages of its models by name, in order."""
 
     folder: Path
     report: dict[str, Any]
@@ -36,32 +36,40 @@ class BundlePackage:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Open a bundle that a build left earlier. Raises BadPackage."""
+        """Open the folder of a compiled bundle. Raises BadPackage for a folder that is not a complete bundle."""
         folder = Path(folder)
         report = read_report(folder)
         if "bundle" not in report or "model" in report:
-            raise BadPackage(f"{folder}: is the package of one model; open it with tvm_ext.Package.load.")
+            raise BadPackage(f"{folder}: is the package of one model. Open it with tvm_ext.Package.load.")
         named, reports = report.get("bundle"), report.get("models")
         names = cast("dict[str, Any]", named).get("models") if isinstance(named, dict) else None
         if not isinstance(reports, dict) or list(cast("dict[str, Any]", reports)) != names:
-            raise BadPackage(f"{folder}: report.json is damaged: it has no report of each model. Compile again.")
+            raise BadPackage(
+                f"{folder}: report.json is damaged: its models are not those of the bundle. Compile again."
+            )
         models: dict[str, Package] = {}
         for name, own in cast("dict[str, Any]", reports).items():
             if not isinstance(own, dict):
-                raise BadPackage(f"{folder}: report.json is damaged: that of {name} is no table. Compile again.")
+                raise BadPackage(
+                    f"{folder}: report.json is damaged: the report of {name} is not a table. Compile again."
+                )
             models[name] = Package(folder=folder, report=cast("dict[str, Any]", own))
             if models[name].interface.model != name:
-                raise BadPackage(f"{folder}: report.json is damaged: that of {name} is another's. Compile again.")
+                raise BadPackage(
+                    f"{folder}: report.json is damaged: the report of {name} names another model. Compile again."
+                )
             check_header(folder, models[name].interface)
-            found = bundle_names(own)
-            if found is None or list(found.models) != names:
-                raise BadPackage(f"{folder}: report.json is damaged: {name} is of another bundle. Compile again.")
+            bundle = bundle_names(own)
+            if bundle is None or list(bundle.models) != names:
+                raise BadPackage(
+                    f"{folder}: report.json is damaged: the report of {name} names another bundle. Compile again."
+                )
         return cls(folder=folder, report=report, models=models)
 
     def session(self) -> HostBundle:
-        """All models on the host in one process, for many runs; its `models` are sessions of each.
+        """Return a context manager that runs all models on the host in one process. Its `models` are their sessions.
 
-        A context manager. Raises as `Package.run` does.
+        Raises as `Package.run` does.
         """
         named = bundle_names(next(iter(self.models.values())).report)
         assert named is not None, "its report was read"

@@ -1,4 +1,4 @@
-"""All models of a bundle run together on the host and on the board, each judged by a reference runtime of its own."""
+"""Verification of a bundle: all models run together on host and board, each compared with its reference runtime."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def verify_bundle(
     targets: Sequence[str],
     progress: Progress | None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, RunResult]]:
-    """Results of each model, which all take their turns, sample by sample, and the board's figures.
+    """Verify a bundle; return the results by model, and the board's outputs and counters by model.
 
-    Raises VerificationFailed, of all models together.
+    The models run alternately, sample by sample, so that an error in shared memory shows.
+    Raises VerificationFailed with the problems of all models.
     """
     results: dict[str, dict[str, Any]] = {one.model: {"host": None, "qemu": None} for one in subjects}
     if not targets:
@@ -68,8 +69,8 @@ def verify_bundle(
                 boards |= run_bundle_on_board(
                     built.elf, platform, list(interfaces), interfaces, own, time_limit_s=seconds
                 )
-            complaint = selftest_on_board(built.elf, platform, time_limit_s=seconds)
-        problems += [f"board: {complaint}"] if complaint else []
+            failure = selftest_on_board(built.elf, platform, time_limit_s=seconds)
+        problems += [f"board: {failure}"] if failure else []
     for one in subjects:
         assert one.expected is not None, "targets ask for it"
         steps = steps_of(one, one.expected)
@@ -82,7 +83,7 @@ def verify_bundle(
 
 
 def _num_runs(subject: Subject, selftests: Mapping[str, SelfTest]) -> int:
-    """Runs of a model on the board: its samples there, or those of its self-test, which a bundle's runs twice."""
+    """Return the number of runs of a model on the board: its samples, or twice the vectors of its self-test."""
     test = selftests[subject.model]
     drawn = len(test.drawn.vectors) if test.drawn else 0
     return max(len(subject.board_samples), 2 * (len(test.stored) + drawn))

@@ -1,1 +1,1 @@
-"""Layer by layer: what each step of a package's C gives, beside what a runtime that is not ours gives there."""
+"""Comparison of a package with another runtime, layer by layer."""

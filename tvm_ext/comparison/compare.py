@@ -1,8 +1,8 @@
-"""Compare each layer of a package, on the host or on its board in QEMU, with what a runtime that is not ours gives.
+"""Compare each layer of a package, on the host or on its board in QEMU, with a reference runtime.
 
-Each value is compared twice: as the package's run gives it, with all errors before it; and as its layer gives it from
-the reference's values, which is the layer's own error. A layer differs where its own error is beyond the tolerance:
-one step of a quantized type and a quarter of one on average, 1e-4 of the largest magnitude of floats.
+Each value is compared twice: from a run of the package, with the errors of all layers before it, and from its layer
+alone applied to the reference's values, which shows the layer's own error. A layer differs if its own error exceeds the
+tolerance: one step of a quantized type and a quarter of a step on average, or 1e-4 of the largest magnitude of floats.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ def compare(
     states: Pairs | None = None,
     limits: Limits | None = None,
 ) -> PackageComparison:
-    """Errors of every layer for one sample; a model with states begins reset.
+    """Compare every layer of a package with a reference runtime for one sample.
 
-    inputs: as `Package.run` takes them. reference: the model's file; None looks for the file that the package was made
-    of in the working folder, and beside the package. bind, states, limits: as `load` was given them for the package.
-    Raises BadInput, BadPackage, BadModel, UnsupportedModel, RunFailed, MissingTool, BuildFailed, VerificationFailed
-    (nothing runs the model).
+    A model with states begins with its initial states.
+    inputs: the sample, as `Package.run` takes it.
+    reference: path of the model's file. None: the file from which the package was compiled, in the working folder or
+    beside the package.
+    bind, states, limits: the arguments of `load` for the package.
+    Raises BadInput, BadPackage, BadModel, UnsupportedModel, RunFailed, MissingTool, BuildFailed, and VerificationFailed
+    if no runtime can run the model.
     """
     package = package if isinstance(package, Package) else Package.load(package)
     _check_comparable(package, on)
@@ -58,52 +61,59 @@ def compare(
     module = load(file, shapes=shapes, bind=bind, states=states, limits=limits)
     values, lines = compared_values(package.report, package.folder), step_lines(package.folder / TRACE_FILE)
     if len(lines) != len(package.report["steps"]):
-        raise BadPackage(f"{package.folder}: report.json and trace.json are not of one build; compile the model again.")
+        raise BadPackage(
+            f"{package.folder}: report.json and trace.json are from different builds. Compile the model again."
+        )
     wanted = list(dict.fromkeys(source_of(value.tensor) for value in values))
-    said = ask(module, [inputs], wanted, quantized_here=False)
-    known = _known(values, {**inputs, **said.outputs[0], **said.inner[0]})
-    values = [value for value in values if value.tensor.name in known or not value.only_moves]  # others are constants
-    looked_at = [value for value in values if not value.absent]
-    runs = two_runs(package, looked_at, lines, inputs, known, on)
+    reported = ask(module, [inputs], wanted, quantized_here=False)
+    known = _known(values, {**inputs, **reported.outputs[0], **reported.inner[0]})
+    values = [value for value in values if value.tensor.name in known or not value.only_moves]  # moves of constants
+    present = [value for value in values if not value.absent]
+    runs = two_runs(package, present, lines, inputs, known, on)
     ports = {port.name: port for port in package.interface.outputs}
     layers: list[LayerComparison] = []
     for value in values:
         name, port = value.tensor.name, ports.get(value.tensor.name)
         pair = (runs.fed.get(name), runs.own.get(name))
-        if value.absent and port:  # the caller has it
+        if value.absent and port:  # the output is in the caller's memory, and the run returns it
             pair = (runs.fed_outputs[port.source], runs.own_outputs[port.source])
-            layers.append(judged_value(value, said.outputs[0][port.source], *pair))
+            layers.append(judged_value(value, reported.outputs[0][port.source], *pair))
         else:
             layers.append(judged_value(value, known.get(name), *pair))
     return PackageComparison(
-        model=package.interface.model, on=on, runtime=said.runtime, own_reading=said.own_reading, layers=tuple(layers)
+        model=package.interface.model,
+        on=on,
+        runtime=reported.runtime,
+        own_reading=reported.own_reading,
+        layers=tuple(layers),
     )
 
 
-def _known(values: Sequence[ComparedValue], said: Mapping[str, Array]) -> dict[str, Array]:
-    """The reference's values by the C's names, as the C stores them; without those that it does not have."""
-    found = {value.tensor.name: as_stored(said.get(source_of(value.tensor)), value.tensor) for value in values}
-    return {name: array for name, array in found.items() if array is not None}
+def _known(values: Sequence[ComparedValue], reported: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the reference's values by the C code's names, in the C code's layouts, for values that it has."""
+    stored = {value.tensor.name: as_stored(reported.get(source_of(value.tensor)), value.tensor) for value in values}
+    return {name: array for name, array in stored.items() if array is not None}
 
 
 def _check_comparable(package: Package, on: Target) -> None:
-    """Raises RunFailed for packages whose steps are not looked at one by one, with the way out."""
+    """Raise RunFailed for a package whose steps cannot be compared one by one. The message says what to do."""
     folder, interface = package.folder, package.interface
     if bundle_names(package.report):
-        raise RunFailed(f"{folder}: is a model of a bundle; compile it by itself to compare its layers.")
+        raise RunFailed(f"{folder}: is a model of a bundle. Compile it as a single package to compare its layers.")
     if interface.servers:
         raise RunFailed(
-            f"{folder}: {1 + len(interface.servers)} processors share a run; compile it with processors = one of them "
-            "to compare its layers."
+            f"{folder}: {1 + len(interface.servers)} processors share a run. Compile it with the option processors for "
+            "one processor to compare its layers."
         )
     if interface.warm_up_runs:
         raise RunFailed(
-            f"{folder}: takes a window over time in parts; compile it without new_frames to compare its layers."
+            f"{folder}: a run takes only the new frames of a window. Compile it without new_frames to compare its "
+            "layers."
         )
     if package.report.get("quantization"):
         raise RunFailed(
-            f"{folder}: the model was quantized here, and no other runtime has it so; quantization in report.json says "
-            "what that cost. Compile the float model, or a quantized file, to compare its layers."
+            f"{folder}: tvm_ext quantized the model, so that no other runtime has the quantized model; quantization in "
+            "report.json has the errors. Compile the float model, or a quantized file, to compare its layers."
         )
     if on == "qemu" and firmware_of(folder, package.report) is None:
-        raise RunFailed(f"{folder}: has no firmware for a board; compare on the host.")
+        raise RunFailed(f"{folder}: has no firmware for a board. Compare on the host.")

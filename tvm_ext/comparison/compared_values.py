@@ -1,4 +1,4 @@
-"""Values that steps of a package write, as its report and trace describe them: nothing in these is trusted."""
+"""Values that the steps of a package write, from its report and trace, whose contents are not trusted."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _IDENTIFIER = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedValue:
-    """A tensor behind the last step that writes it. absent: why it cannot be looked at there; empty where it can.
+    """A tensor after the last step that writes it.
 
-    only_moves: the step copies, or waits for copies, and computes nothing.
+    step, step_name, nodes: index and name of the step, and the model's operators in it.
+    absent: why the tensor's bytes cannot be read after the step; empty if they can.
+    only_moves: True for a step that copies or waits for copies and computes nothing.
     """
 
     step: int
@@ -34,7 +36,7 @@ class ComparedValue:
 
 @dataclass(frozen=True, kw_only=True)
 class StepLines:
-    """Lines [begin, end) of a file, counted from 1, that are a step; functions: those that it calls."""
+    """Lines [begin, end) of a step in a C file, counted from 1. functions: names of the functions that it calls."""
 
     file: str
     begin: int
@@ -43,10 +45,13 @@ class StepLines:
 
 
 def compared_values(report: Mapping[str, Any], folder: Path) -> list[ComparedValue]:
-    """Values in the order of the steps that finish them, without what runs keep for the next. Raises BadPackage."""
+    """Return the values in the order of the last steps that write them, without states.
+
+    Raises BadPackage for a damaged report.
+    """
     try:
         kept = {str(state["c_name"]) for state in report["states"]}
-        found: dict[str, ComparedValue] = {}
+        values: dict[str, ComparedValue] = {}
         for index, step in enumerate(cast("list[dict[str, Any]]", report["steps"])):
             for output in step["outputs"]:
                 value = ComparedValue(
@@ -54,15 +59,17 @@ def compared_values(report: Mapping[str, Any], folder: Path) -> list[ComparedVal
                     tensor=_tensor(output), absent=_absent(output), only_moves=step["kernel"] in _MOVES,
                 )  # fmt: skip
                 if value.tensor.name not in kept:
-                    found.pop(value.tensor.name, None)
-                    found[value.tensor.name] = value
+                    values.pop(value.tensor.name, None)
+                    values[value.tensor.name] = value
     except (KeyError, TypeError, ValueError):
-        raise BadPackage(f"{folder / 'report.json'}: does not say what steps write; compile the model again.") from None
-    return list(found.values())
+        raise BadPackage(
+            f"{folder / 'report.json'}: does not describe what steps write. Compile the model again."
+        ) from None
+    return list(values.values())
 
 
 def step_lines(trace: Path) -> list[StepLines]:
-    """Lines of each step, in order. Raises BadPackage."""
+    """Return the lines of each step, in order. Raises BadPackage for a damaged trace."""
     try:
         code = cast("list[dict[str, Any]]", json.loads(trace.read_text(encoding="utf-8"))["code"])
         functions = [(str(entry["name"]), {*entry["steps"]}) for entry in code if entry["is"] == "function"]
@@ -75,11 +82,11 @@ def step_lines(trace: Path) -> list[StepLines]:
             if entry["is"] == "step"
         ]  # fmt: skip
     except (OSError, KeyError, TypeError, ValueError, IndexError, RecursionError):
-        raise BadPackage(f"{trace}: does not say which lines are a step; compile the model again.") from None
+        raise BadPackage(f"{trace}: does not describe the lines of steps. Compile the model again.") from None
 
 
 def _tensor(output: Mapping[str, Any]) -> Tensor:
-    """Raises KeyError, TypeError, ValueError for what is none."""
+    """Return the tensor of a report's entry. Raises KeyError, TypeError or ValueError for a damaged entry."""
     name, dtype, memory = output["c_name"], output["dtype"], output["memory"] or ""
     scale, strip = output["scale"], output["strip"]
     if not _IDENTIFIER.fullmatch(name) or dtype not in DTYPES or not _IDENTIFIER.fullmatch(memory or "none"):
@@ -98,5 +105,5 @@ def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
 
 def _absent(output: Mapping[str, Any]) -> str:
     if output["memory"] is None:
-        return "lies in the caller's memory"
-    return "" if output["whole"] else "is never there as a whole: rows, or columns, go on over others"
+        return "it is in the caller's memory"
+    return "" if output["whole"] else "it is never complete, because its rows or columns overwrite each other"

@@ -1,4 +1,4 @@
-"""Results of comparing a package layer by layer, how each value is judged, and the table of them."""
+"""Results of a comparison layer by layer: judgement of each value, and the table of all values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ Verdict = Literal["equal", "within", "differs", "no counterpart"]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerComparison:
-    """A value that a layer wrote, beside the reference's.
+    """Comparison of a value that a layer writes with the reference's value.
 
-    nodes: the model's operators that the layer computes. value: the model's name of what it wrote. own_error: largest
-    difference where the layer reads the reference's values; error: where it reads the package's own. mean: of the
-    former. Both are in steps of a quantized type (`lsb`) or in the value's own numbers; largest: the reference's
-    largest magnitude, in the same. limit: own error up to which it is within. reason: why there is no counterpart.
+    nodes: the model's operators that the layer computes.
+    value: the model's name of the value.
+    lsb: True if errors are in steps of a quantized type, False if they are in the value's numbers.
+    own_error, mean: largest and mean difference if the layer reads the reference's values.
+    error: largest difference if the layer reads the package's values.
+    largest: the reference's largest magnitude.
+    limit: largest own error that passes.
+    reason: why there is no counterpart, else empty.
     """
 
     step: int
@@ -44,7 +48,11 @@ class LayerComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class PackageComparison:
-    """All layers in order. runtime: the runtime of the reference; own_reading: why it is our own, empty for others."""
+    """Comparison of all layers of a package, in order.
+
+    runtime: name of the reference runtime. own_reading: why it is our own reading of the file; empty for another
+    runtime.
+    """
 
     model: str
     on: str
@@ -54,7 +62,7 @@ class PackageComparison:
 
     @property
     def passed(self) -> bool:
-        """True where no layer differs, and any was compared."""
+        """True if at least one layer was compared and no layer differs."""
         return self.first_difference is None and self.num_compared > 0
 
     @property
@@ -67,31 +75,31 @@ class PackageComparison:
 
     @property
     def suspects(self) -> Sequence[str]:
-        """Names of layers that the first difference may come from: those right before it without a counterpart, too."""
+        """Names of the layers that may cause the first difference: it, and layers just before without a counterpart."""
         first = self.first_difference
         if first is None:
             return ()
         before = self.layers[: self.layers.index(first)]
-        found = [first.name]
+        names = [first.name]
         for layer in reversed(before):
             if layer.verdict != "no counterpart":
                 break
-            found.insert(0, layer.name)
-        return list(dict.fromkeys(found))
+            names.insert(0, layer.name)
+        return list(dict.fromkeys(names))
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return the result in one sentence."""
         first = self.first_difference
         if first is None:
             if not self.num_compared:
-                return f"nothing was compared: {self.runtime} has no tensor of any layer."
+                return f"nothing was compared, because {self.runtime} has no tensor of any layer."
             return f"{self.num_compared} of {len(self.layers)} values compared with {self.runtime}: no layer differs."
         *hidden, name = self.suspects
-        beside = f" (or {', '.join(hidden)} before it, which {self.runtime} has no tensor of)" if hidden else ""
+        beside = f" (or {', '.join(hidden)} before it, without tensors in {self.runtime})" if hidden else ""
         unit = "LSB" if first.lsb else f"of {first.largest:g}"
         return (
-            f"first difference: {name}{beside}, {first.value}: {first.own_error:g} {unit} from {self.runtime}, where "
-            f"{first.limit:g} may be."
+            f"first difference: {name}{beside}, {first.value}: {first.own_error:g} {unit} from {self.runtime}; the "
+            f"limit is {first.limit:g}."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -104,26 +112,26 @@ class PackageComparison:
 
 
 def _finite(layer: dict[str, Any]) -> dict[str, Any]:
-    """Figures as JSON has them: None for what is no number."""
+    """Return the entries with None for numbers that are not finite, because JSON has no infinity."""
     return {key: None if isinstance(value, float) and not isfinite(value) else value for key, value in layer.items()}
 
 
 _MOST_LETTERS = 40
 
 
-def comparison_table(found: PackageComparison) -> FoldingTable:
-    """Errors: of the layer alone, fed by the reference, and with all errors before it."""
-    title = f"{found.model} on {found.on} beside {found.runtime}"
-    if found.own_reading:
-        title += f", our own reading of the model ({found.own_reading})"
+def comparison_table(comparison: PackageComparison) -> FoldingTable:
+    """Return a table of the errors of each layer: alone on the reference's values, and with all errors before it."""
+    title = f"{comparison.model} on {comparison.on} compared with {comparison.runtime}"
+    if comparison.own_reading:
+        title += f", our own reading of the model ({comparison.own_reading})"
     table = FoldingTable("#", "layer", "value in the model", title=escape(title), title_justify="left")
-    for heading in ("own max error", "own mean", "max error", "may be"):
+    for heading in ("own max error", "own mean", "max error", "limit"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
-    for layer in found.layers:
-        figures = [layer.own_error, layer.mean, layer.error, layer.limit]
+    for layer in comparison.layers:
+        errors = [layer.own_error, layer.mean, layer.error, layer.limit]
         unit = " LSB" if layer.lsb else ""
-        cells = ["-" if figure is None else f"{figure:.3g}{unit}" for figure in figures]
+        cells = ["-" if error is None else f"{error:.3g}{unit}" for error in errors]
         verdict = f"{layer.verdict}: {layer.reason}" if layer.reason else layer.verdict
         style = "bold red" if layer.verdict == "differs" else None
         table.add_row(
@@ -140,14 +148,17 @@ Array = np.ndarray
 
 
 def judged_value(value: ComparedValue, wanted: Array | None, fed: Array | None, own: Array | None) -> LayerComparison:
-    """The comparison of a value. fed: as the layer gives it from the reference's values; own: from the package's."""
+    """Compare a value with the reference's value `wanted`.
+
+    fed: the layer's result from the reference's values. own: the layer's result from the package's values.
+    """
     tensor = value.tensor
     lsb = tensor.quantization is not None
 
-    def compared(verdict: Verdict, reason: str = "", **figures: float) -> LayerComparison:
+    def compared(verdict: Verdict, reason: str = "", **errors: float) -> LayerComparison:
         return LayerComparison(
             step=value.step, name=value.step_name, nodes=value.nodes, value=source_of(tensor), dtype=tensor.dtype,
-            lsb=lsb, verdict=verdict, reason=reason, **figures,
+            lsb=lsb, verdict=verdict, reason=reason, **errors,
         )  # fmt: skip
 
     if fed is None or own is None:
@@ -165,5 +176,4 @@ def judged_value(value: ComparedValue, wanted: Array | None, fed: Array | None, 
     is_off = lsb and signed.size >= LEAST_ELEMENTS and abs(mean) > MEAN_LSB
     differs = is_off or not (relative <= float_tolerance(tensor.dtype) if is_float else own_error <= limit)
     verdict: Verdict = "differs" if differs else "equal" if not own_error else "within"
-    figures = {"own_error": own_error, "error": error, "mean": mean, "largest": largest, "limit": limit}
-    return compared(verdict, **figures)
+    return compared(verdict, own_error=own_error, error=error, mean=mean, largest=largest, limit=limit)

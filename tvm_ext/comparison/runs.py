@@ -1,6 +1,6 @@
-"""Runs of a package that hand over the result of each step, and the instrumented copy that does so.
+"""Runs of an instrumented copy of a package that writes the result of each step to a file.
 
-By the second run each step is judged alone: it computes from what the reference gave the steps before it.
+In the second run the reference's values replace the results of all steps, so that each step is judged alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ Values = Mapping[str, Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TwoRuns:
-    """Values and outputs of both runs, by the C's names and the model's: on its own, and fed by the reference."""
+    """Values by the C code's names, and outputs by the model's names, of two runs.
+
+    own: run on the package's values. fed: run in which each step reads the reference's values.
+    """
 
     own: Values
     fed: Values
@@ -46,9 +49,11 @@ def two_runs(
     package: Package, values: Sequence[ComparedValue], lines: Sequence[StepLines], inputs: Sample, known: Values,
     on: Target,
 ) -> TwoRuns:  # fmt: skip
-    """Both runs on the host or on the board in QEMU. known: the reference's values by the C's names, as it stores them.
+    """Run an instrumented copy of a package twice, on the host or on the board in QEMU.
 
-    The C is compiled from the package's files. Raises BadPackage, BadInput, MissingTool, BuildFailed, RunFailed.
+    The C code is compiled from the package's files. known: the reference's values by the C code's names, in its
+    layouts.
+    Raises BadPackage, BadInput, MissingTool, BuildFailed, RunFailed.
     """
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         copy = Path(name) / "package"
@@ -101,17 +106,17 @@ _FLAG_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ValuesFile:
-    """A file of values: of each its bytes as the run gave them, a flag, and bytes that replace them where it is 1."""
+    """File of values. Each has its bytes from the run, a flag of 4 bytes, and bytes that replace it if that is 1."""
 
     path: Path
     values: Sequence[ComparedValue]
 
     def place(self, index: int) -> int:
-        """Bytes before a value."""
+        """Return the offset of a value in the file."""
         return sum(2 * value.tensor.num_bytes + _FLAG_BYTES for value in self.values[:index])
 
     def write(self, replacing: Mapping[str, Array]) -> None:
-        """Begin anew. replacing: values by the C's names, which later steps find in place of the run's own."""
+        """Write a new file. replacing: values by the C code's names that later steps read instead of the run's own."""
         with self.path.open("wb") as file:
             for value in self.values:
                 tensor = value.tensor
@@ -121,7 +126,7 @@ class ValuesFile:
                 file.write(bytes(tensor.num_bytes) if given is None else given.astype(tensor.dtype).tobytes())
 
     def read(self) -> dict[str, Array]:
-        """Values of the run, by the C's names, before any was replaced."""
+        """Return the values of the run by the C code's names, as they were before they were replaced."""
         data = self.path.read_bytes()
         return {
             value.tensor.name: np.frombuffer(
@@ -135,7 +140,10 @@ def instrumented_copy(
     folder: Path, interface: Interface, values: Sequence[ComparedValue], lines: Sequence[StepLines], copy: Path,
     *, on_board: bool,
 ) -> ValuesFile:  # fmt: skip
-    """Write the copy. Raises BadPackage where lines of the C are not the steps that the trace says they are."""
+    """Write a copy of a package whose steps write their results to a file; return the file.
+
+    Raises BadPackage if the lines of the C code are not the steps that the trace describes.
+    """
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.elf", "*.a", "build"))
     there = ValuesFile(path=copy / "values.bin", values=values)
     there.path.touch()  # programs that run the copy may write the files that exist
@@ -147,7 +155,7 @@ def instrumented_copy(
                 added.setdefault(written.file, {}).setdefault(written.end, []).append(line)
     for file in dict.fromkeys(written.file for written in lines):
         if Path(file).name != file or not (copy / file).is_file():
-            raise BadPackage(f"{folder}: has no file {file!r}, which trace.json names; compile the model again.")
+            raise BadPackage(f"{folder}: has no file {file!r}, which trace.json names. Compile the model again.")
         text = _lines_of(copy / file)
         for written in lines:
             if written.file == file:
@@ -160,7 +168,7 @@ def instrumented_copy(
 
 
 def _lines_of(file: Path) -> list[str]:
-    """Lines of a C file. Raises BadPackage for what is no text."""
+    """Return the lines of a C file. Raises BadPackage for a file that is not text."""
     try:
         return file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -168,11 +176,11 @@ def _lines_of(file: Path) -> list[str]:
 
 
 def _check_step(file: Path, text: Sequence[str], written: StepLines) -> None:
-    """Raises BadPackage where the lines do not call the step's function, or end amid a statement."""
+    """Raise BadPackage if the lines do not call the step's function, or end in the middle of a statement."""
     inside = text[written.begin - 1 : written.end - 1]
     calls = not written.functions or any(f"{name}(" in line for name in written.functions for line in inside)
     if not inside or not calls or not inside[-1].rstrip().endswith((";", "}", "*/")):
         raise BadPackage(
-            f"{file}, lines {written.begin} to {written.end - 1}: are not the step that trace.json says they are. "
-            "Lines were added to or taken from the C; change lines in place, or compile the model again."
+            f"{file}, lines {written.begin} to {written.end - 1}: are not the step that trace.json describes. Lines "
+            "were added or removed in the C code. Change lines in place, or compile the model again."
         )
