@@ -33,20 +33,20 @@ def spoiled(value: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": None}, "no array for the input 'y'; it holds x"),
-        ({"y": spoiled(np.nan)}, "'y' holds NaN or infinity, first in sample 2"),
-        ({"y": spoiled(-np.inf)}, "'y' holds NaN or infinity, first in sample 2"),
-        ({"y": np.ones((4, 3), "float32")}, r"'y' has shape \(4, 3\); \(N, 2\) is needed"),
-        ({"y": np.ones(2, "float32")}, r"'y' has shape \(2,\); \(N, 2\) is needed"),
-        ({"y": np.float32(1)}, r"'y' has shape \(\); \(N, 2\) is needed"),
-        ({"x": np.ones((4, 3, 1), "float32")}, r"'x' has shape \(4, 3, 1\); \(N, 3\) is needed"),
-        ({"y": np.ones((4, 2), "uint8")}, "'y' is uint8, the model's input float32"),
-        ({"y": np.ones((4, 2), "float64")}, "'y' is float64, the model's input float32"),
-        ({"x": np.ones((0, 1, 3), "float32"), "y": np.ones((0, 2), "float32")}, "'x' holds no sample"),
+        ({"y": None}, "no array for the input 'y', only x"),
+        ({"y": spoiled(np.nan)}, "'y' contains NaN or infinity, first in sample 2"),
+        ({"y": spoiled(-np.inf)}, "'y' contains NaN or infinity, first in sample 2"),
+        ({"y": np.ones((4, 3), "float32")}, r"'y' has shape \(4, 3\), but must have \(N, 2\) for N"),
+        ({"y": np.ones(2, "float32")}, r"'y' has shape \(2,\), but must have \(N, 2\)"),
+        ({"y": np.float32(1)}, r"'y' has shape \(\), but must have \(N, 2\)"),
+        ({"x": np.ones((4, 3, 1), "float32")}, r"'x' has shape \(4, 3, 1\), but must have \(N, 3\)"),
+        ({"y": np.ones((4, 2), "uint8")}, "'y' is of type uint8, but the model's input is of type float32"),
+        ({"y": np.ones((4, 2), "float64")}, "'y' is of type float64, but the model's input is of type float32"),
+        ({"x": np.ones((0, 1, 3), "float32"), "y": np.ones((0, 2), "float32")}, "'x' contains no sample"),
         ({"y": np.ones((3, 2), "float32")}, r"differ in their number of samples \(x: 4, y: 3\)"),
         ({"labels": np.zeros(3, "int64")}, "3 labels for 4 samples"),
-        ({"labels": np.zeros(4, "float32")}, "one integer a sample"),
-        ({"labels": np.zeros((4, 10), "int64")}, "one integer a sample"),
+        ({"labels": np.zeros(4, "float32")}, "one integer for each sample"),
+        ({"labels": np.zeros((4, 10), "int64")}, "one integer for each sample"),
     ],
 )
 def test_arrays(changes: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -60,12 +60,12 @@ def test_arrays(changes: dict[str, object], message: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        ([], "holds no sample"),
+        ([], "contains no sample"),
         ([{"x": np.ones((1, 3), "float32")}], "sample 0 has no 'y'"),
         ([{"x": np.ones((3, 3), "float32"), "y": np.ones(2, "float32")}], "'x' of sample 0 has shape"),
-        ([{"x": np.ones((1, 3), "float64"), "y": np.ones(2, "float32")}], "'x' is float64"),
-        ([np.ones(3)], "no iterable of dicts"),
-        (7, "no iterable of dicts"),
+        ([{"x": np.ones((1, 3), "float64"), "y": np.ones(2, "float32")}], "'x' is of type float64"),
+        ([np.ones(3)], "or an iterable of dicts"),
+        (7, "or an iterable of dicts"),
     ],
 )
 def test_samples(samples: object, message: str) -> None:

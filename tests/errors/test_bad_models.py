@@ -280,7 +280,7 @@ def test_loop_that_never_ends(tmp_path: Path) -> None:
     body = helper.make_graph(nodes, "body", [index, goes_on, state], [goes_on_too, after])
     node = NODE("Loop", ["", "yes", "x"], ["y"], body=body, name="loop")
     model = model_of([node], {"x": (1, 4)}, ["y"], constants={"yes": np.array(True)})
-    with pytest.raises(UnsupportedModel, match=r"\(loop\): more than 1024 passes are not unrolled"):
+    with pytest.raises(UnsupportedModel, match=r"\(loop\): more than 1024 iterations are not unrolled"):
         load(saved(model, tmp_path))
 
 

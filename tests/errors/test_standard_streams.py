@@ -96,7 +96,7 @@ def test_calibration_says_the_shape_that_is_taken(tmp_path: Path) -> None:
     """Both forms are taken; the message says the one without an axis of 1."""
     path = saved(SMALL_MODELS["image_in_and_out"](), tmp_path)
     options = BuildOptions(quantize="int8", verify=())
-    with pytest.raises(BadInput, match=r"has shape \(5, 3, 9, 9\); \(N, 3, 12, 10\) is needed"):
+    with pytest.raises(BadInput, match=r"has shape \(5, 3, 9, 9\), but must have \(N, 3, 12, 10\)"):
         tvm_ext.build(path, "host", tmp_path / "out", options, calibration={"x": np.zeros((5, 3, 9, 9), np.float32)})
 
 

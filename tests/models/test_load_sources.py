@@ -72,7 +72,7 @@ def test_pytorch_objects(tmp_path: Path) -> None:
         tvm_ext.load(network)
     with pytest.raises(BadModel, match=r"Sequential cannot be exported by torch.export on \(float32\[2, 5\]\): "):
         tvm_ext.load(network, example_inputs=(np.zeros((2, 5), np.float32),))
-    with pytest.raises(BadModel, match=r"Sequential is in training mode.* call module.eval\(\) before"):
+    with pytest.raises(BadModel, match=r"Sequential is in training mode.* Call module.eval\(\) before"):
         tvm_ext.load(network.train(), example_inputs=(example,))
 
 

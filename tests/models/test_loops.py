@@ -51,7 +51,7 @@ def halving(*, inputs: str = "most_go_x", condition: str = "large", scanned: boo
 def test_it_ends_where_onnxruntime_does(inputs: str, tmp_path: Path) -> None:
     """After none, some, and as many passes as there may be; the condition before the first is known, or not."""
     model = halving(inputs=inputs)
-    with pytest.warns(ModelNotice, match="loop: all 5 passes are computed in each run"):
+    with pytest.warns(ModelNotice, match="loop: all 5 iterations are computed in each run"):
         mod = tvm_ext.load(saved(model, tmp_path), states={})
     package = tvm_ext.build(mod, "host", tmp_path / "out", BuildOptions())
     assert package.report["verify"]["host"]["reference"] == "onnxruntime"
@@ -81,8 +81,8 @@ def test_a_condition_that_comes_to_be_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (halving(inputs="open_go_x"), "no bound of its passes is given"),
-        (halving(scanned=True), "its scanned outputs have an element for each pass that is made"),
+        (halving(inputs="open_go_x"), "no largest number of iterations"),
+        (halving(scanned=True), "its scanned outputs have an element for each iteration that runs"),
     ],
 )
 def test_refused(model: onnx.ModelProto, reason: str, tmp_path: Path) -> None:

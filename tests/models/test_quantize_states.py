@@ -147,8 +147,8 @@ def test_samples_may_be_several_sequences(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("resets", "message"),
     [
-        (np.ones(9, np.int64), r"9 resets for 10 samples; one for each is needed"),
-        (np.ones(10, np.float32), r"resets are float32\[10\]; one integer a sample is needed"),
+        (np.ones(9, np.int64), r"there are 9 resets for 10 samples\. Give one"),
+        (np.ones(10, np.float32), r"resets are float32\[10\], but must be one integer for each sample"),
     ],
 )
 def test_resets_that_cannot_be(resets: np.ndarray, message: str, tmp_path: Path) -> None:

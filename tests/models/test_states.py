@@ -257,7 +257,7 @@ def _misassigned() -> bytes:
     [
         (_assigned(_four, dtype="string"), UnsupportedModel, r"variable 'v' has elements of type STRING"),
         (_assigned(_computed), UnsupportedModel,
-         r"RELU_1 stands in the subgraph that sets variables once; only constants can be assigned"),
+         r"RELU_1 is in the subgraph that sets variables once, where only constants can be"),
         (_misread(2), BadModel, r"READ_VARIABLE_1 has 2 inputs and 1 outputs"),
         (_misassigned(), BadModel, r"'v' is assigned float32\[1, 3\], and read as float32\[1, 4\]"),
     ],

@@ -122,8 +122,8 @@ def test_they_stand_in_one_another(tmp_path: Path) -> None:
             r"IF_0\): control flow whose condition depends on data; compute both results and choose one",
         ),
         (loop(3, None), r"WHILE_0\): control flow whose condition depends on data; only loops of a known number"),
-        (loop(1 << 30), r"its operators, once IF and WHILE are written out: 10,?001 is more than the limit nodes"),
-        (loop(3, count_type="int64"), r"WHILE_0 hands over 2 tensors that subgraph 1 does not take"),
+        (loop(1 << 30), r"its operators after IF and WHILE are unrolled: 10,?001 is more than the limit nodes"),
+        (loop(3, count_type="int64"), r"WHILE_0 passes 2 tensors that do not fit the inputs of subgraph 1"),
     ],
 )
 def test_conditions_that_are_not_known(data: bytes, reason: str, tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_branches_that_do_not_fit(tmp_path: Path) -> None:
     whole.results = [whole.operator("ABS", [whole.input("x", SHAPE, "int32")], whole.tensor("y", SHAPE, "int32"))]
     nothing.results = [nothing.input("x", SHAPE)]
     for data, kind, reason in (
-        (_with_branch(calls_itself), BadModel, r"IF_0.IF_0 calls subgraph 1, which is not there, or runs already"),
-        (_with_branch(whole), BadModel, r"IF_0 hands over 1 tensors that subgraph 1 does not take"),
+        (_with_branch(calls_itself), BadModel, r"IF_0.IF_0 calls subgraph 1, which does not exist or calls itself"),
+        (_with_branch(whole), BadModel, r"IF_0 passes 1 tensors that do not fit the inputs of subgraph 1"),
         (_with_branch(branch("ABS"), 2), BadModel, r"IF_0 gives 2 results, its subgraph 1"),
         (_with_branch(nothing), UnsupportedModel, r"output 'y0', of control flow, is an input, a constant or another"),
     ):

@@ -155,7 +155,7 @@ def test_a_state_that_the_graph_is_given(tmp_path: Path) -> None:
         net.constant(f"c{place}", np.ones(shape, np.float32)) for place, shape in enumerate([(6, 6), (6, 4), (3,)])
     ]
     y = net.operator("SVDF", [x, *given, kept], net.tensor("y", (1, 3)), "SVDFOptions", Rank=2)
-    with pytest.raises(UnsupportedModel, match=r"its state 'kept' is no variable tensor"):
+    with pytest.raises(UnsupportedModel, match=r"its state 'kept' is not a variable tensor"):
         tvm_ext.load(saved_tflite(net.finish([y]), tmp_path))
 
 

@@ -67,7 +67,9 @@ def read_calibration(source: Source, inputs: Specs) -> Calibration:
     counts = {name: len(array) for name, array in stacked.items()}
     if len(set(counts.values())) != 1:
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise BadInput(f"{where}: the inputs differ in their number of samples ({listed}); give as many of each.")
+        raise BadInput(
+            f"{where}: the inputs differ in their number of samples ({listed}). Give the same number for each input."
+        )
     count = next(iter(counts.values()))
     labels, resets = (
         None if name in inputs else _integers(where, name, arrays.get(name), count) for name in (LABELS, RESETS)
@@ -81,14 +83,14 @@ def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str,
     """Stack single samples under their names."""
     listed = list(samples) if isinstance(samples, Iterable) else []
     if not isinstance(samples, Iterable) or not all(isinstance(sample, Mapping) for sample in listed):
-        raise BadInput("calibration data: is no path, no dict of arrays, and no iterable of dicts; give one of these.")
+        raise BadInput("calibration data: must be a path, a dict of arrays or an iterable of dicts.")
     if not listed:
-        raise BadInput("calibration data: holds no sample; give at least one, better a hundred.")
+        raise BadInput("calibration data: contains no sample. Give at least one sample, better a hundred.")
     found: dict[str, Array] = {}
     for name in (*inputs, LABELS, RESETS):
         missing = [index for index, sample in enumerate(listed) if name not in sample]
         if missing and (name in inputs or len(missing) < len(listed)):
-            raise BadInput(f"calibration data: sample {missing[0]} has no {name!r}; every sample needs one.")
+            raise BadInput(f"calibration data: sample {missing[0]} has no {name!r}, which every sample needs.")
         if missing:
             continue
         arrays = [_array("calibration data", name, sample[name]) for sample in listed]
@@ -96,7 +98,7 @@ def _stacked(samples: Iterable[Mapping[str, Array]], inputs: Specs) -> dict[str,
         for index, array in enumerate(arrays):
             if array.shape != expected:
                 raise BadInput(
-                    f"calibration data: {name!r} of sample {index} has shape {array.shape}; {expected} is needed."
+                    f"calibration data: {name!r} of sample {index} has shape {array.shape}, but must have {expected}."
                 )
         found[name] = np.stack(arrays)
     return found
@@ -108,18 +110,21 @@ def _checked(where: str, name: str, arrays: Mapping[str, Array], shape: tuple[in
         raise _no_array(where, name, arrays)
     array = _array(where, name, arrays[name])
     if str(array.dtype) != dtype:
-        raise BadInput(f"{where}: {name!r} is {array.dtype}, the model's input {dtype}; prepare it as for the model.")
+        raise BadInput(
+            f"{where}: {name!r} is of type {array.dtype}, but the model's input is of type {dtype}. Prepare samples as "
+            "for the model."
+        )
     if array.shape[1:] != shape and shape[:1] == (1,) and array.shape[1:] == shape[1:]:
         array = array.reshape(-1, *shape)
     if array.ndim == 0 or array.shape[1:] != shape:
         rest = shape[1:] if shape[:1] == (1,) else shape
         wanted = f"(N, {', '.join(map(str, rest))})" if rest else "(N,)"
-        raise BadInput(f"{where}: {name!r} has shape {array.shape}; {wanted} is needed, N being the number of samples.")
+        raise BadInput(f"{where}: {name!r} has shape {array.shape}, but must have {wanted} for N samples.")
     if len(array) == 0:
-        raise BadInput(f"{where}: {name!r} holds no sample; give at least one, better a hundred.")
+        raise BadInput(f"{where}: {name!r} contains no sample. Give at least one sample, better a hundred.")
     finite = np.isfinite(array).reshape(len(array), -1).all(axis=1) if array.dtype.kind == "f" else np.array([True])
     if not finite.all():
-        raise BadInput(f"{where}: {name!r} holds NaN or infinity, first in sample {int(np.argmin(finite))}.")
+        raise BadInput(f"{where}: {name!r} contains NaN or infinity, first in sample {int(np.argmin(finite))}.")
     return array
 
 
@@ -131,7 +136,7 @@ def _no_array(where: str, name: str, there: Iterable[str]) -> BadInput:
     names = sorted(map(str, there))
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return BadInput(
-        f"{where}: has no array for the input {name!r}; it holds {shown or 'no array at all'}. Arrays have the names "
+        f"{where}: has no array for the input {name!r}, only {shown or 'nothing'}. Give the arrays the names "
         "of the model's inputs."
     )
 
@@ -141,9 +146,11 @@ def _integers(where: str, name: str, given: Array | None, count: int) -> Sequenc
         return None
     numbers = _array(where, name, given)
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
-        raise BadInput(f"{where}: {name} are {numbers.dtype}{list(numbers.shape)}; one integer a sample is needed.")
+        raise BadInput(
+            f"{where}: {name} are {numbers.dtype}{list(numbers.shape)}, but must be one integer for each sample."
+        )
     if len(numbers) != count:
-        raise BadInput(f"{where}: {len(numbers)} {name} for {count} samples; one for each is needed.")
+        raise BadInput(f"{where}: there are {len(numbers)} {name} for {count} samples. Give one for each sample.")
     return [int(number) for number in numbers]
 
 
@@ -172,8 +179,8 @@ def calibration_by_examples(
     if calibration is not None or options.quantize == "none" or example_inputs is None:
         return calibration
     warnings.warn(
-        f"quantize = {options.quantize!r} without calibration: ranges are those of example_inputs alone, one sample; "
-        "give some hundred that the model will see as calibration.",
+        f"quantize = {options.quantize!r} without calibration: ranges come from example_inputs alone, which are one "
+        "sample. Give some hundred samples of the inputs that the model will see as calibration.",
         ModelNotice, stacklevel=3,
     )  # fmt: skip
     given = example_inputs if isinstance(example_inputs, list | tuple) else (example_inputs,)

@@ -133,8 +133,10 @@ def _exported(torch: Any, module: Any, example_inputs: Sequence[object] | object
             "tensors, one per argument of forward: load(module, example_inputs=(x,))."
         )
     if module.training:
-        raise BadModel(f"{name} is in training mode, in which dropout and batch norm do other than when deployed; "
-                       "call module.eval() before.")  # fmt: skip
+        raise BadModel(
+            f"{name} is in training mode, in which dropout and batch norm compute other results than in inference. "
+            "Call module.eval() before."
+        )
     given = tuple(one if isinstance(one, torch.Tensor) else torch.from_numpy(np.array(one)) for one in example_inputs)
     try:
         with quiet():

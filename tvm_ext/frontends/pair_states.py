@@ -103,10 +103,10 @@ def _check(loaded: Loaded, pairs: Pairs, initial: Initial) -> None:
         if static_shape(one) != static_shape(other) or str(one.ty.dtype) != str(other.ty.dtype):
             raise BadOptions(
                 f"state {source}={target}: the input is {one.ty.dtype}{list(static_shape(one))}, the output "
-                f"{other.ty.dtype}{list(static_shape(other))}; a state has one shape and type."
+                f"{other.ty.dtype}{list(static_shape(other))}; they must have the same shape and type."
             )
     if len(pairs) == len(loaded.output_names):
-        raise BadOptions("state: every output would be a state, and nothing is left that the model gives.")
+        raise BadOptions("state: every output would be a state, so that the model would have no output.")
     for name, value in initial.items():
         if name not in pairs:
             raise BadInput(f"initial value of {name!r}: it is no state; states are {', '.join(pairs) or 'none'}.")

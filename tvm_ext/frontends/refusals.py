@@ -13,7 +13,7 @@ _NUM_NODES_NAMED = 3
 
 
 class Refused(Exception):
-    """Raised while an operator is translated that cannot be compiled, with the reason."""
+    """Raised during the translation of an operator that cannot be compiled, with the reason as a clause."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,22 +105,22 @@ def _without_source_lines(func: relax.Function) -> relax.Function:
 
 
 def _check_calls(func: relax.Function) -> None:
-    """Raise UnsupportedModel for calls that are no operators, which other passes leave behind."""
-    found: dict[str, int] = {}
+    """Raise UnsupportedModel for calls of functions, which other passes put in place of operators."""
+    counts: dict[str, int] = {}
     for binding in bindings(func):
         value = binding.value
         callee = value.op if isinstance(value, relax.Call) else None
         if callee is None or isinstance(callee, tvm.ir.Op):
             continue
         name = callee.name_hint if isinstance(callee, tvm.ir.GlobalVar | relax.Var) else f"a {type(callee).__name__}"
-        found[name] = found.get(name, 0) + 1
-    if found:
-        listed = ", ".join(f"{name} ({count} times)" for name, count in [*found.items()][:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        counts[name] = counts.get(name, 0) + 1
+    if counts:
+        listed = ", ".join(f"{name} ({count} times)" for name, count in [*counts.items()][:5])
+        more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
         raise UnsupportedModel(
-            f"'main' calls functions in place of operators: {listed}{more}. Passes such as FuseOps, CallTIRRewrite and "
-            "those of other back ends make them; hand over the module as it was before these, and leave them to "
-            "tvm.compile with tvm_ext.relax_pipeline. LegalizeOps and FuseTIR may stand before."
+            f"'main' calls functions in place of operators: {listed}{more}. Passes such as FuseOps and CallTIRRewrite, "
+            "and passes of other back ends, create these calls. Give the module from before these passes, and let "
+            "tvm.compile run them with tvm_ext.relax_pipeline. LegalizeOps and FuseTIR may run before."
         )
 
 

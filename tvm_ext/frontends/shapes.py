@@ -93,8 +93,8 @@ def _symbols(inputs: Sequence[DeclaredInput], wanted: Mapping[str, tuple[int, ..
         for symbol, value in zip(declared.dims or (), wanted.get(declared.name, ()), strict=False):
             if isinstance(symbol, str) and values.setdefault(symbol, value) != value:
                 raise BadOptions(
-                    f"shape of {declared.name}: it makes dimension {symbol!r} {value}, another input makes it "
-                    f"{values[symbol]}; it is one dimension."
+                    f"shape of {declared.name}: dimension {symbol!r} is {value} in this input but {values[symbol]} in "
+                    "another input. Give the dimension the same value in all inputs."
                 )
     return values
 

@@ -31,8 +31,9 @@ class Statement:
 class Statements:
     """Collects statements, operator after operator.
 
-    folds: true for expressions whose numbers stand in their place where they are known. replaced: another expression
-    that stands in place of one, None where it becomes a statement; it may raise Refused.
+    folds: returns True for an expression that a constant replaces if its numbers are known.
+    replaced: returns an expression that replaces the given expression, or None if it becomes a statement. It may raise
+    Refused.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Pooling windows over the last axes of a tensor: pads, strides, dilations, sizes rounded up, sums and averages."""
+"""Pooling windows over the last axes of a tensor: padding, strides, dilations, rounded-up sizes, sums and averages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _MAX_TAPS = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """Windows over the last axes of a tensor; one entry per axis. begins, ends: padding. output: number of windows."""
+    """Windows over the last axes of a tensor, with one entry for each axis.
+
+    begins, ends: padding before and after the axis. output: number of windows.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -24,13 +27,13 @@ class Windows:
     output: tuple[int, ...]
 
     def place(self, at: Sequence[tirx.Expr], tap: Sequence[tirx.Expr]) -> list[tirx.Expr]:
-        """Input indices of a tap of the window at an output index; they may lie outside."""
+        """Return the input indices of a tap of the window at an output index. They may be outside of the input."""
         each = zip(at, tap, self.strides, self.dilations, self.begins, strict=True)
         return [i * stride + k * dilation - begin for i, k, stride, dilation, begin in each]
 
 
 def count_of_windows(extent: int, reach: int, stride: int, pads: tuple[int, int], *, rounds_up: bool) -> int:
-    """Return the number of windows along an axis; one that would begin after the input and its padding does not count.
+    """Return the number of windows along an axis, without a window that begins after the input and its left padding.
 
     reach: elements from the first to the last of a window. pads: before and after the input.
     """
@@ -45,7 +48,10 @@ def reduced(
     shape: Sequence[int], how: Windows, element: Callable[[list[tirx.Expr], list[tirx.Expr], tirx.Expr], tirx.Expr],
     reduce: Callable[..., tirx.Expr],
 ) -> te.Tensor:  # fmt: skip
-    """A tensor of one reduction per window. element(output index, input index, True where that is inside)."""
+    """Return a tensor with one reduction for each window.
+
+    element: function of the output index, the input index, and a condition that the input index is inside.
+    """
     num_leading = len(shape) - len(how.kernel)
     taps = [te.reduce_axis((0, extent), f"k{axis}") for axis, extent in enumerate(how.kernel)]
 
@@ -62,11 +68,11 @@ def averaged(
 ) -> te.Tensor:
     """Return the average of each window. Raises Refused for windows that are too long to be written out.
 
-    counts_padding: padding counts as zeros, up to its end, else elements of the input count alone. divisor: divides
-    each sum instead.
+    counts_padding: True if elements of the padding count as zeros, False if only elements of the input count.
+    divisor: number that divides each sum instead of the count.
     """
     if max(how.kernel) > _MAX_TAPS:
-        raise Refused(f"a window of {max(how.kernel)} elements along an axis; {_MAX_TAPS} are written out")
+        raise Refused(f"a window of {max(how.kernel)} elements along an axis; at most {_MAX_TAPS} are written out")
     num_leading, dtype = len(shape) - len(how.kernel), str(source.dtype)
     zero = tirx.const(0, dtype)
     total = reduced(shape, how, lambda at, place, inside: tirx.if_then_else(inside, source(*place), zero), te.sum)

@@ -1,4 +1,4 @@
-"""If, Loop and Scan at import: the branch taken, or both; the passes one after the other, up to a bound."""
+"""Import If, Loop and Scan: an If as its taken branch or as both branches, a Loop or Scan as unrolled iterations."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tvm_ext.frontends.onnx.operators.emitter import Emitter
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.shapes import ModelNotice
 
-# Runs a body on the values of its inputs, its nodes labelled under a prefix; last, True where only a condition that is
-# not known says that its results are wanted.
+# Function that imports a body: the body, values of its inputs, prefix for the labels of its nodes, and True if a
+# condition that is unknown at import decides whether the results are used.
 Run = Callable[[onnx.GraphProto, Sequence[relax.Expr], str, bool], list[relax.Expr]]
-# Builds calls and hands back the variables that stand for their results.
+# Function that builds calls and returns the variables of their results.
 Emit = Callable[[Callable[[relax.BlockBuilder], relax.Expr]], list[relax.Expr]]
 Inputs = Sequence["relax.Expr | None"]
 
 _MAX_PASSES = 1024
 DATA_DEPENDENT = "control flow that depends on data"
-# Operators that read or write at places that data give, which the branch they stand in guards; which input these are.
+# Operators that read or write at indices from the given input. A condition may guard them against wrong indices.
 _PLACES = dict.fromkeys("Gather GatherElements GatherND Scatter ScatterElements ScatterND MaxUnpool".split(), 1)
 _PLACES |= {"ReverseSequence": 1, "MaxRoiPool": 1, "RoiAlign": 2, "TensorScatter": 2}
 
 
 def expected_passes(node: onnx.NodeProto, inputs: Inputs) -> int | None:
-    """Passes of a Loop or Scan where they can be told before the first one; None where its body decides."""
+    """Return the number of iterations of a Loop or Scan, or None if it is not known before the first iteration."""
     if node.op_type == "Loop":
         most = None if inputs[0] is None else array_of(inputs[0])
         return None if most is None or not _goes_on(_graph(node, "body")) else max(0, int(most.reshape(-1)[0]))
@@ -41,7 +41,7 @@ def expected_passes(node: onnx.NodeProto, inputs: Inputs) -> int | None:
 
 
 def _goes_on(body: onnx.GraphProto) -> bool:
-    """True if the body of a Loop hands its condition on as it is, or as a constant."""
+    """Return True if the body of a Loop returns its condition unchanged or as a constant."""
     made = {name: inner for inner in body.node for name in inner.output}
     name = body.output[0].name
     while name in made and made[name].op_type == "Identity":
@@ -50,7 +50,7 @@ def _goes_on(body: onnx.GraphProto) -> bool:
 
 
 def may_fail(node: onnx.NodeProto, inputs: Sequence[object]) -> bool:
-    """True for a node whose places are not known: they may be anywhere where its branch is not taken."""
+    """Return True for a node with indices from data, which may be out of range if its branch is not taken."""
     index = _PLACES.get(node.op_type)
     return index is not None and index < len(inputs) and isinstance(inputs[index], relax.Var)
 
@@ -58,7 +58,7 @@ def may_fail(node: onnx.NodeProto, inputs: Sequence[object]) -> bool:
 def take_branch(
     node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
 ) -> list[relax.Expr]:
-    """The branch of an If that a constant condition takes, else both with a choice of results. Raises Refused."""
+    """Import the branch that a constant condition takes, or both branches with a choice of results. Raises Refused."""
     (condition,) = (_given(value) for value in inputs)
     known = array_of(condition)
     if known is not None:
@@ -69,7 +69,7 @@ def take_branch(
 def _both_branches(
     node: onnx.NodeProto, condition: relax.Expr, label: str, *, run: Run, emit: Emit
 ) -> list[relax.Expr]:
-    """Results of both branches, of which the condition picks. Raises Refused, for a branch that might fail, too."""
+    """Import both branches and choose their results by the condition. Raises Refused, also if a branch may fail."""
     yes, no = _graph(node, "then_branch"), _graph(node, "else_branch")
     try:
         pairs = list(zip(run(yes, [], f"{label}/then", True), run(no, [], f"{label}/else", True), strict=True))
@@ -79,7 +79,7 @@ def _both_branches(
 
 
 def _chosen(condition: relax.Expr, one: relax.Expr, other: relax.Expr, emit: Emit) -> relax.Expr:
-    """The first where the condition holds, else the other. Raises Refused for two types."""
+    """Return `one` where the condition holds, otherwise `other`. Raises Refused for different types or shapes."""
     types = [f"{value.ty.dtype}{list(static_shape(value))}" for value in (one, other)]
     if types[0] != types[1]:
         raise Refused(f"{DATA_DEPENDENT}, which would give {types[0]} or {types[1]}")
@@ -88,7 +88,7 @@ def _chosen(condition: relax.Expr, one: relax.Expr, other: relax.Expr, emit: Emi
 
 
 def _both(before: relax.Expr, condition: relax.Expr, emit: Emit) -> relax.Expr:
-    """True where both hold."""
+    """Return the conjunction of two conditions."""
     known = array_of(condition)
     if known is not None:
         return before if known.all() else condition
@@ -97,26 +97,26 @@ def _both(before: relax.Expr, condition: relax.Expr, emit: Emit) -> relax.Expr:
 
 
 def _may_be(condition: relax.Expr) -> bool:
-    """True unless the condition is known not to hold."""
+    """Return True unless the condition is known to be false."""
     known = array_of(condition)
     return known is None or bool(known.all())
 
 
 def _check_open(*, is_bounded: bool, is_scanned: bool) -> None:
-    """Raises Refused for a Loop whose end data decide, and whose results are of no known size, or which may not end."""
+    """Raise Refused for a Loop that ends by data if it has scanned outputs or no largest number of iterations."""
     if is_scanned:
-        raise Refused(f"{DATA_DEPENDENT}: its scanned outputs have an element for each pass that is made")
+        raise Refused(f"{DATA_DEPENDENT}: its scanned outputs have an element for each iteration that runs")
     if not is_bounded:
-        raise Refused(f"{DATA_DEPENDENT}, and no bound of its passes is given (the first input of a Loop)")
+        raise Refused(f"{DATA_DEPENDENT}, and the Loop has no largest number of iterations (its first input)")
 
 
 def unroll_loop(
     node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
 ) -> list[relax.Expr]:
-    """The passes of a Loop, whose inputs are the most passes, the condition, the state. Raises Refused.
+    """Unroll a Loop, whose inputs are the largest number of iterations, the condition and the state. Raises Refused.
 
-    From where the condition depends on data, each pass up to the most is computed, and its state taken where the loop
-    still goes on: the most has to be known, and there are no scanned outputs.
+    If the condition depends on data, all iterations up to the largest number are computed, and the new state of an
+    iteration is used only as long as the condition holds. That number must be known, without scanned outputs.
     """
     body = _graph(node, "body")
     most = _MAX_PASSES + 1 if inputs[0] is None else int(_known(inputs[0]).reshape(-1)[0])
@@ -124,14 +124,14 @@ def unroll_loop(
     state = [value for value in inputs[2:] if value is not None]
     scanned: list[list[relax.Expr]] = [[] for _ in range(len(body.output) - 1 - len(state))]
     if _may_be(goes_on) and (expected_passes(node, inputs) or 0) > _MAX_PASSES:
-        raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
+        raise Refused(f"more than {_MAX_PASSES} iterations are not unrolled")
     index, is_open = 0, False
     while _may_be(goes_on) and index < most:
         is_open = array_of(goes_on) is None
         if is_open:
             _check_open(is_bounded=inputs[0] is not None, is_scanned=bool(scanned))
         if index == _MAX_PASSES:
-            raise Refused(f"more than {_MAX_PASSES} passes are not unrolled")
+            raise Refused(f"more than {_MAX_PASSES} iterations are not unrolled")
         given = [constant(np.array(index, "int64")), constant(np.array(True)), *state]
         condition, *rest = run(body, given, f"{label}/{index}", is_open)
         after, elements = rest[: len(state)], rest[len(state) :]
@@ -142,16 +142,16 @@ def unroll_loop(
         for sequence, element in zip(scanned, elements, strict=True):
             sequence.append(element)
     if is_open:
-        warnings.warn(f"{label}: all {index} passes are computed in each run.", ModelNotice, stacklevel=2)
+        warnings.warn(f"{label}: all {index} iterations are computed in each run.", ModelNotice, stacklevel=2)
     return [*state, *(_stacked(sequence, 0, emit) for sequence in scanned)]
 
 
 def unroll_scan(
     node: onnx.NodeProto, inputs: Inputs, opset: int, label: str, *, run: Run, emit: Emit
 ) -> list[relax.Expr]:
-    """A Scan over axes of static extent: inputs are the state, then what is scanned. Raises Refused."""
+    """Unroll a Scan over axes of static extent. Its inputs are the state and the scanned tensors. Raises Refused."""
     if opset < 9:
-        raise Refused("Scan of opset 8, which has a batch axis of its own; export with opset 9 or newer")
+        raise Refused("Scan of opset 8, which has a batch axis; export with opset 9 or newer")
     body, attr = _graph(node, "body"), {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     num_scanned = int(attr["num_scan_inputs"])
     num_state = len(inputs) - num_scanned
@@ -193,7 +193,7 @@ def _known(value: relax.Expr | None) -> np.ndarray:
 
 def _given(value: relax.Expr | None) -> relax.Expr:
     if value is None:
-        raise Refused("an input it needs is missing")
+        raise Refused("a required input is missing")
     return value
 
 
@@ -216,4 +216,4 @@ def _stacked(sequence: list[relax.Expr], axis: int, emit: Emit) -> relax.Expr:
 
 
 CONTROL_FLOW = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
-"""Operators with bodies, each with what becomes of it."""
+"""Operators with bodies, and the function that imports each of them."""

@@ -1,10 +1,10 @@
-"""IF and WHILE of a TensorFlow Lite file, where what they depend on is known before a run: written out.
+"""Replace IF and WHILE of a TensorFlow Lite file by operators, if their conditions are known before a run.
 
     IF(condition, ...)     the operators of the branch that is taken
     WHILE(counter, ...)    the operators of the body, once for each time that the condition holds
 
-Conditions are known where they follow from constants by comparisons and whole-number arithmetic. What else they depend
-on leaves the operator as it is, to be refused by name.
+A condition is known if it follows from constants by comparisons and integer arithmetic. An operator with another
+condition stays, and is refused by its name later.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _FUSING = {"ADD": tflite.AddOptions, "SUB": tflite.SubOptions, "MUL": tflite.Mul
 
 
 def control_flow_opened(path: Path, file: TfliteFile, limits: Limits) -> TfliteFile:
-    """The file with IF and WHILE written out, as far as their conditions are known.
+    """Return the file with every IF and WHILE replaced whose condition is known.
 
-    Raises BadModel for subgraphs that do not fit their operator, UnsupportedModel for loops beyond `limits.nodes`.
+    Raises BadModel for subgraphs that do not fit their operator, and UnsupportedModel for loops that exceed
+    `limits.nodes`.
     """
     if not any(node.operator in CONTROL_FLOW for node in file.nodes):
         return file
@@ -46,7 +47,7 @@ def control_flow_opened(path: Path, file: TfliteFile, limits: Limits) -> TfliteF
 
 
 class _Flattening:
-    """Flattening of one file: tensors of subgraphs are copied for each time that they run."""
+    """Flattening of one file. Each run of a subgraph gets its own copies of the subgraph's tensors."""
 
     def __init__(self, path: Path, file: TfliteFile, limits: Limits) -> None:
         self._path, self._file, self._limits = path, file, limits
@@ -67,14 +68,17 @@ class _Flattening:
             name = self._file.tensors[index].name
             if now not in made or now in (*outputs[:place], *self._file.outputs):
                 raise UnsupportedModel(
-                    f"{self._path}: output {name!r}, of control flow, is an input, a constant or another output as it "
-                    "is; take it from the model's outputs."
+                    f"{self._path}: output {name!r} of control flow is the same tensor as an input, a constant or "
+                    "another output. Remove it from the model's outputs."
                 )
             self._tensors[now] = replace(self._tensors[now], name=name)
         return replace(self._file, tensors=tuple(self._tensors), nodes=tuple(self._nodes), outputs=outputs)
 
     def _place(self, graph: TfliteGraph, where: dict[int, int], prefix: str, active: tuple[int, ...]) -> None:
-        """Adds a graph's operators. where: tensor of the graph -> tensor here, to which results are added."""
+        """Add a graph's operators.
+
+        where: index in the new file for each tensor of the graph. The results of the operators are added to it.
+        """
         for node in graph.nodes:
             self._count()
             inputs = tuple(index if index < 0 else where[index] for index in node.inputs)
@@ -92,7 +96,7 @@ class _Flattening:
                 self._tensors[own.outputs[0]] = replace(self._tensors[own.outputs[0]], data=value)
 
     def _written_out(self, node: TfliteNode, active: tuple[int, ...]) -> Sequence[int] | None:
-        """Tensors that hold an operator's results; None where its condition is not known."""
+        """Replace an operator; return the tensors with its results, or None if its condition is not known."""
         if node.operator == "IF":
             options = node_options(node, tflite.IfOptions)
             taken = self._is_true(node.inputs[0]) if node.inputs and options else None
@@ -108,7 +112,7 @@ class _Flattening:
             condition = self._inline(node, options.CondSubgraphIndex(), values, prefix, active)
             goes_on = self._is_true(condition[0]) if len(condition) == 1 else None
             if goes_on is None:
-                del self._nodes[begun:]
+                del self._nodes[begun:]  # the operators of the iterations so far
                 return None
             if not goes_on:
                 return values
@@ -118,16 +122,16 @@ class _Flattening:
     def _inline(
         self, node: TfliteNode, number: int, arguments: Sequence[int], prefix: str, active: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """Adds the operators of a subgraph on arguments; the tensors of its results."""
+        """Add the operators of a subgraph that reads `arguments`; return the tensors with its results."""
         graph = self._file.called.get(number)
         if graph is None or number in active:
-            raise self._misfit(node, f"calls subgraph {number}, which is not there, or runs already")
+            raise self._misfit(node, f"calls subgraph {number}, which does not exist or calls itself")
         if number not in self._checked:
             check_graph(self._path, graph.tensors, graph.nodes, graph.inputs, graph.outputs)
             self._checked.add(number)
         given = [self._tensors[index].dtype if index >= 0 else None for index in arguments]
         if given != [graph.tensors[index].dtype for index in graph.inputs]:
-            raise self._misfit(node, f"hands over {len(given)} tensors that subgraph {number} does not take")
+            raise self._misfit(node, f"passes {len(given)} tensors that do not fit the inputs of subgraph {number}")
         where = dict(zip(graph.inputs, arguments, strict=True))
         for index, tensor in enumerate(graph.tensors):
             if index not in where:
@@ -136,7 +140,7 @@ class _Flattening:
         return tuple(where[index] for index in graph.outputs)
 
     def _copied(self, number: int, index: int, tensor: TfliteTensor, prefix: str) -> int:
-        """A new tensor of a run of a subgraph; a constant is the same in all runs."""
+        """Return the copy of a tensor for one run of a subgraph. All runs share the copy of a constant."""
         if tensor.data is not None and (number, index) in self._constants:
             return self._constants[number, index]
         name, again = f"{prefix}{tensor.name}", 0
@@ -154,7 +158,7 @@ class _Flattening:
         return bool(data.reshape(-1)[0]) if data is not None and data.size == 1 and data.dtype == np.bool_ else None
 
     def _value(self, node: TfliteNode) -> Array | None:
-        """Result of an operator on a few constant whole numbers; None for all others."""
+        """Return the result of an operator on a few constant integers; None for all other operators."""
         if node.operator not in _FUNCTIONS or len(node.outputs) != 1 or min(*node.inputs, *node.outputs) < 0:
             return None
         given, output = [self._tensors[index] for index in node.inputs], self._tensors[node.outputs[0]]
@@ -176,7 +180,7 @@ class _Flattening:
         self._visited += 1
         reason = self._limits.excess("nodes", self._visited)
         if reason:
-            raise UnsupportedModel(f"{self._path}: its operators, once IF and WHILE are written out: {reason}.")
+            raise UnsupportedModel(f"{self._path}: its operators after IF and WHILE are unrolled: {reason}.")
 
     def _misfit(self, node: TfliteNode, what: str) -> BadModel:
         return BadModel(f"{self._path}: {node.label} {what}.")

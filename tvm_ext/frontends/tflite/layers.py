@@ -114,7 +114,7 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
     options = options_of(table, tflite.DepthwiseConv2DOptions)
     depth, num_outputs = static_shape(data.value)[3], static_shape(weight.value)[3]
     if static_shape(weight.value)[0] != 1 or depth == 0 or num_outputs % depth:
-        raise Refused(f"{num_outputs} output channels are no multiple of {depth} input channels")
+        raise Refused(f"{num_outputs} output channels are not a multiple of {depth} input channels")
     kernel = static_shape(weight.value)[1:3]
     _check_sums(data, weight, operands[2:], axis=3)
     real = dynamic_range.of_depthwise(data.value) if is_dynamic(data, weight) else data.real()
@@ -122,7 +122,7 @@ def depthwise(table: tflite.Operator, operands: list[LayerInput | None]) -> rela
 
 
 def is_dynamic(data: LayerInput, weight: LayerInput) -> bool:
-    """Return True where activations are real numbers that the layer quantizes, beside integer weights."""
+    """Return True if the layer has integer weights and quantizes its real activations at run time."""
     return data.scales is None and weight.scales is not None
 
 
@@ -152,7 +152,10 @@ def _convolve(
 
 
 def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
-    """TRANSPOSE_CONV: shape of the output, weights [K, R, S, C], data and bias in the file; it has no activation."""
+    """Convert TRANSPOSE_CONV, whose operands are the output's shape, weights [K, R, S, C], data and bias.
+
+    A fused activation is refused, because TensorFlow Lite Micro ignores it.
+    """
     size, weight, data = (_given(operand) for operand in operands[:3])
     options = options_of(table, tflite.TransposeConvOptions)
     shape = array_of(size.value)
@@ -169,8 +172,9 @@ def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | N
     for axis in (0, 1):
         if options.Padding() == tflite.Padding.SAME:
             padding[axis] = same_padding(wanted[axis], kernel[axis], strides[axis], 1)[0]
-        behind = (extents[axis] - 1) * strides[axis] + kernel[axis] - padding[axis] - wanted[axis]
-        padding[axis + 2], beyond[axis] = max(behind, 0), max(-behind, 0)
+        # Elements that the transposed convolution computes after the wanted output; a negative number are missing ones.
+        excess = (extents[axis] - 1) * strides[axis] + kernel[axis] - padding[axis] - wanted[axis]
+        padding[axis + 2], beyond[axis] = max(excess, 0), max(-excess, 0)
         if beyond[axis] >= strides[axis]:
             raise Refused(f"its input does not reach all of its output {wanted}")
     result = relax.op.nn.conv2d_transpose(
@@ -181,18 +185,18 @@ def transposed_convolution(table: tflite.Operator, operands: list[LayerInput | N
 
 
 def same_padding(extent: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
-    """(before, after) such that there are ceil(extent / stride) outputs; the odd one goes behind."""
+    """Return the padding before and after an axis for ceil(extent / stride) outputs. An odd element is put after."""
     outputs = -(-extent // stride)
     total = max((outputs - 1) * stride + (kernel - 1) * dilation + 1 - extent, 0)
     return total // 2, total - total // 2
 
 
 def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
-    """FULLY_CONNECTED: weights [K, C] in the file; the input is taken as rows of C, whatever its axes."""
+    """Convert FULLY_CONNECTED, whose weights are [K, C] in the file. The input is reshaped to rows of C elements."""
     data, weight = _given(operands[0]), _given(operands[1])
     options = options_of(table, tflite.FullyConnectedOptions)
     if options.WeightsFormat() != 0:
-        raise Refused("its weights are shuffled for one processor")
+        raise Refused("its weights are in a shuffled format for one processor")
     _check_sums(data, weight, operands[2:], axis=0)
     shape, depth = static_shape(data.value), static_shape(weight.value)[1]
     num_elements = int(np.prod(shape))
@@ -209,7 +213,7 @@ def fully_connected(table: tflite.Operator, operands: list[LayerInput | None]) -
 
 
 def batch_matmul(table: tflite.Operator, operands: list[LayerInput | None]) -> relax.Expr:
-    """BATCH_MATMUL of real numbers, either input with its last two axes swapped."""
+    """Convert BATCH_MATMUL of real numbers. The last two axes of either input may be swapped."""
     options = options_of(table, tflite.BatchMatMulOptions)
     given = [_given(operand) for operand in operands]
     swaps = (options.AdjX(), options.AdjY())
@@ -232,7 +236,7 @@ def _biased(result: relax.Expr, rest: list[LayerInput | None]) -> relax.Expr:
 
 
 def _bias_parts(bias: LayerInput) -> tuple[LayerInput, ...]:
-    """The bias itself, or of one with 64 bits its two parts. Raises Refused."""
+    """Return the bias, or two parts with different scales for a bias of 64 bits. Raises Refused above 62 bits."""
     array = array_of(bias.value)
     if bias.scales is None or array is None or array.dtype != np.int64:
         return (bias,)
@@ -244,9 +248,9 @@ def _bias_parts(bias: LayerInput) -> tuple[LayerInput, ...]:
 
 
 def _check_sums(data: LayerInput, weight: LayerInput, rest: list[LayerInput | None], axis: int) -> None:
-    """Raises Refused where a sum may overflow, as it does in TensorFlow Lite. axis: of the weights, output channels.
+    """Raise Refused if accumulators may overflow, as they would in TensorFlow Lite.
 
-    Sums over int16 have 64 bits, but where a bias of 32 bits is given.
+    Accumulators of int16 activations have 64 bits unless the bias has 32 bits. axis: output channels of the weights.
     """
     array, bias = array_of(weight.value), array_of(rest[0].value) if rest and rest[0] else None
     dtype = str(data.value.ty.dtype)
@@ -260,7 +264,7 @@ def _check_sums(data: LayerInput, weight: LayerInput, rest: list[LayerInput | No
 
 def _given(operand: LayerInput | None) -> LayerInput:
     if operand is None:
-        raise Refused("an input it needs is left out")
+        raise Refused("a required input is left out")
     return operand
 
 

@@ -1,4 +1,4 @@
-"""A TensorFlow Lite file as a static Relax module: the three steps of it."""
+"""Load a TensorFlow Lite file as a static Relax module: read the file, fix its shapes, import its graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tvm_ext.frontends.tflite.variable_tensors import variable_tensors_opened
 
 
 def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: Limits) -> Loaded:
-    """Read, fix shapes, import. Raises BadModel, BadOptions, UnsupportedModel."""
+    """Load a file. Raises BadModel, BadOptions for `shapes` that do not fit, and UnsupportedModel."""
     file, resources = variables_opened(path, control_flow_opened(path, read_tflite(path, limits), limits))
     file, tensors_kept = variable_tensors_opened(file)
     file, custom_kept = custom_states_opened(file)
@@ -65,7 +65,7 @@ def load_tflite(path: Path, shapes: Mapping[str, Sequence[int]] | None, limits: 
 
 
 def _declared_scales(file: TfliteGraph, ports: Sequence[int]) -> dict[str, tuple[float, int]]:
-    """Scale and zero point of each quantized tensor, by its name."""
+    """Return scale and zero point of each quantized tensor by its name."""
     tensors = [file.tensors[index] for index in ports]
     return {
         tensor.name: (float(tensor.scales.scale[0]), int(tensor.scales.zero_point[0]))
@@ -79,7 +79,7 @@ def _is_integer(dtype: str | None) -> bool:
 
 
 def _is_on_integers(file: TfliteFile, node: TfliteNode) -> bool:
-    """True for an operator whose activations and results are quantized integers."""
+    """Return True for an operator whose activations and results are quantized integers."""
     read = [file.tensors[index] for index in node.inputs if index >= 0 and file.tensors[index].data is None]
     written = [file.tensors[index] for index in node.outputs if index >= 0]
 

@@ -1,8 +1,8 @@
 """UNIDIRECTIONAL_SEQUENCE_LSTM, float and int8, with its output and cell as states.
 
 input[B, T, C] (or [T, B, C]), four matrices [H, C] and four [H, H], four biases[H], hidden[B, H], cell[B, H] ->
-output[B, T, H]. Float, or int8 with a cell of int16. Peepholes, projections and normalized layers are refused, as
-TensorFlow Lite Micro does. Steps of one call stand one behind the other.
+output[B, T, H]. Float, or int8 with a cell of int16. Peepholes, projections and normalized layers are refused, as in
+TensorFlow Lite Micro. The steps of one call are unrolled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INPUT, _HIDDEN, _CELL = 0, 18, 19
 _WEIGHTS, _BIASES = range(1, 9), range(12, 16)
 _LEFT_OUT = (*range(9, 12), 16, 17, *range(20, 24))
 _GATES = 4
-"""Input, forget, cell and output, in the order of the operator's weights."""
+"""Number of gates: input, forget, cell and output, in the order of the operator's weights."""
 
 
 def states(node: TfliteNode) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def _batch_axis(node: TfliteNode) -> int:
 
 
 def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason why it cannot be compiled; None when it can."""
+    """Return why the operator cannot be compiled, or None if it can."""
     needed = (_INPUT, *_WEIGHTS, *_BIASES, _HIDDEN, _CELL)
     if len(node.inputs) != 24 or len(node.outputs) != 1 or -1 in node.outputs:
         return f"it has {len(node.inputs)} inputs and {len(node.outputs)} outputs; 24 and one are needed"
@@ -118,7 +118,7 @@ def _of_scales(tensors: Mapping[int, TfliteTensor], output: TfliteTensor) -> str
 def convert(
     file: TfliteFile, node: TfliteNode, values: Mapping[int, relax.Expr], builder: relax.BlockBuilder
 ) -> relax.Expr:
-    """(output, next hidden state, next cell)."""
+    """Return the output, the next hidden state and the next cell as a tuple. Raises Refused for another batch."""
     tensors = [file.tensors[index] if index >= 0 else None for index in node.inputs]
     data, hidden, cell = (values[node.inputs[place]] for place in (_INPUT, _HIDDEN, _CELL))
     batch_axis, options = _batch_axis(node), _options(node)
@@ -148,7 +148,7 @@ def _numbers(tensor: TfliteTensor | None) -> np.ndarray:
 
 
 class _FloatCell:
-    """One step on real numbers: a product of all gates, then what they let through."""
+    """One step on real numbers: a single matrix product for all gates, then the new cell and hidden state."""
 
     def __init__(
         self, matrices: list[np.ndarray], biases: list[np.ndarray], clip: float, builder: relax.BlockBuilder
@@ -178,7 +178,7 @@ _GATE_SCALE, _UNIT_SCALE = 2.0**-12, 2.0**-15
 
 
 def _entry(x: float) -> int:
-    """sigmoid(x) in units of 2^-16, raised by half of what a line between entries stays below the curve at most."""
+    """Return sigmoid(x) in units of 2^-16, plus half of the largest error of linear interpolation near x."""
     value = 1 / (1 + exp(-x))
     bend = value * (1 - value) * (2 * value - 1)
     return round(65536 * (value + bend / (24 * 24 * 16)))
@@ -188,7 +188,10 @@ _TABLE = np.array([*(_entry(index / 24) for index in range(255)), 65535], np.uin
 
 
 class IntegerCell:
-    """Steps of one operator. tensors: its inputs by place, as the file has them; clip: of the cell, 0 for none."""
+    """Steps of an int8 operator in TensorFlow Lite Micro's arithmetic.
+
+    tensors: its inputs by position in the file. clip: largest magnitude of the cell, 0 without a limit.
+    """
 
     def __init__(
         self,
@@ -215,7 +218,7 @@ class IntegerCell:
         return self._builder.emit(self._builder.call_te(compute, *arguments, primfunc_name_hint=name))
 
     def _gate(self, gate: int, row: relax.Expr, hidden: relax.Expr) -> relax.Expr:
-        """int16[B, H] in units of 2^-15: sigmoid, of the cell's own gate tanh."""
+        """Return a gate, int16[B, H] in units of 2^-15. Its activation is tanh for the cell gate, else sigmoid."""
         places, matrices = (1 + gate, 1 + _GATES + gate), (self._matrices[gate], self._matrices[_GATES + gate])
         factors, zero_points = [], []
         for place, other, matrix in zip((_INPUT, _HIDDEN), places, matrices, strict=True):
@@ -288,7 +291,7 @@ def _number(value: int) -> tirx.Expr:
 
 
 def _product(values: te.Tensor, matrix: te.Tensor, zero_point: int, shape: tuple[int, int]) -> te.Tensor:
-    """int32[B, H]: each row of the matrix times the values without their zero point."""
+    """Return int32[B, H]: each row of the matrix times the values less their zero point."""
     axis = te.reduce_axis((0, matrix.shape[1]), "c")
 
     def product(b: tirx.Var, u: tirx.Var) -> tirx.Expr:
@@ -299,8 +302,8 @@ def _product(values: te.Tensor, matrix: te.Tensor, zero_point: int, shape: tuple
 
 
 def _sigmoid(steps: tirx.Expr, table: te.Tensor, _power: int) -> tirx.Expr:
-    """int16 in units of 2^-15 of int16 in units of 2^-12."""
-    scaled = tirx.Cast("int32", steps) * _number(3)  # 24 entries of the table for each 1, in units of 2^-9
+    """Return the sigmoid, int16 in units of 2^-15, of int16 in units of 2^-12."""
+    scaled = tirx.Cast("int32", steps) * _number(3)  # index of the table, 24 entries per unit of x, in units of 2^-9
     line = _line(tirx.abs(scaled), table, bits=9)
     half = _number(1 << 9)
     result = tirx.Select(scaled >= _number(0), line + half, _number(1 << 25) - line + half - _number(1))
@@ -308,7 +311,7 @@ def _sigmoid(steps: tirx.Expr, table: te.Tensor, _power: int) -> tirx.Expr:
 
 
 def _tanh(steps: tirx.Expr, table: te.Tensor, power: int) -> tirx.Expr:
-    """int16 in units of 2^-15 of int16 in units of 2^power: 2 sigmoid(2 x) - 1."""
+    """Return tanh as 2 sigmoid(2 x) - 1, int16 in units of 2^-15, of int16 in units of 2^power."""
     left, right = max(power + 12, 0), max(-power - 12, 0)
     scaled = tirx.Cast("int32", steps) * _number(3 << left)
     if right:
@@ -321,7 +324,7 @@ def _tanh(steps: tirx.Expr, table: te.Tensor, power: int) -> tirx.Expr:
 
 
 def _line(size: tirx.Expr, table: te.Tensor, *, bits: int) -> tirx.Expr:
-    """Value between two entries of the table. bits: of the fraction."""
+    """Return the interpolated value between two entries of the table. bits: number of fractional bits of the index."""
     index = tirx.min(size >> _number(bits), _number(254))
     low, high = (tirx.Cast("int32", table[index + _number(step)]) for step in (0, 1))
     return (low << _number(bits)) + (size & _number((1 << bits) - 1)) * (high - low)

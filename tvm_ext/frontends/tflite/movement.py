@@ -1,6 +1,6 @@
-"""Operators that move, repeat or gather elements.
+"""Converters of operators that move, repeat or gather elements.
 
-Elements are those of the file, integers or real numbers; what is filled in is the zero point.
+The elements are the integers or real numbers of the file. Padding is the zero point.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tvm_ext.frontends.tflite.read_file import TfliteNode
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """An operator, the values of its inputs, and the element that stands for zero."""
+    """An operator with the values of its inputs. zero: the element that represents zero."""
 
     table: tflite.Operator
     values: tuple[relax.Expr, ...]
@@ -30,11 +30,11 @@ class Moved:
     builder: relax.BlockBuilder
 
     def array(self, place: int, name: str) -> np.ndarray:
-        """Numbers of an input. Raises Refused where the model computes them."""
-        found = array_of(self.values[place])
-        if found is None:
+        """Return the numbers of an input. Raises Refused if the model computes them. name: for the message."""
+        array = array_of(self.values[place])
+        if array is None:
             raise Refused(f"its {name} depends on data")
-        return found
+        return array
 
     def options(self, kind: type) -> Any:
         return options_of(self.table, kind)
@@ -45,13 +45,13 @@ def _expand_dims(move: Moved) -> relax.Expr:
 
 
 def _squeeze(move: Moved) -> relax.Expr:
-    """The axes that the options name; all of extent 1 where they name none."""
+    """Remove the axes that the options name, or all axes of extent 1 if they name none."""
     shape = static_shape(move.values[0])
     named = move.options(tflite.SqueezeOptions).SqueezeDimsAsNumpy()
     axes = {int(axis) % max(len(shape), 1) for axis in named} if isinstance(named, np.ndarray) else set()
     axes = axes or {axis for axis, extent in enumerate(shape) if extent == 1}
     if any(axis >= len(shape) or shape[axis] != 1 for axis in axes):
-        raise Refused(f"it drops axes {sorted(axes)} of {list(shape)}; only axes of extent 1 can go")
+        raise Refused(f"it removes axes {sorted(axes)} of {list(shape)}; only axes of extent 1 can be removed")
     return relax.op.reshape(move.values[0], [extent for axis, extent in enumerate(shape) if axis not in axes])
 
 
@@ -63,7 +63,7 @@ def _fill(move: Moved) -> relax.Expr:
 
 
 def _space_to_batch(move: Moved) -> relax.Expr:
-    """Pads, cuts the axes behind the batch into blocks, and brings places in a block before the batch."""
+    """Pad, split the axes after the batch into blocks, and move the positions within a block before the batch."""
     blocks, widths = _blocks(move), move.array(2, "padding").reshape(-1, 2).tolist()
     rest = len(static_shape(move.values[0])) - 1 - len(blocks)
     if min((min(pair) for pair in widths), default=0) < 0:
@@ -83,7 +83,7 @@ def _space_to_batch(move: Moved) -> relax.Expr:
 
 
 def _batch_to_space(move: Moved) -> relax.Expr:
-    """The reverse of SPACE_TO_BATCH_ND: blocks from the batch, then cropped."""
+    """Reverse SPACE_TO_BATCH_ND: move blocks from the batch into the other axes, then crop."""
     blocks, crops = _blocks(move), move.array(2, "crop").reshape(-1, 2).tolist()
     batch, *extents = static_shape(move.values[0])
     spatial, inner = extents[: len(blocks)], extents[len(blocks) :]
@@ -99,7 +99,7 @@ def _batch_to_space(move: Moved) -> relax.Expr:
     whole = move.builder.emit(relax.op.reshape(turned, (batch // math.prod(blocks), *sizes, *inner)))
     ends = [size - after for size, (_, after) in zip(sizes, crops, strict=True)]
     if any(before < 0 or after < 0 or before >= end for (before, after), end in zip(crops, ends, strict=True)):
-        raise Refused(f"it crops {sizes} by {crops}; crops are at least 0 and leave something")
+        raise Refused(f"it crops {sizes} by {crops}; crops are at least 0 and must leave elements")
     begins = [before for before, _ in crops]
     return relax.op.strided_slice(whole, list(range(1, first + 1)), begins, ends)
 
@@ -113,7 +113,7 @@ def _blocks(move: Moved) -> list[int]:
 
 
 def _mirror_pad(move: Moved) -> relax.Expr:
-    """Mirrored at the border elements (REFLECT), or behind them (SYMMETRIC)."""
+    """Pad with mirrored elements: mirrored at the border elements (REFLECT), or just outside of them (SYMMETRIC)."""
     value, widths = move.values[0], move.array(1, "padding").reshape(-1, 2).tolist()
     is_symmetric = move.options(tflite.MirrorPadOptions).Mode() == tflite.MirrorPadMode.SYMMETRIC
     for axis, (extent, (before, after)) in enumerate(zip(static_shape(value), widths, strict=True)):
@@ -140,7 +140,7 @@ def _gather(move: Moved) -> relax.Expr:
 
 
 def _gathered(move: Moved, data: relax.Expr, places: relax.Expr, *, axis: int, batch: int) -> relax.Expr:
-    """data[b, o, places[b, p], i] as [b, o, p, i]; an index beyond the data takes the nearest element."""
+    """Return data[b, o, places[b, p], i] as [b, o, p, i]. An index outside of the data takes the nearest element."""
     shape, inner = static_shape(data), len(static_shape(places)) - batch
 
     def compute(source: te.Tensor, indices: te.Tensor) -> te.Tensor:
@@ -156,13 +156,13 @@ def _gathered(move: Moved, data: relax.Expr, places: relax.Expr, *, axis: int, b
 
 
 def _dynamic_update_slice(move: Moved) -> relax.Expr:
-    """The input with a part written over it; the part is moved inwards where it would reach beyond."""
+    """Return the input with a part overwritten. A part that would reach outside of the input is moved inside."""
     data, part, begin = move.values
     shape, size = static_shape(data), static_shape(part)
     if len(size) != len(shape) or any(a > b for a, b in zip(size, shape, strict=True)):
         raise Refused(f"its part {list(size)} does not fit into {list(shape)}")
     if static_shape(begin) != (len(shape),):
-        raise Refused(f"its place has {list(static_shape(begin))} numbers; {len(shape)} are needed")
+        raise Refused(f"its begin has {list(static_shape(begin))} numbers; {len(shape)} are needed")
 
     def compute(whole: te.Tensor, new: te.Tensor, first: te.Tensor) -> te.Tensor:
         def place(axis: int) -> tirx.Expr:
@@ -181,7 +181,7 @@ def _dynamic_update_slice(move: Moved) -> relax.Expr:
 
 
 def cumulative_sum(move: Moved) -> relax.Expr:
-    """Sums up to each element along an axis, from the other end if reversed."""
+    """Return the cumulative sums along an axis, from the end of the axis if the options reverse it."""
     options, axis = move.options(tflite.CumsumOptions), int(move.array(1, "axis").reshape(()))
     value = move.values[0]
     if options.Reverse():
@@ -191,7 +191,10 @@ def cumulative_sum(move: Moved) -> relax.Expr:
 
 
 def _resize_nearest(move: Moved) -> relax.Expr:
-    """The nearest row and column, in single precision: downwards, with aligned corners halves away from zero."""
+    """Resize to the nearest row and column, computed in single precision.
+
+    Positions are rounded down, or with aligned corners to the nearest with halves away from zero.
+    """
     options = move.options(tflite.ResizeNearestNeighborOptions)
     value, single = move.values[0], np.float32
     first = single(0.5 if options.HalfPixelCenters() else 0)
@@ -207,9 +210,9 @@ def _resize_nearest(move: Moved) -> relax.Expr:
 
 
 def _strided_slice(move: Moved) -> relax.Expr:
-    """A slice that takes single indices from axes whose begin is masked, too: 0 there, or the last one backward.
+    """Slice with single indices on axes whose begin is masked, as TensorFlow Lite Micro and LiteRT do.
 
-    TensorFlow Lite Micro and LiteRT do so; TensorFlow itself, and TVM, take the begin that the mask hides.
+    There the index is 0, or the last index for a negative step. TensorFlow and TVM use the begin that the mask hides.
     """
     options, shape = move.options(tflite.StridedSliceOptions), static_shape(move.values[0])
     masks = options.BeginMask(), options.EndMask(), options.ShrinkAxisMask()
@@ -234,7 +237,10 @@ def _zeros(move: Moved) -> relax.Expr:
 
 
 def moves_here(node: TfliteNode) -> bool:
-    """True for an operator that is converted here: of GATHER one with batch axes, of STRIDED_SLICE one masked twice."""
+    """Return True for an operator that this file converts.
+
+    These include GATHER with batch axes only, and STRIDED_SLICE only with begin and shrink masks on one axis.
+    """
     if node.operator not in _SOME or node.table.BuiltinOptions() is None:
         return node.operator in MOVEMENTS and node.operator not in _SOME
     kind, is_one = _SOME[node.operator]
@@ -256,7 +262,7 @@ MOVEMENTS: dict[str, Callable[[Moved], relax.Expr]] = {
     "STRIDED_SLICE": _strided_slice,
     "ZEROS_LIKE": _zeros,
 }
-# Operators of which TVM's converters do all but some.
+# Operators that TVM's converters translate except for the cases in this table.
 _SOME: dict[str, tuple[type, Callable[[Any], bool]]] = {
     "GATHER": (tflite.GatherOptions, lambda options: options.BatchDims() > 0),
     "STRIDED_SLICE": (
@@ -269,13 +275,13 @@ _SOME: dict[str, tuple[type, Callable[[Any], bool]]] = {
 
 
 def gather_nd(data: relax.Expr, indices: relax.Expr) -> relax.Expr:
-    """data[indices[..., 0], indices[..., 1], ...]. Raises Refused for constant indices that lie outside.
+    """Return data[indices[..., 0], indices[..., 1], ...]. Raises Refused for constant indices outside of the data.
 
-    TVM's own converter turns the indices first, which Relax's operator does not want.
+    TVM's own converter transposes the indices first, which is wrong for Relax's operator.
     """
     shape, depth = static_shape(data), static_shape(indices)[-1] if static_shape(indices) else 0
     if not 1 <= depth <= len(shape):
-        raise Refused(f"its indices have {depth} numbers for each place; its data has rank {len(shape)}")
+        raise Refused(f"its indices have {depth} numbers for each element; its data has rank {len(shape)}")
     known = array_of(indices)
     if known is not None:
         if (known < 0).any() or (known >= np.array(shape[:depth])).any():

@@ -18,9 +18,9 @@ from tvm_ext.core.limits import Limits, text_of
 from tvm_ext.core.names import unique
 
 _IDENTIFIER = b"TFL3"
-# Offsets of a flatbuffer are 32 bits wide, and half of them point backwards.
+# Offsets of a flatbuffer have 32 bits, and some are signed.
 _MAX_FILE_BYTES = (1 << 31) - 1
-# Exceptions of the flatbuffers library and numpy on offsets that lead nowhere.
+# Exceptions that the flatbuffers library and numpy raise for offsets outside of the file.
 _DAMAGE = (struct.error, ValueError, TypeError, IndexError, OverflowError, AttributeError, AssertionError)
 
 _DTYPES = {
@@ -32,7 +32,7 @@ _DTYPES = {
 _TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if not name.startswith("_")}
 _TYPE_NAMES |= {19: "INT2", 20: "UINT4"}  # newer than the package's schema
 _NEWER_CODE_SLOT = 10
-"""Place of an operator code's newer field in its table's list of fields."""
+"""Slot of the newer field of an operator code in its table of fields."""
 ACTIVATIONS = ("int8", "uint8", "int16")
 """Element types of quantized activations."""
 _OPERATOR_NAMES = {value: name for name, value in vars(tflite.BuiltinOperator).items() if not name.startswith("_")}
@@ -40,9 +40,10 @@ _OPERATOR_NAMES = {value: name for name, value in vars(tflite.BuiltinOperator).i
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteTensor:
-    """A tensor of the graph. dims: the shape with None where the model leaves it open; data: None unless constant.
+    """A tensor of the graph.
 
-    dtype is None for a type that cannot be compiled, which type_name then names. Constants of 4 bits are int8 here.
+    dims: the shape, with None for axes whose extent the model leaves open. data: numbers of a constant, else None.
+    dtype: None for a type that cannot be compiled; type_name has its name. Constants of 4 bits have the type int8.
     """
 
     name: str
@@ -58,10 +59,11 @@ class TfliteTensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteNode:
-    """An operator: `CONV_2D`, a custom one's own name, with the indices of its tensors (-1: left out).
+    """An operator with the indices of its tensors, -1 for a tensor that is left out.
 
-    num_states: of a custom one, how many of the last inputs and of the last outputs are states, which no file has.
-    graph: number of the subgraph that it stands in.
+    operator: name in the schema such as `CONV_2D`, or the own name of a custom operator.
+    num_states: number of last inputs and last outputs of a custom operator that are states, which no file has.
+    graph: number of the subgraph that contains the operator.
     """
 
     operator: str
@@ -75,13 +77,13 @@ class TfliteNode:
 
     @property
     def own_tensors(self) -> tuple[int, ...]:
-        """Its inputs and outputs as its subgraph numbers them."""
+        """Indices of its inputs and outputs within its subgraph."""
         return (*_numbers(self.table.InputsAsNumpy()), *_numbers(self.table.OutputsAsNumpy()))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteGraph:
-    """A subgraph: its tensors, operators in order, indices of inputs and outputs."""
+    """A subgraph: its tensors, its operators in order, and the indices of its inputs and outputs."""
 
     tensors: tuple[TfliteTensor, ...]
     nodes: tuple[TfliteNode, ...]
@@ -91,9 +93,10 @@ class TfliteGraph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TfliteFile(TfliteGraph):
-    """A model's first subgraph, and the sha256 of its file. called_once: the subgraphs that CALL_ONCE names.
+    """A model's first subgraph, and the sha256 of its file.
 
-    called: those that IF and WHILE name, by number.
+    weights_bytes: bytes of all constants.
+    called_once: the subgraphs that CALL_ONCE names. called: the subgraphs that IF and WHILE name, by number.
     """
 
     model: tflite.Model
@@ -104,7 +107,7 @@ class TfliteFile(TfliteGraph):
 
 
 def read_tflite(path: Path, limits: Limits) -> TfliteFile:
-    """Read and check `path`. Raises BadModel, and UnsupportedModel for subgraphs that are called, and large files."""
+    """Read and check a file. Raises BadModel, and UnsupportedModel for large files and several signatures."""
     data = mapped_file(path, kind="a .tflite file", most_bytes=_MAX_FILE_BYTES)
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
         raise BadModel(f"{path}: is not a TensorFlow Lite file: its bytes 4 to 8 are not 'TFL3'.")
@@ -114,7 +117,7 @@ def read_tflite(path: Path, limits: Limits) -> TfliteFile:
             raise BadModel(f"{path}: is not a complete TensorFlow Lite model: it has no subgraph.")
         return _file(path, model, data, FileSizes(path, limits))
     except _DAMAGE as error:
-        raise BadModel(f"{path}: is truncated or damaged; its {len(data)} B cannot be followed: {error}.") from None
+        raise BadModel(f"{path}: is truncated or damaged: its {len(data)} B cannot be read: {error}.") from None
 
 
 def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -> TfliteFile:
@@ -124,8 +127,8 @@ def _file(path: Path, model: tflite.Model, data: memoryview, sizes: FileSizes) -
     others = model.SubgraphsLength() - 1 - len({*initial, *called})
     if others:
         raise UnsupportedModel(
-            f"{path}: has {others + 1} subgraphs that nothing calls, which are several signatures; one can be "
-            "compiled. Export one function."
+            f"{path}: has {others + 1} subgraphs that nothing calls, because it has several signatures, but only one "
+            "can be compiled. Export one function."
         )
     called_once = tuple(_graph(path, model, index, sizes) for index in initial)
     return TfliteFile(
@@ -147,7 +150,7 @@ def _graph(path: Path, model: tflite.Model, index: int, sizes: FileSizes) -> Tfl
 
 
 def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int) -> list[int]:
-    """Indices of the subgraphs that run before the first inference, which set variables."""
+    """Return the indices of the subgraphs that run before the first inference to set variables."""
     found: list[int] = []
     for node in nodes:
         if node.operator == "CALL_ONCE":
@@ -161,7 +164,7 @@ def _called_once(nodes: Sequence[TfliteNode], num_subgraphs: int) -> list[int]:
 
 
 def _called(path: Path, model: tflite.Model, main: TfliteGraph, sizes: FileSizes) -> dict[int, TfliteGraph]:
-    """Subgraphs that IF and WHILE of the first one call, and those that these call, by number."""
+    """Return the subgraphs that IF and WHILE call, directly or from other subgraphs, by number."""
     found: dict[int, TfliteGraph] = {}
     pending = [main]
     while pending:
@@ -183,7 +186,7 @@ def _branches(nodes: Sequence[TfliteNode]) -> Iterator[int]:
 
 
 def node_options(node: TfliteNode, kind: type) -> Any:
-    """An operator's options; None where the file has none, or those of another operator."""
+    """Return an operator's options; None if the file has none or has the options of another operator."""
     union = node.table.BuiltinOptions()
     if union is None or node.table.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, kind.__name__):
         return None
@@ -195,7 +198,7 @@ def node_options(node: TfliteNode, kind: type) -> Any:
 def _tensors(
     path: Path, model: tflite.Model, graph: tflite.SubGraph, sizes: FileSizes, signed: Mapping[int, str]
 ) -> Iterator[TfliteTensor]:
-    """The tensors of a graph. signed: names that the file's signature gives to its inputs and outputs."""
+    """Yield the tensors of a graph. signed: names of inputs and outputs from the file's signature."""
     taken = set(signed.values())
     for index in range(graph.TensorsLength()):
         table = graph.Tensors(index)
@@ -227,15 +230,15 @@ def _data(
     dtype: str | None,
     sizes: FileSizes,
 ) -> np.ndarray | None:
-    """Numbers of a constant tensor; None for one that is computed, or has a type that cannot be compiled."""
+    """Return the numbers of a constant tensor; None for other tensors, and for a type that cannot be compiled."""
     if table.Buffer() >= model.BuffersLength():
         raise BadModel(
-            f"{path}: tensor {name!r} is kept in buffer {table.Buffer()}; there are {model.BuffersLength()}."
+            f"{path}: tensor {name!r} is in buffer {table.Buffer()}, but there are {model.BuffersLength()} buffers."
         )
     buffer = model.Buffers(table.Buffer())
     if buffer.Size() > 0:
         raise UnsupportedModel(
-            f"{path}: tensor {name!r} is kept behind the model in the file; convert it to under 2 GB."
+            f"{path}: tensor {name!r} is stored after the model in the file. Convert the model to less than 2 GB."
         )
     if buffer.DataLength() == 0 or dtype is None:
         return None
@@ -269,9 +272,10 @@ def _nodes(model: tflite.Model, graph: tflite.SubGraph, num_tensors: int, graph_
 
 
 def _operator_number(code: tflite.OperatorCode) -> int:
-    """The larger of the older and the newer field, as runtimes take it; files from before 2020 have the older one only.
+    """Return the larger of an operator code's older and newer field, as runtimes do.
 
-    The accessor of the newer one gives the older one for all numbers that this can hold, so the field is read here.
+    Files from before 2020 have only the older field. The library's accessor of the newer field returns the older field
+    for all numbers that it can hold, so the newer field is read directly.
     """
     offset = code._tab.Offset(_NEWER_CODE_SLOT)
     (newer,) = struct.unpack_from("<i", code._tab.Bytes, code._tab.Pos + offset) if offset else (0,)
@@ -286,13 +290,13 @@ def _indices(array: np.ndarray | int, num_tensors: int) -> tuple[int, ...]:
 
 
 def _numbers(array: np.ndarray | int) -> tuple[int, ...]:
-    """A vector of the file; the flatbuffers library says 0 for one that is absent."""
+    """Return a vector of the file. The flatbuffers library returns 0 for a missing vector."""
     return tuple(int(number) for number in array) if isinstance(array, np.ndarray) else ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scales:
-    """Scales by which a tensor's integers stand for real numbers: one, or one for each index of `axis`.
+    """Scales of a tensor's integers: one scale, or one for each index of `axis`.
 
     scale: float32[n], zero_point: int64[n], n = 1 or the extent of `axis`.
     """
@@ -312,7 +316,7 @@ class Scales:
 def read_scales(
     path: Path, table: tflite.Tensor, name: str, shape: tuple[int, ...], dtype: str | None
 ) -> Scales | None:
-    """Scales of a tensor that has some. Raises BadModel."""
+    """Return the scales of a tensor, or None without scales. Raises BadModel for impossible scales."""
     quantization = table.Quantization()
     if quantization is None or quantization.ScaleLength() == 0:
         return None
@@ -324,7 +328,7 @@ def read_scales(
     if not np.isfinite(scale).all() or (scale <= 0).any():
         wrong = scale[~(np.isfinite(scale) & (scale > 0))][0]
         raise BadModel(f"{where} has a scale of {wrong}; scales are finite and above zero.")
-    # Along the only axis there is no other one; older converters name that of the weights for a bias.
+    # A tensor of rank 1 has only one axis. Older converters give a bias the number of the weights' axis.
     axis = 0 if len(shape) == 1 else int(quantization.QuantizedDimension())
     if scale.size > 1 and not 0 <= axis < len(shape):
         raise BadModel(f"{where} has {scale.size} scales for axis {axis}; its shape {list(shape)} has no such axis.")
@@ -339,7 +343,7 @@ def read_scales(
 
 
 def _check_range(where: str, zero_point: np.ndarray, dtype: str | None) -> None:
-    """Raises BadModel for zero points that the tensor's own type cannot hold."""
+    """Raise BadModel for zero points outside of the tensor's type."""
     if dtype is None or not dtype.startswith(("int", "uint")):
         return
     limits = np.iinfo(dtype)
@@ -348,15 +352,15 @@ def _check_range(where: str, zero_point: np.ndarray, dtype: str | None) -> None:
         raise BadModel(f"{where} has zero point {outside[0]}; a zero point lies within {dtype}.")
 
 
-# Slots of what holds a text, in the order of the schema; the first one of a table is 4, the next 6.
+# Slots of fields that hold a text, in the order of the schema. The first field of a table has slot 4, the next slot 6.
 _NAME_OF_TENSOR, _CUSTOM_CODE = 10, 6
 _TENSORS_A_NODE = 4
 
 
 class FileSizes:
-    """Sizes that a file has reached so far; lives while it is read. Each method raises UnsupportedModel.
+    """Sizes that a file has reached so far. Each method raises UnsupportedModel if a size exceeds its limit.
 
-    weights_bytes: of the constants seen.
+    weights_bytes: bytes of the constants so far.
     """
 
     def __init__(self, path: Path, limits: Limits) -> None:
@@ -367,7 +371,7 @@ class FileSizes:
         self._num_tensors = 0
 
     def check_graph(self, model: tflite.Model, graph: tflite.SubGraph) -> None:
-        """The number of operators and of tensors, of this and all graphs before, and of operands of each operator."""
+        """Check the numbers of operators and tensors of all graphs so far, and of operands of each operator."""
         num_nodes = graph.OperatorsLength()
         self._num_nodes, self._num_tensors = self._num_nodes + num_nodes, self._num_tensors + graph.TensorsLength()
         self._refuse("its operators", "nodes", self._num_nodes)
@@ -383,13 +387,13 @@ class FileSizes:
                 self._add_text(model.OperatorCodes(table.OpcodeIndex()), _CUSTOM_CODE)
 
     def check_tensor(self, table: tflite.Tensor, index: int) -> None:
-        """The length of a tensor's name and its rank, or that of its signature."""
+        """Check the length of a tensor's name, and its rank in the shape and in the shape's signature."""
         self._add_text(table, _NAME_OF_TENSOR)
         rank = max(table.ShapeLength(), table.ShapeSignatureLength())
         self._refuse(f"the rank of tensor {index}", "rank", rank)
 
     def check_constant(self, name: str, shape: Sequence[int], num_bytes: int) -> None:
-        """One more constant; those that share bytes of the file have copies of their own here."""
+        """Count one more constant. Constants that share bytes of the file are copied, and counted separately."""
         self.weights_bytes += num_bytes
         self._refuse(f"constant {name!r}, {text_of(shape)}", "tensor_bytes", num_bytes)
         self._refuse(f"constant {name!r} and those before it", "weights_bytes", self.weights_bytes)
@@ -406,13 +410,13 @@ class FileSizes:
 
 
 def is_packed(model: tflite.Model, table: tflite.Tensor) -> bool:
-    """True for a constant of 4 bits an element."""
+    """Return True for a constant with elements of 4 bits."""
     is_constant = table.Buffer() < model.BuffersLength() and model.Buffers(table.Buffer()).DataLength() > 0
     return table.Type() == tflite.TensorType.INT4 and is_constant
 
 
 def unpacked(raw: np.ndarray, num_elements: int) -> np.ndarray:
-    """int8[num_elements] of uint8[ceil(num_elements / 2)]."""
+    """Unpack uint8[ceil(num_elements / 2)], two elements in a byte, to int8[num_elements]."""
     signed = raw.view(np.int8)
     return np.stack([(signed << 4) >> 4, signed >> 4], axis=-1).reshape(-1)[:num_elements]
 
@@ -420,11 +424,11 @@ def unpacked(raw: np.ndarray, num_elements: int) -> np.ndarray:
 def signature_names(
     model: tflite.Model, graph_index: int, inputs: Sequence[int], outputs: Sequence[int]
 ) -> dict[int, str]:
-    """Name of each input and output by the index of its tensor, as the first signature of the graph has them.
+    """Return the names of inputs and outputs in the first signature of a graph, by the index of the tensor.
 
-    No two names are equal: an output that is called as an input gets `.1` at its end. Tensors that the signature leaves
-    out, or names by an empty text, have no entry. Entries for tensors that are no inputs or outputs are skipped: tools
-    that renumber tensors leave the signature as it was.
+    All names are different: an output with the name of an input gets `.1` at its end. Tensors that the signature leaves
+    out, or whose name is empty, have no entry. Entries for other tensors are skipped, because tools that renumber
+    tensors do not update the signature.
     """
     signature = next(
         (one for one in map(model.SignatureDefs, range(model.SignatureDefsLength())) if _is_of(one, graph_index)), None
@@ -446,7 +450,7 @@ def _is_of(signature: tflite.SignatureDef, graph_index: int) -> bool:
 
 
 def _entries(entry: Callable[[int], tflite.TensorMap], count: int, ports: Sequence[int]) -> list[tuple[int, str]]:
-    """Index and name of each tensor that a signature names among some ports. Raises ValueError for too many."""
+    """Return index and name of each tensor of `ports` that a signature names. Raises ValueError for too many."""
     if count > len(ports):
         raise ValueError("a signature names more inputs or outputs than its subgraph has")
     found = [(int(one.TensorIndex()), one.Name() or b"") for one in map(entry, range(count))]

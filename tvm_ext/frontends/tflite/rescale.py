@@ -1,4 +1,4 @@
-"""QUANTIZE of integers to int32, and of int32 to integers, bit by bit as TensorFlow Lite Micro rounds."""
+"""QUANTIZE between int32 and other integers, with the same bits as TensorFlow Lite Micro."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relay_passes.dataflow import static_shape
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.read_file import Scales
 
-# Steps of the output that an input can reach: what comes before the second rounding stays in int32.
+# Limit of the output's steps that an input can reach, so that the value before the second rounding stays in int32.
 _MOST_STEPS = 1 << 30
 _TYPES = ("int8", "int16", "int32")
 
@@ -18,7 +18,10 @@ _TYPES = ("int8", "int16", "int32")
 def rescaled_integers(
     builder: relax.BlockBuilder, value: relax.Expr, given: Scales, wanted: Scales, dtype: str
 ) -> relax.Expr:
-    """Steps of `wanted`, of a type, for the steps `value` of `given`, both with one scale. Raises Refused."""
+    """Rescale integers `value` from the scale `given` to the scale `wanted` and a type.
+
+    Raises Refused for several scales, types without such a kernel, and scales too far apart.
+    """
     source = str(value.ty.dtype)
     if source not in _TYPES or dtype not in _TYPES:
         raise Refused(f"quantizing {source} to {dtype} is not supported")
@@ -41,7 +44,7 @@ def rescaled_integers(
 
 
 def rescaled(steps: tirx.Expr, factor: float) -> tirx.Expr:
-    """int64 steps times a factor, rounded twice; |steps| times a factor above 1 must stay in int32."""
+    """Multiply int64 steps by a factor with two roundings. |steps| times a factor above 1 must stay in int32."""
     mantissa, shift = fixed_point(factor)
     left, right = max(31 - shift, 0), max(shift - 31, 0)
     high = (steps * _wide(1 << left) * _wide(mantissa) + _wide(1 << 30)) >> _wide(31)
@@ -62,18 +65,21 @@ def rescaled_wrapped(steps: tirx.Expr, factor: float) -> tirx.Expr:
 
 
 def _wrapped(steps: tirx.Expr) -> tirx.Expr:
-    """The lower 32 bits as an int32. A cast would do, but TVM takes its range for that of what is cast."""
+    """Return the lower 32 bits as an int32 value.
+
+    A cast to int32 would be simpler, but TVM assumes that a cast does not change the range of its operand.
+    """
     return ((steps + _wide(1 << 31)) & _wide((1 << 32) - 1)) - _wide(1 << 31)
 
 
 def clamped(steps: tirx.Expr, dtype: str) -> tirx.Expr:
-    """int64 steps as a narrower type, which keeps to its range."""
+    """Return int64 steps in a narrower type, saturated to its range."""
     limits = np.iinfo(dtype)
     return tirx.Cast(dtype, tirx.max(tirx.min(steps, _wide(int(limits.max))), _wide(int(limits.min))))
 
 
 def check_sums(most: np.ndarray, factor: float) -> None:
-    """Raises Refused where sums, or what the rounding makes of them, need more than int32. most: largest of each."""
+    """Raise Refused if accumulators, or their rescaled values, exceed int32. most: largest magnitude of each."""
     largest = int(most.max(initial=0)) * max(1.0, 2 * factor)
     if largest > np.iinfo(np.int32).max:
         raise Refused(f"its sums reach {largest:.3g}, more than int32 holds")

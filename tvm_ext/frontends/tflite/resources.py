@@ -1,7 +1,7 @@
-"""Resource variables of a TensorFlow Lite file as states: values that go into a run, and values that come out of it.
+"""Turn resource variables of a TensorFlow Lite file into states, which are inputs and outputs of a run.
 
 VAR_HANDLE names a variable, READ_VARIABLE and ASSIGN_VARIABLE read and write it, and subgraphs that CALL_ONCE names
-assign the constants it begins with. A read behind an assignment gives what was assigned.
+assign its initial constant. A read after an assignment returns the assigned value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESOURCE_OPERATORS = frozenset("CALL_ONCE VAR_HANDLE READ_VARIABLE ASSIGN_VARIAB
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Variable:
-    """A resource variable as a state. read, written: indices of the tensors that a run begins and ends it with."""
+    """A resource variable as a state. read, written: indices of the tensors with its value before and after a run."""
 
     state: ModelState
     read: int
@@ -30,10 +30,10 @@ class Variable:
 
 
 def variables_opened(path: Path, file: TfliteFile) -> tuple[TfliteFile, tuple[Variable, ...]]:
-    """The file without operators on resources, and its variables, in the order in which they are first named.
+    """Remove the operators on resources; return the new file and its variables in the order in which they are read.
 
-    A variable that is read before it is assigned is a state; one that is only assigned is dropped. Where nothing sets
-    it, it begins at its zero point. Raises BadModel, UnsupportedModel.
+    A variable that is read before its first assignment becomes a state. A variable that is only assigned is dropped. A
+    state without an initial value begins with its zero point. Raises BadModel, UnsupportedModel.
     """
     if not any(node.operator in RESOURCE_OPERATORS for node in file.nodes):
         return file, ()
@@ -47,7 +47,7 @@ def variables_opened(path: Path, file: TfliteFile) -> tuple[TfliteFile, tuple[Va
         nodes=tuple(replace(node, inputs=_renamed(node.inputs, uses.same)) for node in nodes),
         outputs=_renamed(file.outputs, uses.same),
     )
-    found: list[Variable] = []
+    variables: list[Variable] = []
     for name, read in uses.first_read.items():
         tensor = file.tensors[read]
         if tensor.dtype is None:
@@ -59,13 +59,16 @@ def variables_opened(path: Path, file: TfliteFile) -> tuple[TfliteFile, tuple[Va
                            f"{tensor.dtype}{list(tensor.shape)}.")  # fmt: skip
         written = uses.same.get(uses.last_written.get(name, read), uses.last_written.get(name, read))
         state = ModelState(name=name, initial=begins.reshape(tensor.shape))
-        found.append(Variable(state=state, read=read, written=written))
-    return opened, tuple(found)
+        variables.append(Variable(state=state, read=read, written=written))
+    return opened, tuple(variables)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Uses:
-    """first_read, last_written: tensor by variable; same: tensor -> an earlier tensor of the same value."""
+    """Uses of variables in a graph.
+
+    first_read, last_written: index of a tensor by variable. same: for a tensor, an earlier tensor with the same value.
+    """
 
     first_read: Mapping[str, int]
     last_written: Mapping[str, int]
@@ -105,9 +108,9 @@ def _check_same_type(path: Path, name: str, file: TfliteFile, written: int, read
 
 
 def _assigned(path: Path, graph: TfliteGraph) -> dict[str, np.ndarray]:
-    """Constants that a subgraph assigns to variables. Raises UnsupportedModel where it computes anything."""
+    """Return the constants that a subgraph assigns to variables. Raises UnsupportedModel if it computes anything."""
     handles: dict[int, str] = {}
-    found: dict[str, np.ndarray] = {}
+    constants: dict[str, np.ndarray] = {}
     for node in graph.nodes:
         if node.operator == "VAR_HANDLE":
             handles[node.outputs[0]] = _variable_name(node)
@@ -115,11 +118,11 @@ def _assigned(path: Path, graph: TfliteGraph) -> dict[str, np.ndarray]:
         value = graph.tensors[node.inputs[1]].data if node.operator == "ASSIGN_VARIABLE" else None
         if value is None:
             raise UnsupportedModel(
-                f"{path}: {node.label} stands in the subgraph that sets variables once; only constants can be assigned "
-                "there. Initialise the variables with constants."
+                f"{path}: {node.label} is in the subgraph that sets variables once, where only constants can be "
+                "assigned. Initialise the variables with constants."
             )
-        found[_named(path, node, handles)] = value
-    return found
+        constants[_named(path, node, handles)] = value
+    return constants
 
 
 def _variable_name(node: TfliteNode) -> str:
@@ -136,7 +139,7 @@ def _named(path: Path, node: TfliteNode, handles: Mapping[int, str]) -> str:
     if len(node.inputs) != operands or len(node.outputs) != 2 - operands or -1 in node.inputs:
         raise BadModel(f"{path}: {node.label} has {len(node.inputs)} inputs and {len(node.outputs)} outputs.")
     if node.inputs[0] not in handles:
-        raise BadModel(f"{path}: {node.label} names no variable that VAR_HANDLE made.")
+        raise BadModel(f"{path}: {node.label} uses a variable that no VAR_HANDLE names.")
     return handles[node.inputs[0]]
 
 

@@ -1,12 +1,12 @@
-"""SVDF: features of each input, kept over some steps, and a weighted sum over these; rank of them make one output.
+"""SVDF: features of each input, kept for M steps, and weighted sums over these steps; `rank` features per output.
 
 input[B, C], weights_feature[F, C], weights_time[F, M], bias[U], state[B, F * M] -> output[B, U], U = F / rank. Float,
 or int8 with a state and weights_time of int8 or int16, in TensorFlow Lite Micro's arithmetic: factors are products and
-quotients of float32 scales, sums are rounded twice; zero points of weights are not read. A sum over time that passes
-int32 wraps, as it does there.
+quotients of float32 scales, accumulators are rounded twice, and zero points of weights are not read. A sum over time
+that exceeds int32 wraps, as in TensorFlow Lite Micro.
 
-The state is kept as [B, M - 1, 1, F], the steps before this one in order of time: so it is a window with new rows,
-which need not move. The oldest step of the file's state is never read.
+The state is kept as [B, M - 1, 1, F], with the previous steps in order of time. It is a window with new rows therefore,
+which a ring buffer holds without moving rows. The oldest step of the file's state is never read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def kept_shapes(file: TfliteFile, node: TfliteNode) -> tuple[tuple[int, ...], ..
 
 
 def refusal(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason why it cannot be compiled; None when it can."""
+    """Return why the operator cannot be compiled, or None if it can."""
     if len(node.inputs) != 5 or len(node.outputs) != 1 or -1 in (*node.inputs, *node.outputs):
         return "it needs an input, weights of features and of time, a bias, a state and an output"
     tensors = [file.tensors[index] for index in node.inputs]
@@ -85,7 +85,7 @@ def _of_types(tensors: list[TfliteTensor], output: TfliteTensor) -> str | None:
 def convert(
     file: TfliteFile, node: TfliteNode, values: Mapping[int, relax.Expr], builder: relax.BlockBuilder
 ) -> relax.Expr:
-    """(output, next value of the state)."""
+    """Return the output and the next value of the state as a tuple. Raises Refused for another shape of the input."""
     tensors = [file.tensors[index] for index in node.inputs]
     data, state = values[node.inputs[_INPUT]], values[node.inputs[_STATE]]
     if static_shape(data) != tensors[_INPUT].shape:
@@ -111,7 +111,7 @@ def _features(data: relax.Expr, tensors: list[TfliteTensor]) -> relax.Expr:
 
 
 def _sum(window: relax.Expr, tensors: list[TfliteTensor], rank: int) -> relax.Expr:
-    """A convolution over the steps, of the rank features that make an output."""
+    """Return the outputs: a grouped convolution over the steps, with `rank` features in a group."""
     weights, bias = tensors[_TIME].data, tensors[_BIAS].data
     assert weights is not None and bias is not None, "refused before"
     filters, memory = weights.shape
@@ -185,7 +185,7 @@ def _integer_sum(
 
 
 def _kept(value: tirx.Expr, tensors: list[TfliteTensor]) -> tirx.Expr:
-    """A feature as the state holds it: from its zero point on, wrapped to its type as TensorFlow Lite Micro does."""
+    """Return a feature as the state stores it: plus the zero point, wrapped to its type as in TensorFlow Lite Micro."""
     zero_point = _zero_point(tensors)
     if zero_point == 0:
         return value
@@ -194,12 +194,12 @@ def _kept(value: tirx.Expr, tensors: list[TfliteTensor]) -> tirx.Expr:
 
 
 def _zero_point(tensors: list[TfliteTensor]) -> int:
-    """Zero point of the state."""
+    """Return the zero point of the state."""
     assert tensors[_STATE].scales is not None, "refused before"
     return int(tensors[_STATE].scales.zero_point[0])
 
 
 def _factor(one: TfliteTensor, other: TfliteTensor, result: TfliteTensor) -> float:
-    """Product of two scales by that of the result, in float32."""
+    """Return the product of two scales divided by the result's scale, in float32."""
     assert one.scales is not None and other.scales is not None and result.scales is not None, "refused before"
     return float(one.scales.scale[0] * other.scales.scale[0] / result.scales.scale[0])

@@ -1,7 +1,7 @@
-"""Variable tensors of a TensorFlow Lite file as states: operators that keep something get their next value as a result.
+"""Turn variable tensors of a TensorFlow Lite file into states.
 
-They read and change tensors of the file that no operator makes. Here these are inputs of the graph, and what an
-operator leaves in them are more tensors, its last outputs.
+Some operators read and change tensors that no operator computes. These tensors become inputs of the graph, and their
+values after the operator become new tensors, which are the last outputs of the operator.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTen
 from tvm_ext.frontends.tflite.resources import Variable
 
 KEEPING = {"SVDF": svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm}
-"""Operators that keep variable tensors."""
+"""Operators with variable tensors, and the modules that convert them."""
 
 
 def is_opened(node: TfliteNode) -> bool:
-    """True for an operator whose states are results of it already."""
+    """Return True for an operator whose states are already among its outputs."""
     return node.operator in KEEPING and len(node.outputs) > 1
 
 
 def refusal_of_keeping(file: TfliteFile, node: TfliteNode) -> str | None:
-    """Reason to refuse an operator that keeps variable tensors; None without, and for those that are opened."""
+    """Return why an operator with variable tensors is refused, or None if it can be compiled or is already opened."""
     if is_opened(node):
         return None
     reason = KEEPING[node.operator].refusal(file, node)
@@ -35,14 +35,17 @@ def refusal_of_keeping(file: TfliteFile, node: TfliteNode) -> str | None:
     for index in KEEPING[node.operator].states(node):
         tensor = file.tensors[index]
         if not tensor.is_variable:
-            return f"its state {tensor.name!r} is no variable tensor"
+            return f"its state {tensor.name!r} is not a variable tensor"
         if sum(other.inputs.count(index) for other in file.nodes) > 1:
             return f"its state {tensor.name!r} is read by another operator too"
     return None
 
 
 def variable_tensors_opened(file: TfliteFile) -> tuple[TfliteFile, tuple[Variable, ...]]:
-    """The file with states as tensors that go in and come out, and these; operators to refuse are left as they are."""
+    """Return the file with variable tensors as inputs and outputs of operators, and the list of these states.
+
+    Operators that are refused stay unchanged.
+    """
     tensors, variables = list(file.tensors), list[Variable]()
     nodes: list[TfliteNode] = []
     for node in file.nodes:
@@ -62,7 +65,7 @@ def variable_tensors_opened(file: TfliteFile) -> tuple[TfliteFile, tuple[Variabl
 
 
 def _state(tensor: TfliteTensor) -> ModelState:
-    """The state as interpreters reset it: at its zero point."""
+    """Return a state that begins with its zero point, as interpreters reset it."""
     zero = 0 if tensor.scales is None else int(tensor.scales.zero_point[0])
     return ModelState(name=tensor.name, initial=np.full(tensor.shape, zero, tensor.dtype))
 
@@ -72,7 +75,7 @@ def _of_shape(tensor: TfliteTensor, shape: tuple[int, ...]) -> TfliteTensor:
 
 
 def free_name(name: str, tensors: Sequence[TfliteTensor]) -> str:
-    """The name, or name.1, name.2 ... where tensors have it."""
+    """Return the name, or else the first of name.1, name.2 ... that no tensor has."""
     taken, candidate, number = {tensor.name for tensor in tensors}, name, 0
     while candidate in taken:
         number += 1
