@@ -66,7 +66,7 @@ def test_sections_say_what_the_report_says() -> None:
             assert f"{step[figure]:,}" in [cell.text for cell in row], figure
         assert step["kernel"] in words(row)
     budgets = words(section(page, "budgets"))
-    assert f"budget 2,048 B, {2_048 - report['arena_bytes']:,} B of it free" in budgets
+    assert f"budget 2,048 B, {2_048 - report['arena_bytes']:,} B free" in budgets
     assert ("proved minimal" if report["arena_bytes"] == report["lower_bound_bytes"] else "above its lower") in budgets
     peak = words(section(page, "map").find(".//text[@class='peak-label']"))
     assert peak == f"peak: step {report['arenas'][0]['peak_step']}, {report['steps'][report['peak']['step']]['name']}"
