@@ -6,9 +6,9 @@ are reshaped to [1, tokens, heads, depth].
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Set
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import tvm
@@ -22,12 +22,11 @@ from relay_passes.dataflow import (
     constant,
     infer,
     op_name,
-    operands,
     outputs,
     static_shape,
-    users,
     with_span,
 )
+from relay_passes.patterns import Dataflow
 from tvm_ext.core.row_access import ColumnOperator, Columns
 
 HEAD_AXIS = 2
@@ -77,29 +76,17 @@ def attentions(mod: tvm.IRModule, elementwise: Set[str]) -> list[Attention]:
 
     elementwise: names of the operators that may follow within a composite.
     """
-    return list(_Finder.of(mod, elementwise).found())
+    return list(_Finder(mod=mod, elementwise=elementwise, flow=Dataflow(mod["main"])).found())
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Finder:
     mod: tvm.IRModule
     elementwise: Set[str]
-    sequence: Sequence[relax.VarBinding]
-    made: Mapping[relax.Var, relax.VarBinding]
-    readers: Mapping[relax.Var, Sequence[relax.VarBinding]]
-    returned: Set[relax.Expr] = field(default_factory=frozenset)
-
-    @classmethod
-    def of(cls, mod: tvm.IRModule, elementwise: Set[str]) -> _Finder:
-        sequence = bindings(mod["main"])
-        return cls(
-            mod=mod, elementwise=elementwise, sequence=sequence, made={one.var: one for one in sequence},
-            readers=users(sequence),
-            returned=frozenset(leaf for result in outputs(mod["main"]) for leaf in operands(result)),
-        )  # fmt: skip
+    flow: Dataflow
 
     def found(self) -> Iterator[Attention]:
-        for sums in self.sequence:
+        for sums in self.flow.sequence:
             if not self._multiplies_heads(sums):
                 continue
             shares = self._only(sums.value.args[0])
@@ -114,8 +101,8 @@ class _Finder:
 
     def _only(self, value: relax.Expr) -> relax.VarBinding | None:
         """Return the composite's call that computes a value, where the value has a single reader, or None."""
-        binding = self.made.get(value)
-        if binding is None or value in self.returned or len(self.readers[value]) != 1:
+        binding = self.flow.made.get(value)
+        if binding is None or self.flow.sole_reader(value) is None:
             return None
         return binding if composite_of(self.mod, binding.value) is not None else None
 

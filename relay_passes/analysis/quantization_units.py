@@ -17,7 +17,8 @@ from typing import Literal
 import numpy as np
 from tvm import relax
 
-from relay_passes.dataflow import array_of, bindings, op_name, operands, outputs, static_shape, users
+from relay_passes.dataflow import array_of, op_name, operands, static_shape
+from relay_passes.patterns import Dataflow
 
 Kind = Literal["linear", "compute", "move", "float"]
 
@@ -96,21 +97,19 @@ def units_of(func: relax.Function, elementwise: frozenset[str]) -> list[Unit]:
 
 class _Grouping:
     def __init__(self, func: relax.Function, elementwise: frozenset[str]) -> None:
-        self.sequence, self.elementwise = bindings(func), elementwise
-        self.users = users(self.sequence)
-        self.returned = {leaf for result in outputs(func) for leaf in operands(result)}
+        self.flow, self.elementwise = Dataflow(func), elementwise
         self.owned: set[relax.Var] = set()
 
     def run(self) -> Iterator[Unit]:
         """Yield the units. A unit stands at the position of its last member, because all its inputs come earlier."""
         units: dict[relax.Var, Unit] = {}
-        for index, binding in enumerate(self.sequence):
+        for index, binding in enumerate(self.flow.sequence):
             if binding.var in self.owned:
                 continue
             unit = self._unit(binding, index)
             self.owned.update(member.var for member in unit.members)
             units[unit.result] = unit
-        return (units[binding.var] for binding in self.sequence if binding.var in units)
+        return (units[binding.var] for binding in self.flow.sequence if binding.var in units)
 
     def _unit(self, binding: relax.VarBinding, index: int) -> Unit:
         name = op_name(binding.value)
@@ -145,7 +144,7 @@ class _Grouping:
         if channels != static_shape(anchor.var)[_channel_axis(call, anchor.var)]:
             return None  # a transposed convolution with groups has the channels of a single group here
         members, bias = [anchor], np.zeros(channels, "float32")
-        follower = self._sole_user(anchor.var)
+        follower = self.flow.sole_reader(anchor.var)
         if follower is not None and op_name(follower.value) == "relax.add":
             added = _per_channel(anchor.var, follower, _channel_axis(call, anchor.var), channels)
             if added is not None:
@@ -160,7 +159,7 @@ class _Grouping:
         A separate int8 sum could not hold both the scores and the mask.
         """
         arrays = [array for leaf in operands(mask.value) if (array := array_of(leaf)) is not None]
-        follower = self._sole_user(mask.var)
+        follower = self.flow.sole_reader(mask.var)
         if op_name(mask.value) != "relax.add" or follower is None or op_name(follower.value) != "relax.nn.softmax":
             return None
         leaves_out = len(arrays) == 1 and arrays[0].min(initial=0.0) <= _LEFT_OUT
@@ -168,7 +167,7 @@ class _Grouping:
 
     def _scale(self, product: relax.VarBinding) -> list[relax.VarBinding]:
         """Return the number that scales a product of two activations, or nothing."""
-        follower = self._sole_user(product.var) if op_name(product.value) == "relax.matmul" else None
+        follower = self.flow.sole_reader(product.var) if op_name(product.value) == "relax.matmul" else None
         if follower is None or op_name(follower.value) not in _SCALES or len(_activations(follower)) > 1:
             return []
         is_divisor = array_of(follower.value.args[0]) is not None and op_name(follower.value) == "relax.divide"
@@ -177,7 +176,7 @@ class _Grouping:
     def _clamps(self, last: relax.VarBinding) -> list[relax.VarBinding]:
         """Return relu and clip operators, each the only reader of the value ahead of it."""
         found: list[relax.VarBinding] = []
-        while (follower := self._sole_user(last.var)) is not None and op_name(follower.value) in _CLAMPS:
+        while (follower := self.flow.sole_reader(last.var)) is not None and op_name(follower.value) in _CLAMPS:
             found.append(follower)
             last = follower
         return found
@@ -191,7 +190,7 @@ class _Grouping:
         known, members, best = {source, first.var}, [first], 1
         if not _adds_numbers_only(first, source):
             return _plain("compute" if _same_shape(first, source) else "float", [first])
-        for candidate in self.sequence[index + 1 :]:
+        for candidate in self.flow.sequence[index + 1 :]:
             leaves = set(_activations(candidate))
             if not leaves or not leaves <= known or candidate.var in self.owned:
                 continue
@@ -200,16 +199,9 @@ class _Grouping:
             members.append(candidate)
             known.add(candidate.var)
             inside = {member.var for member in members}
-            if all(self._is_inner(member.var, inside) for member in members[:-1]):
+            if all(self.flow.is_inner(member.var, inside) for member in members[:-1]):
                 best = len(members)
         return _plain("compute", members[:best])
-
-    def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
-        return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
-
-    def _sole_user(self, var: relax.Var) -> relax.VarBinding | None:
-        readers = self.users.get(var, [])
-        return readers[0] if len(readers) == 1 and var not in self.returned else None
 
 
 def _plain(kind: Kind, members: Sequence[relax.VarBinding], *, clamps: int = 0) -> Unit:

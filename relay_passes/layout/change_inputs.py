@@ -9,10 +9,11 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import (
-    array_of,
     bindings,
     build,
     is_dataflow,
+    names_in,
+    number_of,
     op_name,
     outputs,
     static_shape,
@@ -113,7 +114,7 @@ class _Writer:
         self.sequence = bindings(main)
         self.readers = users(self.sequence)
         self.returned = set(outputs(main))
-        self.taken = {binding.var.name for binding in self.sequence} | {param.name for param in main.params}
+        self.taken = names_in(main)
         self.first: list[relax.VarBinding] = []
         self.replaced: dict[relax.Var, list[relax.VarBinding]] = {}
 
@@ -143,7 +144,7 @@ class _Writer:
         readers = self.readers.get(param, [])
         are_quantizing = all(
             op_name(reader.value) == "relax.quantize" and reader.value.args[0].same_as(param)
-            and all((array := array_of(one)) is not None and array.size == 1 for one in reader.value.args[1:3])
+            and all(number_of(one) is not None for one in reader.value.args[1:3])
             and str(reader.var.ty.dtype) in _QUANTIZED
             for reader in readers
         )  # fmt: skip

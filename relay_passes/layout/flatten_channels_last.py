@@ -29,9 +29,9 @@ from relay_passes.dataflow import (
     outputs,
     rebuild,
     static_shape,
-    users,
 )
 from relay_passes.layout.channels_last import NHWC_TO_NCHW
+from relay_passes.patterns import Dataflow, any_value, either, op
 from tvm_ext.core.names import RANGE_QUANTIZE
 
 
@@ -43,38 +43,37 @@ class FlattenChannelsLast:
         main = mod["main"]
         if not is_dataflow(main):
             return mod
-        sequence = bindings(main)
-        made, readers, module = {b.var: b for b in sequence}, users(sequence), mod.clone()
+        flow, module = Dataflow(main), mod.clone()
         found: dict[relax.Var, relax.Expr] = {}
-        for binding in sequence:
-            image = _flattened_image(mod, binding, made)
-            if image is None or binding.var in outputs(main):
+        for binding in flow.sequence:
+            image = _flattened_image(mod, binding, flow)
+            if image is None or binding.var in flow.returned:
                 continue
             layers = {
                 reader.value.op: _with_rows_moved(mod, reader, binding.var, static_shape(image))
-                for reader in readers.get(binding.var, [])
+                for reader in flow.readers.get(binding.var, [])
                 if isinstance(reader.value, relax.Call)
             }
-            if len(layers) < len(readers.get(binding.var, [])) or None in layers.values() or not layers:
+            if len(layers) < len(flow.readers.get(binding.var, [])) or None in layers.values() or not layers:
                 continue
             for var, layer in layers.items():
                 module.update_func(var, layer)
             found[binding.var] = image
         if not found:
             return mod
-        moved = [relax.VarBinding(b.var, _reshaped(module, b, found[b.var])) if b.var in found else b for b in sequence]
+        moved = [
+            relax.VarBinding(b.var, _reshaped(module, b, found[b.var])) if b.var in found else b for b in flow.sequence
+        ]
         results = outputs(main)
         module.update_func(module.get_global_var("main"), rebuild(main, live(moved, results), results))
         return module
 
 
-def _flattened_image(
-    mod: tvm.IRModule, binding: relax.VarBinding, made: dict[relax.Var, relax.VarBinding]
-) -> relax.Var | None:
+def _flattened_image(mod: tvm.IRModule, binding: relax.VarBinding, flow: Dataflow) -> relax.Var | None:
     """Return the image [N, H, W, C] that a binding flattens to [N, C * H * W], channel after channel, or None."""
     if not _is_one(mod, binding.value, "relax.reshape"):
         return None
-    permuted = made.get(binding.value.args[0])
+    permuted = flow.made.get(binding.value.args[0])
     if permuted is None or not _is_one(mod, permuted.value, "relax.permute_dims"):
         return None
     (inner,) = bindings(composite_of(mod, permuted.value))
@@ -103,21 +102,20 @@ def _with_rows_moved(
     if composite is None or sum(arg == data for arg in reader.value.args) != 1:
         return None
     param = composite.params[list(reader.value.args).index(data)]
-    inner = bindings(composite)
-    products = [b for b in inner if op_name(b.value) == "relax.matmul"]
-    readers, made = users(inner), {b.var: b for b in inner}
-    if len(products) != 1 or len(readers[param]) != 1:
+    flow = Dataflow(composite)
+    products = [b for b in flow.sequence if op_name(b.value) == "relax.matmul"]
+    if len(products) != 1 or len(flow.readers[param]) != 1:
         return None
-    left, right = products[0].value.args
-    if left != param:
-        widened = made.get(left)
-        is_real = widened is not None and op_name(widened.value) in ("relax.dequantize", RANGE_QUANTIZE)
-        if not is_real or widened.value.args[0] != param or len(readers[left]) != 1:
-            return None
-    moved = _moved(right, products[0], image) if right not in made else _moved_quantized(made[right], image)
+    source, weight = any_value(param.same_as), any_value()
+    real = op(("relax.dequantize", RANGE_QUANTIZE), source, read_once=True)
+    match = flow.match(op("relax.matmul", either(source, real), weight), products[0].var)
+    if match is None:
+        return None
+    right = match[weight]
+    moved = _moved(right, products[0], image) if right not in flow.made else _moved_quantized(flow.made[right], image)
     if moved is None:
         return None
-    sequence = [moved if b.var == moved.var else b for b in inner]
+    sequence = [moved if b.var == moved.var else b for b in flow.sequence]
     return build(composite.params, sequence, outputs(composite), attrs=composite.attrs)
 
 

@@ -9,22 +9,24 @@ import tvm
 from tvm import relax
 
 from relay_passes.dataflow import (
-    array_of,
-    bindings,
     infer,
     is_dataflow,
     live,
-    op_name,
+    names_in,
     outputs,
     rebuild,
     static_shape,
     with_main,
 )
+from relay_passes.patterns import Dataflow, any_constant, any_value, op
 from tvm_ext.core.decisions.models import ChangedPorts, PortLayouts, PortNames, PortScales
 from tvm_ext.core.errors import BadOptions
 from tvm_ext.core.names import unique
 
 _Entry = TypeVar("_Entry")
+_INTEGERS = any_value()
+_ORDERED = op("relax.dequantize", _INTEGERS, any_constant(lambda scale: scale.size == 1 and scale.reshape(-1)[0] > 0))
+"""Real numbers whose integers have the same order, under a single positive scale."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="IndexOutputs")
@@ -48,27 +50,18 @@ class IndexOutputs:
         for name in self.names:
             if name not in names:
                 raise BadOptions(f"argmax {name}: the model has no such output; its outputs are {', '.join(names)}.")
-        sequence, results = bindings(main), outputs(main)
-        values = {binding.var: binding.value for binding in sequence}
-        taken = {binding.var.name for binding in sequence} | {param.name for param in main.params}
+        flow, taken, results = Dataflow(main), names_in(main), outputs(main)
+        sequence = flow.sequence
         for place, name in enumerate(names):
             if name in self.names:
-                added = _index(name, _ordered(results[place], values), taken)
+                ordered = flow.match(_ORDERED, results[place])
+                added = _index(name, ordered[_INTEGERS] if ordered else results[place], taken)
                 sequence, results[place] = [*sequence, *added], added[-1].var
         scales, layouts = PortScales.read(mod), PortLayouts.read(mod)
         mod = with_main(mod, rebuild(main, live(sequence, results), results))
         mod = PortScales(inputs=scales.inputs, outputs=_without(scales.outputs, self.names)).write(mod)
         mod = PortLayouts(inputs=layouts.inputs, outputs=_without(layouts.outputs, self.names)).write(mod)
         return ChangedPorts(inputs=before.inputs, indexed=tuple(self.names)).write(mod)
-
-
-def _ordered(result: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Expr:
-    """Return a value whose elements have the order of the result's elements: integers under a single positive scale."""
-    value = values.get(result)
-    if op_name(value) != "relax.dequantize":
-        return result
-    scale = array_of(value.args[1])
-    return value.args[0] if scale is not None and scale.size == 1 and scale.reshape(-1)[0] > 0 else result
 
 
 def _index(name: str, value: relax.Expr, taken: set[str]) -> list[relax.VarBinding]:

@@ -27,9 +27,9 @@ from relay_passes.dataflow import (
     rebuild,
     static_shape,
     substitute,
-    users,
 )
 from relay_passes.layout.channels_last import NCHW_TO_NHWC, NHWC_TO_NCHW, channels_last, has_window, is_image
+from relay_passes.patterns import Dataflow
 from tvm_ext.core.decisions.composites import ModelTensor, StorageLayout, StreamDirection
 from tvm_ext.core.decisions.models import KeptStates
 from tvm_ext.core.names import identifier, unique
@@ -54,8 +54,7 @@ class _Rewriter:
         self.mod, self.module, self.main, self.rereads = mod, mod.clone(), mod["main"], rereads
         self.taken = {var.name_hint for var in mod.get_global_vars()}
         self.results = outputs(self.main)
-        self.readers = users(bindings(self.main))
-        self.values = {binding.var: binding.value for binding in bindings(self.main)}
+        self.flow = Dataflow(self.main)
         self.replace: dict[relax.Var, relax.Expr] = {}
         self.turned: set[relax.Var] = set()
 
@@ -96,7 +95,7 @@ class _Rewriter:
 
         Nothing for an input without readers.
         """
-        if param not in self.readers and param not in self.results:
+        if param not in self.flow.readers and param not in self.results:
             return []
         chain = self._until_turned(param)
         if not chain:
@@ -123,7 +122,7 @@ class _Rewriter:
         """Return the readers of an input up to the permutation that moves its channels last, or none."""
         chain: list[relax.VarBinding] = []
         var = param
-        while len(found := self.readers.get(var, [])) == 1 and var not in self.results:
+        while len(found := self.flow.readers.get(var, [])) == 1 and var not in self.results:
             chain.append(found[0])
             if self._permutes(found[0].value, NCHW_TO_NHWC):
                 return chain
@@ -137,8 +136,8 @@ class _Rewriter:
 
     def _turns_back(self, result: relax.Var) -> relax.Var | None:
         """Return the NHWC image whose NCHW form a result is, provided that the NCHW form has no other use."""
-        made = self.values.get(result)
-        if result in self.readers or made is None or not self._permutes(made, NHWC_TO_NCHW):
+        made = self.flow.values.get(result)
+        if result in self.flow.readers or made is None or not self._permutes(made, NHWC_TO_NCHW):
             return None
         source = made.args[0]
         return source if isinstance(source, relax.Var) else None

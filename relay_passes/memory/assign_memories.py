@@ -26,7 +26,7 @@ from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.analysis.processor_costs import ProcessorCosts
 from relay_passes.backend import Backend
 from relay_passes.composites import has_composites_only
-from relay_passes.dataflow import bindings, operands, outputs, rebuild, substitute, with_main
+from relay_passes.dataflow import names_in, operands, outputs, rebuild, substitute, with_main
 from relay_passes.memory.memory_problem import has_higher_rate, near_memories, sequences_of, whole_problem
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.own_operators import move
@@ -106,7 +106,7 @@ class _Rewriting:
     ) -> None:
         self.module, self.operators, self.problem, self.hosts, self.found = module, operators, problem, hosts, found
         self.main = main = operators.main
-        self.taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
+        self.taken = names_in(main)
         self.views = {binding.var: binding for group in operators.steps for binding in group[1:]}
         self.views |= {binding.var: binding for binding in operators.first}
         self.bases: dict[int, relax.Var] = {}

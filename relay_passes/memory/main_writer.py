@@ -9,7 +9,7 @@ from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.composites import call_new
-from relay_passes.dataflow import bindings, outputs, rebuild
+from relay_passes.dataflow import bindings, names_in, outputs, rebuild
 from tvm_ext.core.decisions.composites import StorageLayout
 from tvm_ext.core.names import unique
 
@@ -24,7 +24,7 @@ class MainWriter:
         self.module, self.operators = module, operators
         main = operators.main
         self.bound = list(operators.first)
-        self._taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
+        self._taken = names_in(main)
         self._functions = {var.name_hint for var, _ in module.functions_items()}
 
     def call(

@@ -22,7 +22,7 @@ from tvm import relax
 
 from relay_passes.analysis.operator_graph import OperatorGraph
 from relay_passes.composites import call_new, composite_of
-from relay_passes.dataflow import bindings, live, operands, outputs, rebuild, substitute, with_main
+from relay_passes.dataflow import live, names_in, outputs, rebuild, returned, substitute, with_main
 from relay_passes.memory.searching_pass import SearchingPass
 from relay_passes.searched import Searched
 from relay_passes.solvers.recompute.recomputation import Recomputation
@@ -61,8 +61,7 @@ def with_repeats(mod: tvm.IRModule, operators: OperatorGraph, sequence: Sequence
     without readers are left out.
     """
     main, module = operators.main, mod.clone()
-    returned = {leaf for result in outputs(main) for leaf in operands(result)}
-    taken = {binding.var.name for binding in bindings(main)} | {param.name for param in main.params}
+    kept, taken = returned(main), names_in(main)
     functions = {var.name_hint for var in module.get_global_vars()}
     left = Counter(sequence)
     latest: dict[relax.Var, relax.Expr] = {}
@@ -77,7 +76,7 @@ def with_repeats(mod: tvm.IRModule, operators: OperatorGraph, sequence: Sequence
                 name = value.op.name_hint
                 again = ModelTensor().write(composite)
                 value = call_new(module, unique(f"{name}_again", functions), again, value.args, value.span)
-            if left[index] if var in returned else index in ran:
+            if left[index] if var in kept else index in ran:
                 var = relax.DataflowVar(unique(f"{var.name}.again", taken), var.ty)
             latest[binding.var] = var
             bound.append(relax.VarBinding(var, value))

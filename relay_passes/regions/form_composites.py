@@ -27,17 +27,15 @@ from relay_passes.backend import Backend
 from relay_passes.composites import attributes, call_new, kind_of
 from relay_passes.dataflow import (
     array_of,
-    bindings,
     build,
     is_dataflow,
     op_name,
     operands,
-    outputs,
     rebuild,
     static_shape,
-    users,
 )
 from relay_passes.layout.channels_last import channels_last, laid_out
+from relay_passes.patterns import Dataflow
 from tvm_ext.core.decisions.composites import PrimFuncs, QuantizedRounding
 from tvm_ext.core.decisions.models import ModelOrigin
 from tvm_ext.core.names import RANGE_QUANTIZE, identifier, shared_prefix, unique
@@ -81,10 +79,9 @@ class _Rewriter:
     def __init__(self, mod: tvm.IRModule, backend: Backend) -> None:
         self.mod, self.backend = mod, backend
         self.func: relax.Function = mod["main"]
-        self.sequence = bindings(self.func)
-        self.users = users(self.sequence)
-        self.returned = {leaf for result in outputs(self.func) for leaf in operands(result)}
-        self.producer = {binding.var: binding for binding in self.sequence}
+        self.flow = Dataflow(self.func)
+        self.sequence = self.flow.sequence
+        self.producer = self.flow.made
         self.position = {binding.var: index for index, binding in enumerate(self.sequence)}
         self.owned: set[relax.Var] = set()
         self.rounding = QuantizedRounding(meaning=ModelOrigin.read(mod).rounding)
@@ -138,10 +135,6 @@ class _Rewriter:
     def _composite(self, group: Group) -> tuple[list[relax.Var], relax.Function]:
         return _composite(self.mod, group, self.rounding)
 
-    def _is_inner(self, var: relax.Var, members: set[relax.Var]) -> bool:
-        """Return True if a value has no readers outside `members`."""
-        return var not in self.returned and all(user.var in members for user in self.users.get(var, []))
-
     def _halves(self, anchors: Iterator[relax.VarBinding]) -> Iterator[Group]:
         """Yield a float16 group for each anchor, without outside readers: the longest chain that a kernel takes."""
         chains = HalfChains(
@@ -159,7 +152,7 @@ class _Rewriter:
     def _has_kernel(self, group: Group) -> bool:
         """Return True for a free group without outside readers that a kernel takes, with channels last if needed."""
         inside = {member.var for member in group.members}
-        if inside & self.owned or not all(self._is_inner(member.var, inside) for member in group.members[:-1]):
+        if inside & self.owned or not all(self.flow.is_inner(member.var, inside) for member in group.members[:-1]):
             return False
         composite = self._composite(group)[1]
         forms = (laid_out(composite), channels_last(composite))
@@ -183,7 +176,7 @@ class _Rewriter:
                 members.add(leaf)
                 if name != "relax.dequantize":
                     pending.append(producer)
-        if len(anchors) > 1 or not all(self._is_inner(var, members) for var in members - {quantize.var}):
+        if len(anchors) > 1 or not all(self.flow.is_inner(var, members) for var in members - {quantize.var}):
             return None
         ordered = sorted((self.producer[var] for var in members), key=lambda b: self.position[b.var])
         inner = [b for b in ordered if op_name(b.value) not in ("relax.dequantize", "relax.quantize")]
@@ -194,7 +187,7 @@ class _Rewriter:
         """Return the group of a `take` and the preceding takes that only it reads: a gather along several axes."""
         members = [last]
         while (before := self.producer.get(members[0].value.args[0])) is not None:
-            if op_name(before.value) != "relax.take" or not self._is_inner(before.var, {members[0].var}):
+            if op_name(before.value) != "relax.take" or not self.flow.is_inner(before.var, {members[0].var}):
                 break
             members.insert(0, before)
         return Group(members=members, anchor=last)
@@ -214,7 +207,7 @@ class _Rewriter:
         before = [activation, *(source for source in found if source is not None and source.var != activation.var)]
         members = sorted((*before, *group.members), key=lambda b: self.position[b.var])
         inside = {member.var for member in members}
-        is_apart = all(self._is_inner(source.var, inside) for source in before)
+        is_apart = all(self.flow.is_inner(source.var, inside) for source in before)
         return Group(members=members, anchor=anchor) if is_apart else None
 
     def _dequantize_of(self, leaf: relax.Expr, *others: str) -> relax.VarBinding | None:
@@ -241,7 +234,7 @@ class _Rewriter:
                 break
             members.append(candidate)
             known.add(candidate.var)
-            if all(self._is_inner(member.var, known) for member in members[:-1]):
+            if all(self.flow.is_inner(member.var, known) for member in members[:-1]):
                 best = len(members)
         return Group(members=members[:best], anchor=anchor)
 
