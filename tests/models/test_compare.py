@@ -172,7 +172,7 @@ def test_lines_that_were_moved_by_hand_are_refused(
 @pytest.mark.parametrize(
     ("report", "says"),
     [
-        ({"quantization": {"samples": 3}}, "was quantized here, and no other runtime has it"),
+        ({"quantization": {"samples": 3}}, "so that no other runtime has the quantized model"),
         ({"warm_up_runs": 3}, "takes only the new frames of a window"),
         ({"processors": [{"name": "cpu0"}, {"name": "cpu1"}]}, "2 processors share a run"),
         ({"bundle": {"name": "two", "models": ["kws_fp32"]}}, "is a model of a bundle"),

@@ -70,7 +70,7 @@ def test_it_ends_where_onnxruntime_does(inputs: str, tmp_path: Path) -> None:
 
 def test_a_condition_that_comes_to_be_known(tmp_path: Path) -> None:
     """One pass or none, whatever the bound is."""
-    with pytest.warns(ModelNotice, match="loop: all 1 passes"):
+    with pytest.warns(ModelNotice, match="loop: all 1 iterations"):
         mod = tvm_ext.load(saved(halving(condition="no"), tmp_path), states={})
     package = tvm_ext.build(mod, "host", tmp_path / "out", BuildOptions())
     assert package.report["verify"]["host"]["passed"]
