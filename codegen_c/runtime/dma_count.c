@@ -1,5 +1,5 @@
-/* Transfers by the processor that count bytes by source and target memory; they replace the defaults. Several
-   processors may copy at once, each for its own steps. */
+/* Transfers by the processor that count bytes by source and target memory; they replace the default functions.
+   Several processors may copy at the same time, each for its own steps. */
 #include "dma_count.h"
 
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 static const dma_memory memories[BOARD_NUM_MEMORIES] = BOARD_MEMORIES;
 static _Atomic uint32_t moved[BOARD_NUM_MEMORIES][BOARD_NUM_MEMORIES];
 
-/* Index of the memory that holds an address; BOARD_NUM_MEMORIES if none does. */
+/* Returns the index of the memory that contains an address; BOARD_NUM_MEMORIES if none does. */
 static uint32_t memory_of(const void *address)
 {
     uint32_t index = 0u;

@@ -1,4 +1,4 @@
-/* Bytes that went from one memory to another, counted; memories in the order of board.h. */
+/* Counters of the bytes that were copied from one memory to another; memories are in the order of board.h. */
 #ifndef TVM_EXT_DMA_COUNT_H
 #define TVM_EXT_DMA_COUNT_H
 

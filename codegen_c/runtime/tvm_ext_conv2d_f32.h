@@ -1,4 +1,4 @@
-/* Shapes of a convolution of float images, and places of its windows. */
+/* Shapes of a convolution of float images, and positions of its windows. */
 #ifndef TVM_EXT_CONV2D_F32_H
 #define TVM_EXT_CONV2D_F32_H
 
@@ -13,7 +13,7 @@ typedef struct {
     tvm_ext_weights weights;
 } tvm_ext_conv2d_f32_layer;
 
-/* Where a window lies: the row and column of its first tap, and its taps inside the image. */
+/* Position of a window: the row and column of its first tap, and its taps inside the image. */
 typedef struct {
     int32_t top;
     int32_t left;
@@ -21,7 +21,7 @@ typedef struct {
     tvm_ext_taps columns;
 } tvm_ext_place;
 
-/* Place of the window of row h and column w of the output. */
+/* Position of the window of row h and column w of the output. */
 TVM_EXT_INLINE tvm_ext_place tvm_ext_conv2d_f32_place(const tvm_ext_conv2d_f32_layer *layer, int32_t h, int32_t w)
 {
     const tvm_ext_window *const window = &layer->window;

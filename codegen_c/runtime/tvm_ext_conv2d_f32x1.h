@@ -1,8 +1,8 @@
 /* Convolution of float images: sums of a tile, some pixels of a row by a block of output channels.
  *
- * Products outside the image are left out, so that pixels whose windows reach there are computed alone. Weights are
- * packed block after block of channels, [rows of the window][columns][channels of a group][channels of the block] each.
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Products outside the image are skipped, so pixels whose windows reach outside are computed one by one. Weights are
+ * packed block after block of channels, [rows of the window][columns][channels of a group][channels of the block]
+ * each. Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_CONV2D_F32X1_H
 #define TVM_EXT_CONV2D_F32X1_H
 
@@ -23,7 +23,7 @@ TVM_EXT_INLINE void tvm_ext_conv2d_f32x1_add(const tvm_ext_conv2d_f32_layer *lay
     }
 }
 
-/* Sums, [pixels][vectors], of the channels from k on of pixels of image n; `at` is the place of the first one. */
+/* Sums, [pixels][vectors], of the channels from k on of pixels of image n; `at` is the position of the first window. */
 TVM_EXT_INLINE void tvm_ext_conv2d_f32x1(const tvm_ext_conv2d_f32_layer *layer, tvm_ext_f32x1 *sums, const float *input,
                                          const void *restrict weights, const float *restrict bias, int32_t n,
                                          tvm_ext_place at, int32_t k, int32_t pixels, int32_t vectors)

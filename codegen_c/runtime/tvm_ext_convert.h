@@ -1,4 +1,4 @@
-/* Floats to quantized elements and back in plain C, by one scale and zero point for the whole image. */
+/* Conversion of floats to quantized elements and back in plain C, by one scale and zero point for the whole image. */
 #ifndef TVM_EXT_CONVERT_H
 #define TVM_EXT_CONVERT_H
 
@@ -12,7 +12,7 @@ typedef struct {
     bool rounds_away;
 } tvm_ext_convert_layer;
 
-/* Element nearest to x / scale, halves to even, or away from zero; not a number becomes the least element. */
+/* Returns the element nearest to x / scale, halves to even, or away from zero; NaN becomes the least element. */
 TVM_EXT_INLINE int32_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, float x)
 {
     const int32_t most = layer->output.is_wide ? UINT16_MAX : UINT8_MAX;
@@ -24,7 +24,7 @@ TVM_EXT_INLINE int32_t tvm_ext_quantized(const tvm_ext_convert_layer *layer, flo
     return (int32_t)(raised < (float)largest ? raised : (float)largest);
 }
 
-/* Output rows [row_begin, row_end) of one image, quantized. */
+/* Quantizes output rows [row_begin, row_end) of one image. */
 TVM_EXT_INLINE void tvm_ext_quantize(const tvm_ext_convert_layer *layer, const float *input, void *output,
                                      int32_t row_begin, int32_t row_end)
 {
@@ -38,7 +38,7 @@ TVM_EXT_INLINE void tvm_ext_quantize(const tvm_ext_convert_layer *layer, const f
     }
 }
 
-/* Output rows [row_begin, row_end) of one image, as floats. */
+/* Dequantizes output rows [row_begin, row_end) of one image. */
 TVM_EXT_INLINE void tvm_ext_dequantize(const tvm_ext_convert_layer *layer, const void *input, float *output,
                                        int32_t row_begin, int32_t row_end)
 {

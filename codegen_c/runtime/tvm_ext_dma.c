@@ -1,4 +1,4 @@
-/* Copies by the processor. Weak: functions of the same names elsewhere, for a DMA, take their place. */
+/* Copies by the processor. The functions are weak: functions of the same names for a DMA replace them. */
 #include "tvm_ext_dma.h"
 
 #include "tvm_ext_copy.h"

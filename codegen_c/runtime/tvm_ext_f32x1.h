@@ -1,4 +1,4 @@
-/* Single floats under the names that vectors of floats have. */
+/* Single floats with the interface of float vectors. */
 #ifndef TVM_EXT_F32X1_H
 #define TVM_EXT_F32X1_H
 
@@ -38,7 +38,7 @@ static inline tvm_ext_f32x1 tvm_ext_f32x1_multiply(tvm_ext_f32x1 a, tvm_ext_f32x
     return a * b;
 }
 
-/* a < b ? b : a, which keeps a NaN of a. */
+/* Returns a < b ? b : a, which keeps a NaN of a. */
 static inline tvm_ext_f32x1 tvm_ext_f32x1_maximum(tvm_ext_f32x1 a, tvm_ext_f32x1 b)
 {
     return (a < b) ? b : a;
@@ -56,7 +56,7 @@ static inline tvm_ext_f32x1 tvm_ext_f32x1_fma_n(float a, tvm_ext_f32x1 b, tvm_ex
     return TVM_EXT_FMA(a, b, c);
 }
 
-/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+/* Returns a * 2^n, where n are the lowest bits of the number `power`: they are added to the exponent. */
 static inline tvm_ext_f32x1 tvm_ext_f32x1_times_power(tvm_ext_f32x1 a, tvm_ext_f32x1 power)
 {
     uint32_t bits;

@@ -1,4 +1,4 @@
-/* Loader of images: checks what a main program found in memory. No heap, no state, no copy. */
+/* Loader of images: checks an image that a main program found in memory. No heap, no state, no copy. */
 #include "tvm_ext_image.h"
 
 #include <string.h>
@@ -92,7 +92,7 @@ tvm_ext_image_function tvm_ext_image_entry(const tvm_ext_image_header *image, ui
     return (tvm_ext_image_function)((uintptr_t)word + (uintptr_t)(intptr_t)*word);
 }
 
-/* True where header, ports and entries end inside of the image, and every function begins there. */
+/* Returns true if header, ports and entries end inside the image, and every function begins inside it. */
 static int tables_are_inside(const tvm_ext_image_header *image)
 {
     const uint64_t tables =

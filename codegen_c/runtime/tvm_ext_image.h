@@ -1,7 +1,7 @@
-/* Images: models that a main program finds in memory, checks, and calls, without being linked with them.
+/* Images: models that a main program finds in memory, checks and calls, without being linked with them.
 
-   An image is code and constants that run wherever they lie. It begins with this header; what each function is for,
-   and its type, is fixed by the interface that `interface_id` stands for. Numbers are those of the processor. */
+   An image is code and constants that run at any address. It begins with this header; the interface that
+   `interface_id` identifies fixes the meaning and type of each function. Numbers have the processor's byte order. */
 #ifndef TVM_EXT_IMAGE_H
 #define TVM_EXT_IMAGE_H
 
@@ -15,10 +15,10 @@ extern "C" {
 #define TVM_EXT_IMAGE_MAGIC 0x49585654u /* "TVXI" */
 #define TVM_EXT_IMAGE_ABI_VERSION 1u
 
-/* `interface_id`, 64 bits in two words, is equal where functions and tensors are, scales and zero points aside.
-   `image_bytes` counts from the first byte of the header, `sha256` is that of all behind it, up to there.
-   `warm_up_runs`: runs behind a reset before a window over time is full. The header is followed by the ports, and
-   these by `num_entries` words: each function by its distance from its own word. */
+/* `interface_id`, 64 bits in two words, is equal for equal functions and tensors, apart from scales and zero points.
+   `image_bytes` counts from the first byte of the header; `sha256` is the hash of all bytes after it, up to there.
+   `warm_up_runs`: runs after a reset until a window over time is full. The ports follow the header, and
+   `num_entries` words follow the ports: the offset of each function from its own word. */
 typedef struct {
     uint32_t magic;
     uint8_t sha256[32];
@@ -35,14 +35,14 @@ typedef struct {
     uint32_t num_entries;
 } tvm_ext_image_header;
 
-/* An input or output, inputs first: real = scale * (value - zero_point); scale is 0 where nothing is quantized. */
+/* An input or output, inputs first: real = scale * (value - zero_point); scale is 0 if it is not quantized. */
 typedef struct {
     uint32_t num_elements;
     int32_t zero_point;
     float scale;
 } tvm_ext_image_port;
 
-/* The processor that this is compiled for: a family and the extensions that code may use, as bits. */
+/* The processor for which this is compiled: a family, and the extensions that code may use, as bits. */
 #if defined(__arm__) && defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M'
 #define TVM_EXT_IMAGE_FAMILY 1u
 #elif defined(__x86_64__)
@@ -101,31 +101,31 @@ typedef struct {
 
 #define TVM_EXT_IMAGE_PROCESSOR (TVM_EXT_IMAGE_FAMILY | TVM_EXT_IMAGE_EXTENSIONS)
 
-/* Bits of `processor` that have to be equal: the family, and how floats are handed to functions. Of the others, an
-   image may have those alone that the loader was compiled for. */
+/* Bits of `processor` that must be equal: the family, and the passing of floats to functions. Of the other bits, an
+   image may have only those for which the loader was compiled. */
 #define TVM_EXT_IMAGE_EQUAL 0x800000FFu
 
-/* Answers of a check. */
+/* Results of a check. */
 #define TVM_EXT_IMAGE_OK 0
-#define TVM_EXT_IMAGE_MISALIGNED (-101)      /* it does not lie at a multiple of its alignment */
-#define TVM_EXT_IMAGE_NONE (-102)            /* the bytes do not begin as an image does */
+#define TVM_EXT_IMAGE_MISALIGNED (-101)      /* its address is no multiple of its alignment */
+#define TVM_EXT_IMAGE_NONE (-102)            /* the bytes do not begin with an image's header */
 #define TVM_EXT_IMAGE_WRONG_VERSION (-103)   /* of the ABI */
-#define TVM_EXT_IMAGE_WRONG_SIZE (-104)      /* it runs over the bytes that are there, or its tables over itself */
-#define TVM_EXT_IMAGE_WRONG_PROCESSOR (-105) /* made for another one */
-#define TVM_EXT_IMAGE_WRONG_HASH (-106)      /* its bytes are not those that were made */
+#define TVM_EXT_IMAGE_WRONG_SIZE (-104)      /* it exceeds the available bytes, or its tables exceed it */
+#define TVM_EXT_IMAGE_WRONG_PROCESSOR (-105) /* made for another processor */
+#define TVM_EXT_IMAGE_WRONG_HASH (-106)      /* its bytes differ from those that were made */
 #define TVM_EXT_IMAGE_WRONG_INTERFACE (-107) /* functions or tensors are not those of this program */
-#define TVM_EXT_IMAGE_WRONG_CONTEXT (-108)   /* an instance needs more bytes, or another alignment, than there are */
+#define TVM_EXT_IMAGE_WRONG_CONTEXT (-108)   /* an instance needs more bytes, or another alignment */
 
 typedef void (*tvm_ext_image_function)(void);
 
-/* 0 where an image lies at `place`, of at most room_bytes, that this processor may call; it reads no byte behind.
-   It says that the bytes are those that were made, not who made them: check a signature before, where that counts. */
+/* Returns 0 if an image that this processor may call lies at `place`, with at most room_bytes; it reads no byte
+   beyond. The check detects damage, but does not authenticate the image: check a signature first if that matters. */
 int32_t tvm_ext_image_check(const void *place, size_t room_bytes);
 
-/* Its functions, of a checked image. */
+/* Returns a function of a checked image. */
 tvm_ext_image_function tvm_ext_image_entry(const tvm_ext_image_header *image, uint32_t index);
 
-/* Its inputs and outputs. */
+/* Returns the inputs and outputs of a checked image. */
 const tvm_ext_image_port *tvm_ext_image_ports(const tvm_ext_image_header *image);
 
 /* SHA-256 (FIPS 180-4). */

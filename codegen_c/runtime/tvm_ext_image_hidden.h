@@ -1,2 +1,2 @@
-/* Included before each source of an image: all it names is in the image, so that addresses are distances. */
+/* Included before each source of an image: all names are local to the image, so that addresses are relative. */
 #pragma GCC visibility push(hidden)

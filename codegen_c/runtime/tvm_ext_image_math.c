@@ -1,7 +1,8 @@
-/* Functions of math.h for images. Those of a C library set errno and read tables at fixed addresses, which code that
-   lies anywhere cannot; these keep nothing but numbers in their instructions. At most 3 units in the last place off.
+/* Functions of math.h for images. Those of a C library set errno and read tables at fixed addresses, which
+   relocatable code cannot do; these keep all numbers in their instructions. Errors are at most 3 units in the last
+   place.
 
-   Polynomials were interpolated in Chebyshev's points, in double precision. */
+   Polynomials were interpolated at Chebyshev points, in double precision. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static float power_of_two(int32_t power)
     return from_bits((uint32_t)(power + 127) << 23);
 }
 
-/* x = power * ln 2 + rest, |rest| <= ln 2 / 2; e^rest by a polynomial; two factors, for results that are denormal. */
+/* x = power * ln 2 + rest, |rest| <= ln 2 / 2; e^rest by a polynomial; two factors, for denormal results. */
 float expf(float x)
 {
     if (x != x) {

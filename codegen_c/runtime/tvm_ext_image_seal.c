@@ -1,4 +1,4 @@
-/* For the machine that builds: fills size and hash into a linked image. Usage: seal LINKED IMAGE */
+/* Runs on the build machine: writes size and hash into a linked image. Usage: seal LINKED IMAGE */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

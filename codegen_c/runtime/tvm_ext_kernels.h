@@ -1,4 +1,4 @@
-/* Definitions that all generated kernels share. Plain C11; nothing here allocates, locks, or prints. */
+/* Definitions that all generated kernels share. Plain C11; no code here allocates, locks, or prints. */
 #ifndef TVM_EXT_KERNELS_H
 #define TVM_EXT_KERNELS_H
 
@@ -21,9 +21,9 @@
 #endif
 #endif
 
-/* Steps are not inlined into each other: tensors of different types share bytes by plan. Nor are they cloned with
-   their addresses put in: GCC may then write addresses as differences to a base of 0, and drop calls as if they wrote
-   nothing. */
+/* Steps are not inlined into each other, because tensors of different types share bytes by plan. They are also not
+   cloned with constant addresses: GCC may then write addresses as differences to a base of 0, and drop calls as if
+   they wrote nothing. */
 #if defined(__clang__)
 #define TVM_EXT_APART __attribute__((noinline))
 #elif defined(__GNUC__)
@@ -36,7 +36,7 @@
 #define TVM_EXT_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TVM_EXT_MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* a * b + c: a fused multiply-add where the hardware has one, otherwise two operations. The compiler has no choice. */
+/* a * b + c: a fused multiply-add if the hardware has one, otherwise two operations. The compiler has no choice. */
 #if defined(__ARM_FEATURE_FMA) || defined(__FMA__)
 #define TVM_EXT_FMA(a, b, c) fmaf((a), (b), (c))
 #else

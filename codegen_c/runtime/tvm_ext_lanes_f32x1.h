@@ -1,19 +1,19 @@
-/* Runs of floats that fill no vector, and the lanes of a vector taken together.
+/* Runs of floats that do not fill a vector, and reductions over the lanes of a vector.
  *
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_LANES_F32X1_H
 #define TVM_EXT_LANES_F32X1_H
 
 #include "tvm_ext_f32x1.h"
 #include "tvm_ext_layer.h"
 
-/* Elements of a run that whole vectors hold. */
+/* Returns the elements of a run that whole vectors hold. */
 TVM_EXT_INLINE int32_t tvm_ext_whole_f32x1(int32_t length)
 {
     return length - (length % TVM_EXT_F32X1_LANES);
 }
 
-/* `count` floats, fewer than a vector has, and `fill` in the lanes behind them. */
+/* Loads `count` floats, fewer than a vector has, with `fill` in the lanes after them. */
 TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_load_part_f32x1(const float *source, int32_t count, float fill)
 {
     float lanes[TVM_EXT_F32X1_LANES] = {0.0f};
@@ -23,7 +23,7 @@ TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_load_part_f32x1(const float *source, int32_
     return tvm_ext_f32x1_load(lanes);
 }
 
-/* The same with 0 behind them. */
+/* Loads `count` floats, with 0 in the lanes after them. */
 TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_load_live_f32x1(const float *source, int32_t count)
 {
 #ifdef TVM_EXT_F32X1_HAS_PARTS
@@ -47,7 +47,7 @@ TVM_EXT_INLINE void tvm_ext_store_part_f32x1(float *target, int32_t count, tvm_e
 #endif
 }
 
-/* Sum of the lanes, the first ones first. */
+/* Returns the sum of the lanes, in their order. */
 TVM_EXT_INLINE float tvm_ext_total_f32x1(tvm_ext_f32x1 value)
 {
     float lanes[TVM_EXT_F32X1_LANES] = {0.0f};
@@ -59,7 +59,7 @@ TVM_EXT_INLINE float tvm_ext_total_f32x1(tvm_ext_f32x1 value)
     return total;
 }
 
-/* Largest of the lanes. */
+/* Returns the largest lane. */
 TVM_EXT_INLINE float tvm_ext_largest_lane_f32x1(tvm_ext_f32x1 value)
 {
     float lanes[TVM_EXT_F32X1_LANES] = {0.0f};

@@ -1,14 +1,14 @@
-/* Products of two float activations: sums of a tile, some vectors of one by a block of columns of the other.
+/* Products of two float activations: sums of a tile, some vectors of the first by a block of columns of the second.
  *
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_MATMUL_F32X1_H
 #define TVM_EXT_MATMUL_F32X1_H
 
 #include "tvm_ext_f32x1.h"
 #include "tvm_ext_layer.h"
 
-/* Columns [0, width) of a matrix, each element's side by side: elements lie `element_step` apart, columns
- * `column_step`. */
+/* Packs columns [0, width) of a matrix, so that those of each element are adjacent: elements are `element_step`
+ * apart, columns `column_step`. */
 TVM_EXT_INLINE void tvm_ext_matmul_f32x1_pack(float *block, const float *matrix, int32_t column_step,
                                               int32_t element_step, int32_t depth, int32_t width)
 {
@@ -19,7 +19,7 @@ TVM_EXT_INLINE void tvm_ext_matmul_f32x1_pack(float *block, const float *matrix,
     }
 }
 
-/* Adds the products of one element and a block of columns, vectors of them `step` elements apart: up to 8. */
+/* Adds the products of one element and a block of up to 8 vectors of columns, `step` elements apart. */
 TVM_EXT_INLINE void tvm_ext_matmul_f32x1_add_element(tvm_ext_f32x1 *sums, float a, const float *f, int32_t step,
                                                      int32_t vectors)
 {

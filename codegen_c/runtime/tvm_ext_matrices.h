@@ -1,4 +1,4 @@
-/* The second operand of a product of two activations: a matrix for each head, as it lies in its tensor. */
+/* The second operand of a product of two activations: a matrix for each head, in the layout of its tensor. */
 #ifndef TVM_EXT_MATRICES_H
 #define TVM_EXT_MATRICES_H
 
@@ -6,7 +6,7 @@
 
 typedef struct {
     int32_t heads;
-    int32_t depth;        /* elements of a vector that is multiplied */
+    int32_t depth;        /* elements of a vector of the first operand */
     int32_t columns;      /* elements of a result */
     bool heads_inside;    /* a row of the other tensors is one vector with all its heads; otherwise a head */
     int32_t head_step;    /* elements from one head to the next */
@@ -16,7 +16,7 @@ typedef struct {
     int32_t zero_point;
 } tvm_ext_matrices;
 
-/* Element i of a matrix, less the zero point. */
+/* Returns element i of a matrix minus the zero point. */
 TVM_EXT_INLINE int32_t tvm_ext_matrix_element(const tvm_ext_matrices *matrices, const void *matrix, int32_t i)
 {
     const int32_t element =

@@ -1,6 +1,6 @@
 /* Weights that are stored in 16 bits each, as floats: IEEE 754 binary16, or the upper half of a binary32 (bfloat16).
  *
- * All are finite. Every FPU of Arm's that fuses products and sums reads binary16, too. */
+ * All are finite. Every Arm FPU with fused multiply-adds can also read binary16. */
 #ifndef TVM_EXT_NARROW_H
 #define TVM_EXT_NARROW_H
 
@@ -16,7 +16,7 @@ typedef enum { TVM_EXT_FLOAT32, TVM_EXT_FLOAT16, TVM_EXT_BFLOAT16 } tvm_ext_weig
 #define TVM_EXT_READS_HALVES 0
 #endif
 
-/* The float of these bits. */
+/* Returns the float of these bits. */
 TVM_EXT_INLINE float tvm_ext_float_of(uint32_t bits)
 {
     float value;
@@ -26,7 +26,7 @@ TVM_EXT_INLINE float tvm_ext_float_of(uint32_t bits)
 
 #if TVM_EXT_READS_HALVES
 
-/* The lower and the upper one of two binary16 in a register. */
+/* Returns the lower, and the upper, of two binary16 in a register. */
 TVM_EXT_INLINE float tvm_ext_lower_half(float both)
 {
     float value;
@@ -43,7 +43,7 @@ TVM_EXT_INLINE float tvm_ext_upper_half(float both)
 
 #endif
 
-/* A weight of 16 bits. */
+/* Converts a weight of 16 bits. */
 TVM_EXT_INLINE float tvm_ext_widen(uint16_t weight, tvm_ext_weights type)
 {
     float value;
@@ -55,14 +55,14 @@ TVM_EXT_INLINE float tvm_ext_widen(uint16_t weight, tvm_ext_weights type)
 #else
         const uint32_t sign = ((uint32_t)weight & 0x8000u) << 16;
         const uint32_t magnitude = ((uint32_t)weight & 0x7fffu) << 13;
-        /* 2^112, for exponents are 15 and 127 above their values; numbers below the normal ones come out, too. */
+        /* 2^112 corrects the exponent bias, 15 instead of 127; subnormal numbers are converted, too. */
         value = tvm_ext_float_of(sign | magnitude) * 5.192296858534828e33f;
 #endif
     }
     return value;
 }
 
-/* Two weights side by side, at a multiple of 4 bytes. */
+/* Converts two adjacent weights at a multiple of 4 bytes. */
 TVM_EXT_INLINE void tvm_ext_widen_two(float *values, const uint16_t *weights, tvm_ext_weights type)
 {
 #if TVM_EXT_READS_HALVES

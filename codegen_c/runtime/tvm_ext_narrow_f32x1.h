@@ -1,13 +1,13 @@
 /* Vectors of weights that are stored in 16 bits each.
  *
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_NARROW_F32X1_H
 #define TVM_EXT_NARROW_F32X1_H
 
 #include "tvm_ext_f32x1.h"
 #include "tvm_ext_narrow.h"
 
-/* A vector. */
+/* Loads a vector. */
 TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_narrow_f32x1(const uint16_t *weights, tvm_ext_weights type)
 {
     float lanes[TVM_EXT_F32X1_LANES];
@@ -17,7 +17,7 @@ TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_narrow_f32x1(const uint16_t *weights, tvm_e
     return tvm_ext_f32x1_load(lanes);
 }
 
-/* Two vectors side by side, at a multiple of 4 bytes. */
+/* Loads two adjacent vectors at a multiple of 4 bytes. */
 TVM_EXT_INLINE void tvm_ext_narrow_f32x1_two(tvm_ext_f32x1 *two, const uint16_t *weights, tvm_ext_weights type)
 {
     float lanes[2 * TVM_EXT_F32X1_LANES];

@@ -1,13 +1,14 @@
-/* Channels of a convolution whose weights need 9 bits, in plain C: unsigned bytes less a zero point.
+/* Channels of a convolution whose weights need 9 bits, in plain C: unsigned bytes minus a zero point.
  *
- * They are stored as an offset for each channel and bytes that are added to it, so a channel's sum is that of the
- * products with these bytes, and the offset times the sum of the elements, which all channels of a pixel share. Up to
- * four channels of one pixel are computed at a time, all of one group. Weights are packed block after block of
- * channels, [rows of the window][columns][channels of a group][channels of the block] each. Products outside the image
- * are left out; where windows reach there, the zero point is taken off each element, otherwise the bias includes it.
+ * They are stored as an offset for each channel and bytes that are added to it, so a channel's sum is the sum of
+ * products with these bytes, plus the offset times the sum of the elements, which all channels of a pixel share. Up
+ * to four channels of one pixel, all of one group, are computed at a time. Weights are packed block after block of
+ * channels, [rows of the window][columns][channels of a group][channels of the block] each. Products outside the
+ * image are skipped; if windows reach there, the zero point is subtracted from each element, otherwise the bias
+ * includes it.
  *
- * A layer with few such channels is computed by another kernel, of int8 weights, which leaves wrong elements in them.
- * These channels are then computed before, as that kernel may write over its input, and put in place after it. */
+ * A layer with few such channels is computed by another kernel, for int8 weights, which leaves wrong elements in
+ * them. These channels are then computed before, because that kernel may overwrite its input, and stored after it. */
 #ifndef TVM_EXT_NINE_BITS_H
 #define TVM_EXT_NINE_BITS_H
 
@@ -22,11 +23,11 @@ typedef struct {
     tvm_ext_window window;
     int32_t groups;
     int32_t count; /* channels with such weights */
-    int32_t block; /* channels side by side, none of two groups */
+    int32_t block; /* channels computed together, all of one group */
     tvm_ext_rescale rescale;
 } tvm_ext_nine_bits_layer;
 
-/* Constants of a layer. channels: index of each channel in the output; NULL where all of its channels are here. */
+/* Constants of a layer. channels: index of each channel in the output; NULL if all of its channels are here. */
 typedef struct {
     const uint16_t *channels;
     const int8_t *weights;
@@ -36,13 +37,13 @@ typedef struct {
     const uint8_t *shifts;
 } tvm_ext_nine_bits_constants;
 
-/* Channel i of those of a layer. */
+/* Returns channel i of those of a layer. */
 TVM_EXT_INLINE int32_t tvm_ext_nine_bits_channel(const tvm_ext_nine_bits_constants *constants, int32_t i)
 {
     return constants->channels == NULL ? i : (int32_t)constants->channels[i];
 }
 
-/* Adds the products of `length` adjacent elements, each less the zero point, and of the weights of a block. */
+/* Adds the products of `length` adjacent elements, each minus the zero point, and of the weights of a block. */
 TVM_EXT_INLINE void tvm_ext_nine_bits_add(int32_t *sums, int32_t *total, const tvm_ext_image *image,
                                           const void *elements, int32_t zero_point, const int8_t *weights,
                                           int32_t length, int32_t count)
@@ -54,7 +55,8 @@ TVM_EXT_INLINE void tvm_ext_nine_bits_add(int32_t *sums, int32_t *total, const t
     }
 }
 
-/* Sums of `count` channels from channel i on at the pixel whose window begins at row `top` and column `left`. */
+/* Computes sums of `count` channels from channel i on at the pixel whose window begins at row `top` and column
+   `left`. */
 TVM_EXT_INLINE void tvm_ext_nine_bits_sums(const tvm_ext_nine_bits_layer *layer, const void *input,
                                            const tvm_ext_nine_bits_constants *constants, int32_t *sums, int32_t n,
                                            int32_t top, int32_t left, int32_t i, int32_t count)
@@ -75,7 +77,7 @@ TVM_EXT_INLINE void tvm_ext_nine_bits_sums(const tvm_ext_nine_bits_layer *layer,
     }
     for (int32_t r = rows.begin; r < rows.end; ++r) {
         const int32_t row = tvm_ext_row(image, n, top + (r * window->row_dilation)) + channel;
-        const int32_t step = is_one_run ? columns.end - columns.begin : 1; /* taps that lie side by side */
+        const int32_t step = is_one_run ? columns.end - columns.begin : 1; /* adjacent taps */
         for (int32_t s = columns.begin; s < columns.end; s += step) {
             const int32_t x = left + (s * window->column_dilation);
             const int32_t first = ((r * window->columns) + s) * depth * count;
@@ -88,7 +90,7 @@ TVM_EXT_INLINE void tvm_ext_nine_bits_sums(const tvm_ext_nine_bits_layer *layer,
     }
 }
 
-/* Elements of `count` channels from channel i on; `elements`: those of the pixel's channels, of the first one on. */
+/* Computes `count` channels from channel i on; `elements`: the pixel's channels, from the first one on. */
 TVM_EXT_INLINE void tvm_ext_nine_bits_block(const tvm_ext_nine_bits_layer *layer, const void *input, uint8_t *elements,
                                             const tvm_ext_nine_bits_constants *constants, int32_t n, int32_t h,
                                             int32_t w, int32_t i, int32_t count)
@@ -105,7 +107,7 @@ TVM_EXT_INLINE void tvm_ext_nine_bits_block(const tvm_ext_nine_bits_layer *layer
     }
 }
 
-/* Elements of all such channels of one pixel, side by side. */
+/* Computes all such channels of one pixel, as adjacent elements. */
 TVM_EXT_INLINE void tvm_ext_nine_bits_pixel(const tvm_ext_nine_bits_layer *layer, const void *input, uint8_t *elements,
                                             const tvm_ext_nine_bits_constants *constants, int32_t n, int32_t h,
                                             int32_t w)
@@ -119,7 +121,7 @@ TVM_EXT_INLINE void tvm_ext_nine_bits_pixel(const tvm_ext_nine_bits_layer *layer
     }
 }
 
-/* Output rows [row_begin, row_end) of all images, all channels. */
+/* Computes output rows [row_begin, row_end) of all images, all channels. */
 TVM_EXT_INLINE void tvm_ext_nine_bits(const tvm_ext_nine_bits_layer *layer, const void *input, void *output,
                                       const tvm_ext_nine_bits_constants *constants, int32_t row_begin, int32_t row_end)
 {
@@ -134,7 +136,7 @@ TVM_EXT_INLINE void tvm_ext_nine_bits(const tvm_ext_nine_bits_layer *layer, cons
     }
 }
 
-/* Elements of some channels in output rows [row_begin, row_end), kept pixel after pixel. */
+/* Computes some channels of output rows [row_begin, row_end), stored pixel after pixel. */
 TVM_EXT_INLINE void tvm_ext_nine_bits_keep(const tvm_ext_nine_bits_layer *layer, const void *input, uint8_t *kept,
                                            const tvm_ext_nine_bits_constants *constants, int32_t row_begin,
                                            int32_t row_end)
@@ -150,7 +152,7 @@ TVM_EXT_INLINE void tvm_ext_nine_bits_keep(const tvm_ext_nine_bits_layer *layer,
     }
 }
 
-/* Puts them in their place in the output. */
+/* Copies these elements to the output. */
 TVM_EXT_INLINE void tvm_ext_nine_bits_put(const tvm_ext_nine_bits_layer *layer, void *output, const uint8_t *kept,
                                           const tvm_ext_nine_bits_constants *constants, int32_t row_begin,
                                           int32_t row_end)

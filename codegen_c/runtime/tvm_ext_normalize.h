@@ -13,33 +13,33 @@ typedef struct {
     bool is_unsigned;   /* uint8 input, otherwise int8 */
     bool is_centered;
     int32_t zero_point; /* of the input */
-    int32_t fraction;   /* bits behind the point of what is drawn the root of; even */
+    int32_t fraction;   /* fractional bits of the argument of the root; even */
     int64_t epsilon;
-    int32_t quotient;   /* bits behind the point of a quotient */
-    int32_t rest;       /* and of a result before it is shifted down */
+    int32_t quotient;   /* fractional bits of a quotient */
+    int32_t rest;       /* fractional bits of a result before its final shift */
     int32_t low;
     int32_t high;
 } tvm_ext_normalize_layer;
 
-/* A factor for the elements of a vector, and by how much they are shifted up first. */
+/* A factor for the elements of a vector, and the left shift before it. */
 typedef struct {
     int32_t root;
     int32_t left;
 } tvm_ext_normalize_factor;
 
-/* Element c of a vector. */
+/* Returns element c of a vector. */
 TVM_EXT_INLINE int32_t tvm_ext_normalize_element(const tvm_ext_normalize_layer *layer, const uint8_t *x, int32_t c)
 {
     return layer->is_unsigned ? (int32_t)x[c] : (int32_t)((const int8_t *)x)[c];
 }
 
-/* The high word of a product. */
+/* Returns the high word of a product. */
 TVM_EXT_INLINE int32_t tvm_ext_high_word(int32_t a, int32_t b)
 {
     return (int32_t)(((int64_t)a * b) >> 32);
 }
 
-/* Bits of a number above 0. */
+/* Returns the bit length of a number above 0. */
 TVM_EXT_INLINE int32_t tvm_ext_bit_length(uint64_t value)
 {
 #if defined(__GNUC__)
@@ -53,7 +53,7 @@ TVM_EXT_INLINE int32_t tvm_ext_bit_length(uint64_t value)
 #endif
 }
 
-/* The factor by the sums of a vector: 2^46 / sqrt(m) by Newton's method, m being the number's highest 31 or 32 bits. */
+/* Returns the factor from the sums of a vector: 2^46 / sqrt(m) by Newton's method; m is the highest 31 or 32 bits. */
 TVM_EXT_INLINE tvm_ext_normalize_factor tvm_ext_normalize_root(const tvm_ext_normalize_layer *layer, int64_t total,
                                                                int64_t squares)
 {
@@ -75,7 +75,7 @@ TVM_EXT_INLINE tvm_ext_normalize_factor tvm_ext_normalize_root(const tvm_ext_nor
     return factor;
 }
 
-/* All vectors. Elements less the zero point, and the sum, are multiplied modulo 2^32: the result fits. */
+/* Normalizes all vectors. Elements minus the zero point, and the sum, are multiplied modulo 2^32: the result fits. */
 TVM_EXT_INLINE void tvm_ext_normalize(const tvm_ext_normalize_layer *layer, const void *input, void *output,
                                       const int32_t *restrict weight, const int32_t *restrict bias)
 {

@@ -1,6 +1,6 @@
-/* Vectors of floats divided by their length: LayerNorm, and RMSNorm.
+/* LayerNorm and RMSNorm over vectors of floats.
  *
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_NORMALIZE_F32X1_H
 #define TVM_EXT_NORMALIZE_F32X1_H
 
@@ -9,11 +9,11 @@
 typedef struct {
     int32_t vectors;
     int32_t length;
-    bool is_centered; /* the mean is taken off first */
+    bool is_centered; /* the mean is subtracted first */
     float epsilon;
 } tvm_ext_normalize_f32_layer;
 
-/* Mean of a vector. */
+/* Returns the mean of a vector. */
 TVM_EXT_INLINE float tvm_ext_mean_f32x1(const float *x, int32_t length)
 {
     const int32_t whole = tvm_ext_whole_f32x1(length);
@@ -27,7 +27,7 @@ TVM_EXT_INLINE float tvm_ext_mean_f32x1(const float *x, int32_t length)
     return tvm_ext_total_f32x1(total) / (float)length;
 }
 
-/* Mean of the squares of a vector's distances from `mean`. */
+/* Returns the mean of the squares of a vector's differences from `mean`. */
 TVM_EXT_INLINE float tvm_ext_spread_f32x1(const float *x, int32_t length, float mean)
 {
     const int32_t whole = tvm_ext_whole_f32x1(length);
@@ -45,7 +45,7 @@ TVM_EXT_INLINE float tvm_ext_spread_f32x1(const float *x, int32_t length, float 
     return tvm_ext_total_f32x1(total) / (float)length;
 }
 
-/* All vectors; weight, bias: one number for each element of a vector. */
+/* Normalizes all vectors; weight, bias: one number for each element of a vector. */
 TVM_EXT_INLINE void tvm_ext_normalize_f32x1(const tvm_ext_normalize_f32_layer *layer, const float *input, float *output,
                                             const float *weight, const float *bias)
 {

@@ -1,13 +1,13 @@
-/* Layers as the driver of an accelerator gets them: shapes, windows, zero points and bounds, as the model has them.
+/* The interface of an accelerator's driver: layers with their shapes, windows, zero points and bounds.
  *
- * A function of the driver that starts one gets the layer, which is constant and stays where it is, then pointers to
- * tensors and constants. It returns at once; all of them stay valid, and nothing else touches the tensors, until the
- * driver's wait returns. There is one start at a time. All memory is little-endian, tensors lie as C arrays of the
- * shapes given, the last axis first in steps of one element. Layers of floats have functions of their own.
+ * A function that starts a layer takes the layer, which is constant and keeps its address, then pointers to tensors
+ * and constants. It returns at once; all pointers stay valid, and no other code uses the tensors, until the driver's
+ * wait returns. At most one start is active. All memory is little-endian; tensors are C arrays of the given shapes.
+ * Layers of floats have functions of their own.
  *
- * Factors are multiplier * 2^(shift - 31); multipliers are 0 or 2^30 to 2^31 - 1. rounds_twice: as TensorFlow Lite
- * does, that is the upper half of 2 * sum * multiplier with halves rounded up, of a sum shifted left where shift > 0,
- * then divided by 2^-shift with halves rounded away from zero; otherwise once, to nearest, halves to even. Sums fit
+ * Factors are multiplier * 2^(shift - 31); multipliers are 0 or 2^30 to 2^31 - 1. rounds_twice: as in TensorFlow
+ * Lite, the upper half of 2 * sum * multiplier with halves rounded up, of a sum shifted left if shift > 0, then
+ * divided by 2^-shift with halves rounded away from zero; otherwise once, to nearest, halves to even. Sums fit
  * int32. */
 #ifndef TVM_EXT_OFFLOAD_H
 #define TVM_EXT_OFFLOAD_H
@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Images [images, rows, columns, channels] that come and go, and a window that slides over the input. */
+/* Input and output images [images, rows, columns, channels], and a window that slides over the input. */
 typedef struct {
     int32_t images;
     int32_t input_rows;
@@ -38,24 +38,24 @@ typedef struct {
     int32_t right;
 } tvm_ext_offload_window;
 
-/* conv2d: weights int8 [output channels, kernel rows, kernel columns, input channels]. depthwise: weights int8 [kernel
- * rows, kernel columns, output channels]; output channel k reads input channel k / (output channels / input channels).
- * bias, multipliers, shifts: int32, one of each for an output channel.
+/* conv2d: weights int8 [output channels, kernel rows, kernel columns, input channels]. depthwise: weights int8
+ * [kernel rows, kernel columns, output channels]; output channel k reads input channel k / (output channels / input
+ * channels). bias, multipliers, shifts: int32, one of each for an output channel.
  *
- *     sum    = bias[k] + products of (x - input_zero_point) * w; a product outside of the input is left out
+ *     sum    = bias[k] + products of (x - input_zero_point) * w; products outside the input are skipped
  *     output = clamp(rounded(sum * factor[k]) + output_zero_point, low, high) */
 typedef struct {
     tvm_ext_offload_window window;
     int32_t input_zero_point;
     int32_t output_zero_point;
-    int32_t low; /* bounds of the output, a fused activation among them */
+    int32_t low; /* bounds of the output, which include a fused activation */
     int32_t high;
     bool is_unsigned; /* elements are uint8, not int8 */
     bool rounds_twice;
 } tvm_ext_offload_conv2d;
 
 /* dense: input [vectors, input channels], weights int8 [output channels, input channels], output [vectors, output
- * channels]; sums and results as of a conv2d. */
+ * channels]; sums and results as in conv2d. */
 typedef struct {
     int32_t vectors;
     int32_t input_channels;
@@ -68,13 +68,13 @@ typedef struct {
     bool rounds_twice;
 } tvm_ext_offload_dense;
 
-/* max_pool: the largest element of a window inside of the input, between low and high. average_pool, of n elements
- * inside of the input:
+/* max_pool: the largest element of a window inside the input, clamped to [low, high]. average_pool, of n elements
+ * inside the input:
  *
  *     sum    = all (x - input_zero_point)
  *     output = clamp(rounded(sum * factor[num_factors > 1 ? n - fewest : 0]) + output_zero_point, low, high)
  *
- * but without factors, multipliers and shifts being NULL, clamp(sum of all x / n, low, high), halves away from zero. */
+ * If multipliers and shifts are NULL, clamp(sum of all x / n, low, high), halves away from zero. */
 typedef struct {
     tvm_ext_offload_window window;
     int32_t input_zero_point;
@@ -105,14 +105,14 @@ typedef struct {
     int32_t first_shift;
     int32_t second_multiplier;
     int32_t second_shift;
-    int32_t multiplier; /* of the sum, where that is rounded again; 0 where it is not */
+    int32_t multiplier; /* of the sum if it is rounded again, else 0 */
     int32_t shift;
     int32_t bits;
     bool is_unsigned;
     bool rounds_twice;
 } tvm_ext_offload_add;
 
-/* The same of floats: weights and bias are floats, results go from low to high, which may be infinite. */
+/* The layers of floats: weights and bias are floats, and results are clamped to [low, high], which may be infinite. */
 typedef struct {
     tvm_ext_offload_window window;
     float low;
@@ -127,7 +127,7 @@ typedef struct {
     float high;
 } tvm_ext_offload_dense_f32;
 
-/* An average is a sum by the number of elements inside of the input, or by that of the window. */
+/* An average is a sum divided by the number of elements inside the input, or by that of the window. */
 typedef struct {
     tvm_ext_offload_window window;
     bool counts_padding;
@@ -141,7 +141,7 @@ typedef struct {
     float high;
 } tvm_ext_offload_add_f32;
 
-/* A run answers what the first wait does that answers something else than 0. */
+/* A run returns the first status of a wait other than 0. */
 static inline void tvm_ext_offload_done(int32_t *status, int32_t answer)
 {
     if (*status == 0) {

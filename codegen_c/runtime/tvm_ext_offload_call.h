@@ -1,4 +1,4 @@
-/* A call of a driver, as what stands in for it keeps it, and windows of such a layer. */
+/* A call of a driver, as the reference stores it, and windows of its layer. */
 #ifndef TVM_EXT_OFFLOAD_CALL_H
 #define TVM_EXT_OFFLOAD_CALL_H
 
@@ -36,7 +36,7 @@ typedef struct {
     void *output;
 } tvm_ext_reference_call;
 
-/* The window of one output element: its image, the first row and column it would take, the output's channel. */
+/* The window of one output element: its image, the first row and column that it covers, and the output channel. */
 typedef struct {
     int32_t image;
     int32_t top;
@@ -44,7 +44,7 @@ typedef struct {
     int32_t channel;
 } tvm_ext_reference_place;
 
-/* Place of output element `index` of a layer of images. */
+/* Returns the window of output element `index` of a layer of images. */
 static inline tvm_ext_reference_place tvm_ext_reference_placed(const tvm_ext_offload_window *window, int32_t index)
 {
     const int32_t pixel = index / window->output_channels;
@@ -58,13 +58,13 @@ static inline tvm_ext_reference_place tvm_ext_reference_placed(const tvm_ext_off
     return place;
 }
 
-/* Elements of the output. */
+/* Returns the number of output elements. */
 static inline int32_t tvm_ext_reference_results(const tvm_ext_offload_window *window)
 {
     return window->images * window->output_rows * window->output_columns * window->output_channels;
 }
 
-/* The first channel of the pixel under a tap, as an index into the input; -1 outside of it. */
+/* Returns the input index of the first channel of the pixel under a tap; -1 outside the input. */
 static inline int32_t tvm_ext_reference_pixel(const tvm_ext_offload_window *window,
                                               const tvm_ext_reference_place *place, int32_t tap)
 {
@@ -76,7 +76,7 @@ static inline int32_t tvm_ext_reference_pixel(const tvm_ext_offload_window *wind
     return ((place->image * window->input_rows + h) * window->input_columns + w) * window->input_channels;
 }
 
-/* The input channel that a depthwise output channel reads. */
+/* Returns the input channel that a depthwise output channel reads. */
 static inline int32_t tvm_ext_reference_source(const tvm_ext_offload_window *window, int32_t channel)
 {
     return channel / (window->output_channels / window->input_channels);

@@ -1,19 +1,18 @@
-/* Layers of floats as what stands in for a driver computes them: sums in the order of the other kernels, so their bits.
- */
+/* Layers of floats in the reference of a driver: sums in the order of the other kernels, with the same bits. */
 #ifndef TVM_EXT_OFFLOAD_FLOATS_H
 #define TVM_EXT_OFFLOAD_FLOATS_H
 
 #include "tvm_ext_kernels.h"
 #include "tvm_ext_offload_call.h"
 
-/* NaN stays. */
+/* Clamps a value; NaN is kept. */
 static inline float tvm_ext_reference_bounded(float value, float low, float high)
 {
     const float raised = value < low ? low : value;
     return high < raised ? high : raised;
 }
 
-/* sum + x * w, element by element. */
+/* Returns sum + x * w, element by element. */
 static inline float tvm_ext_reference_products_f32(float sum, const float *x, const float *w, int32_t count)
 {
     for (int32_t c = 0; c < count; ++c) {
@@ -22,7 +21,7 @@ static inline float tvm_ext_reference_products_f32(float sum, const float *x, co
     return sum;
 }
 
-/* Sum of one output element of a convolution. */
+/* Returns the sum of one output element of a convolution. */
 static inline float tvm_ext_reference_sum_f32(const tvm_ext_reference_call *call, const tvm_ext_reference_place *place,
                                               bool is_depthwise)
 {
@@ -71,7 +70,7 @@ static inline void tvm_ext_reference_dense_f32(const tvm_ext_reference_call *cal
     }
 }
 
-/* One output element of a pool. */
+/* Returns one output element of a pool. */
 static inline float tvm_ext_reference_pooled_f32(const tvm_ext_reference_call *call,
                                                  const tvm_ext_reference_place *place)
 {

@@ -1,4 +1,4 @@
-/* Layers of integers as what stands in for a driver computes them: plain C, the very bytes of the other kernels. */
+/* Layers of integers in the reference of a driver: plain C, with the bytes of the other kernels. */
 #ifndef TVM_EXT_OFFLOAD_INTEGERS_H
 #define TVM_EXT_OFFLOAD_INTEGERS_H
 
@@ -20,21 +20,21 @@ static inline void tvm_ext_reference_write(void *elements, int32_t index, bool i
     }
 }
 
-/* A sum times a factor. */
+/* Returns a sum times a factor. */
 static inline int32_t tvm_ext_reference_rounded(int32_t sum, int32_t multiplier, int32_t shift, bool rounds_twice)
 {
     return rounds_twice ? tvm_ext_requantize_tflite(sum, multiplier, 31 - shift)
                         : tvm_ext_requantize(sum, multiplier, 31 - shift);
 }
 
-/* A sum times the factor of a channel, or of a number of elements. */
+/* Returns a sum times the factor of a channel, or of a number of elements. */
 static inline int32_t tvm_ext_reference_scaled(int32_t sum, const tvm_ext_reference_constants *constants, int32_t index,
                                                bool rounds_twice)
 {
     return tvm_ext_reference_rounded(sum, constants->multipliers[index], constants->shifts[index], rounds_twice);
 }
 
-/* Sum of (x - zero_point) * w over `count` elements that lie one behind the other. */
+/* Returns the sum of (x - zero_point) * w over `count` contiguous elements. */
 static inline int32_t tvm_ext_reference_products(const void *input, int32_t first, bool is_unsigned, int32_t zero_point,
                                                  const int8_t *weights, int32_t count)
 {
@@ -45,7 +45,7 @@ static inline int32_t tvm_ext_reference_products(const void *input, int32_t firs
     return sum;
 }
 
-/* Sum of one output element of a convolution. */
+/* Returns the sum of one output element of a convolution. */
 static inline int32_t tvm_ext_reference_sum(const tvm_ext_reference_call *call, const tvm_ext_reference_place *place,
                                             bool is_depthwise)
 {
@@ -98,7 +98,7 @@ static inline void tvm_ext_reference_dense(const tvm_ext_reference_call *call)
     }
 }
 
-/* One output element of a pool. */
+/* Returns one output element of a pool. */
 static inline int32_t tvm_ext_reference_pooled(const tvm_ext_reference_call *call, const tvm_ext_reference_place *place)
 {
     const tvm_ext_offload_pool *const layer = (const tvm_ext_offload_pool *)call->layer;
@@ -136,7 +136,7 @@ static inline void tvm_ext_reference_pool(const tvm_ext_reference_call *call)
     }
 }
 
-/* The sum of two elements less their zero points, in steps of the output. */
+/* Returns the sum of two elements minus their zero points, in steps of the output. */
 static inline int32_t tvm_ext_reference_added(const tvm_ext_offload_add *layer, int32_t first, int32_t second)
 {
     if (layer->rounds_twice) {

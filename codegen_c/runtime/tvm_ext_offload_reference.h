@@ -1,8 +1,7 @@
-/* Stands in for the driver of an accelerator: the same layers in plain C, slowly, with the very bytes of the other
- * kernels.
+/* Reference of an accelerator's driver: the same layers in plain C, slowly, with the bytes of the other kernels.
  *
- * A call is kept, and computed when it is waited for; with TVM_EXT_OFFLOAD_EARLY when it is started. A program that
- * reads a result or writes to an operand before the wait gives other bytes in one of the two. */
+ * A call is stored, and computed when it is waited for; with TVM_EXT_OFFLOAD_EARLY when it is started. A program
+ * that reads a result or writes to an operand before the wait computes different bytes in one of the two. */
 #ifndef TVM_EXT_OFFLOAD_REFERENCE_H
 #define TVM_EXT_OFFLOAD_REFERENCE_H
 
@@ -13,11 +12,11 @@
 #define TVM_EXT_OFFLOAD_EARLY 0
 #endif
 
-/* Answers of a wait that come of calls out of order. */
+/* Results of a wait after calls in the wrong order. */
 #define TVM_EXT_OFFLOAD_NOT_STARTED 101
 #define TVM_EXT_OFFLOAD_STARTED_TWICE 102
 
-/* An accelerator, and the call that it is at. */
+/* An accelerator, and its current call. */
 typedef struct {
     tvm_ext_reference_call call;
     uint32_t starts;

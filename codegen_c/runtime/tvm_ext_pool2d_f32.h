@@ -1,4 +1,4 @@
-/* Largest elements and sums of a float image whose rows come a few at a time, kept in the output between the calls. */
+/* Maxima and sums of a float image whose rows come in parts, stored in the output between the calls. */
 #ifndef TVM_EXT_POOL2D_F32_H
 #define TVM_EXT_POOL2D_F32_H
 
@@ -10,14 +10,14 @@ typedef struct {
     bool is_maximum; /* otherwise a sum */
 } tvm_ext_pool2d_f32_layer;
 
-/* Takes one more element; the last one stays where it is not a number. */
+/* Adds one more element to a maximum or sum; a last element that is NaN stays. */
 TVM_EXT_INLINE float tvm_ext_pool2d_f32_take(const tvm_ext_pool2d_f32_layer *layer, float value, float x)
 {
     const float larger = value > x ? value : x;
     return layer->is_maximum ? larger : value + x;
 }
 
-/* Value of `count` channels, 1 to 4, from channel k on, with rows [begin, end) taken. */
+/* Updates `count` channels, 1 to 4, from channel k on, with rows [begin, end). */
 TVM_EXT_INLINE void tvm_ext_pool2d_f32_block(const tvm_ext_pool2d_f32_layer *layer, const float *input, float *output,
                                              int32_t begin, int32_t end, int32_t k, int32_t count)
 {
@@ -49,7 +49,7 @@ TVM_EXT_INLINE void tvm_ext_pool2d_f32_block(const tvm_ext_pool2d_f32_layer *lay
     }
 }
 
-/* Takes rows [begin, end) of the image into the values of all channels. */
+/* Updates all channels with rows [begin, end) of the image. */
 TVM_EXT_INLINE void tvm_ext_pool2d_f32_add(const tvm_ext_pool2d_f32_layer *layer, const float *input, float *output,
                                            int32_t begin, int32_t end)
 {

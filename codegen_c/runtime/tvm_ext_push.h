@@ -1,5 +1,6 @@
-/* Rows of a streamed input, pushed by one producer, an interrupt handler say, and pulled by the run. No lock and no
-   heap: the producer alone counts what was pushed, the run alone what was taken, and each reads the other's count. */
+/* Queue of rows of a streamed input, pushed by one producer, such as an interrupt handler, and pulled by the run. No
+   lock and no heap: only the producer writes the count of pushed rows, only the run the count of taken rows, and
+   each reads the other's count. */
 #ifndef TVM_EXT_PUSH_H
 #define TVM_EXT_PUSH_H
 
@@ -8,20 +9,20 @@
 
 typedef struct {
     uint8_t *bytes;
-    uint32_t capacity;   /* rows that are held, a power of two: both counts wrap around */
+    uint32_t capacity;   /* rows in the queue, a power of two: both counts wrap around */
     uint32_t input_rows; /* rows of one input */
     uint32_t row_bytes;
 } tvm_ext_push_rows;
 
 typedef struct {
-    TVM_EXT_SIGNAL_COUNT pushed; /* written by the producer alone */
-    TVM_EXT_SIGNAL_COUNT taken;  /* written by the run alone */
-    uint32_t row;                /* of the input that is being pushed; the producer's own */
-    uint32_t first;              /* count of the first row of the input that is being pulled; the run's own */
-    int32_t next;                /* row behind the last one that was pulled; the run's own */
+    TVM_EXT_SIGNAL_COUNT pushed; /* written by the producer only */
+    TVM_EXT_SIGNAL_COUNT taken;  /* written by the run only */
+    uint32_t row;                /* row of the input that is being pushed; used by the producer only */
+    uint32_t first;              /* count of the first row of the input that is being pulled; used by the run only */
+    int32_t next;                /* row after the last one that was pulled; used by the run only */
 } tvm_ext_push_queue;
 
-/* Begins anew, while neither side runs. */
+/* Resets the queue while neither side runs. */
 static inline void tvm_ext_push_reset(tvm_ext_push_queue *queue)
 {
     atomic_store_explicit(&queue->pushed, 0u, memory_order_relaxed);
@@ -31,7 +32,7 @@ static inline void tvm_ext_push_reset(tvm_ext_push_queue *queue)
     queue->next = 0;
 }
 
-/* Copies rows: 0; 1 where an input is complete with them; full, and none is copied, where there is no room for all.
+/* Copies rows. Returns 0; 1 if they complete an input; `full`, without copying any, if there is no space for all.
    Never waits. */
 static inline int32_t tvm_ext_push(tvm_ext_push_queue *queue, const tvm_ext_push_rows *held, const void *rows,
                                    uint32_t count, int32_t full)
@@ -53,8 +54,8 @@ static inline int32_t tvm_ext_push(tvm_ext_push_queue *queue, const tvm_ext_push
     return is_complete ? 1 : 0;
 }
 
-/* Copies rows [row_begin, row_end) of the input to where a run asks for them, and waits for those that have not come.
-   Rows that no run asked for are dropped: of this input those before, of the one before its last ones. */
+/* Copies rows [row_begin, row_end) of the input to the run's buffer, and waits for rows that have not come. Rows
+   that the run does not read are dropped: earlier rows of this input, and the last rows of the previous input. */
 static inline void tvm_ext_pull(tvm_ext_push_queue *queue, const tvm_ext_push_rows *held, void *rows, int32_t row_begin,
                                 int32_t row_end)
 {

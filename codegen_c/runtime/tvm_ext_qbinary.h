@@ -8,15 +8,14 @@
 
 /* Constants of a function of two elements. Factors are multiplier / 2^shift.
  *
- * A product has a factor of its own. A sum that is rounded once brings both elements to the output's scale in one
- * shift; one that is rounded twice brings both to a common scale, by factors of their own, and then the sum to the
- * output's. */
+ * A product has one factor. A sum that is rounded once scales both elements to the output in one shift; a sum that
+ * is rounded twice scales both to a common scale, by two factors, and then the sum to the output. */
 typedef struct {
     bool is_product;
     bool is_difference;
     bool is_wide; /* products need more than 32 bits; they are rounded once */
     bool rounds_twice;
-    int32_t bits; /* after the point of what is rounded twice, in units of twice the larger input scale */
+    int32_t bits; /* fractional bits of a sum that is rounded twice, in units of twice the larger input scale */
     int32_t first_zero_point;
     int32_t second_zero_point;
     int32_t first_multiplier; /* of the first element in a sum */
@@ -37,7 +36,7 @@ typedef struct {
     tvm_ext_qbinary function;
 } tvm_ext_qbinary_layer;
 
-/* (a - b) or (a + b) before the zero point of the output is added. */
+/* Returns (a - b) or (a + b) before the zero point of the output is added. */
 TVM_EXT_INLINE int32_t tvm_ext_qbinary_sum(const tvm_ext_qbinary *function, int32_t a, int32_t b)
 {
     if (function->rounds_twice) {
@@ -56,7 +55,7 @@ TVM_EXT_INLINE int32_t tvm_ext_qbinary_sum(const tvm_ext_qbinary *function, int3
     return tvm_ext_round_shift((a * first) + (b * second) + start, function->shift);
 }
 
-/* Element of the output. */
+/* Returns an element of the output. */
 TVM_EXT_INLINE int32_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, int32_t a, int32_t b)
 {
     int32_t value;
@@ -73,7 +72,7 @@ TVM_EXT_INLINE int32_t tvm_ext_qbinary_element(const tvm_ext_qbinary *function, 
     return tvm_ext_limited(value + function->zero_point, function->low, function->high);
 }
 
-/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+/* Computes output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel if pixels have a pitch. */
 TVM_EXT_INLINE void tvm_ext_qbinary_rows(const tvm_ext_qbinary_layer *layer, const void *first, const void *second,
                                          void *output, int32_t row_begin, int32_t row_end)
 {

@@ -1,7 +1,7 @@
-/* Blocks of one to four channels of quantized layers: sums that begin with a bias, add products, become elements.
+/* Blocks of one to four channels of quantized layers: sums begin with a bias, add products, and become elements.
  *
- * Sums have 32 bits, or 64 where these would not hold them: then products of a few elements are added in 32 bits, and
- * carried over. */
+ * Sums have 32 bits, or 64 if 32 do not suffice: then products of a few elements are added in 32 bits and carried
+ * over. */
 #ifndef TVM_EXT_QBLOCK_H
 #define TVM_EXT_QBLOCK_H
 
@@ -11,7 +11,7 @@
 
 #define TVM_EXT_QBLOCK 4
 
-/* Elements of a pixel from which on a loop over them stays one: unrolled, they would be held on the stack for all
+/* Elements of a pixel from which a loop over them is kept: unrolled, they would be held on the stack for all
  * channels of the pixel, which takes more instructions than loading them again. */
 #define TVM_EXT_QBLOCK_ROLLED 8
 
@@ -21,30 +21,30 @@
 #define TVM_EXT_NOT_UNROLLED
 #endif
 
-/* Elements whose products are added in 32 bits before they are carried over to sums of 64: 128 * 2^16 * 2^7 = 2^30. */
+/* Elements whose products are added in 32 bits before they are carried over to 64-bit sums: 128 * 2^16 * 2^7 = 2^30. */
 #define TVM_EXT_QBLOCK_PIECE 128
 
-/* From sums to elements of the output: a factor multiplier / 2^shift, then the zero point, then limits. */
+/* From sums to elements of the output: a factor multiplier / 2^shift, then the zero point, then bounds. */
 typedef struct {
     bool is_wide;         /* sums and biases have 64 bits, otherwise 32 */
-    bool rounds_twice;    /* as TensorFlow Lite does with sums of 32 bits; otherwise once */
-    bool rounds_up;       /* once, halves up, as it does with sums of 64 bits; otherwise halves to even */
+    bool rounds_twice;    /* as in TensorFlow Lite with 32-bit sums; otherwise once */
+    bool rounds_up;       /* once, halves up, as in TensorFlow Lite with 64-bit sums; otherwise halves to even */
     bool by_high_product; /* shifts are of high products, by one less; the generator has proved that it rounds the same
                            */
-    int32_t channel_step; /* 1 where each channel has a factor of its own, 0 where all share one */
+    int32_t channel_step; /* 1 if each channel has a factor of its own, 0 if all share one */
     int32_t zero_point;
     int32_t low;
     int32_t high;
 } tvm_ext_rescale;
 
-/* Sums of a block. part: the sums themselves, or where they are wide what is to be carried over to `whole`. */
+/* Sums of a block. part: the sums themselves, or for 64-bit sums the part to be carried over to `whole`. */
 typedef struct {
     int32_t part[TVM_EXT_QBLOCK];
     int64_t whole[TVM_EXT_QBLOCK];
 } tvm_ext_qsums;
 
-/* The quotient of a sum by the high word of its product: by 2^(33 + shift), or by 2^(32 + shift) where it is rounded
- * twice. A sum below zero is rounded down by the first of two roundings, unless a ReLU makes it the least element. */
+/* Returns the quotient of a sum by the high word of its product: by 2^(33 + shift), or by 2^(32 + shift) if it is
+ * rounded twice. The first of two roundings rounds a negative sum down, unless a ReLU makes it the least element. */
 TVM_EXT_INLINE int32_t tvm_ext_rescaled_by_high_product(const tvm_ext_rescale *layer, int32_t sum, int32_t multiplier,
                                                         int32_t shift)
 {
@@ -57,7 +57,7 @@ TVM_EXT_INLINE int32_t tvm_ext_rescaled_by_high_product(const tvm_ext_rescale *l
     return ((high >> shift) + 1) >> 1;
 }
 
-/* The element of a sum, whose factor is that of channel k. */
+/* Returns the element of a sum, with the factor of channel k. */
 TVM_EXT_INLINE int32_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int64_t sum, const int32_t *restrict multipliers,
                                         const uint8_t *restrict shifts, int32_t k)
 {
@@ -76,7 +76,7 @@ TVM_EXT_INLINE int32_t tvm_ext_rescaled(const tvm_ext_rescale *layer, int64_t su
     return tvm_ext_limited(value + layer->zero_point, layer->low, layer->high);
 }
 
-/* Copies the sums of a block: to begin with, or to go on later. */
+/* Copies the sums of a block: initial sums, or sums of an earlier call. */
 TVM_EXT_INLINE void tvm_ext_qblock_copy(int32_t *sums, const int32_t *source, int32_t count)
 {
     sums[0] = source[0];
@@ -91,7 +91,7 @@ TVM_EXT_INLINE void tvm_ext_qblock_copy(int32_t *sums, const int32_t *source, in
     }
 }
 
-/* Adds the products of one element less the zero point and of its weights. */
+/* Adds the products of one element minus the zero point and of its weights. */
 TVM_EXT_INLINE void tvm_ext_qblock_add_one(int32_t *sums, int32_t value, const int8_t *weights, int32_t count)
 {
     sums[0] += value * weights[0];
@@ -106,9 +106,9 @@ TVM_EXT_INLINE void tvm_ext_qblock_add_one(int32_t *sums, int32_t value, const i
     }
 }
 
-/* Adds the products of `length` elements of a pixel, each less the zero point, and of the weights of a block.
+/* Adds the products of `length` elements of a pixel, each minus the zero point, and of the weights of a block.
  *
- * weights: those of the block's channels side by side, for each element. */
+ * weights: for each element those of the block's channels, adjacent. */
 TVM_EXT_INLINE void tvm_ext_qblock_add(int32_t *sums, const tvm_ext_image *image, const void *elements,
                                        int32_t zero_point, const int8_t *weights, int32_t length, int32_t count)
 {
@@ -117,14 +117,14 @@ TVM_EXT_INLINE void tvm_ext_qblock_add(int32_t *sums, const tvm_ext_image *image
     }
 }
 
-/* Weight i of those that stand in 4 bits each, the first of two in the lower ones of a byte. */
+/* Returns weight i of 4 bits; the first of two is in the lower bits of a byte. */
 TVM_EXT_INLINE int32_t tvm_ext_nibble(const int8_t *bytes, int32_t i)
 {
     const int32_t byte = bytes[i / 2];
     return i % 2 == 0 ? ((byte & 15) ^ 8) - 8 : byte >> 4;
 }
 
-/* The same for weights of 4 bits, from weight `first` on. */
+/* Adds the same products for weights of 4 bits, from weight `first` on. */
 TVM_EXT_INLINE void tvm_ext_qblock_add_nibbles(int32_t *sums, const tvm_ext_image *image, const void *elements,
                                                int32_t zero_point, const int8_t *bytes, int32_t first, int32_t length,
                                                int32_t count)
@@ -146,7 +146,7 @@ TVM_EXT_INLINE void tvm_ext_qblock_add_nibbles(int32_t *sums, const tvm_ext_imag
     }
 }
 
-/* tvm_ext_qblock_add in a loop that stays one. */
+/* tvm_ext_qblock_add in a loop that is not unrolled. */
 TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image *image, const void *elements,
                                               int32_t zero_point, const int8_t *weights, int32_t length, int32_t count)
 {
@@ -156,7 +156,7 @@ TVM_EXT_INLINE void tvm_ext_qblock_add_rolled(int32_t *sums, const tvm_ext_image
     }
 }
 
-/* Sum i of a block from channel k on, as it begins. bias: of all channels, 32 or 64 bits each. */
+/* Initializes sum i of a block from channel k on. bias: of all channels, 32 or 64 bits each. */
 TVM_EXT_INLINE void tvm_ext_qsums_begin_one(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const void *bias,
                                             int32_t k, int32_t i)
 {
@@ -168,7 +168,7 @@ TVM_EXT_INLINE void tvm_ext_qsums_begin_one(const tvm_ext_rescale *layer, tvm_ex
     }
 }
 
-/* All sums of a block, as they begin. */
+/* Initializes all sums of a block. */
 TVM_EXT_INLINE void tvm_ext_qsums_begin(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const void *bias, int32_t k,
                                         int32_t count)
 {
@@ -191,7 +191,7 @@ TVM_EXT_INLINE void tvm_ext_qsums_carry_one(tvm_ext_qsums *sums, int32_t i)
     sums->part[i] = 0;
 }
 
-/* Carries over what was added, where sums are wide: at the latest after so many products as 32 bits hold. */
+/* Carries over 64-bit sums: at the latest after as many products as 32 bits hold. */
 TVM_EXT_INLINE void tvm_ext_qsums_carry(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, int32_t count)
 {
     if (layer->is_wide) {
@@ -208,9 +208,9 @@ TVM_EXT_INLINE void tvm_ext_qsums_carry(const tvm_ext_rescale *layer, tvm_ext_qs
     }
 }
 
-/* Adds the products of `length` adjacent elements from a place of an image on, as tvm_ext_qblock_add does.
+/* Adds the products of `length` adjacent elements from an address in an image on, as tvm_ext_qblock_add does.
  *
- * is_rolled: in a loop that stays one. */
+ * is_rolled: in a loop that is not unrolled. */
 TVM_EXT_INLINE void tvm_ext_qsums_add(const tvm_ext_rescale *layer, tvm_ext_qsums *sums, const tvm_ext_image *image,
                                       const void *elements, int32_t zero_point, const int8_t *weights, int32_t length,
                                       int32_t count, bool is_rolled)
@@ -229,7 +229,7 @@ TVM_EXT_INLINE void tvm_ext_qsums_add(const tvm_ext_rescale *layer, tvm_ext_qsum
     }
 }
 
-/* Element of channel i of a block. */
+/* Returns the element of channel i of a block. */
 TVM_EXT_INLINE int32_t tvm_ext_qsums_element(const tvm_ext_rescale *layer, const tvm_ext_qsums *sums,
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                              int32_t k, int32_t i)
@@ -238,7 +238,8 @@ TVM_EXT_INLINE int32_t tvm_ext_qsums_element(const tvm_ext_rescale *layer, const
     return tvm_ext_rescaled(layer, sum, multipliers, shifts, k + i);
 }
 
-/* Elements of a block from channel k on, or its sums; `pixel`: the first channel of its pixel in an image. */
+/* Stores the elements of a block from channel k on, or its sums; `pixel`: the first channel of its pixel in an
+   image. */
 TVM_EXT_INLINE void tvm_ext_qsums_store(const tvm_ext_rescale *layer, const tvm_ext_qsums *sums,
                                         const tvm_ext_image *image, void *pixel, const int32_t *restrict multipliers,
                                         const uint8_t *restrict shifts, int32_t k, int32_t count)

@@ -1,9 +1,9 @@
 /* Convolution of quantized images in plain C: one output pixel by up to four channels at a time.
  *
- * Products outside the image are left out. Where windows reach there, the zero point is taken off each element;
- * otherwise a bias includes its share of the channel's sums. Weights are packed block after block of channels,
- * [rows of the window][columns][channels of a group][channels of the block] each; those of 4 bits stand two to a byte,
- * and each block begins with one of its own. */
+ * Products outside the image are skipped. If windows reach there, the zero point is subtracted from each element;
+ * otherwise a bias includes its part of the channel's sums. Weights are packed block after block of channels, [rows
+ * of the window][columns][channels of a group][channels of the block] each; weights of 4 bits are packed two to a
+ * byte, and each block begins at a byte. */
 #ifndef TVM_EXT_QCONV2D_H
 #define TVM_EXT_QCONV2D_H
 
@@ -15,12 +15,12 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     int32_t groups;
-    int32_t block;  /* channels side by side, none of two groups */
+    int32_t block;  /* channels computed together, all of one group */
     bool is_packed; /* weights of 4 bits, otherwise of 8 */
     tvm_ext_rescale rescale;
 } tvm_ext_qconv2d_layer;
 
-/* A pixel of the output: where its window begins, and its taps inside the image. */
+/* A pixel of the output: the first row and column of its window, and its taps inside the image. */
 typedef struct {
     int32_t image;
     int32_t top;
@@ -42,7 +42,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_add(const tvm_ext_qconv2d_layer *layer, tvm_
     }
 }
 
-/* `count` channels of one pixel from channel k on. */
+/* Computes `count` channels of one pixel from channel k on. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
                                           const void *input, void *pixel, const int8_t *restrict weights,
                                           const void *restrict bias, const int32_t *restrict multipliers,
@@ -80,7 +80,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_block(const tvm_ext_qconv2d_layer *layer, co
     tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, pixel, multipliers, shifts, k, count);
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qconv2d(const tvm_ext_qconv2d_layer *layer, const void *input, void *output,
                                     const int8_t *restrict weights, const void *restrict bias,
                                     const int32_t *restrict multipliers, const uint8_t *restrict shifts,

@@ -1,7 +1,7 @@
-/* Convolution of quantized images in plain C: two neighbouring pixels of the output by four channels at a time, so that
- * a weight is loaded once for both.
+/* Convolution of quantized images in plain C: two neighbouring pixels of the output by four channels at a time, so
+ * that a weight is loaded once for both.
  *
- * Layers, weights, and single pixels beside the pairs are those of tvm_ext_qconv2d.h; taps of a row are adjacent. */
+ * Layers, weights, and the code for single pixels are those of tvm_ext_qconv2d.h; taps of a row are adjacent. */
 #ifndef TVM_EXT_QCONV2D_PAIRS_H
 #define TVM_EXT_QCONV2D_PAIRS_H
 
@@ -21,7 +21,8 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_add_pair(int32_t *left, int32_t *right, cons
     }
 }
 
-/* `count` channels from channel k on of two neighbouring pixels, whose windows have the same taps inside the image. */
+/* Computes `count` channels from channel k on of two neighbouring pixels, whose windows have the same taps inside
+   the image. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_pair(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
                                          const void *input, void *pixel, const int8_t *restrict weights,
                                          const int32_t *restrict bias, const int32_t *restrict multipliers,
@@ -49,7 +50,8 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_pair(const tvm_ext_qconv2d_layer *layer, con
                         tvm_ext_target(&layer->output, pixel, layer->output.pitch), multipliers, shifts, k, count);
 }
 
-/* `count` channels from channel k on of one pixel, or of two neighbouring ones with whole rows of their windows. */
+/* Computes `count` channels from channel k on of one pixel, or of two neighbouring pixels with whole rows of
+   windows. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_one_or_two(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
                                                const void *input, void *pixel, const int8_t *restrict weights,
                                                const int32_t *restrict bias, const int32_t *restrict multipliers,
@@ -62,7 +64,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_one_or_two(const tvm_ext_qconv2d_layer *laye
     }
 }
 
-/* All channels of one pixel, or of two. */
+/* Computes all channels of one pixel, or of two. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_channels(const tvm_ext_qconv2d_layer *layer, const tvm_ext_qconv2d_place *place,
                                              const void *input, void *pixel, const int8_t *restrict weights,
                                              const int32_t *restrict bias, const int32_t *restrict multipliers,
@@ -80,7 +82,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_channels(const tvm_ext_qconv2d_layer *layer,
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_pairs(const tvm_ext_qconv2d_layer *layer, const void *input, void *output,
                                           const int8_t *restrict weights, const int32_t *restrict bias,
                                           const int32_t *restrict multipliers, const uint8_t *restrict shifts,

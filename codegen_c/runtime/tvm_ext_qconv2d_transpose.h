@@ -1,9 +1,9 @@
 /* Transposed convolution of quantized images in plain C: one output pixel by up to four channels at a time.
  *
- * Input element i goes to output elements (i * stride) + r - padding, r being the taps; so output element h adds up the
- * taps for which h + padding - r is a multiple of the stride. Weights are packed block after block of channels, [rows
- * of the window][columns][channels of the input][channels of the block] each. Weights that need 9 bits are less an
- * offset for each channel, which the sum of the elements is multiplied by. */
+ * Input element i contributes to output elements (i * stride) + r - padding for the taps r; so output element h sums
+ * the taps for which h + padding - r is a multiple of the stride. Weights are packed block after block of channels,
+ * [rows of the window][columns][channels of the input][channels of the block] each. From weights that need 9 bits,
+ * an offset for each channel is subtracted, which is multiplied by the sum of the elements. */
 #ifndef TVM_EXT_QCONV2D_TRANSPOSE_H
 #define TVM_EXT_QCONV2D_TRANSPOSE_H
 
@@ -19,7 +19,7 @@ typedef struct {
     tvm_ext_rescale rescale;
 } tvm_ext_qconv2d_transpose_layer;
 
-/* `count` channels from channel k on of the pixel at row h and column w of image n. */
+/* Computes `count` channels from channel k on of the pixel at row h and column w of image n. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transpose_layer *layer, const void *input,
                                                     void *pixel, const int8_t *restrict weights,
                                                     const int16_t *restrict offsets, const void *restrict bias,
@@ -32,7 +32,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transp
     const int32_t bottom = h + window->top;
     const int32_t right = w + window->left;
     const int8_t *const filter = &weights[k * window->rows * window->columns * depth];
-    int32_t total = 0; /* of the elements, where there are offsets */
+    int32_t total = 0; /* of the elements, if there are offsets */
     tvm_ext_qsums sums;
     tvm_ext_qsums_begin(&layer->rescale, &sums, bias, k, count);
     for (int32_t r = bottom % window->row_stride; r < window->rows; r += window->row_stride) {
@@ -59,7 +59,7 @@ TVM_EXT_INLINE void tvm_ext_qconv2d_transpose_block(const tvm_ext_qconv2d_transp
     tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, pixel, multipliers, shifts, k, count);
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qconv2d_transpose(const tvm_ext_qconv2d_transpose_layer *layer, const void *input,
                                               void *output, const int8_t *restrict weights,
                                               const int16_t *restrict offsets, const void *restrict bias,

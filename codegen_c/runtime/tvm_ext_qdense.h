@@ -1,6 +1,6 @@
 /* Dense layers of quantized vectors in plain C: one vector by up to four output channels at a time.
  *
- * A bias includes the zero point's share of its channel's sums. Weights are packed block after block of channels,
+ * A bias includes the zero point's part of its channel's sums. Weights are packed block after block of channels,
  * [elements of a vector][channels of the block] each. */
 #ifndef TVM_EXT_QDENSE_H
 #define TVM_EXT_QDENSE_H
@@ -9,12 +9,12 @@
 #include "tvm_ext_qblock.h"
 
 typedef struct {
-    tvm_ext_image input;  /* a vector in each row; of a vector that comes in parts, a part in each row */
+    tvm_ext_image input;  /* a vector in each row; for a vector in parts, a part in each row */
     tvm_ext_image output; /* a vector in each row */
     tvm_ext_rescale rescale;
 } tvm_ext_qdense_layer;
 
-/* `count` elements from channel k on of the output vector that belongs to a vector of the input. */
+/* Computes `count` elements from channel k on of the output vector for one vector of the input. */
 TVM_EXT_INLINE void tvm_ext_qdense_block(const tvm_ext_qdense_layer *layer, const void *vector, void *output,
                                          const int8_t *restrict weights, const void *restrict bias,
                                          const int32_t *restrict multipliers, const uint8_t *restrict shifts, int32_t k,
@@ -27,7 +27,7 @@ TVM_EXT_INLINE void tvm_ext_qdense_block(const tvm_ext_qdense_layer *layer, cons
     tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, output, multipliers, shifts, k, count);
 }
 
-/* All vectors. */
+/* Computes all vectors. */
 TVM_EXT_INLINE void tvm_ext_qdense(const tvm_ext_qdense_layer *layer, const void *input, void *output,
                                    const int8_t *restrict weights, const void *restrict bias,
                                    const int32_t *restrict multipliers, const uint8_t *restrict shifts)
@@ -46,7 +46,7 @@ TVM_EXT_INLINE void tvm_ext_qdense(const tvm_ext_qdense_layer *layer, const void
     }
 }
 
-/* `count` sums from channel k on, to which parts [begin, end) of a vector add; after the last one, their elements. */
+/* Updates `count` sums from channel k on with parts [begin, end) of a vector; the last part stores their elements. */
 TVM_EXT_INLINE void tvm_ext_qdense_block_of_parts(const tvm_ext_qdense_layer *layer, const void *input, void *output,
                                                   int32_t *sums_kept, const int8_t *restrict weights,
                                                   const int32_t *start, const int32_t *restrict multipliers,
@@ -68,9 +68,9 @@ TVM_EXT_INLINE void tvm_ext_qdense_block_of_parts(const tvm_ext_qdense_layer *la
     }
 }
 
-/* One vector that comes in parts: adds products of parts [begin, end) to the sums of all channels.
+/* Adds products of parts [begin, end) of one vector to the sums of all channels.
  *
- * Sums begin at the bias; the last part gives the elements of the output. */
+ * Sums begin at the bias; the last part stores the elements of the output. */
 TVM_EXT_INLINE void tvm_ext_qdense_add(const tvm_ext_qdense_layer *layer, const void *input, void *output,
                                        int32_t *sums, const int8_t *restrict weights, const int32_t *restrict bias,
                                        const int32_t *restrict multipliers, const uint8_t *restrict shifts,

@@ -1,8 +1,7 @@
 /* Depthwise convolution of quantized images in plain C: up to four channels of one output pixel at a time.
  *
- * Products outside the image are left out. Where windows reach there, the zero point is taken off each element;
- * otherwise a bias includes its share of the channel's sums. Weights are [rows of the window][columns][channels].
- */
+ * Products outside the image are skipped. If windows reach there, the zero point is subtracted from each element;
+ * otherwise a bias includes its part of the channel's sums. Weights are [rows of the window][columns][channels]. */
 #ifndef TVM_EXT_QDEPTHWISE_H
 #define TVM_EXT_QDEPTHWISE_H
 
@@ -16,7 +15,8 @@ typedef struct {
     tvm_ext_rescale rescale;
 } tvm_ext_qdepthwise_layer;
 
-/* `count` channels of one pixel from channel k on; its window begins at row `top` and column `left` of image n. */
+/* Computes `count` channels of one pixel from channel k on; its window begins at row `top` and column `left` of
+   image n. */
 TVM_EXT_INLINE void tvm_ext_qdepthwise_block(const tvm_ext_qdepthwise_layer *layer, const void *input, void *pixel,
                                              const int8_t *restrict weights, const void *restrict bias,
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
@@ -50,7 +50,7 @@ TVM_EXT_INLINE void tvm_ext_qdepthwise_block(const tvm_ext_qdepthwise_layer *lay
     tvm_ext_qsums_store(&layer->rescale, &sums, &layer->output, pixel, multipliers, shifts, k, count);
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qdepthwise(const tvm_ext_qdepthwise_layer *layer, const void *input, void *output,
                                        const int8_t *restrict weights, const void *restrict bias,
                                        const int32_t *restrict multipliers, const uint8_t *restrict shifts,

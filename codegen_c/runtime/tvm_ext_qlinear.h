@@ -1,5 +1,4 @@
-/* Functions of one quantized image that are linear on either side of zero, in plain C: other scales, relu, leaky relu.
- */
+/* Functions of one quantized image that are linear on either side of zero, in plain C: scales, ReLU, leaky ReLU. */
 #ifndef TVM_EXT_QLINEAR_H
 #define TVM_EXT_QLINEAR_H
 
@@ -16,14 +15,14 @@ typedef struct {
 typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
-    bool rounds_twice; /* as TensorFlow Lite does; otherwise once, halves to even */
+    bool rounds_twice; /* as in TensorFlow Lite; otherwise once, halves to even */
     tvm_ext_qlinear_factor above; /* for elements from zero on */
     tvm_ext_qlinear_factor below;
     int32_t low;
     int32_t high;
 } tvm_ext_qlinear_layer;
 
-/* Element of the output for one of the input. */
+/* Returns the element of the output for an element of the input. */
 TVM_EXT_INLINE int32_t tvm_ext_qlinear_element(const tvm_ext_qlinear_layer *layer, int32_t x)
 {
     const int32_t steps = x - layer->input.zero_point;
@@ -33,7 +32,7 @@ TVM_EXT_INLINE int32_t tvm_ext_qlinear_element(const tvm_ext_qlinear_layer *laye
     return tvm_ext_limited(value + layer->output.zero_point, layer->low, layer->high);
 }
 
-/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+/* Computes output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel if pixels have a pitch. */
 TVM_EXT_INLINE void tvm_ext_qlinear(const tvm_ext_qlinear_layer *layer, const void *input, void *output,
                                     int32_t row_begin, int32_t row_end)
 {

@@ -1,4 +1,4 @@
-/* Products of two quantized activations in plain C: vectors of one times the matrices of the other. */
+/* Products of two quantized activations in plain C: vectors of the first times the matrices of the second. */
 #ifndef TVM_EXT_QMATMUL_H
 #define TVM_EXT_QMATMUL_H
 
@@ -13,7 +13,7 @@ typedef struct {
     tvm_ext_rescale rescale;
 } tvm_ext_qmatmul_layer;
 
-/* One vector times the matrix that begins at `matrix`. */
+/* Computes one vector times the matrix at `matrix`. */
 TVM_EXT_INLINE void tvm_ext_qmatmul_vector(const tvm_ext_qmatmul_layer *layer, const void *x, const void *matrix,
                                            void *y, const int32_t *multipliers, const uint8_t *shifts)
 {
@@ -29,7 +29,7 @@ TVM_EXT_INLINE void tvm_ext_qmatmul_vector(const tvm_ext_qmatmul_layer *layer, c
     }
 }
 
-/* Output rows [row_begin, row_end). */
+/* Computes output rows [row_begin, row_end). */
 TVM_EXT_INLINE void tvm_ext_qmatmul(const tvm_ext_qmatmul_layer *layer, const void *input, const void *second,
                                     void *output, const int32_t *multipliers, const uint8_t *shifts, int32_t row_begin,
                                     int32_t row_end)

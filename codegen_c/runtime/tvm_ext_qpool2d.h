@@ -1,7 +1,8 @@
-/* Maxima and averages of windows over quantized images in plain C: up to four channels of one output pixel at a time.
+/* Maxima and averages of windows over quantized images in plain C: up to four channels of one output pixel at a
+ * time.
  *
- * Only elements inside the image are taken. Sums are of elements less their zero point, and one factor for each number
- * of elements brings them to the output's scale; as TensorFlow Lite averages, sums are of the integers themselves. */
+ * Only elements inside the image count. Sums are of elements minus their zero point, and one factor for each number
+ * of elements scales them to the output; in TensorFlow Lite's averages, sums are of the integers themselves. */
 #ifndef TVM_EXT_QPOOL2D_H
 #define TVM_EXT_QPOOL2D_H
 
@@ -14,12 +15,12 @@ typedef struct {
     tvm_ext_window window;
     bool is_maximum;         /* otherwise an average */
     bool divides;            /* averages the integers by a division */
-    int32_t fewest;          /* elements in a window; the first factor is for so many */
-    tvm_ext_rescale rescale; /* channel_step: 1 where there is a factor for each number of elements */
+    int32_t fewest;          /* least number of elements in a window, which has the first factor */
+    tvm_ext_rescale rescale; /* channel_step: 1 if there is a factor for each number of elements */
 } tvm_ext_qpool2d_layer;
 
-/* Value that a window of so many elements begins with. Without padding all windows have one number of elements, whose
- * zero points are taken off at once. */
+/* Returns the initial value of a window. Without padding all windows have the same number of elements, whose zero
+ * points are subtracted here. */
 TVM_EXT_INLINE int32_t tvm_ext_qpool2d_start(const tvm_ext_qpool2d_layer *layer)
 {
     if (layer->is_maximum) {
@@ -31,7 +32,7 @@ TVM_EXT_INLINE int32_t tvm_ext_qpool2d_start(const tvm_ext_qpool2d_layer *layer)
     return -layer->input.zero_point * layer->window.rows * layer->window.columns;
 }
 
-/* Takes one more element into the value of a window. */
+/* Adds one more element to the value of a window. */
 TVM_EXT_INLINE int32_t tvm_ext_qpool2d_take(const tvm_ext_qpool2d_layer *layer, int32_t value, const void *elements,
                                             int32_t i)
 {
@@ -45,7 +46,7 @@ TVM_EXT_INLINE int32_t tvm_ext_qpool2d_take(const tvm_ext_qpool2d_layer *layer, 
     return value + (x - layer->input.zero_point);
 }
 
-/* Takes an element of each of `count` channels. */
+/* Adds an element of each of `count` channels. */
 TVM_EXT_INLINE void tvm_ext_qpool2d_take_block(const tvm_ext_qpool2d_layer *layer, int32_t *values,
                                                const void *elements, int32_t count)
 {
@@ -61,7 +62,7 @@ TVM_EXT_INLINE void tvm_ext_qpool2d_take_block(const tvm_ext_qpool2d_layer *laye
     }
 }
 
-/* Element of the output for the value of a window with so many elements. */
+/* Returns the element of the output for the value of a window with this number of elements. */
 TVM_EXT_INLINE int32_t tvm_ext_qpool2d_finish(const tvm_ext_qpool2d_layer *layer, int32_t value,
                                               const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                               int32_t elements)
@@ -76,7 +77,7 @@ TVM_EXT_INLINE int32_t tvm_ext_qpool2d_finish(const tvm_ext_qpool2d_layer *layer
     return tvm_ext_rescaled(rescale, value, multipliers, shifts, elements - layer->fewest);
 }
 
-/* Elements of `count` channels. */
+/* Stores the elements of `count` channels. */
 TVM_EXT_INLINE void tvm_ext_qpool2d_store_block(const tvm_ext_qpool2d_layer *layer, void *output, const int32_t *values,
                                                 const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                                 int32_t elements, int32_t count)
@@ -93,7 +94,8 @@ TVM_EXT_INLINE void tvm_ext_qpool2d_store_block(const tvm_ext_qpool2d_layer *lay
     }
 }
 
-/* `count` channels of one pixel from channel k on; its window begins at row `top` and column `left` of image n. */
+/* Computes `count` channels of one pixel from channel k on; its window begins at row `top` and column `left` of
+   image n. */
 TVM_EXT_INLINE void tvm_ext_qpool2d_block(const tvm_ext_qpool2d_layer *layer, const void *input, void *pixel,
                                           const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                           int32_t n, int32_t top, int32_t left, tvm_ext_taps rows, tvm_ext_taps columns,
@@ -115,7 +117,7 @@ TVM_EXT_INLINE void tvm_ext_qpool2d_block(const tvm_ext_qpool2d_layer *layer, co
                                 count);
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_qpool2d(const tvm_ext_qpool2d_layer *layer, const void *input, void *output,
                                     const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                     int32_t row_begin, int32_t row_end)
@@ -145,7 +147,7 @@ TVM_EXT_INLINE void tvm_ext_qpool2d(const tvm_ext_qpool2d_layer *layer, const vo
     }
 }
 
-/* `count` values from channel k on of the one window that is the whole image, rows [begin, end) of which are taken. */
+/* Updates `count` values from channel k on of the only window, the whole image, with its rows [begin, end). */
 TVM_EXT_INLINE void tvm_ext_qpool2d_block_of_rows(const tvm_ext_qpool2d_layer *layer, const void *input, void *output,
                                                   int32_t *values_kept, const int32_t *restrict multipliers,
                                                   const uint8_t *restrict shifts, int32_t begin, int32_t end, int32_t k,
@@ -171,7 +173,7 @@ TVM_EXT_INLINE void tvm_ext_qpool2d_block_of_rows(const tvm_ext_qpool2d_layer *l
     }
 }
 
-/* A window that is the whole of one image, whose rows [begin, end) come now: `values` are kept between the calls. */
+/* Updates the only window, the whole of one image, with its rows [begin, end); `values` are kept between the calls. */
 TVM_EXT_INLINE void tvm_ext_qpool2d_add(const tvm_ext_qpool2d_layer *layer, const void *input, void *output,
                                         int32_t *values, const int32_t *restrict multipliers,
                                         const uint8_t *restrict shifts, int32_t begin, int32_t end)

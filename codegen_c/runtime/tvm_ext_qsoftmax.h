@@ -7,14 +7,14 @@
 
 typedef struct {
     tvm_ext_image input; /* a vector in each row */
-    int64_t steps;       /* of the output in a probability of 1, times a power of two */
+    int64_t steps;       /* steps of the output in a probability of 1, times a power of two */
     int32_t shift;       /* from exponentials times steps to the output's scale */
     int32_t zero_point;  /* of the output */
     int32_t low;
     int32_t high;
 } tvm_ext_qsoftmax_layer;
 
-/* Largest element of a vector. */
+/* Returns the largest element of a vector. */
 TVM_EXT_INLINE int32_t tvm_ext_largest(const tvm_ext_image *vectors, const void *x)
 {
     int32_t largest = tvm_ext_element(vectors, x, 0);
@@ -25,7 +25,7 @@ TVM_EXT_INLINE int32_t tvm_ext_largest(const tvm_ext_image *vectors, const void 
     return largest;
 }
 
-/* All vectors. exponential: of 0, -1, -2 ... steps of the input. */
+/* Computes all vectors. exponential: of 0, -1, -2 ... steps of the input. */
 TVM_EXT_INLINE void tvm_ext_qsoftmax(const tvm_ext_qsoftmax_layer *layer, const void *input, void *output,
                                      const int32_t *restrict exponential)
 {

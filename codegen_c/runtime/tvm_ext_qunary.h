@@ -1,4 +1,4 @@
-/* Functions of one quantized image in plain C, element by element: a table of results by the element's bits. */
+/* Functions of one quantized image in plain C, element by element: a table of results indexed by the element's bits. */
 #ifndef TVM_EXT_QUNARY_H
 #define TVM_EXT_QUNARY_H
 
@@ -10,7 +10,7 @@ typedef struct {
     tvm_ext_image output;
 } tvm_ext_qunary_layer;
 
-/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+/* Computes output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel if pixels have a pitch. */
 TVM_EXT_INLINE void tvm_ext_qunary(const tvm_ext_qunary_layer *layer, const void *input, void *output,
                                    const void *restrict table, int32_t row_begin, int32_t row_end)
 {

@@ -1,7 +1,8 @@
-/* Floats to int8 by the range that they have: scale and zero point as runtimes of dynamic range quantization find them.
+/* Quantization of floats to int8 by their own range: scale and zero point as in runtimes' dynamic range
+ * quantization.
  *
- * Ranges reach to 0. ONNX's DynamicQuantizeLinear has 0 ... 255, here 128 lower: steps are distances from the zero
- * point, and these stay. */
+ * Ranges include 0. ONNX's DynamicQuantizeLinear uses 0 ... 255, here 128 lower: steps are distances from the zero
+ * point, which stay the same. */
 #ifndef TVM_EXT_RANGE_H
 #define TVM_EXT_RANGE_H
 
@@ -15,8 +16,8 @@
 #define TVM_EXT_RANGE_ASYMMETRIC 1
 #define TVM_EXT_RANGE_SYMMETRIC 2
 
-/* factor: what elements are multiplied by, but in ONNX, which divides by the scale. is_finite: all elements are finite
- * numbers, and the factor is. */
+/* factor: multiplier of elements; ONNX divides by the scale instead. is_finite: all elements and the factor are
+ * finite. */
 typedef struct {
     float scale;
     float factor;
@@ -31,10 +32,11 @@ TVM_EXT_INLINE int32_t tvm_ext_range_bits(float value)
     return bits;
 }
 
-/* Largest and smallest element, or 0 where that lies beyond; not a number is passed over. True where all are finite. */
+/* Finds the largest and smallest element, or 0 if that lies beyond, skipping NaN. Returns true if all are finite. */
 TVM_EXT_INLINE bool tvm_ext_range_ends(const float *x, int32_t count, float *low, float *high)
 {
-    /* Bits of floats are in the order of these, above zero as signed integers, below in reverse as unsigned ones. */
+    /* Bits of floats have the order of their values: above zero as signed integers, below zero reversed as unsigned
+       ones. */
     int32_t most = 0;
     uint32_t least = 0u;
     for (int32_t i = 0; i < count; ++i) {
@@ -56,7 +58,7 @@ TVM_EXT_INLINE bool tvm_ext_range_ends(const float *x, int32_t count, float *low
     return false;
 }
 
-/* The zero point from the end of the range whose place in steps is the smaller number. */
+/* Returns the zero point from the end of the range whose distance in steps is smaller. */
 TVM_EXT_INLINE int32_t tvm_ext_range_zero_point(double low, double high, double scale)
 {
     const double below = low / scale;
@@ -90,20 +92,20 @@ TVM_EXT_INLINE tvm_ext_range tvm_ext_range_of(const float *x, int32_t count, int
     return range;
 }
 
-/* The nearest whole number, halves away from zero, of one that is no larger than 2^22. */
+/* Returns the nearest integer, halves away from zero, for magnitudes up to 2^22. */
 TVM_EXT_INLINE int32_t tvm_ext_range_away(float steps)
 {
-    /* The largest float below 0.5: with 0.5 itself, the next float below it would come to 1. */
+    /* The largest float below 0.5: adding 0.5 itself would round the float below 0.5 up to 1. */
     return (int32_t)(steps + copysignf(0.49999997f, steps));
 }
 
-/* Elements in steps. */
+/* Converts elements to steps. */
 TVM_EXT_INLINE void tvm_ext_range_steps(const tvm_ext_range *range, const float *x, int8_t *steps, int32_t count,
                                         int32_t meaning)
 {
     const int32_t zero_point = range->zero_point;
     if (meaning == TVM_EXT_RANGE_ONNX) {
-        /* Halves to even: of 2^23 + 2^22 and a small number, bits are that much more. */
+        /* Halves to even: adding 2^23 + 2^22 to a small number puts its nearest integer into the low bits. */
         for (int32_t i = 0; i < count; ++i) {
             const int32_t bits = tvm_ext_range_bits((x[i] / range->scale) + 12582912.0f);
             steps[i] = (int8_t)tvm_ext_saturate_s8(bits + (zero_point - 0x4b400000));

@@ -35,7 +35,7 @@ static inline int32_t tvm_ext_clamp(int32_t value, int32_t low, int32_t high)
     return raised > high ? high : raised;
 }
 
-/* The nearest number of 8 bits: -128 to 127, or 0 to 255. */
+/* Returns the nearest number of 8 bits: -128 to 127, or 0 to 255. */
 static inline int32_t tvm_ext_saturate_s8(int32_t value)
 {
 #if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
@@ -58,7 +58,7 @@ static inline int32_t tvm_ext_saturate_u8(int32_t value)
 #endif
 }
 
-/* The nearest number of 16 bits: -32768 to 32767. */
+/* Returns the nearest number of 16 bits: -32768 to 32767. */
 static inline int32_t tvm_ext_saturate_s16(int32_t value)
 {
 #if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
@@ -70,7 +70,7 @@ static inline int32_t tvm_ext_saturate_s16(int32_t value)
 #endif
 }
 
-/* An element within [low, high]: of a whole type in one instruction, where the processor has it. */
+/* Clamps an element to [low, high]; the full range of a type takes one instruction if the processor has it. */
 static inline int32_t tvm_ext_limited(int32_t value, int32_t low, int32_t high)
 {
     if (low == INT8_MIN && high == INT8_MAX) {

@@ -1,9 +1,9 @@
-/* Signals from one processor to another, through memory that both see. Short, so that you can replace it where your
-   device has better means: keep the type and the two functions.
+/* Signals from one processor to another, through shared memory. The code is short, so that you can replace it if
+   your device has better methods: keep the type and the two functions.
 
-   A channel joins two processors in one direction. Its source counts the signals that it sent, its target those that it
-   awaited; nothing ever resets the counts, and both wrap around together. Both are 0 before either processor starts.
-   All that the source wrote before a signal, the target sees behind it. */
+   A channel connects two processors in one direction. The source counts the signals that it has sent, the target
+   those that it has awaited; nothing ever resets the counts, and both wrap around together. Both are 0 before either
+   processor starts. Everything that the source wrote before a signal is visible to the target after it. */
 #ifndef TVM_EXT_SIGNAL_H
 #define TVM_EXT_SIGNAL_H
 
@@ -24,13 +24,13 @@ using std::memory_order_release;
 #define TVM_EXT_SIGNAL_COUNT _Atomic uint32_t
 #endif
 
-/* Bytes of a cache line, where processors have caches: then each count has a line of its own. */
+/* Bytes of a cache line, if processors have caches: then each count has its own line. */
 #ifndef TVM_EXT_SIGNAL_LINE_BYTES
 #define TVM_EXT_SIGNAL_LINE_BYTES 4
 #endif
 
-/* Wakes and idles. By default Arm's events; elsewhere the target looks again and again. Where threads stand in for
-   processors, there are no registers that wake one. */
+/* Waking and waiting. By default Arm's events; elsewhere the target polls. If threads stand in for processors, there
+   are no registers that wake a processor. */
 #if defined(__ARM_ARCH_PROFILE) && __ARM_ARCH_PROFILE == 'M'
 #define TVM_EXT_SIGNAL_EVENT() __asm__ volatile("dsb\n\tsev" : : : "memory")
 #define TVM_EXT_SIGNAL_NO_EVENT() __asm__ volatile("wfe" : : : "memory")
@@ -47,18 +47,18 @@ using std::memory_order_release;
 #define TVM_EXT_SIGNAL_REGISTER(address, value) (*(volatile uint32_t *)(address) = (value))
 #endif
 
-/* Runs behind the count of a sent signal. */
+/* Runs after the count of a sent signal. */
 #ifndef TVM_EXT_SIGNAL_WAKE
 #define TVM_EXT_SIGNAL_WAKE(channel) TVM_EXT_SIGNAL_EVENT()
 #endif
 
-/* Runs while there is no signal; may return at any time. An interrupt ends Arm's wait for an event, too. */
+/* Runs while there is no signal; it may return at any time. An interrupt ends Arm's wait for an event, too. */
 #ifndef TVM_EXT_SIGNAL_IDLE
 #define TVM_EXT_SIGNAL_IDLE(channel) TVM_EXT_SIGNAL_NO_EVENT()
 #endif
 
-/* Of processors whose caches do not see each other's writes: write back before a signal is sent, forget behind one that
-   came. The counts themselves then lie in memory that is not cached. */
+/* For processors whose caches are not coherent: write back before a signal is sent, invalidate after one was
+   received. The counts themselves must then lie in uncached memory. */
 #ifndef TVM_EXT_SIGNAL_WRITE_BACK
 #define TVM_EXT_SIGNAL_WRITE_BACK() ((void)0)
 #endif
@@ -66,7 +66,7 @@ using std::memory_order_release;
 #define TVM_EXT_SIGNAL_FORGET() ((void)0)
 #endif
 
-/* For tests: runs before each signal is sent, and before each is awaited. */
+/* For tests: runs before each signal is sent, and before each wait. */
 #ifndef TVM_EXT_SIGNAL_DELAY
 #define TVM_EXT_SIGNAL_DELAY() ((void)0)
 #endif
@@ -80,11 +80,11 @@ using std::memory_order_release;
 #endif
 
 typedef struct {
-    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) TVM_EXT_SIGNAL_COUNT sent; /* written by the source alone */
-    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) uint32_t awaited;          /* the target's own */
+    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) TVM_EXT_SIGNAL_COUNT sent; /* written by the source only */
+    _Alignas(TVM_EXT_SIGNAL_LINE_BYTES) uint32_t awaited;          /* used by the target only */
 } tvm_ext_channel;
 
-/* Sends a signal: all that this processor did before is done, and is seen. */
+/* Sends a signal: everything that this processor wrote before is visible to the target. */
 TVM_EXT_SIGNAL_FUNCTION void tvm_ext_notify(tvm_ext_channel *channel)
 {
     TVM_EXT_SIGNAL_DELAY();
@@ -94,7 +94,7 @@ TVM_EXT_SIGNAL_FUNCTION void tvm_ext_notify(tvm_ext_channel *channel)
     TVM_EXT_SIGNAL_WAKE(channel);
 }
 
-/* Returns when the next signal of the channel was sent. */
+/* Returns when the next signal of the channel has been sent. */
 TVM_EXT_SIGNAL_FUNCTION void tvm_ext_await(tvm_ext_channel *channel)
 {
     TVM_EXT_SIGNAL_DELAY();
@@ -106,13 +106,13 @@ TVM_EXT_SIGNAL_FUNCTION void tvm_ext_await(tvm_ext_channel *channel)
     TVM_EXT_SIGNAL_FORGET();
 }
 
-/* Writes to the register of a mailbox or interrupt, which wakes the target of a signal that was sent. */
+/* Writes to the register of a mailbox or interrupt, which wakes the target of a sent signal. */
 TVM_EXT_SIGNAL_FUNCTION void tvm_ext_ring(uintptr_t set_register)
 {
     TVM_EXT_SIGNAL_REGISTER(set_register, 1u);
 }
 
-/* Clears it behind a signal that came. Another one may have come meanwhile: its count says so. */
+/* Clears the register after a signal was received. Another signal may have come meanwhile: the count shows it. */
 TVM_EXT_SIGNAL_FUNCTION void tvm_ext_answer(uintptr_t clear_register)
 {
     TVM_EXT_SIGNAL_REGISTER(clear_register, 1u);

@@ -1,18 +1,18 @@
 /* Softmax and its logarithm over vectors of floats; the largest element is subtracted first.
  *
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_SOFTMAX_F32X1_H
 #define TVM_EXT_SOFTMAX_F32X1_H
 
 #include "tvm_ext_lanes_f32x1.h"
 
-/* Below it e^x is taken for 0: -126 ln 2. */
+/* Below this, e^x counts as 0: -126 ln 2. */
 #define TVM_EXT_SOFTMAX_F32X1_LOWEST (-87.3365448f)
 
-/* e^x for x from the lowest one up to 0: 2^n by the exponent, e^r for |r| up to ln(2) / 2 by a polynomial (Cephes). */
+/* e^x for x from the limit up to 0: 2^n by the exponent, e^r for |r| up to ln(2) / 2 by a polynomial (Cephes). */
 TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_exp_f32x1(tvm_ext_f32x1 x)
 {
-    const tvm_ext_f32x1 magic = tvm_ext_f32x1_splat(12582912.0f); /* 1.5 * 2^23: sums with it are whole numbers */
+    const tvm_ext_f32x1 magic = tvm_ext_f32x1_splat(12582912.0f); /* 1.5 * 2^23: sums with it are integers */
     const tvm_ext_f32x1 power = tvm_ext_f32x1_fma_n(1.44269504f, x, magic);
     const tvm_ext_f32x1 n = tvm_ext_f32x1_subtract(power, magic);
     const tvm_ext_f32x1 near = tvm_ext_f32x1_fma_n(-0.693359375f, n, x);
@@ -26,7 +26,7 @@ TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_exp_f32x1(tvm_ext_f32x1 x)
     return tvm_ext_f32x1_times_power(tvm_ext_f32x1_add(sum, tvm_ext_f32x1_splat(1.0f)), power);
 }
 
-/* e^(x - largest); exactly 0 where that is below the lowest. */
+/* Returns e^(x - largest); exactly 0 if that is below the limit. */
 TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_share_f32x1(tvm_ext_f32x1 x, float largest)
 {
     const tvm_ext_f32x1 lowest = tvm_ext_f32x1_splat(TVM_EXT_SOFTMAX_F32X1_LOWEST);
@@ -34,7 +34,7 @@ TVM_EXT_INLINE tvm_ext_f32x1 tvm_ext_share_f32x1(tvm_ext_f32x1 x, float largest)
     return tvm_ext_f32x1_subtract(tvm_ext_exp_f32x1(tvm_ext_f32x1_maximum(below, lowest)), tvm_ext_exp_f32x1(lowest));
 }
 
-/* Largest element of a vector. */
+/* Returns the largest element of a vector. */
 TVM_EXT_INLINE float tvm_ext_largest_f32x1(const float *x, int32_t length)
 {
     const int32_t whole = tvm_ext_whole_f32x1(length);
@@ -48,7 +48,7 @@ TVM_EXT_INLINE float tvm_ext_largest_f32x1(const float *x, int32_t length)
     return tvm_ext_largest_lane_f32x1(largest);
 }
 
-/* Probabilities of `count` vectors. */
+/* Computes the probabilities of `count` vectors. */
 TVM_EXT_INLINE void tvm_ext_softmax_f32x1(const float *input, float *output, int32_t count, int32_t length)
 {
     const int32_t whole = tvm_ext_whole_f32x1(length);
@@ -78,7 +78,7 @@ TVM_EXT_INLINE void tvm_ext_softmax_f32x1(const float *input, float *output, int
     }
 }
 
-/* Logarithms of the probabilities of `count` vectors. */
+/* Computes the logarithms of the probabilities of `count` vectors. */
 TVM_EXT_INLINE void tvm_ext_log_softmax_f32x1(const float *input, float *output, int32_t count, int32_t length)
 {
     const int32_t whole = tvm_ext_whole_f32x1(length);

@@ -15,7 +15,7 @@ static inline int32_t tvm_ext_saturate(int64_t value)
     return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
 }
 
-/* 1 / (1 + x) with x and the result in units of 2^-31: Newton's method, three steps from a line. */
+/* Returns 1 / (1 + x) with x and the result in units of 2^-31: three steps of Newton's method from a linear guess. */
 static inline int32_t tvm_ext_one_over_one_plus(int32_t x)
 {
     const int32_t half = (int32_t)(((int64_t)x + INT32_MAX + 1) >> 1);
@@ -27,7 +27,7 @@ static inline int32_t tvm_ext_one_over_one_plus(int32_t x)
     return tvm_ext_saturate((int64_t)guess * 2);
 }
 
-/* Places by which a sum above 0 is shifted to the left until its highest bit is set. */
+/* Returns the left shift of a sum above 0 that sets its highest bit. */
 static inline int32_t tvm_ext_leading_zeros(int32_t sum)
 {
     int32_t count = 0;
@@ -37,7 +37,7 @@ static inline int32_t tvm_ext_leading_zeros(int32_t sum)
     return count;
 }
 
-/* Probabilities of `count` vectors of int8; the output's scale is 1/256, its zero point -128.
+/* Computes the probabilities of `count` vectors of int8; the output's scale is 1/256, its zero point -128.
  *
  * exponential: of 0, -1, -2 ... steps of the input, without integer bits. */
 TVM_EXT_INLINE void tvm_ext_softmax_tflite(const int8_t *input, int8_t *output, const int32_t *restrict exponential,
@@ -58,7 +58,7 @@ TVM_EXT_INLINE void tvm_ext_softmax_tflite(const int8_t *input, int8_t *output, 
         const int32_t shift = TVM_EXT_SOFTMAX_SUM_BITS + TVM_EXT_SOFTMAX_TO_256THS - zeros;
         const int32_t exponent = tvm_ext_clamp(shift, 0, TVM_EXT_SOFTMAX_MOST_BITS);
         const uint32_t excess = ((uint32_t)sum << zeros) - UINT32_C(0x80000000);
-        /* Of a sum of 512 or more less than half a 256th is left for each. */
+        /* In a sum of 512 or more, each share is less than half of 1/256. */
         const int32_t factor = shift > TVM_EXT_SOFTMAX_MOST_BITS ? 0 : tvm_ext_one_over_one_plus((int32_t)excess);
         for (int32_t c = 0; c < length; ++c) {
             const int32_t product = tvm_ext_multiply_high(exponential[largest - x[c]], factor);

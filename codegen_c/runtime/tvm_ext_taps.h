@@ -1,11 +1,11 @@
-/* Places of the taps of a window, for kernels that read each tap where it lies. */
+/* Addresses of the taps of a window, for kernels that read each tap in place. */
 #ifndef TVM_EXT_TAPS_H
 #define TVM_EXT_TAPS_H
 
 #include "tvm_ext_layer.h"
 
-/* The places of the taps of the window that begins with row `top` and column `left` of image n, of elements of 8 bits;
- * padding: a pixel, for those outside of the image. */
+/* Finds the addresses of the taps of the window that begins with row `top` and column `left` of image n, of 8-bit
+ * elements; padding: a pixel for taps outside the image. */
 TVM_EXT_INLINE void tvm_ext_find_taps(const tvm_ext_window *window, const tvm_ext_image *image, const uint8_t **taps,
                                       const uint8_t *input, const uint8_t *padding, int32_t n, int32_t top,
                                       int32_t left)

@@ -1,6 +1,6 @@
-/* Tiles of float products: sums of some pixels by some vectors of output channels, side by side in registers.
+/* Tiles of float products: sums of some pixels by some vectors of output channels in registers.
  *
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_TILE_F32X1_H
 #define TVM_EXT_TILE_F32X1_H
 
@@ -9,7 +9,7 @@
 
 #define TVM_EXT_TILE_F32X1_VECTORS 12
 
-/* Vectors of a block, one behind the other: up to 12. */
+/* Loads up to 12 contiguous vectors of a block. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_load(tvm_ext_f32x1 *block, const float *source, int32_t vectors)
 {
     block[0] = tvm_ext_f32x1_load(source);
@@ -48,7 +48,7 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_load(tvm_ext_f32x1 *block, const float *s
     }
 }
 
-/* Adds the products of one element of a pixel and the vectors of weights f: up to 12. */
+/* Adds the products of one element of a pixel and up to 12 vectors of weights f. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_add_element(tvm_ext_f32x1 *sums, float a, const tvm_ext_f32x1 *f,
                                                    int32_t vectors)
 {
@@ -88,7 +88,7 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_add_element(tvm_ext_f32x1 *sums, float a,
     }
 }
 
-/* Sums of up to 6 pixels, [pixels][vectors], that begin with elements at `start`. */
+/* Initializes sums of up to 6 pixels, [pixels][vectors], with the elements at `start`. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_start(tvm_ext_f32x1 *sums, const float *start, int32_t pixels, int32_t vectors)
 {
     tvm_ext_tile_f32x1_load(sums, start, vectors);
@@ -109,7 +109,7 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_start(tvm_ext_f32x1 *sums, const float *s
     }
 }
 
-/* The same of one element of each of up to 6 pixels, `step` elements apart. */
+/* Adds the products of one element of each of up to 6 pixels, `step` elements apart. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_add_elements(tvm_ext_f32x1 *sums, const float *x, int32_t step,
                                                     const tvm_ext_f32x1 *f, int32_t pixels, int32_t vectors)
 {
@@ -135,8 +135,8 @@ TVM_EXT_INLINE void tvm_ext_tile_f32x1_add_elements(tvm_ext_f32x1 *sums, const f
     !defined(__SOFTFP__)
 #define TVM_EXT_TILE_F32X1_BY_4 1
 
-/* Registers: s0 to s15 sums, s16 to s23 weights, s24 to s27 elements; r1 and r4 to r6 pixels. The loop takes two
- * elements of each pixel; the first of an odd number comes before it. */
+/* Registers: s0 to s15 sums, s16 to s23 weights, s24 to s27 elements; r1 and r4 to r6 pixels. The loop processes two
+ * elements of each pixel; the first of an odd number precedes it. */
 #define TVM_EXT_TILE_F32X1_ONE(X, A, B, C, D)                                                                         \
     "vldmia " X "!, {s24}\n\t"                                                                                        \
     "vfma.f32 " A ", s24, s16\n\t"                                                                                    \
@@ -206,16 +206,16 @@ TVM_EXT_TILE_F32X1_DEFINE(4, "s0-s15")
 
 /* Adds the products of `length` elements of up to 6 pixels, `step` elements apart, and of the weights of a block.
  *
- * weights: those of the block's channels side by side, for each element. */
+ * weights: for each element those of the block's channels, adjacent. */
 TVM_EXT_INLINE void tvm_ext_tile_f32x1_add(tvm_ext_f32x1 *sums, const float *x, int32_t step,
                                            const float *restrict weights, int32_t length, int32_t pixels,
                                            int32_t vectors)
 {
 #if TVM_EXT_TILE_F32X1_BY_4
-    /* Runs that are known to be short are not worth a call. */
+    /* A call does not pay for runs that are known to be short. */
     if (vectors == 4 && pixels <= 4 && (!__builtin_constant_p(length) || length >= 8)) {
         if (length <= 0) {
-            return; /* a window outside of the image */
+            return; /* a window outside the image */
         }
         if (pixels == 4) {
             tvm_ext_tile_f32x1_add_4x4(sums, x, step, weights, length);

@@ -1,13 +1,13 @@
 /* Tiles of float products whose weights are stored in 16 bits each, widened as a block of channels is read.
  *
- * Written for single floats, and copied for vectors of each length under their names. */
+ * Written for single floats; copied for vectors of each length under their names. */
 #ifndef TVM_EXT_TILE_NARROW_F32X1_H
 #define TVM_EXT_TILE_NARROW_F32X1_H
 
 #include "tvm_ext_narrow_f32x1.h"
 #include "tvm_ext_tile_f32x1.h"
 
-/* Vectors of a block, one behind the other: up to 12. */
+/* Loads up to 12 contiguous vectors of a block. */
 TVM_EXT_INLINE void tvm_ext_tile_narrow_f32x1_load(tvm_ext_f32x1 *block, const uint16_t *weights, tvm_ext_weights type,
                                                    int32_t vectors)
 {
@@ -47,7 +47,7 @@ TVM_EXT_INLINE void tvm_ext_tile_narrow_f32x1_load(tvm_ext_f32x1 *block, const u
     }
 }
 
-/* The same of an even number of vectors, at a multiple of 4 bytes. */
+/* Loads an even number of vectors, at a multiple of 4 bytes. */
 TVM_EXT_INLINE void tvm_ext_tile_narrow_f32x1_load_pairs(tvm_ext_f32x1 *block, const uint16_t *weights,
                                                          tvm_ext_weights type, int32_t vectors)
 {
@@ -71,8 +71,8 @@ TVM_EXT_INLINE void tvm_ext_tile_narrow_f32x1_load_pairs(tvm_ext_f32x1 *block, c
 
 /* Adds the products of `length` elements of up to 6 pixels, `step` elements apart, and of the weights of a block.
  *
- * weights: those of the block's channels side by side, for each element; where their number is even, at a multiple of
- * 4 bytes. */
+ * weights: for each element those of the block's channels, adjacent; if their number is even, at a multiple of 4
+ * bytes. */
 TVM_EXT_INLINE void tvm_ext_tile_narrow_f32x1_add(tvm_ext_f32x1 *sums, const float *x, int32_t step,
                                                   const uint16_t *restrict weights, tvm_ext_weights type,
                                                   int32_t length, int32_t pixels, int32_t vectors)

@@ -1,4 +1,4 @@
-/* Processors beside the first: vector tables and reset. Each calls its function of the model for ever. */
+/* Processors beside the first: vector tables and reset. Each calls its function of the model in an endless loop. */
 #include "processors.h"
 
 #include <stdint.h>
@@ -7,8 +7,8 @@
 
 void fault_handler(void);
 
-/* Assembly, because the compiler may use float and vector registers in any C function. Faults are reported on the first
-   processor's stack: nothing returns from there. */
+/* Assembly, because the compiler may use float and vector registers in any C function. Faults are reported on the
+   first processor's stack: the handler does not return. */
 #define DEFINE(number, name, serve)                                                                                    \
     extern const uint32_t stack_top_##name[];                                                                          \
     void reset_##name(void);                                                                                           \

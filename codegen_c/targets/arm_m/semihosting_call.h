@@ -1,4 +1,4 @@
-/* The breakpoint by which Arm's M-profile calls the debugger, or QEMU. */
+/* The breakpoint instruction with which Arm's M-profile calls the debugger, or QEMU. */
 #ifndef TVM_EXT_SEMIHOSTING_CALL_H
 #define TVM_EXT_SEMIHOSTING_CALL_H
 

@@ -1,4 +1,4 @@
-/* Arm's SSE-200 holds its second processor at reset; here it starts, with a vector table of its own. */
+/* Arm's SSE-200 holds its second processor at reset; this function starts it, with a vector table of its own. */
 #ifndef TVM_EXT_START_H
 #define TVM_EXT_START_H
 
@@ -7,7 +7,7 @@
 #define SSE200_INITSVTOR1 (*(volatile uint32_t *)0x50021114u)
 #define SSE200_CPUWAIT (*(volatile uint32_t *)0x50021118u)
 
-/* `vectors` is aligned to 128 bytes at least. */
+/* `vectors` must be aligned to at least 128 bytes. */
 static inline void start_processor(uint32_t number, const void *vectors)
 {
     SSE200_INITSVTOR1 = (uint32_t)(uintptr_t)vectors;

@@ -51,7 +51,7 @@ __attribute__((used)) void start(void)
     run_program();
 }
 
-/* A fresh stack first: an overflow of it is one of the causes. Nothing returns from here. */
+/* A fresh stack first, because a stack overflow is one of the causes. The handler does not return. */
 __attribute__((naked)) void fault_handler(void)
 {
     __asm__ volatile("mrs r0, msp\n"

@@ -1,4 +1,4 @@
-/* CMSDK APB timer: 32 bits, counts down. Its status flag says that it went past zero, not how many times. */
+/* CMSDK APB timer: 32 bits, counts down. Its status flag shows that it passed zero, but not how often. */
 #ifndef TVM_EXT_TIMER_H
 #define TVM_EXT_TIMER_H
 

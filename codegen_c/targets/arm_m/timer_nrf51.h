@@ -1,5 +1,5 @@
-/* TIMER of Nordic's nRF51: 32 bits at 16 MHz, counts up, read by capture. Its compare event says that it went past its
-   end, not how many times. */
+/* TIMER of Nordic's nRF51: 32 bits at 16 MHz, counts up, read by capture. Its compare event shows that it passed its
+   end, but not how often. */
 #ifndef TVM_EXT_TIMER_H
 #define TVM_EXT_TIMER_H
 

@@ -40,7 +40,7 @@ static inline uint64_t timer_elapsed(uint32_t begin, uint32_t end, uint32_t *wra
         low = TIMER->value_low;
     }
     *wrapped = 0u;
-    /* The low word may have passed zero since `end` was read. */
+    /* The low word may have passed zero after `end` was read. */
     high -= low < end ? 1u : 0u;
     return (((uint64_t)high << 32) | end) - begin;
 }

@@ -1,4 +1,4 @@
-/* Armv6-M, and the same in plain C elsewhere. */
+/* Instructions of Armv6-M, and their equivalents in plain C for other processors. */
 #ifndef TVM_EXT_ARMV6M_H
 #define TVM_EXT_ARMV6M_H
 
@@ -15,7 +15,8 @@ _Static_assert((-3 >> 1) == -2, "right shifts of negative numbers must keep the 
 #define TVM_EXT_ARMV6M 0
 #endif
 
-/* One copy for all layers; and one that consists of assembly alone, which finds its parameters where the ABI says. */
+/* Linkage of functions with one copy for all layers; and of functions that consist of assembly only, which find
+   their parameters as the ABI defines. */
 #if TVM_EXT_ARMV6M
 #define TVM_EXT_ARMV6M_SHARED static __attribute__((noinline, unused))
 #define TVM_EXT_ARMV6M_ASSEMBLY static __attribute__((noinline, unused, naked))
@@ -24,9 +25,9 @@ _Static_assert((-3 >> 1) == -2, "right shifts of negative numbers must keep the 
 #define TVM_EXT_ARMV6M_SHARED static inline
 #endif
 
-#define TVM_EXT_ARMV6M_WIDTH 4 /* channels side by side of kernels that do not multiply pairs */
+#define TVM_EXT_ARMV6M_WIDTH 4 /* channels that kernels without products of pairs compute together */
 
-/* Text that stores the sums in r8 to r11 where r12 points to. */
+/* Assembly that stores the sums in r8 to r11 at r12. */
 #define TVM_EXT_ARMV6M_STORE_SUMS \
     "mov r0, r12\n\t"             \
     "mov r1, r8\n\t"              \
@@ -35,7 +36,7 @@ _Static_assert((-3 >> 1) == -2, "right shifts of negative numbers must keep the 
     "mov r4, r11\n\t"             \
     "stmia r0!, {r1, r2, r3, r4}\n\t"
 
-/* Text that saves the registers a function must not change: 36 bytes on the stack; and that gives them back. */
+/* Assembly that saves the registers a function must not change, 36 bytes on the stack, and restores them. */
 #define TVM_EXT_ARMV6M_SAVE        \
     ".syntax unified\n\t"          \
     "push {r4, r5, r6, r7, lr}\n\t" \

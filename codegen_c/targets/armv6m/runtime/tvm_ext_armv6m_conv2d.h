@@ -1,7 +1,8 @@
 /* Convolution of quantized images on Armv6-M: eight output pixels by one channel at a time.
  *
- * The windows of eight pixels are packed to words of two (tvm_ext_armv6m_product.h), padding as zero points, so that
- * borders and insides run the same code; then all channels read them. Elements are from -128 to 127 there. */
+ * The windows of eight pixels are packed to words of two elements (tvm_ext_armv6m_product.h), padding as zero
+ * points, so that borders and the inside run the same code; then all channels read them. There, elements are from
+ * -128 to 127. */
 #ifndef TVM_EXT_ARMV6M_CONV2D_H
 #define TVM_EXT_ARMV6M_CONV2D_H
 
@@ -25,12 +26,12 @@ typedef struct {
     int32_t left;
 } tvm_ext_armv6m_place;
 
-/* All channels of eight pixels from their cells; `output`: the first element of each pixel. A function by itself, with
- * registers of its own; compilers call it directly. */
+/* Computes all channels of eight pixels from their cells; `output`: the first element of each pixel. It is not
+ * inlined, so that it has all registers to itself; compilers call it directly. */
 typedef void tvm_ext_armv6m_pixels(uint8_t *const output[TVM_EXT_ARMV6M_PIXELS], const int8_t *weights,
                                    const int32_t *factors, const uint32_t *cells);
 
-/* Words of `count` adjacent elements of two pixels. Returns the place of the next one. */
+/* Packs words of `count` adjacent elements of two pixels. Returns the address of the next word. */
 TVM_EXT_ARMV6M_SHARED uint32_t *tvm_ext_armv6m_pack_s8(uint32_t *cell, const int8_t *first, const int8_t *second,
                                                        int32_t count)
 {
@@ -51,7 +52,7 @@ TVM_EXT_ARMV6M_SHARED uint32_t *tvm_ext_armv6m_pack_u8(uint32_t *cell, const uin
     return cell;
 }
 
-/* Words of `count` adjacent elements of two pixels, of which either may be padding: NULL. */
+/* Packs words of `count` adjacent elements of two pixels, either of which may be padding: NULL. */
 TVM_EXT_INLINE uint32_t *tvm_ext_armv6m_pack(const tvm_ext_image *input, uint32_t *cell, const uint8_t *first,
                                              const uint8_t *second, int32_t count)
 {
@@ -69,7 +70,7 @@ TVM_EXT_INLINE uint32_t *tvm_ext_armv6m_pack(const tvm_ext_image *input, uint32_
     return cell;
 }
 
-/* The first element of input row y; NULL for a row of padding. */
+/* Returns the first element of input row y; NULL for a row of padding. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_armv6m_row(const tvm_ext_armv6m_conv2d_layer *layer, const uint8_t *input,
                                                  int32_t image, int32_t y)
 {
@@ -77,7 +78,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_armv6m_row(const tvm_ext_armv6m_conv2d_lay
     return is_padded && (y < 0 || y >= layer->input.rows) ? NULL : &input[tvm_ext_row(&layer->input, image, y)];
 }
 
-/* The first element of column x of a row; NULL for padding. */
+/* Returns the first element of column x of a row; NULL for padding. */
 TVM_EXT_INLINE const uint8_t *tvm_ext_armv6m_column(const tvm_ext_armv6m_conv2d_layer *layer, const uint8_t *row,
                                                     int32_t x)
 {
@@ -86,7 +87,7 @@ TVM_EXT_INLINE const uint8_t *tvm_ext_armv6m_column(const tvm_ext_armv6m_conv2d_
     return row == NULL || is_outside ? NULL : &row[x * layer->input.channels];
 }
 
-/* Words of the windows of two pixels, from a first one on. */
+/* Packs the words of the windows of two pixels. */
 TVM_EXT_INLINE void tvm_ext_armv6m_pack_windows(const tvm_ext_armv6m_conv2d_layer *layer, uint32_t *cell,
                                                 const uint8_t *input, const tvm_ext_armv6m_place *first,
                                                 const tvm_ext_armv6m_place *second)
@@ -111,8 +112,8 @@ TVM_EXT_INLINE void tvm_ext_armv6m_pack_windows(const tvm_ext_armv6m_conv2d_laye
     }
 }
 
-/* A tvm_ext_armv6m_pixels, which the function of each layer calls. A missing pixel is the first one again, which is
- * stored last. */
+/* A tvm_ext_armv6m_pixels, which the function of each layer calls. A missing pixel is replaced by the first one,
+ * which is stored last. */
 TVM_EXT_INLINE void tvm_ext_armv6m_conv2d_pixels(const tvm_ext_armv6m_conv2d_layer *layer,
                                                  uint8_t *const output[TVM_EXT_ARMV6M_PIXELS], const int8_t *weights,
                                                  const int32_t *factors, const uint32_t *cells)
@@ -127,7 +128,7 @@ TVM_EXT_INLINE void tvm_ext_armv6m_conv2d_pixels(const tvm_ext_armv6m_conv2d_lay
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. scratch: cells of eight pixels. */
+/* Computes output rows [row_begin, row_end) of all images. scratch: cells of eight pixels. */
 TVM_EXT_INLINE void tvm_ext_armv6m_conv2d(const tvm_ext_armv6m_conv2d_layer *layer, tvm_ext_armv6m_pixels *compute,
                                           const void *input, void *output, const int8_t *weights,
                                           const int32_t *factors, void *scratch, int32_t row_begin, int32_t row_end)

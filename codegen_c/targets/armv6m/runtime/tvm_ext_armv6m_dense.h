@@ -9,14 +9,14 @@
 typedef struct {
     int32_t rows;
     int32_t depth;           /* elements of a row of the input */
-    int32_t channels;        /* elements of a row of the output, four or more */
+    int32_t channels;        /* elements of a row of the output, at least four */
     bool has_unsigned_input; /* uint8, otherwise int8 */
     tvm_ext_armv6m_requantize requantize;
 } tvm_ext_armv6m_dense_layer;
 
-/* Sums of products of `depth` elements and the weights of four channels, one behind the other. */
+/* Computes sums of products of `depth` elements and the weights of four channels, which are contiguous. */
 #if TVM_EXT_ARMV6M
-/* r0: element, r1: end of elements, r2 to r5: ends of weights, r6: place before them, r7: weight, r8 to r11: sums. */
+/* r0: element, r1: end of elements, r2 to r5: ends of weights, r6: offset to these, r7: weight, r8 to r11: sums. */
 #define TVM_EXT_ARMV6M_DEFINE_DENSE(SUFFIX, TYPE, LOAD)                                              \
     TVM_EXT_ARMV6M_ASSEMBLY void tvm_ext_armv6m_dense_##SUFFIX(                                      \
         TVM_EXT_ARMV6M_IN uint32_t sums[TVM_EXT_ARMV6M_WIDTH], TVM_EXT_ARMV6M_IN const TYPE *elements, \
@@ -70,8 +70,8 @@ typedef struct {
 TVM_EXT_ARMV6M_DEFINE_DENSE(s8, int8_t, "ldrsb")
 TVM_EXT_ARMV6M_DEFINE_DENSE(u8, uint8_t, "ldrb")
 
-/* All rows of the output. The last four channels may share some with those before: computing them twice gives the same
- * bytes. */
+/* Computes all rows of the output. The last four channels may overlap those before: computing them twice gives the
+ * same bytes. */
 TVM_EXT_INLINE void tvm_ext_armv6m_dense(const tvm_ext_armv6m_dense_layer *layer, const void *input, void *output,
                                          const int8_t *weights, const int32_t *factors)
 {

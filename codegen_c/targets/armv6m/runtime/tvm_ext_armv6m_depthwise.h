@@ -1,7 +1,7 @@
 /* Depthwise convolution of quantized images on Armv6-M: four channels of one output pixel at a time.
  *
- * A pixel's taps are a list of places, those outside the image all in one pixel of padding, zero points; so borders and
- * insides run the same code. Weights are [rows of the window][columns][channels]. */
+ * A pixel's taps are a list of addresses; taps outside the image share one pixel of padding, zero points, so that
+ * borders and the inside run the same code. Weights are [rows of the window][columns][channels]. */
 #ifndef TVM_EXT_ARMV6M_DEPTHWISE_H
 #define TVM_EXT_ARMV6M_DEPTHWISE_H
 
@@ -20,15 +20,16 @@ typedef struct {
     tvm_ext_armv6m_requantize requantize;
 } tvm_ext_armv6m_depthwise_layer;
 
-/* Sums of four channels from channel k on. taps: the place of each tap, and NULL; weights: `channels` for each. */
+/* Computes sums of four channels from channel k on. taps: the address of each tap, and NULL; weights: `channels` for
+   each. */
 #if TVM_EXT_ARMV6M
-/* One product of the tap in r1 and the weights in r2. */
+/* Assembly of one product of the tap in r1 and the weights in r2. */
 #define TVM_EXT_ARMV6M_TAP(LOAD, PLACE, SUM)                     \
     LOAD " r0, [r1, " PLACE "]\n\t"                              \
     "ldrsb r7, [r2, " PLACE "]\n\t"                              \
     "muls r0, r7\n\t"                                            \
     "add " SUM ", r0\n\t"
-/* r3 to r6: places of four channels, r8 to r11: their sums, r12: taps, lr: channels. */
+/* r3 to r6: addresses of four channels, r8 to r11: their sums, r12: taps, lr: channels. */
 #define TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(SUFFIX, TYPE, LOAD)                                                    \
     TVM_EXT_ARMV6M_ASSEMBLY void tvm_ext_armv6m_depthwise_##SUFFIX(                                      \
         TVM_EXT_ARMV6M_IN uint32_t sums[TVM_EXT_ARMV6M_WIDTH], TVM_EXT_ARMV6M_IN const uint8_t *const *taps, \
@@ -83,8 +84,8 @@ typedef struct {
 TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(s8, int8_t, "ldrsb")
 TVM_EXT_ARMV6M_DEFINE_DEPTHWISE(u8, uint8_t, "ldrb")
 
-/* All channels of one output pixel. The last four may share some with those before: computing them twice gives the same
- * bytes. A function by itself for each layer, with registers of its own. */
+/* Computes all channels of one output pixel. The last four may overlap those before: computing them twice gives the
+ * same bytes. Each layer has its own copy, not inlined, so that it has all registers to itself. */
 TVM_EXT_INLINE void tvm_ext_armv6m_depthwise_pixel(const tvm_ext_armv6m_depthwise_layer *layer, uint8_t *output,
                                                    const uint8_t *const *taps, const int8_t *weights,
                                                    const int32_t *factors)
@@ -103,12 +104,12 @@ TVM_EXT_INLINE void tvm_ext_armv6m_depthwise_pixel(const tvm_ext_armv6m_depthwis
     }
 }
 
-/* A function of all channels of one output pixel. */
+/* A function that computes all channels of one output pixel. */
 typedef void tvm_ext_armv6m_channels(uint8_t *output, const uint8_t *const *taps, const int8_t *weights,
                                      const int32_t *factors);
 
-/* Output rows [row_begin, row_end) of all images. taps: room for those of a window, and one more; padding: room for a
- * pixel of the input, where there is padding. */
+/* Computes output rows [row_begin, row_end) of all images. taps: memory for the addresses of a window, and one more;
+ * padding: memory for a pixel of the input, if there is padding. */
 TVM_EXT_INLINE void tvm_ext_armv6m_depthwise(const tvm_ext_armv6m_depthwise_layer *layer,
                                              tvm_ext_armv6m_channels *compute, const uint8_t **taps, const void *input,
                                              void *output, const int8_t *weights, const int32_t *factors,

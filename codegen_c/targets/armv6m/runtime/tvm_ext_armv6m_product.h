@@ -1,8 +1,8 @@
 /* Products of pairs: a word x + y * 2^16 times a weight w is w x + w y * 2^16, two products by one instruction.
  *
- * Sums of such words hold both sums, as long as each stays within 16 bits: for a run of taps that the generator has
- * chosen so, whatever the elements. They begin with 2^15 in either half, so that no half is below zero. Weights are,
- * for each run, -1 less their number, then the weights themselves; -1 ends a channel. */
+ * Sums of such words contain both sums, if each stays within 16 bits: the generator has chosen runs of taps for
+ * which this holds for all elements. They begin with 2^15 in either half, so that no half is negative. Weights are,
+ * for each run, -1 minus their number, then the weights themselves; -1 ends a channel. */
 #ifndef TVM_EXT_ARMV6M_PRODUCT_H
 #define TVM_EXT_ARMV6M_PRODUCT_H
 
@@ -11,13 +11,14 @@
 #define TVM_EXT_ARMV6M_PAIRS 4 /* words of a tap: those of 8 pixels */
 #define TVM_EXT_ARMV6M_PIXELS (2 * TVM_EXT_ARMV6M_PAIRS)
 
-/* Sums of one channel of 8 pixels, each with 2^15 more for each run. Returns the weights of the next channel. */
+/* Computes sums of one channel of 8 pixels, each with an excess of 2^15 for each run. Returns the weights of the
+   next channel. */
 #if TVM_EXT_ARMV6M
 TVM_EXT_ARMV6M_ASSEMBLY const int8_t *tvm_ext_armv6m_product(TVM_EXT_ARMV6M_IN uint32_t sums[TVM_EXT_ARMV6M_PIXELS],
                                                              TVM_EXT_ARMV6M_IN const uint32_t *cells,
                                                              TVM_EXT_ARMV6M_IN const int8_t *weights)
 {
-/* A pair of halves in SUM, added to two sums: LOW, HIGH. */
+/* Assembly that adds a pair of halves in SUM to two sums: LOW, HIGH. */
 #define TVM_EXT_ARMV6M_ADD_HALVES(SUM, LOW, HIGH) \
     "mov r4, " SUM "\n\t"                         \
     "uxth r4, r4\n\t"                             \
@@ -26,7 +27,7 @@ TVM_EXT_ARMV6M_ASSEMBLY const int8_t *tvm_ext_armv6m_product(TVM_EXT_ARMV6M_IN u
     "lsrs r4, r4, #16\n\t"                        \
     "adds " HIGH ", r4\n\t"                       \
     "mov " SUM ", lr\n\t"
-    /* r5: cells, r6: weights, r7: place of a weight before them, r8 to r11: pairs of sums, r12: sums. */
+    /* r5: cells, r6: weights, r7: offset to a weight, r8 to r11: pairs of sums, r12: sums. */
     __asm__(TVM_EXT_ARMV6M_SAVE "mov r12, r0\n\t"
                                 "movs r5, r1\n\t"
                                 "movs r6, r2\n\t"

@@ -1,9 +1,9 @@
-/* Requantization of sums in 32 bits, rounded as the portable code does.
+/* Requantization of sums in 32 bits, rounded as in the portable code.
  *
- * Each channel has four factors. In 32 bits: the greatest sum that gives the least element; how far from it sums
- * matter; a multiplier of `fraction_bits` more bits than products have room for; and what is added to the product, 24
- * bits below an element. The generator has proved that to be exact. Otherwise, with fraction_bits 0: a bias, the
- * multiplier and the shift of the whole product. */
+ * Each channel has four factors. In 32 bits: the greatest sum that gives the least element; the range of sums above
+ * it that matters; a multiplier with `fraction_bits` more bits than products have room for; and a number that is
+ * added to the product, 24 bits below an element. The generator has proved this to be exact. Otherwise, with
+ * fraction_bits 0: a bias, and the multiplier and the shift of the whole product. */
 #ifndef TVM_EXT_ARMV6M_REQUANTIZE_H
 #define TVM_EXT_ARMV6M_REQUANTIZE_H
 
@@ -18,13 +18,13 @@
 /* Requantization of a layer's sums. */
 typedef struct {
     int32_t fraction_bits;
-    bool rounds_twice; /* as TensorFlow Lite, otherwise once with halves to even, as ONNX */
+    bool rounds_twice; /* as in TensorFlow Lite; otherwise once, halves to even, as in ONNX */
     int32_t zero_point;
-    int32_t low; /* the least element, and the greatest: a fused activation may leave out some */
+    int32_t low; /* the least and the greatest element, reduced by a fused activation */
     int32_t high;
 } tvm_ext_armv6m_requantize;
 
-/* The element of a sum, from the factors of its channel. */
+/* Returns the element of a sum, by the factors of its channel. */
 TVM_EXT_INLINE uint8_t tvm_ext_armv6m_element(const tvm_ext_armv6m_requantize *layer, uint32_t sum,
                                               const int32_t *factors)
 {
@@ -45,7 +45,7 @@ TVM_EXT_INLINE uint8_t tvm_ext_armv6m_element(const tvm_ext_armv6m_requantize *l
     return (uint8_t)tvm_ext_clamp(value + layer->zero_point, layer->low, layer->high);
 }
 
-/* Elements of four adjacent channels. */
+/* Stores the elements of four adjacent channels. */
 TVM_EXT_INLINE void tvm_ext_armv6m_elements(const tvm_ext_armv6m_requantize *layer, uint8_t *output,
                                             const uint32_t sums[TVM_EXT_ARMV6M_WIDTH], const int32_t *factors)
 {

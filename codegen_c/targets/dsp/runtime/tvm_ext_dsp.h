@@ -1,4 +1,4 @@
-/* Integer arithmetic of Arm's DSP extension: 16-bit pairs and high products, and the same in plain C elsewhere. */
+/* Integer arithmetic of Arm's DSP extension: 16-bit pairs and high products, and the equivalents in plain C. */
 #ifndef TVM_EXT_DSP_H
 #define TVM_EXT_DSP_H
 
@@ -16,7 +16,7 @@ _Static_assert((-3 >> 1) == -2, "right shifts of negative numbers must keep the 
 #define TVM_EXT_DSP 0
 #endif
 
-/* One copy for all layers. */
+/* Linkage of functions with one copy for all layers. */
 #if TVM_EXT_DSP && defined(__clang__)
 #define TVM_EXT_DSP_SHARED static __attribute__((noinline, unused))
 #elif TVM_EXT_DSP
@@ -25,7 +25,7 @@ _Static_assert((-3 >> 1) == -2, "right shifts of negative numbers must keep the 
 #define TVM_EXT_DSP_SHARED static inline
 #endif
 
-/* Four bytes from any address, the first one lowest. */
+/* Loads four bytes from any address, the first one lowest. */
 static inline uint32_t tvm_ext_dsp_load(const void *bytes)
 {
 #if TVM_EXT_DSP
@@ -73,7 +73,7 @@ static inline uint32_t tvm_ext_dsp_highs(uint32_t a, uint32_t b)
 #endif
 }
 
-/* Bytes 0 and 2 of a word, and 1 and 3, as a pair: with their sign, or from 0 to 255. */
+/* Returns bytes 0 and 2 of a word, and 1 and 3, as a pair: sign-extended, or from 0 to 255. */
 static inline uint32_t tvm_ext_dsp_even_s8(uint32_t word)
 {
 #if TVM_EXT_DSP
@@ -107,14 +107,14 @@ static inline uint32_t tvm_ext_dsp_odd_u8(uint32_t word)
     return word >> 8 & 0x00ff00ffu;
 }
 
-/* 16 times weight i of those that stand in 4 bits each, the first of two in the lower ones of a byte. */
+/* Returns 16 times weight i of 4 bits; the first of two is in the lower bits of a byte. */
 static inline uint32_t tvm_ext_dsp_nibble(const int8_t *bytes, int32_t i)
 {
     const uint32_t byte = (uint32_t)bytes[i / 2];
     return i % 2 == 0 ? (uint32_t)((int32_t)(byte << 28) >> 24) : byte & 0xfffffff0u;
 }
 
-/* a + b, and a - b, each half by itself. */
+/* Returns a + b, and a - b, for each half separately. */
 static inline uint32_t tvm_ext_dsp_add_pair(uint32_t a, uint32_t b)
 {
 #if TVM_EXT_DSP

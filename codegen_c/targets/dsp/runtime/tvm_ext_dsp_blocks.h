@@ -1,11 +1,10 @@
-/* Elements of all output channels of three pixels by the DSP extension, two channels at a time, from products to bytes
- * in registers.
+/* Elements of all output channels of three pixels by the DSP extension, two channels at a time, from products to
+ * bytes in registers.
  *
- * Cells of three pixels side by side, and weights of channels A and B, as tvm_ext_dsp_product.h says. Around the
- * weights of two channels stand the numbers that are needed before and behind them: where the sums A begin and where
- * the sums B do, and the multipliers of A and B. Of joined weights, the second number is where sums A + 256 B begin,
- * and all sums B are less than 2^23. An element is (high product of sum and multiplier + rounding) >> shift, saturated.
- */
+ * Cells of three adjacent pixels, and weights of channels A and B, are described in tvm_ext_dsp_product.h. Before
+ * and after the weights of two channels are the numbers needed there: the initial sums A and B, and the multipliers
+ * of A and B. For joined weights, the second number is the initial sum A + 256 B, and all sums B are less than 2^23.
+ * An element is (high product of sum and multiplier + rounding) >> shift, saturated. */
 #ifndef TVM_EXT_DSP_BLOCKS_H
 #define TVM_EXT_DSP_BLOCKS_H
 
@@ -18,15 +17,15 @@
 
 #if TVM_EXT_DSP
 
-/* Assembly is longer than the string that ISO C promises to take; clang counts it, GCC does not. */
+/* The assembly is longer than the strings that ISO C guarantees; clang warns of this, GCC does not. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
-/* Registers: r1 cells, r2 weights, r12 the end of the weights of two channels; r4 to r6 cells, r0 and r3 weights, r7 to
- * r11 and lr sums. Behind the products: r4 to r6 places of elements, r0 and r3 multipliers, r12 rounding. On the stack:
- * places, rounding, cells, bytes of weights of two channels, where the loop of eight units is entered after the first
- * unit, the end of all weights. r7 and r11 may be frame pointers, so they are saved here and not named to the compiler.
- */
+/* Registers: r1 cells, r2 weights, r12 the end of the weights of two channels; r4 to r6 cells, r0 and r3 weights, r7
+ * to r11 and lr sums. After the products: r4 to r6 addresses of elements, r0 and r3 multipliers, r12 rounding. On
+ * the stack: addresses, rounding, cells, bytes of weights of two channels, the entry into the loop of eight units
+ * after the first unit, the end of all weights. r7 and r11 may be frame pointers, so they are saved here and not
+ * declared to the compiler. */
 #define TVM_EXT_DSP_FINISH(S0, S1, S2, MULTIPLIER, SATURATE, SHIFT)                                                   \
     "smmla " S2 ", " S2 ", " MULTIPLIER ", r12\n\t"                                                                   \
     "smmla " S1 ", " S1 ", " MULTIPLIER ", r12\n\t"                                                                   \
@@ -109,7 +108,7 @@
                          :                                                                                            \
                          : "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                      \
     }
-/* SHIFT_B: SHIFT + 8, as sums B come 256 times. */
+/* SHIFT_B: SHIFT + 8, because sums B are multiplied by 256. */
 #define TVM_EXT_DSP_BLOCKS_OF(TYPE, SATURATE, SHIFT, SHIFT_B)                                                         \
     TVM_EXT_DSP_BLOCKS(tvm_ext_dsp_blocks_##TYPE##_##SHIFT, TVM_EXT_DSP_BLOCKS_FIRST, TVM_EXT_DSP_3X2_UNIT,           \
                        TVM_EXT_DSP_3X2_UNIT_BYTES, "", SATURATE, #SHIFT, "", #SHIFT)                                  \
@@ -126,7 +125,7 @@ TVM_EXT_DSP_BLOCKS_OF(u8, "usat", 8, 16)
 
 #else
 
-/* The same in plain C, of some pixels by an even number of channels at a time. */
+/* The same computation in plain C, of some pixels by an even number of channels at a time. */
 static inline void tvm_ext_dsp_blocks(uint8_t *const output[], const int8_t *weights, const uint32_t *cells,
                                       int32_t units, int32_t blocks, int32_t rounding, int32_t pixels, int32_t channels,
                                       int32_t shift, bool is_joined, bool is_unsigned)

@@ -1,7 +1,7 @@
-/* Depthwise convolution of quantized images by windows of one column, by the DSP extension: four channels of one output
- * pixel at a time.
+/* Depthwise convolution of quantized images with one-column windows, by the DSP extension: four channels of one
+ * output pixel at a time.
  *
- * Elements are widened as they are read, so no scratch is needed. The window has no padding. */
+ * Elements are widened when they are read, so no scratch is needed. The window has no padding. */
 #ifndef TVM_EXT_DSP_COLUMN_H
 #define TVM_EXT_DSP_COLUMN_H
 
@@ -23,8 +23,8 @@ typedef struct {
 #if TVM_EXT_DSP
 
 /* Registers: r0 sums, r1 elements, r2 weights, r3 bias, r12 rows of taps, lr bytes from one row of elements to the
- * next. The loop takes two rows; the first row of an odd number comes before it. r7 and r11 may be frame pointers, so
- * they are saved here and not named to the compiler. */
+ * next. The loop processes two rows; the first row of an odd number precedes it. r7 and r11 may be frame pointers,
+ * so they are saved here and not declared to the compiler. */
 #define TVM_EXT_DSP_COLUMN_ROW(WIDEN, X)                                                                              \
     "ldrd r0, r11, [r2], #8\n\t" WIDEN " r3, " X "\n\t"                                                               \
     "smlabb r7, r3, r0, r7\n\t"                                                                                       \
@@ -51,8 +51,8 @@ typedef struct {
     "stm r0, {r7, r8, r9, r10}\n\t"                                                                                   \
     "mov r7, r4\n\t"
 
-/* Sums of four channels, which begin at their biases. weights: for each row of taps those of channels 0 and 2, then 1
- * and 3. */
+/* Computes sums of four channels, which begin at their biases. weights: for each row of taps those of channels 0 and
+ * 2, then 1 and 3. */
 #define TVM_EXT_DSP_DEFINE_COLUMN(SUFFIX, WIDEN)                                                                      \
     TVM_EXT_DSP_SHARED void tvm_ext_dsp_column_##SUFFIX(int32_t *sums, const uint8_t *x, const int16_t *weights,       \
                                                         const int32_t *bias, int32_t rows, int32_t step)              \
@@ -93,13 +93,13 @@ TVM_EXT_DSP_DEFINE_COLUMN(u8, uint8_t)
 
 #endif
 
-/* Sums of four channels of the output pixel whose window begins in row `top` of image n. input: of these channels, in
- * the window's column. */
+/* Computes sums of four channels of the output pixel whose window begins in row `top` of image n. input: these
+ * channels, in the window's column. */
 TVM_EXT_INLINE void tvm_ext_dsp_column_sums(const tvm_ext_dsp_column_layer *layer, int32_t *sums, const uint8_t *input,
                                             const int16_t *weights, const int32_t *bias, int32_t n, int32_t top)
 {
     const tvm_ext_window *const window = &layer->window;
-    const int32_t at_once = layer->input.is_ring ? 1 : window->rows; /* rows next to each other may lie apart */
+    const int32_t at_once = layer->input.is_ring ? 1 : window->rows; /* rows of a ring may not be contiguous */
     const int32_t step = window->row_dilation * layer->input.columns * layer->input.pitch;
     const int32_t *start = bias;
     for (int32_t r = 0; r < window->rows; r += at_once) {
@@ -113,10 +113,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_column_sums(const tvm_ext_dsp_column_layer *laye
     }
 }
 
-/* Output rows [row_begin, row_end) of all images.
+/* Computes output rows [row_begin, row_end) of all images.
  *
- * The last four channels may share some with those before: computing them twice gives the same bytes. weights: channels
- * in fours, each with its taps. */
+ * The last four channels may overlap those before: computing them twice gives the same bytes. weights: channels in
+ * fours, each with its taps. */
 TVM_EXT_INLINE void tvm_ext_dsp_depthwise_column(const tvm_ext_dsp_column_layer *layer, const void *input, void *output,
                                                  const int16_t *restrict weights, const int32_t *restrict bias,
                                                  const int32_t *restrict multipliers, const uint8_t *restrict shifts,

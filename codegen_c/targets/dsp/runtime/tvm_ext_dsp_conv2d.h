@@ -1,8 +1,8 @@
 /* Convolution of quantized images by the DSP extension: three output pixels by two channels at a time.
  *
- * The windows of three pixels are expanded to cells in scratch (tvm_ext_dsp_product.h), padding as zero points, so that
- * borders and insides run the same code; then all channels read them. Element types and zero points are those of the
- * images. A bias includes the zero point's share of its channel's sums. */
+ * The windows of three pixels are expanded to cells in scratch (tvm_ext_dsp_product.h), padding as zero points, so
+ * that borders and the inside run the same code; then all channels read them. Element types and zero points are
+ * those of the images. A bias includes the zero point's part of its channel's sums. */
 #ifndef TVM_EXT_DSP_CONV2D_H
 #define TVM_EXT_DSP_CONV2D_H
 
@@ -12,37 +12,37 @@
 #include "tvm_ext_dsp_requantize.h"
 #include "tvm_ext_layer.h"
 
-#define TVM_EXT_DSP_FEW 12 /* elements next to each other that are expanded without loops */
+#define TVM_EXT_DSP_FEW 12 /* adjacent elements that are expanded without loops */
 
 typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
-    bool has_nibbles;        /* weights of 4 bits; a word of each pixel stands before the cells */
+    bool has_joined_weights; /* as described in tvm_ext_dsp_product.h */
+    bool has_nibbles;        /* weights of 4 bits; a word of each pixel precedes the cells */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_conv2d_layer;
 
-/* All channels of three pixels from their cells, which it may change; `output`: the first element of each pixel. Where
- * pixels are missing, these are the first one again. A function by itself, with registers of its own; compilers call it
- * directly. */
+/* Computes all channels of three pixels from their cells, which it may change; `output`: the first element of each
+ * pixel. Missing pixels are replaced by the first one. It is not inlined, so that it has all registers to itself;
+ * compilers call it directly. */
 typedef void tvm_ext_dsp_pixels(uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
                                 const int32_t *restrict bias, const int32_t *restrict multipliers,
                                 const uint8_t *restrict shifts, uint32_t *cells);
 
-/* Cells of `count` adjacent elements of one pixel. */
+/* Returns the cells of `count` adjacent elements of one pixel. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_num_cells(int32_t count)
 {
     return (count / 4 * 2) + (((count % 4) + 1) / 2);
 }
 
-/* Taps of a kernel row are expanded one by one where each fills whole cells, or where they are not adjacent. */
+/* Returns true if taps of a kernel row are expanded one by one: each fills whole cells, or they are not adjacent. */
 TVM_EXT_INLINE bool tvm_ext_dsp_is_by_taps(const tvm_ext_dsp_conv2d_layer *layer)
 {
     return layer->input.channels % 4 == 0 || layer->window.column_dilation > 1;
 }
 
-/* Units of two cells in one pixel's window. */
+/* Returns the units of two cells in one pixel's window. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *layer)
 {
     const int32_t taps = layer->window.columns;
@@ -51,7 +51,7 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_conv2d_units(const tvm_ext_dsp_conv2d_layer *
     return ((layer->window.rows * cells) + 1) / 2;
 }
 
-/* Two cells of four adjacent elements of one pixel. */
+/* Expands four adjacent elements of one pixel to two cells. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_four(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes)
 {
     const uint32_t word = tvm_ext_dsp_load(bytes);
@@ -59,7 +59,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_four(const tvm_ext_image *input, uint32_t
     cell[TVM_EXT_DSP_PIXELS] = input->is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word);
 }
 
-/* A cell of one element or two. */
+/* Returns a cell of one element or two. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_expand_rest(const tvm_ext_image *input, const uint8_t *bytes, int32_t count)
 {
     const int32_t first = input->is_unsigned ? (int32_t)bytes[0] : (int32_t)((const int8_t *)bytes)[0];
@@ -70,7 +70,7 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_expand_rest(const tvm_ext_image *input, cons
     return tvm_ext_dsp_lows((uint32_t)first, (uint32_t)second);
 }
 
-/* Cells of `count` adjacent elements of one pixel; a few are expanded in place, without loops. */
+/* Expands `count` adjacent elements of one pixel to cells; a few are expanded inline, without loops. */
 TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_image *input, uint32_t *cell, const uint8_t *bytes,
                                             int32_t count)
 {
@@ -101,13 +101,13 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand(const tvm_ext_image *input, uint32_t
                               : tvm_ext_dsp_expand_3_s8(cell, (const int8_t *)bytes, count);
 }
 
-/* Cells of `count` elements of padding. */
+/* Fills cells with padding. */
 TVM_EXT_INLINE uint32_t *tvm_ext_dsp_pad(const tvm_ext_image *input, uint32_t *cell, int32_t num_cells)
 {
     return tvm_ext_dsp_fill_3(cell, ((uint32_t)input->zero_point & 0xffffu) * 0x10001u, num_cells);
 }
 
-/* Cells of the taps of one kernel row, the first one of which reads column `left`. padded: room for a row of taps. */
+/* Expands the taps of one kernel row, the first of which reads column `left`. padded: memory for a row of taps. */
 TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
                                                  const uint8_t *row, int32_t left, uint8_t *padded)
 {
@@ -137,7 +137,7 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_expand_taps(const tvm_ext_dsp_conv2d_layer 
     return tvm_ext_dsp_expand(input, cell, padded, taps * channels);
 }
 
-/* Cells of the window that begins with row `top` and column `left` of image n. */
+/* Expands the window that begins with row `top` and column `left` of image n. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *layer, uint32_t *cell,
                                               const uint8_t *input, int32_t n, int32_t top, int32_t left,
                                               uint8_t *padded)
@@ -156,7 +156,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_window(const tvm_ext_dsp_conv2d_layer *la
     }
 }
 
-/* `count` channels, 1 or 2, of three pixels from channel k on. */
+/* Computes `count` channels, 1 or 2, of three pixels from channel k on. */
 TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *layer,
                                                 uint8_t *const output[TVM_EXT_DSP_PIXELS],
                                                 const int8_t *restrict weights, const int32_t *restrict bias,
@@ -189,8 +189,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_channels(const tvm_ext_dsp_conv2d_layer *
     }
 }
 
-/* A tvm_ext_dsp_pixels, which the function of each layer calls. A missing pixel is the first one again, which is stored
- * last. */
+/* A tvm_ext_dsp_pixels, which the function of each layer calls. A missing pixel is replaced by the first one, which
+ * is stored last. */
 TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *layer,
                                               uint8_t *const output[TVM_EXT_DSP_PIXELS], const int8_t *restrict weights,
                                               const int32_t *restrict bias, const int32_t *restrict multipliers,
@@ -206,7 +206,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_conv2d_pixels(const tvm_ext_dsp_conv2d_layer *la
     }
 }
 
-/* Moves the cells of the first of three pixels side by side. */
+/* Moves the cells of the first of three pixels together. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_first_of_3(uint32_t *cells, int32_t units)
 {
     for (int32_t i = 0; i < 2 * units; i += 2) {
@@ -215,10 +215,10 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_first_of_3(uint32_t *cells, int32_t units)
     }
 }
 
-/* Output rows [row_begin, row_end) of all images.
+/* Computes output rows [row_begin, row_end) of all images.
  *
- * weights: channels in pairs, as tvm_ext_dsp_product.h says. scratch: cells of three pixels, then a row of taps where
- * these are not expanded one by one. */
+ * weights: channels in pairs, as described in tvm_ext_dsp_product.h. scratch: cells of three pixels, then a row of
+ * taps if taps are not expanded one by one. */
 TVM_EXT_INLINE void tvm_ext_dsp_conv2d(const tvm_ext_dsp_conv2d_layer *layer, tvm_ext_dsp_pixels *compute,
                                        const void *input, void *output, const int8_t *restrict weights,
                                        const int32_t *restrict bias, const int32_t *restrict multipliers,

@@ -1,8 +1,8 @@
 /* Dense layers by the DSP extension: one row by four output channels at a time.
  *
- * A row is expanded to cells in scratch (tvm_ext_dsp_product.h), once; then each weight is read once. Rows of whole
- * units may be multiplied as they are instead, without scratch. A bias includes the zero point's share of the sums of
- * its channel. */
+ * A row is expanded to cells in scratch (tvm_ext_dsp_product.h) once; then each weight is read once. Rows of whole
+ * units may be multiplied directly instead, without scratch. A bias includes the zero point's part of its channel's
+ * sums. */
 #ifndef TVM_EXT_DSP_DENSE_H
 #define TVM_EXT_DSP_DENSE_H
 
@@ -19,24 +19,24 @@ typedef struct {
     int32_t depth;           /* elements of a row of the input */
     int32_t channels;        /* elements of a row of the output */
     bool has_unsigned_input; /* uint8, otherwise int8 */
-    bool has_joined_weights; /* as tvm_ext_dsp_product.h says */
-    bool has_nibbles;        /* weights of 4 bits; a word stands before the cells */
+    bool has_joined_weights; /* as described in tvm_ext_dsp_product.h */
+    bool has_nibbles;        /* weights of 4 bits; a word precedes the cells */
     bool is_direct;          /* products of a row's bytes, not of cells */
-    bool holds_sums;         /* the output: sums of 32 bits, which are no elements yet */
+    bool holds_sums;         /* the output: 32-bit sums, before requantization */
     tvm_ext_dsp_requantize requantize;
 } tvm_ext_dsp_dense_layer;
 
-/* All channels of a row from its cells, some at a time: a function of tvm_ext_dsp_single.h. */
+/* Computes all channels of a row from its cells, some at a time: a function of tvm_ext_dsp_single.h. */
 typedef void tvm_ext_dsp_single(uint8_t *output, const int8_t *weights, const uint32_t *cells, int32_t units,
                                 int32_t blocks, int32_t rounding);
 
-/* Units of two cells in a row. */
+/* Returns the units of two cells in a row. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_dense_units(const tvm_ext_dsp_dense_layer *layer)
 {
     return (layer->depth + 3) / 4;
 }
 
-/* Cells of `count` elements of a row; returns the next cell's place. */
+/* Expands `count` elements of a row to cells; returns the address of the next cell. */
 TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(const tvm_ext_dsp_dense_layer *layer, uint32_t *cell,
                                                   const void *elements, int32_t count)
 {
@@ -44,7 +44,7 @@ TVM_EXT_INLINE uint32_t *tvm_ext_dsp_dense_expand(const tvm_ext_dsp_dense_layer 
                                      : tvm_ext_dsp_expand_1_s8(cell, (const int8_t *)elements, count);
 }
 
-/* Sums of four channels, which begin at `start`. x: cells, or bytes where the layer is direct. */
+/* Computes sums of four channels, which begin at `start`. x: cells, or bytes if the layer is direct. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *layer, int32_t *sums, const void *x,
                                               const int8_t *weights, const int32_t *start, int32_t units)
 {
@@ -71,7 +71,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_product(const tvm_ext_dsp_dense_layer *lay
     }
 }
 
-/* `count` elements of the output from channel k on, or sums. */
+/* Stores `count` elements of the output from channel k on, or sums. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *layer, uint8_t *output, const int32_t *sums,
                                              const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                              int32_t k, int32_t count)
@@ -88,8 +88,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_finish(const tvm_ext_dsp_dense_layer *laye
     }
 }
 
-/* All rows of the output. weights: channels in fours, as tvm_ext_dsp_product.h says. scratch: cells of a row; NULL
- * where the layer is direct. */
+/* Computes all rows of the output. weights: channels in fours, as described in tvm_ext_dsp_product.h. scratch: cells
+ * of a row; NULL if the layer is direct. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, const void *input, void *output,
                                       const int8_t *restrict weights, const int32_t *restrict bias,
                                       const int32_t *restrict multipliers, const uint8_t *restrict shifts,
@@ -121,8 +121,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense(const tvm_ext_dsp_dense_layer *layer, cons
     }
 }
 
-/* All rows of the output from products to bytes in registers. weights: with the numbers before and behind them, as
- * tvm_ext_dsp_single.h says. */
+/* Computes all rows of the output from products to bytes in registers. weights: with the numbers before and after
+ * them, as described in tvm_ext_dsp_single.h. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_rows(const tvm_ext_dsp_dense_layer *layer, tvm_ext_dsp_single *compute,
                                            const void *input, void *output, const int8_t *restrict weights,
                                            int32_t rounding, void *scratch)
@@ -136,10 +136,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_dense_rows(const tvm_ext_dsp_dense_layer *layer,
     }
 }
 
-/* One row whose elements come in parts: adds products of the cells in scratch to the sums of all channels.
+/* Adds products of the cells in scratch to the sums of all channels, for one row whose elements come in parts.
  *
- * Units [begin, end) of a row are in scratch. Sums begin at the bias; the last part gives the elements of the output.
- * There are sums for a multiple of four channels. */
+ * Units [begin, end) of a row are in scratch. Sums begin at the bias; the last part stores the elements of the
+ * output. The number of sums is a multiple of four. */
 TVM_EXT_INLINE void tvm_ext_dsp_dense_add(const tvm_ext_dsp_dense_layer *layer, void *output, int32_t *sums,
                                           const int8_t *restrict weights, const int32_t *restrict bias,
                                           const int32_t *restrict multipliers, const uint8_t *restrict shifts,

@@ -1,10 +1,11 @@
 /* Depthwise convolution of quantized images by the DSP extension: the loops around one channel of a few rows.
  *
- * Four channels at a time, the input rows of a strip of output rows are expanded to one plane per channel, padding as
- * zero points: words of two adjacent columns, each a number of 16 bits, the first of which is the first column of
- * padding. Rows that the next strip needs again stay in the planes, so each element is read once, and the output may
- * take the input's place. The layer's own function then multiplies the words by its taps, unrolled. It and the
- * expansion of a row are functions by themselves, with registers of their own; compilers call them directly. */
+ * Four channels at a time, the input rows of a strip of output rows are expanded to one plane per channel, padding
+ * as zero points: words of two adjacent columns, each a 16-bit number, beginning with the first column of padding.
+ * Rows that the next strip needs stay in the planes, so each element is read once, and the output may take the
+ * memory of the input. The layer's own function then multiplies the words by its taps, unrolled. This function and
+ * the expansion of a row are not inlined, so that they have all registers to themselves; compilers call them
+ * directly. */
 #ifndef TVM_EXT_DSP_DEPTHWISE_H
 #define TVM_EXT_DSP_DEPTHWISE_H
 
@@ -26,27 +27,28 @@ typedef struct {
     int32_t strip_rows; /* output rows whose input is expanded together */
 } tvm_ext_dsp_depthwise_layer;
 
-/* One input row of four channels, to one row of each plane; a row of padding for NULL. */
+/* Expands one input row of four channels to one row of each plane; NULL for a row of padding. */
 typedef void tvm_ext_dsp_row(uint32_t *cell, const uint8_t *row);
 
-/* `count` output rows of channel k from its plane; `output` is the first element of the first of them, of channel 0. */
+/* Computes `count` output rows of channel k from its plane; `output` is the first element of the first row, of
+   channel 0. */
 typedef void tvm_ext_dsp_channel(uint8_t *output, const uint32_t *restrict weights, const int32_t *restrict bias,
                                  const int32_t *restrict multipliers, const uint8_t *restrict shifts,
                                  const uint32_t *plane, int32_t count, int32_t k);
 
-/* Input rows of one output row. */
+/* Returns the input rows of one output row. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_spanned_rows(const tvm_ext_window *window)
 {
     return ((window->rows - 1) * window->row_dilation) + 1;
 }
 
-/* Words of a row of a plane. */
+/* Returns the words of a row of a plane. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_row_words(const tvm_ext_dsp_depthwise_layer *layer)
 {
     return (((layer->output.columns - 1) * layer->window.column_stride) + layer->window.columns + 1) / 2;
 }
 
-/* Words of a plane. */
+/* Returns the words of a plane. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_plane_words(const tvm_ext_dsp_depthwise_layer *layer)
 {
     const int32_t rows =
@@ -69,13 +71,13 @@ TVM_EXT_INLINE tvm_ext_dsp_four tvm_ext_dsp_column(const tvm_ext_dsp_depthwise_l
     return four;
 }
 
-/* A pair of padding. */
+/* Returns a pair of padding. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_padding(const tvm_ext_dsp_depthwise_layer *layer)
 {
     return ((uint32_t)layer->input.zero_point & 0xffffu) * 0x10001u;
 }
 
-/* Word i of a row of each plane: four channels of two adjacent columns. */
+/* Writes word i of a row of each plane: four channels of two adjacent columns. */
 TVM_EXT_INLINE void tvm_ext_dsp_put(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i,
                                     tvm_ext_dsp_four first, tvm_ext_dsp_four second)
 {
@@ -86,7 +88,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_put(const tvm_ext_dsp_depthwise_layer *layer, ui
     cell[i + (3 * plane)] = tvm_ext_dsp_highs(first.odd, second.odd);
 }
 
-/* The same of padding. */
+/* Writes word i of padding. */
 TVM_EXT_INLINE void tvm_ext_dsp_put_padding(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell, int32_t i)
 {
     const int32_t plane = tvm_ext_dsp_plane_words(layer);
@@ -97,7 +99,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_put_padding(const tvm_ext_dsp_depthwise_layer *l
     cell[i + (3 * plane)] = padding;
 }
 
-/* Words [begin, end) of an input row, some columns of which may be padding. */
+/* Writes words [begin, end) of an input row, some columns of which may be padding. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell,
                                               const uint8_t *row, int32_t begin, int32_t end)
 {
@@ -117,7 +119,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_border(const tvm_ext_dsp_depthwise_layer 
     }
 }
 
-/* One row of padding, to one row of each plane. */
+/* Writes one row of padding to each plane. */
 TVM_EXT_INLINE void tvm_ext_dsp_pad_row(const tvm_ext_dsp_depthwise_layer *layer, uint32_t *cell)
 {
     for (int32_t i = 0; i < tvm_ext_dsp_row_words(layer); ++i) {
@@ -145,7 +147,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_row(const tvm_ext_dsp_depthwise_layer *la
     tvm_ext_dsp_expand_border(layer, cell, row, inner_end, words);
 }
 
-/* Moves words to the front of a plane; the places may overlap. */
+/* Moves words to the front of a plane; source and target may overlap. */
 #if TVM_EXT_DSP
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_keep(uint32_t *to, const uint32_t *from, int32_t words)
 {
@@ -169,8 +171,8 @@ static inline void tvm_ext_dsp_keep(uint32_t *to, const uint32_t *from, int32_t 
 }
 #endif
 
-/* Rows of the planes for output rows [begin, end). done: output rows of the strip before, or 0 for none; the rows of
- * its planes that are needed again come first. */
+/* Expands the rows of the planes for output rows [begin, end). done: output rows of the previous strip, or 0 for
+ * none; the rows of its planes that are needed again are moved first. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_strip(const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row,
                                              uint32_t *cells, const uint8_t *input, int32_t n, int32_t begin,
                                              int32_t end, int32_t done)
@@ -197,10 +199,10 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_strip(const tvm_ext_dsp_depthwise_layer *
     }
 }
 
-/* Output rows [row_begin, row_end) of all images.
+/* Computes output rows [row_begin, row_end) of all images.
  *
- * The last four channels may share some with those before: computing them twice gives the same bytes. Rows of a strip
- * lie behind each other, so it ends where a ring buffer does. */
+ * The last four channels may overlap those before: computing them twice gives the same bytes. Rows of a strip are
+ * contiguous, so a strip ends where a ring buffer does. */
 TVM_EXT_INLINE void tvm_ext_dsp_depthwise(const tvm_ext_dsp_depthwise_layer *layer, tvm_ext_dsp_row *expand_row,
                                           tvm_ext_dsp_channel *channel, const void *input, void *output,
                                           const uint32_t *restrict weights, const int32_t *restrict bias,

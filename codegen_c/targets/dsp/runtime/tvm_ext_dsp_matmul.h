@@ -1,7 +1,7 @@
 /* Products of two quantized activations by the DSP extension: one vector by four columns of a matrix at a time.
  *
- * A head's matrix is expanded in scratch first, for all vectors that it is multiplied with: to cells of 16-bit pairs
- * (tvm_ext_dsp_product.h), less the zero point, those of four columns side by side. Vectors stay bytes. */
+ * A head's matrix is expanded in scratch first, for all vectors that are multiplied by it: to cells of 16-bit pairs
+ * (tvm_ext_dsp_product.h) minus the zero point, with those of four columns adjacent. Vectors stay bytes. */
 #ifndef TVM_EXT_DSP_MATMUL_H
 #define TVM_EXT_DSP_MATMUL_H
 
@@ -23,7 +23,7 @@ typedef struct {
 
 #if TVM_EXT_DSP
 
-/* Registers as tvm_ext_dsp_product.h says; a word of the matrix is a cell. */
+/* Registers as in tvm_ext_dsp_product.h; a word of the matrix is a cell. */
 #define TVM_EXT_DSP_MATMUL_CELL(X)                                                                                    \
     "ldmia r2!, {r4, r5, r6, r11}\n\t" TVM_EXT_DSP_SMLAD("r7", X, "r4") TVM_EXT_DSP_SMLAD("r8", X, "r5")              \
         TVM_EXT_DSP_SMLAD("r9", X, "r6") TVM_EXT_DSP_SMLAD("r10", X, "r11")
@@ -72,19 +72,19 @@ static inline void tvm_ext_dsp_matmul_u8(int32_t *sums, const void *x, const int
 
 #endif
 
-/* Units of two cells in a vector. */
+/* Returns the units of two cells in a vector. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_matmul_units(const tvm_ext_dsp_matmul_layer *layer)
 {
     return (layer->second.depth + 3) / 4;
 }
 
-/* Columns, to a multiple of four. */
+/* Returns the columns, rounded up to a multiple of four. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_matmul_columns(const tvm_ext_dsp_matmul_layer *layer)
 {
     return (layer->second.columns + TVM_EXT_DSP_COLUMNS - 1) / TVM_EXT_DSP_COLUMNS * TVM_EXT_DSP_COLUMNS;
 }
 
-/* All cells of a matrix, and what the sums of its columns begin with: the share of the vectors' zero point. */
+/* Expands all cells of a matrix, and the initial sums of its columns: the part of the vectors' zero point. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_matrix(const tvm_ext_dsp_matmul_layer *layer, const uint8_t *matrix,
                                               uint32_t *cells, int32_t *start)
 {
@@ -128,7 +128,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_matmul_store(const tvm_ext_dsp_matmul_layer *lay
     }
 }
 
-/* The sum of one column and the cells of a short vector. */
+/* Returns the sum of one column and the cells of a short vector. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_short_sum(const uint32_t *x, const uint32_t *cells, int32_t start, int32_t units)
 {
     int32_t sum = tvm_ext_dsp_smlad(x[0], cells[0], start);
@@ -140,7 +140,7 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_short_sum(const uint32_t *x, const uint32_t *
     return sum;
 }
 
-/* A short vector times a matrix: the vector's cells stay in registers. */
+/* Multiplies a short vector by a matrix: the vector's cells stay in registers. */
 TVM_EXT_INLINE void tvm_ext_dsp_matmul_short(const tvm_ext_dsp_matmul_layer *layer, const uint8_t *vector, uint8_t *y,
                                              const uint32_t *cells, const int32_t *start, const int32_t *multipliers,
                                              const uint8_t *shifts)
@@ -163,7 +163,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_matmul_short(const tvm_ext_dsp_matmul_layer *lay
     }
 }
 
-/* One vector times a matrix. copy: where a vector of no whole units is filled up. */
+/* Multiplies one vector by a matrix. copy: memory in which a vector of incomplete units is padded. */
 TVM_EXT_INLINE void tvm_ext_dsp_matmul_vector(const tvm_ext_dsp_matmul_layer *layer, const uint8_t *vector, uint8_t *y,
                                               const uint32_t *cells, const int32_t *start, uint8_t *copy,
                                               const int32_t *multipliers, const uint8_t *shifts)
@@ -192,8 +192,8 @@ TVM_EXT_INLINE void tvm_ext_dsp_matmul_vector(const tvm_ext_dsp_matmul_layer *la
     }
 }
 
-/* Output rows [row_begin, row_end), head by head. scratch: starts of sums, cells of a matrix, and where vectors are no
- * whole units room for one. */
+/* Computes output rows [row_begin, row_end), head by head. scratch: initial sums, cells of a matrix, and for vectors
+ * of incomplete units memory for one. */
 TVM_EXT_INLINE void tvm_ext_dsp_matmul(const tvm_ext_dsp_matmul_layer *layer, const void *input, const void *second,
                                        void *output, const int32_t *multipliers, const uint8_t *shifts, void *scratch,
                                        int32_t row_begin, int32_t row_end)

@@ -1,4 +1,4 @@
-/* Matrices of quantized elements as cells of 16-bit pairs, less their zero point, four columns side by side. */
+/* Matrices of quantized elements as cells of 16-bit pairs minus their zero point, four columns adjacent. */
 #ifndef TVM_EXT_DSP_MATRIX_H
 #define TVM_EXT_DSP_MATRIX_H
 
@@ -7,7 +7,7 @@
 
 #define TVM_EXT_DSP_COLUMNS 4
 
-/* Bytes 0 and 2, or 1 and 3, of a word of the second tensor. */
+/* Returns bytes 0 and 2, or 1 and 3, of a word of the second tensor. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_matrix_even(const tvm_ext_matrices *second, uint32_t word)
 {
     return second->is_unsigned ? tvm_ext_dsp_even_u8(word) : tvm_ext_dsp_even_s8(word);
@@ -18,13 +18,13 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_matrix_odd(const tvm_ext_matrices *second, u
     return second->is_unsigned ? tvm_ext_dsp_odd_u8(word) : tvm_ext_dsp_odd_s8(word);
 }
 
-/* A zero point in both halves. */
+/* Returns the zero point in both halves. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_matrix_zeros(const tvm_ext_matrices *second)
 {
     return tvm_ext_dsp_lows((uint32_t)second->zero_point, (uint32_t)second->zero_point);
 }
 
-/* Cell (c, c + 2) of column n, less the zero point; zeros beyond the matrix. */
+/* Returns cell (c, c + 2) of column n minus the zero point; zeros beyond the matrix. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_matrix_cell(const tvm_ext_matrices *second, const uint8_t *matrix, int32_t n,
                                                 int32_t c)
 {
@@ -36,7 +36,7 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_matrix_cell(const tvm_ext_matrices *second, 
     return tvm_ext_dsp_lows((uint32_t)first, (uint32_t)other);
 }
 
-/* Both cells of a unit of column n, whose elements lie side by side. */
+/* Expands both cells of a unit of column n, whose elements are adjacent. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_column(const tvm_ext_matrices *second, const uint8_t *matrix, uint32_t *cells,
                                               int32_t n, int32_t c)
 {
@@ -46,7 +46,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_column(const tvm_ext_matrices *second, co
     cells[4] = tvm_ext_dsp_subtract_pair(tvm_ext_dsp_matrix_odd(second, word), zeros);
 }
 
-/* Cells (c, c + 2) of four columns, which lie side by side. */
+/* Expands cells (c, c + 2) of four adjacent columns. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_columns(const tvm_ext_matrices *second, const uint8_t *matrix, uint32_t *cells,
                                                int32_t n, int32_t c)
 {
@@ -62,7 +62,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_expand_columns(const tvm_ext_matrices *second, c
     cells[3] = tvm_ext_dsp_subtract_pair(tvm_ext_dsp_highs(odd, other_odd), zeros);
 }
 
-/* The unit from element c on of four columns from n on: eight cells. */
+/* Expands the unit from element c on of four columns from n on: eight cells. */
 TVM_EXT_INLINE void tvm_ext_dsp_expand_unit(const tvm_ext_matrices *second, const uint8_t *matrix, uint32_t *cells,
                                             int32_t n, int32_t c)
 {

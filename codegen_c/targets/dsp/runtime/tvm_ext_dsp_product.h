@@ -20,8 +20,8 @@
 
 #define TVM_EXT_DSP_PIXELS 3
 
-/* Cells of one of STEP pixels side by side, from `count` adjacent bytes. A rest of one byte or two fills one cell,
- * of three bytes two: (x[0], x[1]), (x[2], 0). Returns the place of the pixel's next cell. */
+/* Cells of one of STEP adjacent pixels, from `count` adjacent bytes. A rest of one byte or two fills one cell, of
+ * three bytes two: (x[0], x[1]), (x[2], 0). Returns the address of the pixel's next cell. */
 #define TVM_EXT_DSP_DEFINE_EXPAND(STEP, SUFFIX, TYPE)                                                                 \
     TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_expand_##STEP##_##SUFFIX(uint32_t *cell, const TYPE *x, int32_t count)   \
     {                                                                                                                 \
@@ -59,7 +59,7 @@ TVM_EXT_DSP_DEFINE_EXPAND(1, u8, uint8_t)
 TVM_EXT_DSP_DEFINE_EXPAND(3, s8, int8_t)
 TVM_EXT_DSP_DEFINE_EXPAND(3, u8, uint8_t)
 
-/* `count` cells of one of 3 pixels, all the same. Returns the place of the pixel's next cell. */
+/* Fills `count` cells of one of 3 pixels with one value. Returns the address of the pixel's next cell. */
 TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, int32_t count)
 {
     for (; count > 0; --count) {
@@ -69,13 +69,13 @@ TVM_EXT_DSP_SHARED uint32_t *tvm_ext_dsp_fill_3(uint32_t *cell, uint32_t pair, i
     return cell;
 }
 
-/* -8 times the elements of a cell, added to a sum. */
+/* Returns a sum plus -8 times the elements of a cell. */
 static inline int32_t tvm_ext_dsp_offset(uint32_t cell, int32_t sum)
 {
     return tvm_ext_dsp_smlad(cell, 0xfff8fff8u, sum);
 }
 
-/* The word in front of the cells of one pixel: -8 times the sum of its elements. */
+/* Computes the word before the cells of one pixel: -8 times the sum of its elements. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
 {
     const uint32_t *const end = &words[1 + (2 * units)];
@@ -86,7 +86,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_1(uint32_t *words, int32_t units)
     words[0] = (uint32_t)sum;
 }
 
-/* The same of 3 pixels side by side. */
+/* Computes these words of 3 adjacent pixels. */
 TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 {
     const uint32_t *const end = &words[3 + (6 * units)];
@@ -101,7 +101,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
     words[1] = (uint32_t)sum1;
     words[2] = (uint32_t)sum2;
 #else
-    for (int32_t p = 0; p < 3; ++p) { /* one at a time: GCC 12 makes wrong AVX2 vectors of three sums side by side */
+    for (int32_t p = 0; p < 3; ++p) { /* one at a time: GCC 12 generates wrong AVX2 vectors for three adjacent sums */
         int32_t sum = 0;
         for (const uint32_t *cell = &words[3 + p]; cell < end; cell += 3) {
             sum = tvm_ext_dsp_offset(*cell, sum);
@@ -113,17 +113,18 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
 
 #if TVM_EXT_DSP
 
-/* Assembler check of a loop that a computed jump enters: COUNT copies of a unit since label BEGIN must take UNIT_BYTES
- * each. The jump multiplies by UNIT_BYTES, so another width of an instruction would send it between two instructions.
- * `.org` never moves back: the first one fails where the units are longer, the second one where they are shorter. */
+/* Assembler check of a loop that a computed jump enters: COUNT copies of a unit since label BEGIN must take
+ * UNIT_BYTES each. The jump multiplies by UNIT_BYTES, so another width of an instruction would make it land inside
+ * an instruction. `.org` never moves back: the first one fails if the units are longer, the second one if they are
+ * shorter. */
 #define TVM_EXT_DSP_SIZED(BEGIN, COUNT, UNIT_BYTES)                                                                   \
     "9:\n\t"                                                                                                          \
     ".org " BEGIN " + " COUNT " * " UNIT_BYTES "\n\t"                                                                 \
     ".org 9b\n\t"
 
-/* Registers: r0 sums, r1 cells, r2 weights, r3 bias, r12 units (at least 1), then the end of the weights.
- * The loop holds four units; the first round enters it where the rest of the division by four begins.
- * r7 and r11 may be frame pointers, so they are saved here and not named to the compiler. */
+/* Registers: r0 sums, r1 cells, r2 weights, r3 bias, r12 units (at least 1), then the end of the weights. The loop
+ * contains four units; the first iteration enters it at the remainder of the division by four. r7 and r11 may be
+ * frame pointers, so they are saved here and not declared to the compiler. */
 #define TVM_EXT_DSP_ENTER(UNIT_BYTES, WEIGHT_SHIFT)                                                                   \
     "push {r0, r3, r7, r11}\n\t"                                                                                      \
     "rsb r0, r12, #0\n\t"                                                                                             \
@@ -204,7 +205,7 @@ TVM_EXT_DSP_SHARED void tvm_ext_dsp_offsets_3(uint32_t *words, int32_t units)
                          : "r4", "r5", "r6", "r8", "r9", "r10", "lr", "cc", "memory");                                \
     }
 
-/* Sums of 3 pixels by channels A and B: sums A of each pixel, then sums B. weights: 8 bytes a unit. */
+/* Computes sums of 3 pixels by channels A and B: sums A of each pixel, then sums B. weights: 8 bytes per unit. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_3x2,
     TVM_EXT_DSP_ENTER(TVM_EXT_DSP_3X2_UNIT_BYTES, "3")
@@ -239,7 +240,7 @@ TVM_EXT_DSP_PRODUCT(
     "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
     TVM_EXT_DSP_LEAVE)
 
-/* 16 times the same from weights of 4 bits, 4 bytes a unit. x: cells behind their words. */
+/* Computes 16 times these sums from weights of 4 bits, 4 bytes per unit. x: cells after their words. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_3x2_s4,
     TVM_EXT_DSP_ENTER(TVM_EXT_DSP_3X2_S4_UNIT_BYTES, "2")
@@ -267,7 +268,7 @@ TVM_EXT_DSP_PRODUCT(
     "stm r0, {r7, r8, r9, r10, r11, lr}\n\t"
     TVM_EXT_DSP_LEAVE)
 
-/* Sums of 1 pixel by channels A, B, C and D. weights: a word of A and B, one of C and D, 16 bytes a unit. */
+/* Computes sums of 1 pixel by channels A, B, C and D. weights: a word of A and B, one of C and D, 16 bytes per unit. */
 #define TVM_EXT_DSP_PRODUCT_1X4(NAME, UNIT_BYTES, X)                                                                  \
     TVM_EXT_DSP_PRODUCT(NAME, TVM_EXT_DSP_ENTER(UNIT_BYTES, "4")                                                      \
                         "ldm r3, {r7, r8, r9, r10}\n\t"                                                               \
@@ -295,7 +296,7 @@ TVM_EXT_DSP_PRODUCT(
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4, "72", TVM_EXT_DSP_1X4_CELLS)
 TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_joined, "56", TVM_EXT_DSP_1X4_CELLS)
 
-/* 16 times the same from weights of 4 bits, 8 bytes a unit. x: cells behind their word. */
+/* Computes 16 times these sums from weights of 4 bits, 8 bytes per unit. x: cells after their word. */
 TVM_EXT_DSP_PRODUCT(
     tvm_ext_dsp_product_1x4_s4,
     TVM_EXT_DSP_ENTER(TVM_EXT_DSP_1X4_S4_UNIT_BYTES, "3")
@@ -320,7 +321,7 @@ TVM_EXT_DSP_PRODUCT(
     "stm r0, {r7, r8, r9, r10}\n\t"
     TVM_EXT_DSP_LEAVE)
 
-/* The same from the pixel's bytes as they are, at any address, instead of cells. */
+/* The same functions, which read the pixel's bytes at any address instead of cells. */
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_s8, "80", TVM_EXT_DSP_1X4_BYTES("sxtb16"))
 TVM_EXT_DSP_PRODUCT_1X4(tvm_ext_dsp_product_1x4_u8, "80", TVM_EXT_DSP_1X4_BYTES("uxtb16"))
 TVM_EXT_DSP_PRODUCT_1X4_JOINED(tvm_ext_dsp_product_1x4_s8_joined, "64", TVM_EXT_DSP_1X4_BYTES("sxtb16"))
@@ -348,7 +349,7 @@ static inline void tvm_ext_dsp_product(int32_t *sums, const uint32_t *cells, con
     }
 }
 
-/* 16 times the same from weights of 4 bits. */
+/* Computes 16 times these sums from weights of 4 bits. */
 static inline void tvm_ext_dsp_product_s4(int32_t *sums, const uint32_t *words, const int8_t *weights,
                                           const int32_t *bias, int32_t units, int32_t pixels, int32_t channels)
 {

@@ -1,4 +1,4 @@
-/* Requantization of sums by high products: a few instructions per sum, rounded as the portable code does. */
+/* Requantization of sums by high products: a few instructions per sum, rounded as in the portable code. */
 #ifndef TVM_EXT_DSP_REQUANTIZE_H
 #define TVM_EXT_DSP_REQUANTIZE_H
 
@@ -9,29 +9,29 @@
 
 /* Requantization of a layer's sums. */
 typedef struct {
-    bool by_high_product; /* otherwise by the whole product of 64 bits; the generator has proved either exact */
-    bool rounds_twice;    /* as TensorFlow Lite, otherwise once with halves to even, as ONNX */
+    bool by_high_product; /* otherwise by the whole 64-bit product; the generator has proved either exact */
+    bool rounds_twice;    /* as in TensorFlow Lite; otherwise once, halves to even, as in ONNX */
     int32_t channel_step; /* 1: a multiplier and a shift for each channel, 0: one of each for all */
-    int32_t common_shift; /* of all channels behind the high product, 4 or 8, to any number of 8 bits; 0: none */
+    int32_t common_shift; /* shift of all channels after the high product, 4 or 8, to any 8-bit number; 0: none */
     int32_t zero_point;
-    int32_t low; /* the least element, and the greatest: a fused activation may leave out some */
+    int32_t low; /* the least and the greatest element, reduced by a fused activation */
     int32_t high;
 } tvm_ext_dsp_requantize;
 
-/* The multiplier of channel k. */
+/* Returns the multiplier of channel k. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_multiplier(const tvm_ext_dsp_requantize *layer, const int32_t *multipliers,
                                               int32_t k)
 {
     return multipliers[k * layer->channel_step];
 }
 
-/* The shift of channel k. */
+/* Returns the shift of channel k. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_shift(const tvm_ext_dsp_requantize *layer, const uint8_t *shifts, int32_t k)
 {
     return shifts[k * layer->channel_step];
 }
 
-/* The nearest number of 8 bits to the floor of value / 2^shift, a shift of 4 or 8. */
+/* Returns the nearest number of 8 bits to the floor of value / 2^shift, for a shift of 4 or 8. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_saturate_shifted(int32_t value, int32_t shift, bool is_unsigned)
 {
 #if TVM_EXT_DSP
@@ -51,8 +51,8 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_saturate_shifted(int32_t value, int32_t shift
 #endif
 }
 
-/* The element of a sum: sum * multiplier / 2^shift + zero_point, rounded and clamped. By high products, the division
- * is by 2^(33 + shift), or by 2^(32 + shift) where it rounds twice. */
+/* Returns the element of a sum: sum * multiplier / 2^shift + zero_point, rounded and clamped. By high products, the
+ * division is by 2^(33 + shift), or by 2^(32 + shift) if it rounds twice. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
                                            int32_t shift)
 {
@@ -63,11 +63,12 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
         return tvm_ext_dsp_saturate_shifted(value, layer->common_shift, layer->low == 0);
     }
     if (layer->by_high_product) {
-        /* The zero point and a half, in the unit of the high product. Multiplied, as C shifts no negative numbers. */
+        /* The zero point and a half, in the unit of the high product. Multiplied, because C leaves shifts of
+           negative numbers undefined. */
         const int32_t rounding = ((2 * layer->zero_point) + 1) * (1 << shift);
         if (layer->rounds_twice) {
             value = tvm_ext_dsp_high_product_rounded(sum * 2, multiplier, rounding);
-            /* Halves away from zero are halves up but for sums below zero, which a ReLU makes the least element. */
+            /* Halves away from zero are halves up except for negative sums, which a ReLU clamps. */
             value += layer->low >= layer->zero_point ? 0 : sum >> 31;
         } else {
             value = tvm_ext_dsp_high_product(sum, multiplier, rounding);
@@ -81,7 +82,7 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_element(const tvm_ext_dsp_requantize *layer, 
     return tvm_ext_limited(value, layer->low, layer->high);
 }
 
-/* The nearest number of 8 bits to the floor of a half. */
+/* Returns the nearest number of 8 bits to the floor of a half. */
 static inline int32_t tvm_ext_dsp_saturate_half_s8(int32_t value)
 {
 #if TVM_EXT_DSP
@@ -104,9 +105,9 @@ static inline int32_t tvm_ext_dsp_saturate_half_u8(int32_t value)
 #endif
 }
 
-/* tvm_ext_dsp_element for a multiplier and a shift that are used once: nothing is made ready for the next sum. By
- * floor((h + (2 z + 1) 2^s) / 2^(s + 1)) = floor((floor(h / 2^s) + 2 z + 1) / 2), h a high product, z the zero point.
- */
+/* tvm_ext_dsp_element for a multiplier and a shift that are used once: nothing is prepared for the next sum. It uses
+ * floor((h + (2 z + 1) 2^s) / 2^(s + 1)) = floor((floor(h / 2^s) + 2 z + 1) / 2), h a high product, z the zero
+ * point. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_element_once(const tvm_ext_dsp_requantize *layer, int32_t sum, int32_t multiplier,
                                                 int32_t shift)
 {

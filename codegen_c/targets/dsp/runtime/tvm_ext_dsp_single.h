@@ -1,9 +1,9 @@
 /* Elements of all output channels of one pixel or vector by the DSP extension, two or four channels at a time, from
  * products to bytes in registers.
  *
- * Cells of the pixel, and joined weights, as tvm_ext_dsp_product.h says. Around the weights of some channels stand the
- * numbers that are needed before and behind them, as tvm_ext_dsp_blocks.h says: those from which sums A and A + 256 B
- * of each two channels begin, and multipliers of all. */
+ * Cells of the pixel, and joined weights, are described in tvm_ext_dsp_product.h. Before and after the weights of
+ * some channels are the numbers needed there, as described in tvm_ext_dsp_blocks.h: the initial sums A and A + 256 B
+ * of each two channels, and multipliers of all. */
 #ifndef TVM_EXT_DSP_SINGLE_H
 #define TVM_EXT_DSP_SINGLE_H
 
@@ -16,12 +16,12 @@
 
 #if TVM_EXT_DSP
 
-/* Registers: r1 cells, r2 weights; r0, r11, r12 and lr cells, r3 to r6 weights, r7 to r10 sums. Behind the products: r0
- * and r1 rounding of A and of 256 B, r3 to r6 multipliers, r11 the place of the next element, r12 the end of all
- * weights. On the stack: rounding of A and of 256 B, place, end of all weights, cells, their end, where products begin,
- * where they go on after an odd unit. The loop takes four times two units; the first round enters it where the rest of
- * the division by four begins. r7 and r11 may be frame pointers, so they are saved here and not named to the compiler.
- */
+/* Registers: r1 cells, r2 weights; r0, r11, r12 and lr cells, r3 to r6 weights, r7 to r10 sums. After the products:
+ * r0 and r1 rounding of A and of 256 B, r3 to r6 multipliers, r11 the address of the next element, r12 the end of
+ * all weights. On the stack: rounding of A and of 256 B, address, end of all weights, cells, their end, begin of the
+ * products, their continuation after an odd unit. The loop contains four times two units; the first iteration enters
+ * it at the remainder of the division by four. r7 and r11 may be frame pointers, so they are saved here and not
+ * declared to the compiler. */
 #define TVM_EXT_DSP_1X2_CELL(X, W) TVM_EXT_DSP_1X4_JOINED_WORD(X, W, "r7", "r8")
 #define TVM_EXT_DSP_1X2_START "ldrd r7, r8, [r2], #8\n\t"
 #define TVM_EXT_DSP_1X2_ODD                                                                                           \
@@ -44,7 +44,7 @@
 #define TVM_EXT_DSP_1X4_FINISH(FINISH)                                                                                \
     "ldmia r2!, {r3, r4, r5, r6}\n\t" FINISH("r7", "r8", "r3", "r4") FINISH("r9", "r10", "r5", "r6")
 
-/* Elements of channels A and B from sums A and A + 256 B. SHIFT_B: SHIFT + 8, as sums B come 256 times. */
+/* Elements of channels A and B from sums A and A + 256 B. SHIFT_B: SHIFT + 8, because sums B are multiplied by 256. */
 #define TVM_EXT_DSP_SINGLE_FINISH(A, B, MULTIPLIER_A, MULTIPLIER_B, SATURATE, SHIFT, SHIFT_B)                         \
     "sub " B ", " B ", " A "\n\t"                                                                                     \
     "smmla " A ", " A ", " MULTIPLIER_A ", r0\n\t"                                                                    \

@@ -1,4 +1,4 @@
-/* Softmax over vectors of quantized elements by the DSP extension, to the bytes of tvm_ext_qsoftmax.h. */
+/* Softmax over vectors of quantized elements by the DSP extension, with the bytes of tvm_ext_qsoftmax.h. */
 #ifndef TVM_EXT_DSP_SOFTMAX_H
 #define TVM_EXT_DSP_SOFTMAX_H
 
@@ -7,7 +7,7 @@
 #include "tvm_ext_requantize.h"
 #include "tvm_ext_softmax_layer.h"
 
-/* The larger of each pair of bytes. */
+/* Returns the larger of each pair of bytes. */
 TVM_EXT_INLINE uint32_t tvm_ext_dsp_larger(uint32_t a, uint32_t b, bool is_unsigned)
 {
 #if TVM_EXT_DSP
@@ -30,7 +30,7 @@ TVM_EXT_INLINE uint32_t tvm_ext_dsp_larger(uint32_t a, uint32_t b, bool is_unsig
 #endif
 }
 
-/* Largest element of a vector. */
+/* Returns the largest element of a vector. */
 TVM_EXT_INLINE int32_t tvm_ext_dsp_largest(const tvm_ext_softmax_layer *layer, const uint8_t *x)
 {
     int32_t largest = tvm_ext_softmax_element(layer, x, 0);
@@ -51,7 +51,8 @@ TVM_EXT_INLINE int32_t tvm_ext_dsp_largest(const tvm_ext_softmax_layer *layer, c
     return largest;
 }
 
-/* Sum of the exponentials of a vector; `at` is where that of element 0 stands. Two of them fit 32 bits. */
+/* Returns the sum of the exponentials of a vector; `at` is the address of that of element 0. Two of them fit 32
+   bits. */
 TVM_EXT_INLINE uint64_t tvm_ext_dsp_softmax_sum(const tvm_ext_softmax_layer *layer, const uint8_t *x,
                                                 const uint32_t *at)
 {
@@ -71,7 +72,8 @@ TVM_EXT_INLINE uint64_t tvm_ext_dsp_softmax_sum(const tvm_ext_softmax_layer *lay
     return sum;
 }
 
-/* The result for one exponential where no product is a tie: rounded by its high word (tvm_ext_dsp_requantize.h). */
+/* Returns the result for one exponential if no product is a tie: rounded by its high word
+   (tvm_ext_dsp_requantize.h). */
 TVM_EXT_INLINE uint8_t tvm_ext_dsp_softmax_result(const tvm_ext_softmax_layer *layer, uint32_t exponential,
                                                   int32_t factor)
 {
@@ -81,7 +83,7 @@ TVM_EXT_INLINE uint8_t tvm_ext_dsp_softmax_result(const tvm_ext_softmax_layer *l
     return (uint8_t)tvm_ext_limited(value, layer->low, layer->high);
 }
 
-/* All vectors. exponential: of -255 to 0 steps of the input. */
+/* Computes all vectors. exponential: of -255 to 0 steps of the input. */
 TVM_EXT_INLINE void tvm_ext_dsp_softmax(const tvm_ext_softmax_layer *layer, const void *input, void *output,
                                         const uint32_t *restrict exponential)
 {
@@ -93,7 +95,7 @@ TVM_EXT_INLINE void tvm_ext_dsp_softmax(const tvm_ext_softmax_layer *layer, cons
         const uint32_t *const at = &exponential[255 - largest];
         const uint64_t sum = tvm_ext_dsp_softmax_sum(layer, x, at);
         const int32_t factor = (int32_t)(((uint64_t)layer->steps + (sum / 2)) / sum);
-        /* An exponential has at most 30 trailing zeros, a tie shift - 1. */
+        /* An exponential has at most 30 trailing zeros; a tie requires shift - 1. */
         if (((uint32_t)factor & ((1u << (layer->shift - 31)) - 1u)) != 0) {
             int32_t c = 0;
             for (; c + 4 <= length; c += 4) {

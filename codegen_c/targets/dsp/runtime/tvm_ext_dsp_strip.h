@@ -1,5 +1,5 @@
-/* Depthwise windows of 5x5 and 7x7 taps by the DSP extension: strips of output rows of one channel, four columns at a
- * time, from a plane of tvm_ext_dsp_depthwise.h to bytes.
+/* Depthwise windows of 5x5 and 7x7 taps by the DSP extension: strips of output rows of one channel, four columns at
+ * a time, from a plane of tvm_ext_dsp_depthwise.h to bytes.
  *
  * Each word of weights is read once for four sums. A row of taps, of stride 1: pairs of taps (0, 1), (2, 3), ... and
  * then (1, 2), (3, 4), ...; of stride 2: (0, 1), (2, 3), ... and the last tap alone. An element is (high product of
@@ -17,7 +17,7 @@
 typedef struct {
     uint8_t *output;         /* the first element */
     int32_t pitch;           /* elements from one column to the next */
-    int32_t last;            /* from the third of four columns to the fourth; 0 for a fourth that is not wanted */
+    int32_t last;            /* from the third of four columns to the fourth; 0 if the fourth is not needed */
     int32_t multiplier;      /* of the high product */
     int32_t rounding;        /* added to it: the zero point and a half */
     int32_t plane_bytes;     /* from one row of taps to the next in the plane */
@@ -33,9 +33,9 @@ typedef struct {
 
 #if TVM_EXT_DSP
 
-/* Registers: r8, r9, r10 and lr sums of four columns, r7 plane, r11 weights; words of the plane from r0 on, and weights
- * up to r12. The strip lies on the stack, and is advanced there. r7 and r11 may be frame pointers, so they are saved
- * here and not named to the compiler. */
+/* Registers: r8, r9, r10 and lr sums of four columns, r7 plane, r11 weights; words of the plane from r0 on, and
+ * weights up to r12. The strip is on the stack, and is advanced there. r7 and r11 may be frame pointers, so they are
+ * saved here and not declared to the compiler. */
 #define TVM_EXT_DSP_STRIP_NEXT                                                                                        \
     "ldr r5, [sp, #20]\n\t"                                                                                           \
     "add r7, r7, r5\n\t"
