@@ -1,4 +1,4 @@
-/* Copies of bytes by the processor, where no DMA makes them: vectors of 16 bytes with Helium. */
+/* Copies of bytes by the processor, if no DMA makes them: vectors of 16 bytes with Helium. */
 #ifndef TVM_EXT_COPY_H
 #define TVM_EXT_COPY_H
 
@@ -10,7 +10,7 @@
 
 #define TVM_EXT_COPY_BLOCK 64u
 
-/* target[0, bytes) = source, which do not overlap: blocks of 4 vectors, the rest by lanes. */
+/* Copies bytes by blocks of 4 vectors, and the rest by lanes; source and target must not overlap. */
 static inline void tvm_ext_copy(void *target, const void *source, size_t bytes)
 {
     const uint32_t blocks = (uint32_t)(bytes / TVM_EXT_COPY_BLOCK);
@@ -41,7 +41,7 @@ static inline void tvm_ext_copy(void *target, const void *source, size_t bytes)
 
 #else
 
-/* target[0, bytes) = source, which do not overlap. */
+/* Copies bytes; source and target must not overlap. */
 static inline void tvm_ext_copy(void *target, const void *source, size_t bytes)
 {
     (void)memcpy(target, source, bytes);

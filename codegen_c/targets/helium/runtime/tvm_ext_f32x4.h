@@ -13,8 +13,8 @@
 
 typedef float32x4_t tvm_ext_f32x4;
 
-/* GCC 12 takes vld1q_f32 and vst1q_f32 for 4 bytes of memory, and moves what reads or writes the others past them; of
- * integers it knows all 16. */
+/* GCC 12 treats vld1q_f32 and vst1q_f32 as accesses of 4 bytes, and moves accesses of the other bytes past them; for
+ * integers it knows all 16 bytes. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_load(const float *source)
 {
     return vreinterpretq_f32_s32(vld1q_s32((const int32_t *)(const void *)source));
@@ -27,13 +27,13 @@ static inline void tvm_ext_f32x4_store(float *target, tvm_ext_f32x4 value)
 
 #define TVM_EXT_F32X4_HAS_PARTS
 
-/* The first `count` lanes, and 0. */
+/* Loads the first `count` lanes, and 0 in the others. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_load_part(const float *source, int32_t count)
 {
     return vreinterpretq_f32_s32(vldrwq_z_s32((const int32_t *)(const void *)source, vctp32q((uint32_t)count)));
 }
 
-/* GCC 12 takes vstrwq_p_s32 for a store of all lanes, and leaves out stores of the others before it. */
+/* GCC 12 treats vstrwq_p_s32 as a store of all lanes, and drops earlier stores of the other lanes. */
 static inline void tvm_ext_f32x4_store_part(float *target, int32_t count, tvm_ext_f32x4 value)
 {
     __asm__ volatile("" : : : "memory");
@@ -61,7 +61,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_multiply(tvm_ext_f32x4 a, tvm_ext_f32x
     return vmulq_f32(a, b);
 }
 
-/* a < b ? b : a, which keeps a NaN of a; as b > a, for Helium's "less" is true of a NaN, too. */
+/* Returns a < b ? b : a, which keeps a NaN of a; written as b > a, because Helium's "less" is true for NaN, too. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_maximum(tvm_ext_f32x4 a, tvm_ext_f32x4 b)
 {
     return vpselq_f32(b, a, vcmpgtq_f32(b, a));
@@ -85,7 +85,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ex
     return vfmaq_n_f32(c, b, a);
 }
 
-/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+/* Returns a * 2^n, where n are the lowest bits of the number `power`: they are added to the exponent. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f32x4 power)
 {
     const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(power), 23);
@@ -94,15 +94,15 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f
 
 #define TVM_EXT_F32X4_ADDS_BY_4
 
-/* An element of a pixel by 4 vectors of weights. Sums take their products one vector behind the loads: v0 is there, and
- * so it is for the next element, whose vector stands `next` in the assembly. */
+/* An element of a pixel times 4 vectors of weights. Products lag one vector behind the loads: v0 is loaded already,
+ * and so is the first vector of the next element, at `next` in the assembly. */
 #define TVM_EXT_F32X4_ELEMENT(a, f1, f2, f3, next)                                                                   \
     "vldrw.u32 %q[v1], [%[f], #" f1 "]\n\tvfma.f32 %q[s0], %q[v0], %[" a "]\n\t"                                     \
     "vldrw.u32 %q[v2], [%[f], #" f2 "]\n\tvfma.f32 %q[s1], %q[v1], %[" a "]\n\t"                                     \
     "vldrw.u32 %q[v3], [%[f], #" f3 "]\n\tvfma.f32 %q[s2], %q[v2], %[" a "]\n\t" next                              \
     "vfma.f32 %q[s3], %q[v3], %[" a "]\n\t"
 
-/* Four elements, their weights 256 bytes. */
+/* Four elements, whose weights are 256 bytes. */
 #define TVM_EXT_F32X4_BLOCK                                                                                           \
     "vldrw.u32 %q[v0], [%[f]], #256\n\tldrd %[a], %[b], [%[x]], #16\n\t"                                              \
     TVM_EXT_F32X4_ELEMENT("a", "-240", "-224", "-208", "vldrw.u32 %q[v0], [%[f], #-192]\n\t")                         \
@@ -111,7 +111,8 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f
     TVM_EXT_F32X4_ELEMENT("a", "-112", "-96", "-80", "vldrw.u32 %q[v0], [%[f], #-64]\n\t")                            \
     TVM_EXT_F32X4_ELEMENT("b", "-48", "-32", "-16", "")
 
-/* 4 sums += the products of `length` elements of a pixel, a multiple of 4, and of 4 vectors of weights for each. */
+/* Adds to 4 sums the products of `length` elements of a pixel, a multiple of 4, and of 4 vectors of weights for
+   each. */
 static inline void tvm_ext_f32x4_add_by_4(tvm_ext_f32x4 *sums, const float *x, const float *weights, int32_t length)
 {
     tvm_ext_f32x4 v0, v1, v2, v3;
@@ -224,7 +225,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_fma_n(float a, tvm_ext_f32x4 b, tvm_ex
     return result;
 }
 
-/* a * 2^n, where n are the lowest bits of the number `power`: added to the exponent. */
+/* Returns a * 2^n, where n are the lowest bits of the number `power`: they are added to the exponent. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_times_power(tvm_ext_f32x4 a, tvm_ext_f32x4 power)
 {
     uint32_t bits[4];

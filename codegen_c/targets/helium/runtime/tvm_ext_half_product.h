@@ -1,7 +1,7 @@
-/* Products of floats that were halves and of weights that are, for 8 output channels at a time.
+/* Products of floats that were halves, and of half weights, for 8 output channels at a time.
  *
- * Weights are packed so that the lower halves of a vector are channels 0 to 3, the upper ones 4 to 7: two conversions
- * widen them. Sums are float32, each with its products in order, as in the tiles of single vectors. */
+ * Weights are packed so that the lower halves of a vector are channels 0 to 3, and the upper ones 4 to 7: two
+ * conversions widen them. Sums are float32, each with its products in order, as in the tiles of single vectors. */
 #ifndef TVM_EXT_HALF_PRODUCT_H
 #define TVM_EXT_HALF_PRODUCT_H
 
@@ -9,7 +9,7 @@
 
 #define TVM_EXT_HALF_CHANNELS 8
 
-/* The products of one element of each of up to 3 pixels, `step` elements apart. sums: [pixels][2]. */
+/* Adds the products of one element of each of up to 3 pixels, `step` elements apart. sums: [pixels][2]. */
 TVM_EXT_INLINE void tvm_ext_half_product_add_element(tvm_ext_f32x4 *sums, const float *x, int32_t step,
                                                      const uint16_t *weights, int32_t pixels)
 {
@@ -41,7 +41,7 @@ TVM_EXT_INLINE void tvm_ext_half_product_add_element(tvm_ext_f32x4 *sums, const 
 
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
 
-/* Loads 8 weights and widens them, loads two elements side by side, adds the products of one to two sums. */
+/* Loads 8 weights and widens them, loads two adjacent elements, and adds the products of one to two sums. */
 #define TVM_EXT_HALF_WEIGHTS "vldrh.u16 %q[f0], [%[w]], #16\n\t" TVM_EXT_WIDEN_UPPER(f1, f0) TVM_EXT_WIDEN_LOWER(f0, f0)
 #define TVM_EXT_HALF_TWO(first, second, place) "ldrd %[" #first "], %[" #second "], [%[" #place "]], #8\n\t"
 #define TVM_EXT_HALF_FMA(sum, next, element)                                                                           \
@@ -70,7 +70,7 @@ TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_3(tvm_ext_f32x4 *sums, const 
                      : "lr", "cc", "memory");
 }
 
-/* The same of 2 pixels. */
+/* The same for 2 pixels. */
 TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_2(tvm_ext_f32x4 *sums, const float *x, int32_t step,
                                                      const uint16_t *weights, int32_t pairs)
 {
@@ -89,7 +89,7 @@ TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_2(tvm_ext_f32x4 *sums, const 
                      : "lr", "cc", "memory");
 }
 
-/* The same of one pixel. */
+/* The same for one pixel. */
 TVM_EXT_INLINE void tvm_ext_half_product_add_pairs_1(tvm_ext_f32x4 *sums, const float *x, const uint16_t *weights,
                                                      int32_t pairs)
 {

@@ -1,4 +1,4 @@
-/* Windows of an image of halves as floats: products read them where no column is outside. */
+/* Windows of an image of halves as floats, which products read if no column is outside. */
 #ifndef TVM_EXT_HALF_WINDOW_H
 #define TVM_EXT_HALF_WINDOW_H
 
@@ -11,7 +11,7 @@ TVM_EXT_INLINE void tvm_ext_half_zeros(float *target, int32_t count)
     }
 }
 
-/* Columns [first, first + columns) of a row of an image that has `extent` of them, zeros outside. */
+/* Converts columns [first, first + columns) of a row of an image that has `extent` columns, with zeros outside. */
 TVM_EXT_INLINE void tvm_ext_half_window_row(float *target, const uint16_t *row, int32_t first, int32_t columns,
                                             int32_t extent, int32_t channels)
 {

@@ -1,6 +1,7 @@
-/* Vectors of 4 floats that lie in memory as halves: two instructions with Helium, plain C everywhere else.
+/* Vectors of 4 floats that are halves in memory: two instructions with Helium, plain C everywhere else.
  *
- * Helium has products of halves, but no sums of these in more bits: kernels widen, compute in float32, round once. */
+ * Helium has products of halves, but cannot accumulate them with more bits: kernels widen, compute in float32, and
+ * round once. */
 #ifndef TVM_EXT_HALVES_F32X4_H
 #define TVM_EXT_HALVES_F32X4_H
 
@@ -12,7 +13,7 @@
 
 #define TVM_EXT_ROUND_LOWER(to, from) TVM_EXT_CONVERSION(0xee3f0e01, to, from) /* vcvtb.f16.f32 */
 
-/* Nearest halves in the lower halves of words; the upper ones hold nothing of meaning. */
+/* Nearest halves in the lower halves of words; the upper halves are undefined. */
 TVM_EXT_INLINE uint32x4_t tvm_ext_rounded_f32x4(tvm_ext_f32x4 value)
 {
     __asm__(TVM_EXT_REGISTERS TVM_EXT_ROUND_LOWER(both, both) : [both] "+w"(value));
@@ -21,7 +22,7 @@ TVM_EXT_INLINE uint32x4_t tvm_ext_rounded_f32x4(tvm_ext_f32x4 value)
 
 #endif
 
-/* 4 halves as floats. */
+/* Loads 4 halves as floats. */
 TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_f32x4_of_halves(const uint16_t *source)
 {
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
@@ -49,7 +50,7 @@ TVM_EXT_INLINE void tvm_ext_f32x4_to_halves(uint16_t *target, tvm_ext_f32x4 valu
 #endif
 }
 
-/* Floats rounded to the nearest halves. */
+/* Rounds floats to the nearest halves. */
 TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_f32x4_half(tvm_ext_f32x4 value)
 {
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
@@ -61,7 +62,7 @@ TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_f32x4_half(tvm_ext_f32x4 value)
 #endif
 }
 
-/* `count` halves as floats. */
+/* Converts `count` halves to floats. */
 TVM_EXT_INLINE void tvm_ext_widen_halves(float *target, const uint16_t *source, int32_t count)
 {
     const int32_t whole = count - (count % 4);
@@ -73,7 +74,7 @@ TVM_EXT_INLINE void tvm_ext_widen_halves(float *target, const uint16_t *source, 
     }
 }
 
-/* `count` floats as the nearest halves. */
+/* Converts `count` floats to the nearest halves. */
 TVM_EXT_INLINE void tvm_ext_round_halves(uint16_t *target, const float *source, int32_t count)
 {
     const int32_t whole = count - (count % 4);

@@ -1,11 +1,11 @@
-/* Vectors of 16, 8 and 4 integers for generated kernels: Helium where the compiler has it, plain C everywhere else,
- * lane by lane the same. Lanes are counted from 0; "even" and "odd" are those of even and of odd number. */
+/* Vectors of 16, 8 and 4 integers for generated kernels: Helium if the compiler has it, plain C with the same lanes
+ * everywhere else. Lanes are counted from 0; "even" and "odd" refer to their numbers. */
 #ifndef TVM_EXT_HELIUM_H
 #define TVM_EXT_HELIUM_H
 
 #include "tvm_ext_requantize.h"
 
-/* Without optimisation compilers run out of registers for sums. */
+/* Without optimization compilers run out of registers for sums. */
 #if defined(__ARM_FEATURE_MVE) && defined(__GNUC__) && defined(__OPTIMIZE__)
 
 #define TVM_EXT_HAS_HELIUM 1
@@ -21,7 +21,7 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_load(const void *source)
     return vldrbq_s8((const int8_t *)source);
 }
 
-/* The first `count` bytes, zeros behind them. */
+/* Loads the first `count` bytes, with zeros after them. */
 static inline tvm_ext_i8x16 tvm_ext_i8x16_load_first(const void *source, int32_t count)
 {
     return vldrbq_z_s8((const int8_t *)source, vctp8q((uint32_t)count));
@@ -32,8 +32,8 @@ static inline void tvm_ext_i8x16_store(void *target, tvm_ext_i8x16 a)
     vstrbq_s8((int8_t *)target, a);
 }
 
-/* GCC 12 takes predicated stores for stores of all lanes, and leaves out stores of the others before them: these bytes
- * count as read here. */
+/* GCC 12 treats predicated stores as stores of all lanes, and drops earlier stores of the other lanes: this declares
+ * these bytes as read. */
 #define TVM_EXT_HELIUM_KEEP(target, bytes) __asm__ volatile("" : "+m"(*(uint8_t(*)[bytes])(target)))
 
 static inline void tvm_ext_i8x16_store_first(void *target, tvm_ext_i8x16 a, int32_t count)
@@ -68,7 +68,7 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_of(tvm_ext_i16x8 even, tvm_ext_i16x8 o
     return vmovntq_s16(vreinterpretq_s8_s16(even), odd);
 }
 
-/* The same, each limited to int8_t. */
+/* The same, each saturated to int8_t. */
 static inline tvm_ext_i8x16 tvm_ext_i8x16_limited(tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
 {
     int8x16_t result;
@@ -96,7 +96,7 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_add(tvm_ext_i16x8 a, tvm_ext_i16x8 b)
     return vaddq_s16(a, b);
 }
 
-/* a + b, limited to 16 bits. */
+/* Returns a + b, saturated to 16 bits. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_add_n(tvm_ext_i16x8 a, int16_t b)
 {
     return vqaddq_n_s16(a, b);
@@ -107,7 +107,7 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_clamp(tvm_ext_i16x8 a, int16_t low, in
     return vminq_s16(vmaxq_s16(a, vdupq_n_s16(low)), vdupq_n_s16(high));
 }
 
-/* a in the even lanes, b in the odd ones, limited to 16 bits. */
+/* Returns a in the even lanes, b in the odd ones, saturated to 16 bits. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     int16x8_t result;
@@ -115,7 +115,7 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_narrow(tvm_ext_i32x4 a, tvm_ext_i32x4 
     return result;
 }
 
-/* The low byte of each lane is a, limited to int8_t; the high byte is undefined. */
+/* The low byte of each lane is a, saturated to int8_t; the high byte is undefined. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_limited(tvm_ext_i16x8 a)
 {
     int16x8_t result;
@@ -123,7 +123,7 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_limited(tvm_ext_i16x8 a)
     return result;
 }
 
-/* The low bytes of the first `count` even lanes; count: 1 to 4. */
+/* Stores the low bytes of the first `count` even lanes; count: 1 to 4. */
 static inline void tvm_ext_i16x8_store_even(void *target, tvm_ext_i16x8 a, int32_t count)
 {
     if (count >= 4) {
@@ -134,7 +134,7 @@ static inline void tvm_ext_i16x8_store_even(void *target, tvm_ext_i16x8 a, int32
     }
 }
 
-/* The low bytes of the first `count` odd lanes. */
+/* Stores the low bytes of the first `count` odd lanes. */
 static inline void tvm_ext_i16x8_store_odd(void *target, tvm_ext_i16x8 a, int32_t count)
 {
     const uint32x4_t low = vshrq_n_u32(vreinterpretq_u32_s16(a), 16);
@@ -166,7 +166,7 @@ static inline void tvm_ext_i32x4_store_in_turn(int32_t *target, tvm_ext_i32x4 a,
     vst4q_s32(target, all);
 }
 
-/* Up to four bytes, widened; zeros behind them. */
+/* Loads up to four bytes, widened, with zeros after them. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_load_i8(const int8_t *source, int32_t count)
 {
     return count >= 4 ? vldrbq_s32(source) : vldrbq_z_s32(source, vctp32q((uint32_t)count));
@@ -222,22 +222,22 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_mla(tvm_ext_i32x4 a, tvm_ext_i32x4 b, 
     return vmlaq_n_s32(a, b, c);
 }
 
-/* a * 2^shift rounded down; the result must fit. shift: -31 to 31. */
+/* Returns a * 2^shift rounded down; the result must fit. shift: -31 to 31. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_shift(tvm_ext_i32x4 a, int32_t shift)
 {
     return vshlq_r_s32(a, shift);
 }
 
-/* a * 2^shift, rounded once, halves up; shift: -31 to -1. */
+/* Returns a * 2^shift, rounded once, halves up; shift: -31 to -1. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
 {
     return vrshlq_s32(a, shift);
 }
 
-/* The same for a number a + low / 2^32, halves to even: low is 0 where it has no such part. */
+/* The same for a number a + low / 2^32, halves to even; low is 0 for a number without this part. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_even(tvm_ext_i32x4 a, tvm_ext_i32x4 low, tvm_ext_i32x4 shift)
 {
-    /* 32 leading zeros: a whole number. Predicates would say so, too, but GCC 12 breaks on some of theirs. */
+    /* 32 leading zeros: an integer. Predicates would show this, too, but GCC 12 miscompiles some of their uses. */
     const int32x4_t is_whole = vshrq_n_s32(vclzq_s32(low), 5);
     return vrshlq_s32(vsubq_s32(a, vbicq_s32(is_whole, vshlq_s32(a, shift))), shift);
 }
@@ -248,13 +248,13 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4 a, int32_t
     return vrshlq_n_s32(a, shift);
 }
 
-/* High words of the doubled products, rounded down; not both factors are the smallest number. */
+/* High words of the doubled products, rounded down; not both factors may be the smallest number. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_down_n(tvm_ext_i32x4 a, int32_t b)
 {
     return vqdmulhq_n_s32(a, b);
 }
 
-/* High words of the doubled products, halves up; not both factors are the smallest number. */
+/* High words of the doubled products, halves up; not both factors may be the smallest number. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled(tvm_ext_i32x4 a, tvm_ext_i32x4 b)
 {
     return vqrdmulhq_s32(a, b);
@@ -268,7 +268,7 @@ static inline tvm_ext_i32x4 tvm_ext_i32x4_multiply_doubled_n(tvm_ext_i32x4 a, in
 /* a * 2^shift, halves away from zero; shift: -31 to 0. */
 static inline tvm_ext_i32x4 tvm_ext_i32x4_shift_away(tvm_ext_i32x4 a, tvm_ext_i32x4 shift)
 {
-    /* -1 where both are negative: then halves go down. */
+    /* -1 if both are negative: then halves go down. */
     const int32x4_t correction = vshrq_n_s32(vandq_s32(a, shift), 31);
     return vrshlq_s32(vaddq_s32(a, correction), shift);
 }

@@ -1,8 +1,9 @@
 /* All output channels of one row of bytes, or of two, by Helium: four channels at a time, 16 products at a time.
  *
- * A row is a vector, or a window of an image: one run of bytes, or several of one length. Weights are packed block
- * after block of four channels, 16 bytes of each channel by turns, or of 4 bits 16 bytes of each two; rows and weights
- * are padded to whole steps of 16 bytes. Factors are four starts of sums, multipliers and shifts of each block. */
+ * A row is a vector, or a window of an image: one run of bytes, or several of equal length. Weights are packed block
+ * after block of four channels, 16 bytes of each channel in turn, or for 4 bits 16 bytes of each two; rows and
+ * weights are padded to whole steps of 16 bytes. Factors are four initial sums, multipliers and shifts of each
+ * block. */
 #ifndef TVM_EXT_HELIUM_CHANNELS_H
 #define TVM_EXT_HELIUM_CHANNELS_H
 
@@ -17,36 +18,36 @@
 typedef struct {
     int32_t runs;        /* in a row */
     int32_t steps;       /* in a run */
-    int32_t group_steps; /* without a loop; of all runs where it is all steps of them */
+    int32_t group_steps; /* unrolled; of all runs if it covers all of their steps */
     int32_t channels;
     bool has_nibbles;    /* weights of 4 bits, otherwise of 8 */
-    bool holds_sums;     /* the output: sums of 32 bits, which are no elements yet */
+    bool holds_sums;     /* the output: 32-bit sums, before requantization */
     tvm_ext_helium_rescale rescale;
 } tvm_ext_helium_product;
 
-/* All channels of two rows: where their results go is y0 and y1. skip: bytes from the end of a run to the next one. A
- * function by itself, with registers of its own; compilers call it directly. */
+/* Computes all channels of two rows, whose results go to y0 and y1. skip: bytes from the end of a run to the next
+ * one. It is not inlined, so that it has all registers to itself; compilers call it directly. */
 typedef void tvm_ext_helium_two(const int8_t *x0, const int8_t *x1, int32_t skip, uint8_t *y0, uint8_t *y1,
                                 const int8_t *restrict weights, const int32_t *restrict factors);
 
-/* The same of one row. */
+/* The same for one row. */
 typedef void tvm_ext_helium_one(const int8_t *x0, uint8_t *y0, const int8_t *restrict weights,
                                 const int32_t *restrict factors);
 
-/* Bytes of an element of the output, or of a sum. */
+/* Returns the bytes of an element of the output, or of a sum. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_output_bytes(const tvm_ext_helium_product *product)
 {
     return product->holds_sums ? 4 : 1;
 }
 
-/* Bytes of a row, padded. */
+/* Returns the bytes of a row, padded. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_row_bytes(const tvm_ext_helium_product *product)
 {
     return product->runs * product->steps * TVM_EXT_HELIUM_STEP;
 }
 
-/* Adds `runs` runs of `steps` steps of one row or two to their sums; returns the weights behind them. Both numbers are
- * constants where it is inlined. */
+/* Adds `runs` runs of `steps` steps of one row or two to their sums; returns the weights after them. Both numbers
+ * are constants at the call. */
 TVM_EXT_INLINE const int8_t *tvm_ext_helium_add(tvm_ext_i32x4 *sums, const int8_t *x0, const int8_t *x1, int32_t skip,
                                                 const int8_t *weights, int32_t runs, int32_t steps, int32_t rows,
                                                 bool has_nibbles)
@@ -90,8 +91,8 @@ TVM_EXT_INLINE const int8_t *tvm_ext_helium_add_row(const tvm_ext_helium_product
     return weights;
 }
 
-/* Turns the sums of a block of channels into elements of one row or two, or stores them. rest: channels from the
- * block's first one on. */
+/* Requantizes the sums of a block of channels of one row or two, or stores them. rest: channels from the block's
+ * first one on. */
 TVM_EXT_INLINE void tvm_ext_helium_store_block(const tvm_ext_helium_product *product, const tvm_ext_i32x4 *sums,
                                                uint8_t *y0, uint8_t *y1, const int32_t *factors, int32_t rest,
                                                int32_t rows)
@@ -117,8 +118,8 @@ TVM_EXT_INLINE void tvm_ext_helium_store_block(const tvm_ext_helium_product *pro
     }
 }
 
-/* All channels of `rows` rows, 1 or 2. Of one row, x1 and y1 are the first again. Results are counted down, and places
- * move on with them: registers that sums leave are few. */
+/* Computes all channels of `rows` rows, 1 or 2. For one row, x1 and y1 are the first row again. Results are counted
+ * down, and their addresses are incremented, because the sums leave few registers. */
 TVM_EXT_INLINE void tvm_ext_helium_channels(const tvm_ext_helium_product *product, const int8_t *x0, const int8_t *x1,
                                             int32_t skip, uint8_t *y0, uint8_t *y1, const int8_t *restrict weights,
                                             const int32_t *restrict factors, int32_t rows)
@@ -138,7 +139,7 @@ TVM_EXT_INLINE void tvm_ext_helium_channels(const tvm_ext_helium_product *produc
     }
 }
 
-/* Elements as int8, copied; uint8 is turned into it. */
+/* Copies elements as int8; uint8 is converted. */
 TVM_EXT_INLINE void tvm_ext_helium_copy(const tvm_ext_image *image, int8_t *target, const uint8_t *source,
                                         int32_t count)
 {

@@ -1,8 +1,8 @@
 /* Convolution of quantized images by Helium: two output pixels by four channels at a time.
  *
- * Where a row of the window is a whole number of steps, pixels whose windows lie inside the image are read in place;
- * windows of all others are copied to scratch first. A start of a sum includes the zero point's share of all weights,
- * for padding is read like the input. */
+ * If a row of the window is a whole number of steps, pixels whose windows lie inside the image are read in place;
+ * windows of all others are copied to scratch first. An initial sum includes the zero point's part of all weights,
+ * because padding is read like the input. */
 #ifndef TVM_EXT_HELIUM_CONV2D_H
 #define TVM_EXT_HELIUM_CONV2D_H
 
@@ -14,16 +14,16 @@ typedef struct {
     tvm_ext_image input;
     tvm_ext_image output;
     tvm_ext_window window;
-    int32_t in_place_begin; /* columns [begin, end) are read in place where all rows of their windows are there */
+    int32_t in_place_begin; /* columns [begin, end) are read in place if all rows of their windows are inside */
     int32_t in_place_end;
     bool has_copies;        /* some pixels are copied first */
-    int32_t inside_begin;   /* those whose windows lie in columns of the image, where a row of them is one vector */
+    int32_t inside_begin;   /* columns whose windows lie in columns of the image, if a row of them is one vector */
     int32_t inside_end;
-    bool is_inside; /* all windows lie in the image, and nothing calls the function that copies others */
+    bool is_inside; /* all windows lie in the image, and no other copies are needed */
     tvm_ext_helium_product product;
 } tvm_ext_helium_conv2d_layer;
 
-/* Bytes of a window from the beginning of its copy to that of the next. */
+/* Returns the bytes from the copy of a window to that of the next. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_copy_bytes(const tvm_ext_helium_conv2d_layer *layer)
 {
     const int32_t bytes = layer->window.rows * layer->window.columns * layer->input.channels;
@@ -37,7 +37,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy(const tvm_ext_helium_conv2d_layer
     tvm_ext_helium_copy_window(&layer->input, &layer->window, layer->input.channels, patch, input, h, w);
 }
 
-/* Copies the window of output pixel (h, w): one inside of the image row by row, a vector each, which may write up to 16
+/* Copies the window of output pixel (h, w), which lies inside the image, one row per vector; this may write up to 16
  * bytes beyond the copy. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_pixel(const tvm_ext_helium_conv2d_layer *layer,
                                                      tvm_ext_helium_patch *patch, int8_t *copy, const uint8_t *input,
@@ -62,7 +62,8 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_copy_pixel(const tvm_ext_helium_conv2d
     }
 }
 
-/* Pixels [begin, end) of one image, counted through all its rows, from copies; the last may be a pair with itself. */
+/* Computes pixels [begin, end) of one image, counted through all its rows, from copies; the last may be a pair with
+   itself. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
                                                tvm_ext_helium_patch *patch, const uint8_t *input, uint8_t *output,
                                                const int8_t *restrict weights, const int32_t *restrict factors,
@@ -79,7 +80,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_flat(const tvm_ext_helium_conv2d_layer
     }
 }
 
-/* Pairs of the columns that are read in place; `row`: the first output element. */
+/* Computes pairs of the columns that are read in place; `row`: the first output element. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d_in_place(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
                                                    const uint8_t *input, uint8_t *row, const int8_t *restrict weights,
                                                    const int32_t *restrict factors, int32_t top)
@@ -98,7 +99,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_in_place(const tvm_ext_helium_conv2d_l
     }
 }
 
-/* Columns of a row that are left, from copies: `done` columns from in_place_begin on are finished. */
+/* Computes the remaining columns of a row from copies: `done` columns from in_place_begin on are complete. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d_others(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
                                                  tvm_ext_helium_patch *patch, const uint8_t *input, uint8_t *row,
                                                  const int8_t *restrict weights, const int32_t *restrict factors,
@@ -118,7 +119,7 @@ TVM_EXT_INLINE void tvm_ext_helium_conv2d_others(const tvm_ext_helium_conv2d_lay
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_helium_conv2d(const tvm_ext_helium_conv2d_layer *layer, tvm_ext_helium_two *two,
                                           tvm_ext_helium_patch *patch, const void *input, void *output,
                                           const int8_t *restrict weights, const int32_t *restrict factors,

@@ -1,8 +1,8 @@
-/* Depthwise convolution of quantized images by Helium: 16 channels of one output pixel at a time, or several pixels of
- * few channels: the loops around them, and the vectors before and behind the products.
+/* Depthwise convolution of quantized images by Helium: 16 channels of one output pixel at a time, or several pixels
+ * of few channels: the loops around the products, and the vectors before and after them.
  *
- * Pixels whose windows lie inside the image are read in place; windows of all others are copied to scratch first. The
- * layer's own function multiplies the taps, unrolled: sums of those whose weights are small together have 16 bits. */
+ * Pixels whose windows lie inside the image are read in place; windows of all others are copied to scratch first.
+ * The layer's own function multiplies the taps, unrolled: sums of taps with small weights have 16 bits. */
 #ifndef TVM_EXT_HELIUM_DEPTHWISE_H
 #define TVM_EXT_HELIUM_DEPTHWISE_H
 
@@ -19,19 +19,19 @@ typedef struct {
     tvm_ext_window window;
     int32_t pixels;         /* adjacent output pixels of one vector */
     int32_t tap_bytes;      /* from tap to tap in a copied window */
-    int32_t in_place_begin; /* columns [begin, end) are read in place where all rows of their windows are there */
+    int32_t in_place_begin; /* columns [begin, end) are read in place if all rows of their windows are inside */
     int32_t in_place_end;
     bool has_copies;        /* some pixels are copied first */
     tvm_ext_helium_rescale rescale;
 } tvm_ext_helium_depthwise_layer;
 
-/* All channels of the pixels of one vector. x: their window, whose rows are `pitch` bytes apart. count: elements
- * stored, where a vector has several pixels. A function by itself, with registers of its own; compilers call it
- * directly. */
+/* Computes all channels of the pixels of one vector. x: their window, whose rows are `pitch` bytes apart. count:
+ * elements stored, if a vector has several pixels. It is not inlined, so that it has all registers to itself;
+ * compilers call it directly. */
 typedef void tvm_ext_helium_pixel(const int8_t *x, int32_t pitch, uint8_t *y, const int8_t *restrict weights,
                                   const int32_t *restrict factors, int32_t count);
 
-/* Sums that begin at the starts of the factors: of every fourth lane, from lanes 0, 2, 1 and 3 on. */
+/* Initializes sums with the starts of the factors: of every fourth lane, from lanes 0, 2, 1 and 3 on. */
 TVM_EXT_INLINE void tvm_ext_helium_begin_sums(tvm_ext_i32x4 sums[4], const int32_t *factors)
 {
     sums[0] = tvm_ext_i32x4_load(&factors[0]);
@@ -40,7 +40,7 @@ TVM_EXT_INLINE void tvm_ext_helium_begin_sums(tvm_ext_i32x4 sums[4], const int32
     sums[3] = tvm_ext_i32x4_load(&factors[12]);
 }
 
-/* Adds sums of 16 bits, those of even and of odd lanes. */
+/* Adds sums of 16 bits, of even and of odd lanes. */
 TVM_EXT_INLINE void tvm_ext_helium_widen(tvm_ext_i32x4 sums[4], tvm_ext_i16x8 even, tvm_ext_i16x8 odd)
 {
     tvm_ext_i32x4 sum0 = tvm_ext_i32x4_add(sums[0], tvm_ext_i32x4_even(even));
@@ -55,7 +55,7 @@ TVM_EXT_INLINE void tvm_ext_helium_widen(tvm_ext_i32x4 sums[4], tvm_ext_i16x8 ev
     sums[3] = sum3;
 }
 
-/* The result of one of the four sums. */
+/* Returns the result of one of the four sums. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_part(const tvm_ext_helium_rescale *rescale, tvm_ext_i32x4 sum,
                                                  const int32_t *factors, int32_t part)
 {
@@ -64,7 +64,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_part(const tvm_ext_helium_rescale *r
     return tvm_ext_helium_rescaled(rescale, sum, multiplier, shift);
 }
 
-/* Stores the sums, 16 or the first `count`, as they are. */
+/* Stores the sums, 16 or the first `count`, without requantization. */
 TVM_EXT_INLINE void tvm_ext_helium_store_sums(int32_t *y, const tvm_ext_i32x4 sums[4], int32_t count)
 {
     if (count == TVM_EXT_HELIUM_LANES) {
@@ -76,7 +76,7 @@ TVM_EXT_INLINE void tvm_ext_helium_store_sums(int32_t *y, const tvm_ext_i32x4 su
     (void)memcpy(y, ordered, sizeof(int32_t) * (uint32_t)count);
 }
 
-/* Turns the sums into elements from element k on: 16, or the first `count`. Or stores the sums. */
+/* Requantizes the sums to elements from element k on: 16, or the first `count`; or stores the sums. */
 TVM_EXT_INLINE void tvm_ext_helium_end_sums(const tvm_ext_helium_depthwise_layer *layer, uint8_t *pixel, int32_t k,
                                             tvm_ext_i32x4 sums[4], const int32_t *factors, int32_t count)
 {
@@ -112,7 +112,7 @@ TVM_EXT_INLINE void tvm_ext_helium_depthwise_copy(const tvm_ext_helium_depthwise
     tvm_ext_helium_copy_window(&layer->input, &window, layer->tap_bytes, patch, input, h, w);
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_helium_depthwise(const tvm_ext_helium_depthwise_layer *layer, tvm_ext_helium_pixel *pixel,
                                              tvm_ext_helium_patch *patch, const void *input, void *output,
                                              const int8_t *restrict weights, const int32_t *restrict factors,

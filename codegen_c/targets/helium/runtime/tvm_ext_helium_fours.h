@@ -1,8 +1,8 @@
-/* Windows of four pixels side by side times all output channels, by Helium: two channels at a time.
+/* Windows of four adjacent pixels times all output channels, by Helium: two channels at a time.
  *
- * Weights and factors are packed block after block of four channels: weights, starts and multipliers of the channels 0
- * and 2, then those of 1 and 3, 16 bytes of both channels by turns, then the zero point and the channels that are
- * left. */
+ * Weights and factors are packed block after block of four channels: weights, initial sums and multipliers of
+ * channels 0 and 2, then those of 1 and 3, 16 bytes of both channels in turn, then the zero point and the number of
+ * remaining channels. */
 #ifndef TVM_EXT_HELIUM_FOURS_H
 #define TVM_EXT_HELIUM_FOURS_H
 
@@ -21,24 +21,24 @@ typedef struct {
     int32_t steps;
     int32_t column_bytes; /* from a column to the next */
     int32_t pitch;        /* bytes from a pixel of the output to the next */
-    int32_t shift;        /* of results, as they become elements */
+    int32_t shift;        /* of results, in the conversion to elements */
     bool is_unsigned;     /* the output */
 } tvm_ext_helium_fours;
 
-/* All channels of four pixels, the first one's window at x and its results at y. row_bytes: from a row to the next. A
- * function by itself, with registers of its own; compilers call it directly. */
+/* Computes all channels of four pixels, the first one's window at x and its results at y. row_bytes: from a row to
+ * the next. It is not inlined, so that it has all registers to itself; compilers call it directly. */
 typedef void tvm_ext_helium_group(const int8_t *x, int32_t row_bytes, uint8_t *y, const int8_t *restrict packed);
 
 #ifdef TVM_EXT_HAS_HELIUM
 
-/* Addresses of four pixels, less the four bytes by which a store advances them. */
+/* Returns the addresses of four pixels, minus the four bytes by which a store advances them. */
 static inline uint32x4_t tvm_ext_helium_four_places(uint8_t *y, int32_t pitch)
 {
     const uint32x4_t pixels = vidupq_n_u32(0, 1);
     return vaddq_n_u32(vmulq_n_u32(pixels, (uint32_t)pitch), (uint32_t)(uintptr_t)y - 4U);
 }
 
-/* The sums take all even registers, and the text names vectors 0 to 6 itself. */
+/* The sums take all even registers, and the assembly uses vectors 0 to 6 directly. */
 #define TVM_EXT_HELIUM_FOUR(layer, x, row_bytes, y, packed, a, b, c, d, ...)                                         \
     do {                                                                                                             \
         const int8_t *four_a = (a), *four_b = (b), *four_c = (c), *four_d = (d), *four_f = (packed);                 \
@@ -66,7 +66,7 @@ static inline void tvm_ext_helium_add_four(int32_t sums[2][4], const int8_t *x, 
     }
 }
 
-/* Number of 32 bits in packed bytes, low bytes first. */
+/* Returns a number of 32 bits in packed bytes, low bytes first. */
 static inline int32_t tvm_ext_helium_four_number(const int8_t *packed)
 {
     uint32_t number = 0;

@@ -1,5 +1,5 @@
-/* Windows whose taps are the lanes of one vector: bytes of four rows behind each other, words of them gathered, sums of
- * four columns at a time. Helium, or plain C with the same results. */
+/* Windows whose taps are the lanes of one vector: bytes of four rows are interleaved, words of them gathered, and
+ * sums of four columns computed at a time. Helium, or plain C with the same results. */
 #ifndef TVM_EXT_HELIUM_LANES_H
 #define TVM_EXT_HELIUM_LANES_H
 
@@ -14,7 +14,8 @@
 /* Addresses of four words. */
 typedef uint32x4_t tvm_ext_words;
 
-/* One `lane[i]` bytes behind `place` each, which may lie before the first byte: they are moved before they are read. */
+/* The addresses `lane[i]` bytes after `place`, which may precede the first byte: they are advanced before they are
+   read. */
 static inline tvm_ext_words tvm_ext_words_at(const uint8_t *first, int32_t place, const uint32_t lane[4])
 {
     return vaddq_n_u32(vldrwq_u32(lane), (uint32_t)(uintptr_t)first + (uint32_t)place);
@@ -30,8 +31,8 @@ static inline tvm_ext_i8x16 tvm_ext_i8x16_gather(const int8_t *source, const int
     return vldrbq_gather_offset_s8(source, vreinterpretq_u8_s8(vldrbq_s8(places)));
 }
 
-/* Places of four results in each of two rows, `step` bytes from one to the next: those of the first row in the even
- * lanes, from `even` on. All are below 2^16. */
+/* Offsets of four results in each of two rows, `step` bytes apart: those of the first row in the even lanes, from
+ * `even` on. All are below 2^16. */
 static inline tvm_ext_i16x8 tvm_ext_i16x8_places(int32_t even, int32_t odd, int32_t step)
 {
     uint16_t places[8];
@@ -42,13 +43,13 @@ static inline tvm_ext_i16x8 tvm_ext_i16x8_places(int32_t even, int32_t odd, int3
     return vreinterpretq_s16_u16(vldrhq_u16(places));
 }
 
-/* The low bytes of all lanes, `places` bytes behind `target` each. */
+/* Stores the low bytes of all lanes, each `places` bytes after `target`. */
 static inline void tvm_ext_i16x8_scatter(uint8_t *target, tvm_ext_i16x8 places, tvm_ext_i16x8 a)
 {
     vstrbq_scatter_offset_s16((int8_t *)target, vreinterpretq_u16_s16(places), a);
 }
 
-/* The low bytes of the even lanes. */
+/* Stores the low bytes of the even lanes. */
 static inline void tvm_ext_i16x8_scatter_even(uint8_t *target, tvm_ext_i32x4 places, tvm_ext_i16x8 a)
 {
     vstrbq_scatter_offset_s32((int8_t *)target, vreinterpretq_u32_s32(places), vreinterpretq_s32_s16(a));

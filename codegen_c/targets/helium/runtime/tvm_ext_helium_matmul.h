@@ -1,8 +1,8 @@
 /* Products of two quantized activations by Helium: two vectors by four columns of a matrix at a time.
  *
- * A head's matrix is packed in scratch first, for all vectors that it is multiplied with: four columns at a time, 16
- * bytes of each by turns, zeros behind them; so that the loops of tvm_ext_helium_channels.h read it as they read
- * weights. Vectors that are uint8, or no whole steps of 16 bytes, are copied. */
+ * A head's matrix is packed in scratch first, for all vectors that are multiplied by it: four columns at a time, 16
+ * bytes of each in turn, with zeros after them; so the loops of tvm_ext_helium_channels.h read it like weights.
+ * Vectors that are uint8, or no whole steps of 16 bytes, are copied. */
 #ifndef TVM_EXT_HELIUM_MATMUL_H
 #define TVM_EXT_HELIUM_MATMUL_H
 
@@ -17,12 +17,12 @@ typedef struct {
     tvm_ext_helium_product product;
 } tvm_ext_helium_matmul_layer;
 
-/* Two vectors times a packed matrix; one where both are the same. A function by itself, with registers of its own. */
+/* Multiplies two vectors by a packed matrix; one if both are the same. It is not inlined, so that it has all
+   registers to itself. */
 typedef void tvm_ext_helium_two_vectors(const int8_t *x0, const int8_t *x1, uint8_t *y0, uint8_t *y1,
                                         const int8_t *matrix, const int32_t *start, const int32_t *restrict factors);
 
-/* Elements at a place and behind it, `step` apart, as int8: 16 in a row, zeros behind the first `count`. Returns their
- * sum. */
+/* Copies elements that are `step` apart as int8: 16 in a row, with zeros after the first `count`. Returns their sum. */
 #if defined(TVM_EXT_HAS_HELIUM)
 
 TVM_EXT_INLINE int32_t tvm_ext_helium_pack_column(int8_t *target, const uint8_t *source, int32_t step, int32_t count,
@@ -89,7 +89,7 @@ TVM_EXT_INLINE int32_t tvm_ext_helium_byte_sum(const int8_t *x, int32_t steps)
 
 #endif
 
-/* Packs a matrix; sums of a column begin with the share of the vectors' zero point. */
+/* Packs a matrix; sums of a column begin with the part of the vectors' zero point. */
 TVM_EXT_INLINE void tvm_ext_helium_pack_matrix(const tvm_ext_helium_matmul_layer *layer, const uint8_t *source,
                                                int8_t *matrix, int32_t *start)
 {
@@ -110,7 +110,7 @@ TVM_EXT_INLINE void tvm_ext_helium_pack_matrix(const tvm_ext_helium_matmul_layer
     }
 }
 
-/* Two vectors times a packed matrix. */
+/* Multiplies two vectors by a packed matrix. */
 TVM_EXT_INLINE void tvm_ext_helium_matmul_two(const tvm_ext_helium_matmul_layer *layer, const int8_t *x0,
                                               const int8_t *x1, uint8_t *y0, uint8_t *y1, const int8_t *matrix,
                                               const int32_t *start, const int32_t *restrict factors)
@@ -134,8 +134,8 @@ TVM_EXT_INLINE void tvm_ext_helium_matmul_two(const tvm_ext_helium_matmul_layer 
     }
 }
 
-/* Output rows [row_begin, row_end), head by head. factors: four numbers each of no meaning, multipliers and shifts.
- * scratch: starts of sums, a packed matrix, and room for two vectors where they are copied. */
+/* Computes output rows [row_begin, row_end), head by head. factors: four unused numbers each, multipliers and
+ * shifts. scratch: initial sums, a packed matrix, and memory for two vectors if they are copied. */
 TVM_EXT_INLINE void tvm_ext_helium_matmul(const tvm_ext_helium_matmul_layer *layer, tvm_ext_helium_two_vectors *two,
                                           const void *input, const void *second, void *output,
                                           const int32_t *restrict factors, void *scratch, int32_t row_begin,

@@ -7,7 +7,7 @@
 
 #if defined(TVM_EXT_HAS_HELIUM)
 
-/* Adds up elements and their squares, 16 at a time. */
+/* Sums elements and their squares, 16 at a time. */
 #define TVM_EXT_HELIUM_NORMALIZE_SUMS(TYPE)                                                                          \
     __asm__ volatile("wlstp.8 lr, %[n], 2f\n"                                                                        \
                      "1:\n\tvldrb.u8 %q[v], [%[x]], #16\n\t"                                                         \
@@ -19,7 +19,7 @@
                      : [n] "r"(layer->length)                                                                        \
                      : "lr", "cc", "memory")
 
-/* Results of a vector. LOAD: widens four elements. */
+/* Computes the results of a vector. LOAD: widens four elements. */
 #define TVM_EXT_HELIUM_NORMALIZE_RESULTS(LOAD)                                                                       \
     __asm__ volatile("wlstp.32 lr, %[n], 2f\n"                                                                       \
                      "1:\n\t" LOAD " %q[v], [%[x]], #4\n\t"                                                          \
@@ -42,7 +42,7 @@
                        [least] "w"(vdupq_n_s32(layer->low)), [most] "w"(vdupq_n_s32(layer->high))                    \
                      : "lr", "cc", "memory")
 
-/* One vector. */
+/* Computes one vector. */
 TVM_EXT_INLINE void tvm_ext_helium_normalize_one(const tvm_ext_normalize_layer *layer, const uint8_t *x, uint8_t *y,
                                                  const int32_t *weight, const int32_t *bias)
 {
@@ -57,7 +57,7 @@ TVM_EXT_INLINE void tvm_ext_helium_normalize_one(const tvm_ext_normalize_layer *
     } else {
         TVM_EXT_HELIUM_NORMALIZE_SUMS("s8");
     }
-    /* The same of elements less the zero point. */
+    /* The sums of elements minus the zero point. */
     squares += zero_point * ((length * zero_point) - (2 * total));
     total = layer->is_centered ? total - (length * zero_point) : 0;
     const tvm_ext_normalize_factor factor = tvm_ext_normalize_root(layer, total, squares);
@@ -85,7 +85,7 @@ TVM_EXT_INLINE void tvm_ext_helium_normalize_one(const tvm_ext_normalize_layer *
 
 #endif
 
-/* All vectors. */
+/* Computes all vectors. */
 TVM_EXT_INLINE void tvm_ext_helium_normalize(const tvm_ext_normalize_layer *layer, const void *input, void *output,
                                              const int32_t *restrict weight, const int32_t *restrict bias)
 {

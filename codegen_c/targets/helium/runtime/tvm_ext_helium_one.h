@@ -1,5 +1,5 @@
-/* A window of one column times all output channels, four channels at a time, from weights packed as
- * tvm_ext_helium_fours.h has them: what four pixels at a time leave over. */
+/* A window of one column times all output channels, four channels at a time, for pixels left over from groups of
+ * four; weights are packed as in tvm_ext_helium_fours.h. */
 #ifndef TVM_EXT_HELIUM_ONE_H
 #define TVM_EXT_HELIUM_ONE_H
 
@@ -16,7 +16,7 @@
     "vldrb.u8 q2, [%[f]], #16\n\tvmladava.s8 r2, q0, q2\n\tvldrb.u8 q1, [%[g]], #16\n\t"                            \
     "vmladava.s8 r4, q0, q1\n\tvldrb.u8 q2, [%[g]], #16\n\tvmladava.s8 r6, q0, q2\n\t"
 
-/* Sums begin at the channels' starts, behind their weights. steps, shift: constants. */
+/* Sums begin at the channels' starts, after their weights. steps, shift: constants. */
 #define TVM_EXT_HELIUM_ONE(layer, window, result, packed, steps, shift)                                              \
     do {                                                                                                             \
         const int8_t *one_x = (window), *one_f = (packed), *one_g = &one_f[(32 * (steps)) + 16];                     \

@@ -1,16 +1,15 @@
-/* Windows of quantized images, copied to scratch for Helium: int8, padding filled in with the zero point. */
+/* Windows of quantized images, copied to scratch for Helium: int8, with the zero point as padding. */
 #ifndef TVM_EXT_HELIUM_PATCH_H
 #define TVM_EXT_HELIUM_PATCH_H
 
 #include "tvm_ext_helium_channels.h"
 #include "tvm_ext_layer.h"
 
-/* Copies the window of output pixel (h, w), whose input is one image. A function by itself; compilers call it directly.
- */
+/* Copies the window of output pixel (h, w) of one image. It is not inlined; compilers call it directly. */
 typedef void tvm_ext_helium_patch(int8_t *restrict patch, const uint8_t *input, int32_t h, int32_t w);
 
-/* A tvm_ext_helium_patch, which the function of each layer calls. In the copy the channels of a tap are `depth` bytes
- * apart, as many as there are or more; bytes between are not written. */
+/* A tvm_ext_helium_patch, which the function of each layer calls. In the copy the channels of a tap are `depth`
+ * bytes apart, at least as many as there are; bytes between are not written. */
 TVM_EXT_INLINE void tvm_ext_helium_copy_window(const tvm_ext_image *image, const tvm_ext_window *window, int32_t depth,
                                                int8_t *restrict patch, const uint8_t *input, int32_t h, int32_t w)
 {
@@ -40,7 +39,7 @@ TVM_EXT_INLINE void tvm_ext_helium_copy_window(const tvm_ext_image *image, const
     }
 }
 
-/* True where all rows of the window whose first one is `top` lie inside the image, one behind the other in memory. */
+/* Returns true if all rows of the window whose first one is `top` lie inside the image and are contiguous in memory. */
 TVM_EXT_INLINE bool tvm_ext_helium_has_all_rows(const tvm_ext_image *image, const tvm_ext_window *window, int32_t top)
 {
     const int32_t reach = (window->rows - 1) * window->row_dilation;

@@ -1,4 +1,4 @@
-/* Planes of bytes turned into an image with channels last, by Helium: 16 pixels of a plane at a time. */
+/* Planes of bytes converted to a channels-last image, by Helium: 16 pixels of a plane at a time. */
 #ifndef TVM_EXT_HELIUM_PERMUTE_H
 #define TVM_EXT_HELIUM_PERMUTE_H
 
@@ -9,14 +9,14 @@
 
 typedef struct {
     tvm_ext_image output;
-    int32_t first; /* the element of the planes that is the output's first one */
+    int32_t first; /* the element of the planes that becomes the output's first one */
     int32_t row;   /* elements from a row of a plane to the next */
     int32_t plane;
 } tvm_ext_helium_permute_layer;
 
 #ifdef TVM_EXT_HAS_HELIUM
 
-/* Stores the first `count` bytes, `distance` apart, which is 17 at most. */
+/* Stores the first `count` bytes, `distance` apart, which is at most 17. */
 static inline void tvm_ext_i8x16_store_apart(int8_t *target, tvm_ext_i8x16 a, uint8_t distance, int32_t count)
 {
     const uint8x16_t places = vmulq_n_u8(vidupq_n_u8(0, 1), distance);
@@ -34,7 +34,7 @@ static inline void tvm_ext_i8x16_store_apart(int8_t *target, tvm_ext_i8x16 a, ui
 
 #endif
 
-/* Output rows [row_begin, row_end). */
+/* Computes output rows [row_begin, row_end). */
 TVM_EXT_INLINE void tvm_ext_helium_permute(const tvm_ext_helium_permute_layer *layer, const void *input, void *output,
                                            int32_t row_begin, int32_t row_end)
 {

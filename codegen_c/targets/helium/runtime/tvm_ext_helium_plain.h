@@ -1,4 +1,4 @@
-/* Plain C in the place of Helium, for compilers without it; tvm_ext_helium.h includes and explains these functions. */
+/* Plain C instead of Helium, for compilers without it; tvm_ext_helium.h includes and describes these functions. */
 #ifndef TVM_EXT_HELIUM_PLAIN_H
 #define TVM_EXT_HELIUM_PLAIN_H
 
@@ -28,7 +28,7 @@ typedef struct {
     }                                                                                                                \
     return result
 
-/* Sums and products of int32_t as the hardware makes them: modulo 2^32. */
+/* Sums and products of int32_t as in the hardware: modulo 2^32. */
 static inline int32_t tvm_ext_wrap(int64_t value)
 {
     const uint32_t word = (uint32_t)((uint64_t)value & UINT32_MAX);

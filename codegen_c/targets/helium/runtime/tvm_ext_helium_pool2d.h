@@ -1,8 +1,7 @@
 /* Maxima and averages of windows over quantized images by Helium: 16 channels of one output pixel at a time.
  *
- * Only elements inside the image are taken, as int8: of uint8, 128 less. Sums of up to 255 elements have 16 bits; the
- * zero points are taken off in 32 bits, where one factor for each number of elements brings them to the output's scale.
- */
+ * Only elements inside the image count, as int8: uint8 minus 128. Sums of up to 255 elements have 16 bits; the zero
+ * points are subtracted in 32 bits, where one factor for each number of elements scales them to the output. */
 #ifndef TVM_EXT_HELIUM_POOL2D_H
 #define TVM_EXT_HELIUM_POOL2D_H
 
@@ -16,18 +15,18 @@ typedef struct {
     tvm_ext_image output;
     tvm_ext_window window;
     bool is_maximum;                /* otherwise an average */
-    int32_t fewest;                 /* elements in a window; the first factor is for so many */
-    int32_t factor_step;            /* 1 where there is a factor for each number of elements, 0 where all share one */
-    tvm_ext_helium_rescale rescale; /* of maxima, only the limits, of elements as int8 */
+    int32_t fewest;                 /* least number of elements in a window, which has the first factor */
+    int32_t factor_step;            /* 1 if there is a factor for each number of elements, 0 if all share one */
+    tvm_ext_helium_rescale rescale; /* for maxima only the bounds, of elements as int8 */
 } tvm_ext_helium_pool2d_layer;
 
-/* Turns uint8 into int8 and back. */
+/* Converts uint8 to int8 and back. */
 TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_turned(const tvm_ext_image *image, tvm_ext_i8x16 elements)
 {
     return image->is_unsigned ? tvm_ext_i8x16_xor(elements, tvm_ext_i8x16_splat(INT8_MIN)) : elements;
 }
 
-/* Elements of `count` channels, as int8. */
+/* Loads elements of `count` channels as int8. */
 TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_elements(const tvm_ext_image *image, const uint8_t *elements, int32_t count)
 {
     const bool is_whole = image->channels % TVM_EXT_HELIUM_POOLED == 0;
@@ -35,7 +34,7 @@ TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_elements(const tvm_ext_image *image,
                                  is_whole ? tvm_ext_i8x16_load(elements) : tvm_ext_i8x16_load_first(elements, count));
 }
 
-/* Largest elements of a window whose first tap inside the image is at `taps`. */
+/* Returns the maxima of a window whose first tap inside the image is at `taps`. */
 TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_maximum(const tvm_ext_helium_pool2d_layer *layer, const uint8_t *input,
                                                     int32_t n, int32_t top, int32_t left, tvm_ext_taps rows,
                                                     tvm_ext_taps columns, int32_t count)
@@ -54,7 +53,8 @@ TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_maximum(const tvm_ext_helium_pool2d_
                                  tvm_ext_i8x16_min(largest, tvm_ext_i8x16_splat((int8_t)layer->rescale.high)));
 }
 
-/* Averages of a window. start: the zero points of its elements, taken off; multiplier, shift: of their number. */
+/* Returns the averages of a window. start: minus the zero points of its elements; multiplier, shift: for their
+   number. */
 TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_average(const tvm_ext_helium_pool2d_layer *layer, const uint8_t *input,
                                                     int32_t n, int32_t top, int32_t left, tvm_ext_taps rows,
                                                     tvm_ext_taps columns, int32_t count, tvm_ext_i32x4 start,
@@ -82,7 +82,7 @@ TVM_EXT_INLINE tvm_ext_i8x16 tvm_ext_helium_average(const tvm_ext_helium_pool2d_
     return tvm_ext_helium_bytes(rescale, results);
 }
 
-/* All channels of one output pixel, whose window begins at row `top` and column `left` of image n. */
+/* Computes all channels of one output pixel, whose window begins at row `top` and column `left` of image n. */
 TVM_EXT_INLINE void tvm_ext_helium_pool2d_pixel(const tvm_ext_helium_pool2d_layer *layer, const uint8_t *input,
                                                 uint8_t *pixel, const int32_t *restrict multipliers,
                                                 const int32_t *restrict shifts, int32_t n, int32_t top, int32_t left,
@@ -111,7 +111,7 @@ TVM_EXT_INLINE void tvm_ext_helium_pool2d_pixel(const tvm_ext_helium_pool2d_laye
     }
 }
 
-/* Output rows [row_begin, row_end) of all images. */
+/* Computes output rows [row_begin, row_end) of all images. */
 TVM_EXT_INLINE void tvm_ext_helium_pool2d(const tvm_ext_helium_pool2d_layer *layer, const void *input, void *output,
                                           const int32_t *restrict multipliers, const int32_t *restrict shifts,
                                           int32_t row_begin, int32_t row_end)

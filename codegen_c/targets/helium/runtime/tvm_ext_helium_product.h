@@ -9,7 +9,7 @@
 
 #ifdef TVM_EXT_HAS_HELIUM
 
-/* One step of 16 products for two rows of x and four channels of f: loads and sums take turns. */
+/* One step of 16 products for two rows of x and four channels of f: loads and sums alternate. */
 #define TVM_EXT_DOTS_2X4_STEP(mac)                                                                                   \
     "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                              \
     "vldrb.u8 %q[v2], [%[f]], #16\n\t" mac " r0, %q[v0], %q[v2]\n\t"                                                 \
@@ -25,8 +25,8 @@
     "vldrb.u8 %q[v2], [%[f]], #16\n\t" mac " r4, %q[v0], %q[v2]\n\t"                                                 \
     "vldrb.u8 %q[v3], [%[f]], #16\n\t" mac " r6, %q[v0], %q[v3]\n\t"
 
-/* The same two from weights of 4 bits: a vector holds those of two channels, the first one's in the lower four bits of
- * each byte; both are multiplied 16 times as large. */
+/* The same for weights of 4 bits: a vector holds those of two channels, the first one's in the lower four bits of
+ * each byte; both are multiplied as 16 times their values. */
 #define TVM_EXT_DOTS_2X4_S4_PAIR(mac, a0, a1, b0, b1)                                                                \
     "vldrb.u8 %q[v2], [%[f]], #16\n\tvshl.i8 %q[v3], %q[v2], #4\n\t" mac " " a0 ", %q[v0], %q[v3]\n\t"               \
     mac " " a1 ", %q[v1], %q[v3]\n\tvand %q[v2], %q[v2], %q[mask]\n\t" mac " " b0 ", %q[v0], %q[v2]\n\t"             \
@@ -42,7 +42,7 @@
     "vldrb.u8 %q[v0], [%[x0]], #16\n\t"                                                                             \
     TVM_EXT_DOTS_1X4_S4_PAIR(mac, "r0", "r2") TVM_EXT_DOTS_1X4_S4_PAIR(mac, "r4", "r6")
 
-/* All steps of all runs; the first one begins the sums. */
+/* All steps of all runs; the first one initializes the sums. */
 #define TVM_EXT_DOTS_RUNS(step, advance)                                                                             \
     step("vmladav.s8")                                                                                               \
     ".rept %c[num_steps]-1\n\t" step("vmladava.s8") ".endr\n\t"                                                      \
@@ -131,7 +131,7 @@ static inline void tvm_ext_copy_i8(int8_t *target, const void *source, int32_t c
                      : "lr", "cc", "memory");
 }
 
-/* The same with the highest bit of each byte turned over: uint8_t as int8_t, 128 less. */
+/* The same with the highest bit of each byte inverted: uint8_t as int8_t, minus 128. */
 static inline void tvm_ext_copy_u8(int8_t *target, const void *source, int32_t count)
 {
     const int8x16_t bits = vdupq_n_s8(INT8_MIN);
@@ -157,7 +157,7 @@ static inline void tvm_ext_fill_i8(int8_t *target, int8_t value, int32_t count)
                      : "lr", "cc", "memory");
 }
 
-/* Keeps the order of statements before and behind it: loads ahead of their use would not find registers. */
+/* Keeps the order of statements before and after it: earlier loads would not find registers. */
 #define TVM_EXT_IN_ORDER(a, b) __asm__ volatile("" : "+w"(a), "+w"(b) : : "memory")
 
 /* Products of 16 bytes at `x` and `f`, of even and of odd lanes. */
@@ -169,7 +169,7 @@ static inline void tvm_ext_fill_i8(int8_t *target, int8_t value, int32_t count)
         TVM_EXT_IN_ORDER(even, odd);                                                                                 \
     } while (0)
 
-/* The same, added to even and odd. x is loaded twice, as there is no register to keep it in. */
+/* The same, added to even and odd. x is loaded twice, because no register is free to keep it. */
 #define TVM_EXT_MULTIPLY_ADD_I8X16(even, odd, x, f)                                                                  \
     do {                                                                                                             \
         const int8x16_t multiply_f = vldrbq_s8(f);                                                                   \

@@ -7,31 +7,31 @@
 
 #define TVM_EXT_HELIUM_AT_ONCE 8
 
-/* Bits after the point of sums as TensorFlow Lite adds them, in units of twice the larger input scale. */
+/* Fractional bits of TensorFlow Lite's sums, in units of twice the larger input scale. */
 #define TVM_EXT_HELIUM_QBINARY_BITS 20
 
 /* Bits of the low part of a factor of a sum that is rounded once. */
 #define TVM_EXT_HELIUM_LOW_BITS 16
 
-/* Constants of a function of two elements. The factor of a result is as tvm_ext_helium_rescale.h says.
+/* Constants of a function of two elements. The factor of a result is described in tvm_ext_helium_rescale.h.
  *
- * A sum that is rounded once is that of elements times factors, whose low and high parts are summed by themselves, for
- * it may need more than 32 bits. One that is rounded twice brings both elements to a common scale first, by factors of
- * their own; a difference of that kind is left to portable kernels. */
+ * A sum that is rounded once adds elements times factors, whose low and high parts are summed separately, because it
+ * may need more than 32 bits. A sum that is rounded twice scales both elements to a common scale first, by two
+ * factors; portable kernels compute such differences. */
 typedef struct {
     bool is_product;
     bool is_narrow; /* a sum of 32 bits: start + first_multiplier * a + second_multiplier * b, with the zero points */
     int32_t start;
     int32_t first_zero_point;
     int32_t second_zero_point;
-    int64_t first_factor; /* in a sum that is rounded once; negative of what is taken off */
+    int64_t first_factor; /* in a sum that is rounded once; negative if the element is subtracted */
     int64_t second_factor;
     int32_t first_multiplier; /* in a sum that is rounded twice */
     int32_t first_shift;
     int32_t second_multiplier;
     int32_t second_shift;
-    int32_t multiplier; /* of the result, but for a sum that is rounded once */
-    int32_t shift;      /* of the result; of a sum that is rounded once beyond its low part */
+    int32_t multiplier; /* of the result, except for a sum that is rounded once */
+    int32_t shift;      /* of the result; for a sum that is rounded once, beyond its low part */
     tvm_ext_helium_rescale rescale;
 } tvm_ext_helium_qbinary;
 
@@ -51,7 +51,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_total(tvm_ext_i32x4 a, tvm_ext_i32x4
 }
 
 /* Four sums that are rounded once. A rounding shift of the high parts, with the carry of the low ones, rounds the
- * whole: what is left of the low parts cannot carry. */
+ * whole: the rest of the low parts cannot carry. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_sums_once(const tvm_ext_helium_qbinary *function, tvm_ext_i32x4 a,
                                                       tvm_ext_i32x4 b)
 {
@@ -72,14 +72,14 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_sums_once(const tvm_ext_helium_qbina
     return tvm_ext_i32x4_round_shift(sum, shift);
 }
 
-/* Four elements less their zero point. */
+/* Four elements minus their zero point. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_centred(tvm_ext_i32x4 elements, int32_t zero_point)
 {
     return zero_point != 0 ? tvm_ext_i32x4_add(elements, tvm_ext_i32x4_splat(-zero_point)) : elements;
 }
 
-/* Four elements on the common scale of TensorFlow Lite's sums. That scale is twice the larger one, whose own factor is
- * a half: exact. */
+/* Four elements on the common scale of TensorFlow Lite's sums. That scale is twice the larger one, whose own factor
+ * is exactly a half. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_common(tvm_ext_i32x4 elements, int32_t zero_point, int32_t multiplier,
                                                    int32_t shift)
 {
@@ -92,7 +92,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_common(tvm_ext_i32x4 elements, int32
     return tvm_ext_i32x4_shift_away(product, tvm_ext_i32x4_splat(shift));
 }
 
-/* Four results, without the zero point unless sums have it. */
+/* Four results, without the zero point unless the sums contain it. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_four(const tvm_ext_helium_qbinary *function, tvm_ext_i32x4 a,
                                                  tvm_ext_i32x4 b)
 {
@@ -124,7 +124,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_widened(const tvm_ext_image *image, 
                               : tvm_ext_i32x4_load_i8((const int8_t *)elements, count);
 }
 
-/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+/* Computes output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel if pixels have a pitch. */
 TVM_EXT_INLINE void tvm_ext_helium_qbinary_rows(const tvm_ext_helium_qbinary_layer *layer, const void *first,
                                                 const void *second, void *output, int32_t row_begin, int32_t row_end)
 {

@@ -5,7 +5,7 @@
 #include "tvm_ext_helium.h"
 #include "tvm_ext_qunary.h"
 
-/* `count` results in a row. */
+/* Computes `count` adjacent results. */
 TVM_EXT_INLINE void tvm_ext_helium_look_up(const uint8_t *x, uint8_t *y, const uint8_t *table, int32_t count)
 {
 #if defined(TVM_EXT_HAS_HELIUM)
@@ -25,7 +25,7 @@ TVM_EXT_INLINE void tvm_ext_helium_look_up(const uint8_t *x, uint8_t *y, const u
 #endif
 }
 
-/* Output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel where pixels lie apart. */
+/* Computes output rows [row_begin, row_end) of one image: in runs of a row, or of a pixel if pixels have a pitch. */
 TVM_EXT_INLINE void tvm_ext_helium_qunary(const tvm_ext_qunary_layer *layer, const void *input, void *output,
                                           const void *restrict table, int32_t row_begin, int32_t row_end)
 {

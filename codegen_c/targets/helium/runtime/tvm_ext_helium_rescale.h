@@ -1,17 +1,17 @@
-/* From sums to elements, in vectors of Helium: a factor for each sum, then the zero point, then limits. */
+/* From sums to elements, in vectors of Helium: a factor for each sum, then the zero point, then bounds. */
 #ifndef TVM_EXT_HELIUM_RESCALE_H
 #define TVM_EXT_HELIUM_RESCALE_H
 
 #include "tvm_ext_helium.h"
 #include "tvm_ext_layer.h"
 
-/* A factor is multiplier / 2^(32 - shift), with a shift below 0: the high word of a product, shifted and rounded once.
- * As TensorFlow Lite rounds, it is multiplier / 2^(31 - shift), and both steps round. */
+/* A factor is multiplier / 2^(32 - shift), with a negative shift: the high word of a product, shifted and rounded
+ * once. In TensorFlow Lite's rounding it is multiplier / 2^(31 - shift), and both steps round. */
 typedef struct {
-    bool rounds_twice;  /* as TensorFlow Lite does; otherwise once, halves to even */
-    bool rounds_up; /* of two roundings, no sum tells halves away from zero from halves up: negative ones are limited */
+    bool rounds_twice;  /* as in TensorFlow Lite; otherwise once, halves to even */
+    bool rounds_up; /* with two roundings, halves may round up: negative sums are clamped */
     bool has_ties; /* some sum may lie halfway between two results */
-    int32_t left_shift; /* by which sums are scaled up first, so that every shift is below 0 */
+    int32_t left_shift; /* scales sums up first, so that every shift is negative */
     int32_t zero_point;
     int32_t low;
     int32_t high;
@@ -34,7 +34,7 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled(const tvm_ext_helium_rescal
     return tvm_ext_i32x4_round_shift(high, shift);
 }
 
-/* The same of one factor. Doubling the product keeps one bit more of it, by which the shift is longer. */
+/* The same for one factor. Doubling the product keeps one more bit of it, so the shift is longer by one. */
 TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled_alike(const tvm_ext_helium_rescale *rescale, tvm_ext_i32x4 sum,
                                                            int32_t multiplier, int32_t shift)
 {
@@ -47,13 +47,13 @@ TVM_EXT_INLINE tvm_ext_i32x4 tvm_ext_helium_rescaled_alike(const tvm_ext_helium_
     return tvm_ext_i32x4_round_shift_n(tvm_ext_i32x4_multiply_doubled_down_n(sum, multiplier), shift - 1);
 }
 
-/* True where the limits are those of int8_t, so that narrowing keeps them. */
+/* Returns true if the bounds are those of int8_t, which narrowing enforces. */
 TVM_EXT_INLINE bool tvm_ext_helium_is_narrowed(const tvm_ext_helium_rescale *rescale)
 {
     return rescale->low == INT8_MIN && rescale->high == INT8_MAX;
 }
 
-/* Eight results with the zero point, within the limits unless narrowing keeps them. */
+/* Eight results with the zero point, clamped unless narrowing does so. */
 TVM_EXT_INLINE tvm_ext_i16x8 tvm_ext_helium_shifted(const tvm_ext_helium_rescale *rescale, tvm_ext_i16x8 results)
 {
     const tvm_ext_i16x8 shifted =

@@ -1,6 +1,7 @@
-/* Dense layers and pointwise convolutions of quantized elements by Helium: two rows by four output channels at a time.
+/* Dense layers and pointwise convolutions of quantized elements by Helium: two rows by four output channels at a
+ * time.
  *
- * A row is a vector, or a pixel. Those that are uint8, or no whole steps of 16 bytes, are copied to scratch first. */
+ * A row is a vector, or a pixel. Rows that are uint8, or no whole steps of 16 bytes, are copied to scratch first. */
 #ifndef TVM_EXT_HELIUM_ROWS_H
 #define TVM_EXT_HELIUM_ROWS_H
 
@@ -8,19 +9,19 @@
 #include "tvm_ext_layer.h"
 
 typedef struct {
-    tvm_ext_image input; /* of a dense layer one row for each vector, or for each part of the only one */
+    tvm_ext_image input; /* for a dense layer one row per vector, or per part of the only vector */
     tvm_ext_image output;
     tvm_ext_helium_product product;
 } tvm_ext_helium_rows_layer;
 
-/* True where rows of one run cannot be read in place: they are uint8, or no whole steps. */
+/* Returns true if rows of one run cannot be read in place: they are uint8, or no whole steps. */
 TVM_EXT_INLINE bool tvm_ext_helium_is_copied(const tvm_ext_image *input, const tvm_ext_helium_product *product)
 {
     return input->is_unsigned || input->channels != tvm_ext_helium_row_bytes(product);
 }
 
-/* All channels of rows [begin, end) in pairs, from copies in scratch where they are not read in place. The last row may
- * be a pair with itself. pitch: bytes from one output row to the next. */
+/* Computes all channels of rows [begin, end) in pairs, from copies in scratch if they are not read in place. The
+ * last row may be a pair with itself. pitch: bytes from one output row to the next. */
 TVM_EXT_INLINE void tvm_ext_helium_rows(const tvm_ext_image *input, const tvm_ext_helium_product *product,
                                         tvm_ext_helium_two *two, const uint8_t *source, uint8_t *target, int32_t pitch,
                                         const int8_t *restrict weights, const int32_t *restrict factors, void *scratch,
@@ -45,8 +46,8 @@ TVM_EXT_INLINE void tvm_ext_helium_rows(const tvm_ext_image *input, const tvm_ex
     }
 }
 
-/* Output rows [row_begin, row_end) of all images, whose pixels are rows of one run. Pairs go on from one row of pixels
- * to the next where those of the only image lie one behind the other. */
+/* Computes output rows [row_begin, row_end) of all images, whose pixels are rows of one run. Pairs continue from one
+ * row of pixels to the next if those of the only image are contiguous. */
 TVM_EXT_INLINE void tvm_ext_helium_pointwise(const tvm_ext_helium_rows_layer *layer, tvm_ext_helium_two *two,
                                              const void *input, void *output, const int8_t *restrict weights,
                                              const int32_t *restrict factors, void *scratch, int32_t row_begin,
@@ -71,7 +72,7 @@ TVM_EXT_INLINE void tvm_ext_helium_pointwise(const tvm_ext_helium_rows_layer *la
     }
 }
 
-/* All vectors of a dense layer. */
+/* Computes all vectors of a dense layer. */
 TVM_EXT_INLINE void tvm_ext_helium_dense(const tvm_ext_helium_rows_layer *layer, tvm_ext_helium_two *two,
                                          const void *input, void *output, const int8_t *restrict weights,
                                          const int32_t *restrict factors, void *scratch)
@@ -81,7 +82,7 @@ TVM_EXT_INLINE void tvm_ext_helium_dense(const tvm_ext_helium_rows_layer *layer,
                         scratch, 0, layer->input.rows);
 }
 
-/* The only vector of a dense layer. */
+/* Computes the only vector of a dense layer. */
 TVM_EXT_INLINE void tvm_ext_helium_dense_one(const tvm_ext_helium_rows_layer *layer, tvm_ext_helium_one *one,
                                              const void *input, void *output, const int8_t *restrict weights,
                                              const int32_t *restrict factors, void *scratch)
@@ -95,8 +96,9 @@ TVM_EXT_INLINE void tvm_ext_helium_dense_one(const tvm_ext_helium_rows_layer *la
     one(x, (uint8_t *)output, weights, factors);
 }
 
-/* One vector that comes in parts of whole steps: adds products of parts [begin, end) to the sums of all channels. Sums
- * begin at the starts of the factors; the last part gives the elements of the output. scratch: a part, where copied. */
+/* Adds products of parts [begin, end) of one vector, whose parts are whole steps, to the sums of all channels. Sums
+ * begin at the starts of the factors; the last part stores the elements of the output. scratch: a part, if it is
+ * copied. */
 TVM_EXT_INLINE void tvm_ext_helium_dense_add(const tvm_ext_helium_rows_layer *layer, const void *input, void *output,
                                              int32_t *sums, const int8_t *restrict weights,
                                              const int32_t *restrict factors, void *scratch, int32_t begin, int32_t end)

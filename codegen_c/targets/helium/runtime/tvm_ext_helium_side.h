@@ -1,9 +1,8 @@
-/* Convolutions of quantized images by Helium, four pixels of a row at a time, side by side.
+/* Convolutions of quantized images by Helium, four adjacent pixels of a row at a time.
  *
- * Of a row that is no multiple of four pixels, the last four overlap the ones before them, or one that
- * is left of 1x1 windows is worked on by itself. Windows that lie in the
- * image are read in place. Others are copied to scratch first, padding filled in: columns of four windows as one strip,
- * or, where a row of a window is a vector or less, four windows. */
+ * If a row is no multiple of four pixels, the last four overlap the ones before them, or a pixel left over from 1x1
+ * windows is computed alone. Windows that lie in the image are read in place. Others are copied to scratch first,
+ * with padding: columns of four windows as one strip, or, if a row of a window is at most a vector, four windows. */
 #ifndef TVM_EXT_HELIUM_SIDE_H
 #define TVM_EXT_HELIUM_SIDE_H
 
@@ -19,19 +18,19 @@ typedef struct {
     int32_t inside_begin; /* columns [begin, end) whose windows lie in columns of the image */
     int32_t inside_end;
     bool reads_beyond;    /* vectors reach beyond pixels of the input: the last four of a run are copied first */
-    bool is_in_place;     /* pixels of the output may lie where those of the input do */
+    bool is_in_place;     /* the output may take the memory of the input */
     bool is_copied;       /* windows are copied one by one */
-    bool has_others;      /* some windows do not lie in the image, one row behind the other in memory */
+    bool has_others;      /* some windows do not lie in the image with contiguous rows */
     tvm_ext_helium_fours fours;
 } tvm_ext_helium_side_layer;
 
-/* The first of four pixels, of `count` or more, with pixel m among them. */
+/* Returns the first of four pixels, of `count` or more, with pixel m among them. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_first_of_four(int32_t m, int32_t count)
 {
     return m + TVM_EXT_HELIUM_FOUR_PIXELS <= count ? m : count - TVM_EXT_HELIUM_FOUR_PIXELS;
 }
 
-/* Pixels of a run of `count` that are worked on by themselves: one that groups of four leave, or all of a short run. */
+/* Returns the single pixels of a run of `count`: one left over from groups of four, or all of a short run. */
 TVM_EXT_INLINE int32_t tvm_ext_helium_num_ones(int32_t count)
 {
     const int32_t left = count % TVM_EXT_HELIUM_FOUR_PIXELS;
