@@ -184,7 +184,7 @@ def test_pairs_of_models_that_cannot_be_linked(tmp_path: Path) -> None:
         ([gain], {"sensor": {"file": "small.onnx", "options": {"io": "caller"}}}, {}, r"sensor has io = 'caller'"),
         ([gain], {"network": {"file": "large.onnx", "options": {"context": "caller"}}}, {}, r"context = 'caller'"),
         ([{"source": "wide.y", "target": "echo.x"}], {"wide": {"file": "wide.onnx"}}, {},
-         r"wide\.y is of shape \[1, 2, 4, 1\], echo\.x of \[1, 8\]"),
+         r"wide\.y has shape \[1, 2, 4, 1\] and echo\.x has shape \[1, 8\]"),
         ([{"source": "wide.y", "target": "ring.before"}], {"wide": {"file": "wide.onnx"}, "ring": ring}, {},
          r"the state 'before' of ring is a ring of rows"),
         ([{"source": "wide.y", "target": "image.before"}],
