@@ -1,1 +1,1 @@
-"""The steps from a region to C in order, and their face toward TVM and the passes."""
+"""Steps from a region to C, and their interface to TVM and the passes."""

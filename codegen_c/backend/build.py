@@ -1,4 +1,4 @@
-"""Region function -> program, plan, interface and C sources: the steps that packages and TVM's own build share."""
+"""Compile a region function to program, memory plan, interface and C sources, for packages and for `tvm.compile`."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compiled:
-    """A region with everything decided: what runs, where it lies, how it is called.
+    """A compiled region: its program, memory plan and interface.
 
-    schedule_peak_bytes, schedule_proved: peak of live bytes in the order chosen before lowering, and whether no order
+    schedule_peak_bytes, schedule_proved: peak of live bytes in the order chosen before lowering, and True if no order
     has a lower peak; None if unknown. added_instructions: modelled instructions that splitting adds. moved_to_fit: True
     if tensors are in several memories only because the live bytes before lowering exceeded the default memory.
     attempts: all attempts to make the model fit, in order; the last gave this result. placement: predicted results of
-    placing operators on several processors; None if all run on the first. recomputed: operators that run again; None
-    if there was no search for them. sharing: files that other models of a bundle share with this model.
-    parallel: the program as per-core schedules; None if the platform's first processor runs all of it.
+    placing operators on several processors; None if all run on the first. recomputed: operators that run again; None if
+    there was no search for them. sharing: files that other models of a bundle share with this model. parallel: the
+    program as per-core schedules; None if the platform's first processor runs all of it.
     """
 
     program: Program
@@ -102,11 +102,11 @@ class Compiled:
 
     @cached_property
     def _weights(self) -> list[Piece]:
-        """Text of the weights. It is long, and both the sources and their trace need it, so it is kept."""
+        """Text of the weights, cached because it is long and both the sources and their trace need it."""
         return weights_pieces(self.program, self.interface.model, self.origin, self.platform, self.sharing)
 
     def sources(self, *, after_step: bool = False) -> dict[str, str]:
-        """File name -> C text. after_step as in `model_pieces`, for one processor."""
+        """Return the C text of each file. after_step as in `model_pieces`, for one processor."""
         parts = (self.program, self.plan, self.interface, self.origin, self.platform)
         return emit_sources(
             *parts, after_step=after_step, sharing=self.sharing, parallel=self.parallel, weights=self._weights
@@ -114,7 +114,7 @@ class Compiled:
 
     @property
     def processor_of_source(self) -> dict[str, str]:
-        """C file -> processor that runs it, for files that the platform's first processor does not run."""
+        """Processor that runs each C file which the platform's first processor does not run."""
         if self.parallel is None:
             return {}
         files = layer_files_of(self.parallel, self.platform, self.interface.model)
@@ -156,13 +156,13 @@ def compile_region(
 ) -> Compiled:
     """Lower a region, plan its memory and validate the plan.
 
-    input_names, output_names: the model's own, in the region's order; by default the variables' names. states: the
-    parameters behind the inputs, and the results behind the outputs. warm_up_runs: as `lower_region` takes them.
-    linked: inputs, by the model's own names, that other models of a bundle write to. scales, layouts: of inputs and
-    outputs, by these names; changed: which of them have another form than the file's. rounding: of halves in their
-    quantize functions. lower: as in `CodegenBackend`.
-    figures: measured, of the platform's first processor.
-    Whether it fits is another question: `check_capacity`. Raises UnsupportedModel, PlanRejected.
+    input_names, output_names: the model's own names, in the region's order; by default the variables' names. states:
+    states of the model, which are the parameters after the inputs and the results after the outputs. warm_up_runs: runs
+    after a reset that return no outputs. linked: inputs, by the model's own names, that other models of a bundle write
+    to. scales, layouts: of inputs and outputs, by the model's own names. changed: inputs and outputs whose form differs
+    from the file's. rounding: rounding of halves in the quantize functions of the ports. lower: as in `CodegenBackend`.
+    figures: measurements of kernels on the platform's first processor. This function does not check that the plan fits
+    the memories; see `check_capacity`. Raises UnsupportedModel, PlanRejected.
     """
     targets = {
         core.name: target_of(
@@ -182,7 +182,7 @@ def compile_region(
     )  # fmt: skip
     program = _with_linked(program, dict(zip(input_names, program.inputs, strict=True)) if linked else {}, linked)
     program = _with_placed(program, input_names, output_names, options.place_port or {})
-    if options.context == "caller":  # the state lies with the arena, wherever the caller puts the instance
+    if options.context == "caller":  # states are part of the instance, like the arena
         program = replace(program, state_home=platform.activations)
     used = processors_of(program, platform)
     check_shared(used, options)
@@ -234,10 +234,11 @@ def _planned(
     held: Collection[str],
     kept: Collection[str],
 ) -> tuple[Program, MemoryPlan, ParallelProgram | None]:
-    """Return the program and the plan that take the fewest bytes: with copies removed, with calls merged, or unchanged.
+    """Return the program and the plan that take the fewest bytes.
 
-    processors: the processors that run steps. For several processors, calls are not merged, and the program is returned
-    as per-core schedules. held: tensors in the caller's memory. kept: tensors that no other tensor may overlap.
+    Compares the program with copies removed, with calls merged, and unchanged. processors: the processors that run
+    steps. For several processors, calls are not merged, and the program is returned as per-core schedules. held:
+    tensors in the caller's memory. kept: tensors that no other tensor may overlap.
     """
     pinned = {tensor_named(program, name): offset for name, offset in (options.pin or {}).items()}
     viewed = with_views(program, apart={*pinned, *kept})

@@ -1,4 +1,4 @@
-"""The interface to TVM: answers to queries of the passes, and the entry point of code generation."""
+"""The interface to TVM: queries of the passes, and the name of the code generator."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from tvm_ext.core.time_model import CallCost, Footprint
 
 CODEGEN = "tvm_ext"
 MOST_ROWS = 1 << 14
-"""Rows of a tensor that may be computed by rows: each has an entry in lists."""
+"""Most rows of a tensor that is computed by rows. Each row has an entry in several lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodegenBackend:
-    """Answers the passes' questions for one target (`relay_passes.backend.Backend`).
+    """Queries of the passes for one target (`relay_passes.backend.Backend`).
 
-    lower: `lower_operator`, or a cache of it, because passes ask often about the same composites.
+    lower: `lower_operator`, or a cached version of it, because passes ask often about the same composites.
     """
 
     target: Target
@@ -57,19 +57,23 @@ class CodegenBackend:
 
     @property
     def elementwise(self) -> frozenset[str]:
+        """Names of Relax operators that are computed element by element."""
         return ELEMENTWISE
 
     def refuses(self, composite: relax.Function) -> str | None:
-        """Reason why a composite can't become C; None when it can."""
+        """Return the reason why a composite cannot become C, or None if it can."""
         lowered = self.lower(composite, self.target)
         return lowered.reason if isinstance(lowered, Refusal) else None
 
     def has_kernel(self, composite: relax.Function) -> bool:
-        """True where a kernel of its own computes a composite, not plain C that is lowered from it."""
+        """Return True if a kernel computes a composite, not plain C that is generated from its PrimFuncs."""
         return has_kernel(composite, self.target)
 
     def footprint(self, composite: relax.Function) -> Footprint:
-        """Cost and scratch of a composite, and per parameter the bytes that the output shares if it dies there."""
+        """Return the cost and scratch of a composite, and the bytes that its output can share with each parameter.
+
+        A parameter shares bytes only if it is read here for the last time.
+        """
         lowered = self.lower(composite, self.target)
         if isinstance(lowered, Refusal) or lowered.implementation is None:
             return Footprint(instructions=0)
@@ -101,9 +105,9 @@ class CodegenBackend:
     def call_costs(
         self, composite: relax.Function, rows_per_call: Sequence[int], input_rows: int = 0
     ) -> list[CallCost]:
-        """Scratch and instructions of a composite that computes, or adds up, so many rows per call.
+        """Return the scratch and added instructions of a composite for each number of rows per call.
 
-        Instructions are the kernels' own estimates.
+        A call computes, or accumulates, this number of rows. Instructions are the kernels' own estimates.
         """
         lowered = self.lower(composite, self.target)
         assert not isinstance(lowered, Refusal) and lowered.implementation is not None, "it has rows"
@@ -119,7 +123,7 @@ class CodegenBackend:
 
 
 def _read_bytes(lowered: Lowered) -> dict[int, int]:
-    """Bytes that one run reads of each parameter."""
+    """Return the bytes that one run reads of each parameter."""
     assert lowered.implementation is not None, "it computes something"
     read: dict[int, int] = {}
     for position, parameter in enumerate(lowered.arguments):
@@ -130,10 +134,10 @@ def _read_bytes(lowered: Lowered) -> dict[int, int]:
 
 
 def _rows(lowered: Lowered) -> RowOperator | None:
-    """Dependence of the rows of a composite's result on those of its parameters; None where it only runs whole.
+    """Return how the rows of a composite's result depend on rows of its parameters; None if it cannot run by rows.
 
-    Rows need one image of equal rows, or what its kernel cuts into rows by itself, and each parameter to be read as one
-    operand.
+    The result must be one image of equal rows, or a tensor that the kernel itself cuts into rows. Each parameter must
+    be read as one operand.
     """
     assert lowered.implementation is not None, "it computes something"
     operator, implementation = lowered.operator, in_sequence(lowered.implementation)
@@ -152,7 +156,7 @@ def _rows(lowered: Lowered) -> RowOperator | None:
 
 
 def _columns(lowered: Lowered, axis: int) -> ColumnOperator | None:
-    """The same of columns, or of the rows of what computes some of them alone."""
+    """Return how columns of a composite's result depend on columns of its parameters; rows if axis is ROWS."""
     found = columns_of(lowered.operator, axis)
     if found is None or len(set(lowered.arguments)) < len(lowered.arguments):
         return None
@@ -165,6 +169,7 @@ def _columns(lowered: Lowered, axis: int) -> ColumnOperator | None:
 
 
 def _accumulation(implementation: Implementation) -> RowAccumulation | None:
+    """Return how a composite accumulates its result from groups of input rows, or None if its kernel cannot."""
     accumulating = implementation.accumulating
     if accumulating is None:
         return None
@@ -180,13 +185,14 @@ def _tensor(name: str, kind: TensorType) -> Tensor:
 
 
 ROWS, COLUMNS = 1, 2
-"""Axes of an image that it can be cut along."""
+"""Axes along which an image can be cut."""
 
 
 def columns_of(operator: Operator, axis: int = COLUMNS) -> ColumnOperator | None:
-    """Columns of an operator; None where a tensor is no image of one batch, rows are read whole, or columns repeat.
+    """Return the columns of an operator.
 
-    axis: that of columns; or of rows, for which the same holds.
+    Returns None if a tensor is not a single image, if whole rows are read, or if columns repeat. axis: COLUMNS, or ROWS
+    for the same dependence of rows.
     """
     if isinstance(operator, Permute):
         by_rows = operator.axes == CHANNELS_LAST and not operator.first and _is_image(operator.output)
@@ -217,7 +223,7 @@ def _is_image(kind: TensorType) -> bool:
 
 
 def _windows(operator: Operator) -> list[Window] | None:
-    """Window that slides over each input; None for an operator that has no columns."""
+    """Return the window that slides over each input; None for an operator without columns."""
     each = Window(kernel=(1, 1))
     match operator:
         case Conv2dTranspose() | QConv2dTranspose():

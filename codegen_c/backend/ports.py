@@ -30,10 +30,11 @@ def ports_of(
     layouts: Mapping[str, str] = MappingProxyType({}),
     changed: Mapping[str, ChangedInput] = MappingProxyType({}),
 ) -> tuple[Port, ...]:
-    """The ports of tensors. sources: the model's own names; by default those of the tensors.
+    """Return the ports of tensors. sources: the model's own names; by default the tensors' names.
 
-    scales: scale and zero point by such a name, which hold where operators of the program imply none or others.
-    layouts: letters of the axes, by these names. changed: inputs in another form than the model's, by these names.
+    scales: scale and zero point by the model's own name, which override those of the program's operators. layouts:
+    letters of the axes, by the model's own name. changed: inputs whose form differs from the model's, by the model's
+    own name.
     """
     tensors = [program.tensors[name] for name in names]
     taken_as = {name: change.description for name, change in changed.items()}
@@ -138,12 +139,11 @@ def port_names(
     reserved: Collection[str],
     computed: Collection[str] = (),
 ) -> GivenNames:
-    """Return names in C for the inputs and outputs of a region; empty where the model's own name is used.
+    """Return names in C for the inputs and outputs of a region; empty if the model's own name is used.
 
-    inputs, outputs: the model's own names. rename: one of these -> its name in the C; an input comes before an output
-    of the same name. reserved: names that nothing of the model may have. computed: outputs whose names are those of
-    tensors inside, of which they are made.
-    Raises BadOptions for a name that no input or output has, and for one that another has already.
+    inputs, outputs: the model's own names. rename: model's name -> name in C; an input takes precedence over an output
+    with the same name. reserved: names that the model must not use. computed: outputs that get their names in C before
+    tensors inside the model do. Raises BadOptions for an unknown name, and for a name in C that is already used.
     """
     chosen = rename or {}
     for old, new in chosen.items():
@@ -154,7 +154,7 @@ def port_names(
             )
         others = [name for name in (*inputs, *outputs) if name not in chosen and identifier(name, fallback="t") == new]
         if others or new in reserved:
-            what = f"{others[0]!r} is called so" if others else "the package has other things of that name"
+            what = f"{others[0]!r} has that name" if others else "the package itself uses that name"
             raise BadOptions(f"rename {old}={new}: {what}; choose another name.")
     made = {name: identifier(name, fallback="t") for name in computed}
     chosen = {**{name: new for name, new in made.items() if new not in reserved}, **chosen}
@@ -187,18 +187,19 @@ def tensor_named(program: Program, source: str) -> str:
 
 
 def kept_tensors(program: Program, wanted: Sequence[str], held: Collection[str]) -> tuple[str, ...]:
-    """Tensors that `keep` names: by name, by a pattern with `*`, `?` or `[...]`, or every one by `all`.
+    """Return the tensors that the option `keep` selects: by name, by a pattern with `*`, `?` or `[...]`, or by `all`.
 
-    A model that was cut has several tensors for one name, and all of them are kept. held: tensors that the caller
-    holds, which patterns leave out. Raises BadOptions for a name or pattern of nothing, and for a tensor that is held.
+    A split model has several tensors for one name, and all of them are kept. held: tensors in the caller's memory,
+    which patterns skip. Raises BadOptions for a name or pattern without a match, and for a tensor in the caller's
+    memory.
     """
     found: dict[str, None] = {}
     for text in wanted:
         named = [tensor.name for tensor in program.tensors.values() if text in _names(tensor)]
         if outside := [name for name in named if name in held]:
             raise BadOptions(
-                f"keep {text!r}: {outside[0]} lies in the caller's memory, not in the arena; it is there after a run "
-                "anyway. Leave the name out, or choose io = 'arena'."
+                f"keep {text!r}: {outside[0]} is in the caller's memory, not in the arena, and keeps its value after a "
+                "run anyway. Leave the name out, or choose io = 'arena'."
             )
         matched = named or [
             tensor.name
@@ -227,7 +228,7 @@ def kept_values(
     if inside and in_flight > 1:
         raise BadOptions(
             f"keep {program.tensors[inside[0]].source!r}: a pipeline works on {in_flight} inputs at once, and values "
-            "inside have a place for each. Choose placement_objective = 'makespan', or keep inputs and outputs alone."
+            "inside have an offset for each. Choose placement_objective = 'makespan', or keep only inputs and outputs."
         )
     return tuple(
         KeptValue(
@@ -250,7 +251,7 @@ def _names(tensor: Tensor) -> tuple[str, ...]:
 
 
 def _short(source: str) -> str:
-    """Return the first name. TensorFlow Lite's converter joins names by `;` when it fuses operators."""
+    """Return the first of the names that TensorFlow Lite's converter joins by `;` when it fuses operators."""
     return source.partition(";")[0]
 
 
@@ -263,6 +264,6 @@ def _unknown(program: Program, text: str) -> str:
     ordered = list(dict.fromkeys([*near, *within, *names]))
     more = f" and {len(ordered) - _MOST_LISTED} more" if len(ordered) > _MOST_LISTED else ""
     return (
-        f"{text!r} is no tensor of the compiled model, or was fused into an operator. It has, near names first: "
+        f"{text!r} is not a tensor of the compiled model, or was fused into an operator. Similar names first, it has: "
         f"{', '.join(ordered[:_MOST_LISTED])}{more}."
     )

@@ -1,7 +1,7 @@
-"""Regions inside `tvm.compile`: plan each one, and compile its C and its entry function to an object.
+"""Plan each region inside `tvm.compile`, and compile its C and its entry function to an object file.
 
-Regions do not depend on each other: while compilers are at work on some, the next ones are planned, by services too
-where there are any.
+Regions do not depend on each other. While compilers work on some regions, the next regions are planned, also on compile
+services if there are any.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tvm_ext.core.processes.at_once import at_once
 from tvm_ext.core.toolchain import compile_objects
 
 Submit = Callable[[str, tuple[bytes, ...]], Future[bytes]]
-"""Hands a call over, `package.module.function` and its inputs: its result to come."""
+"""Submits the call of `package.module.function` with its inputs, and returns a future of its result."""
 Texts = Mapping[str, str]
-"""C of a region, by file."""
+"""Text of the C files of a region, by file name."""
 
 _ENTRY = "tvm_ext_entry.c"
 _SUBMIT = ContextVar[Submit | None]("_SUBMIT", default=None)
 
 
 def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict[str, str]]:
-    """`target_options` of RunCodegen, by which `relax.ext.tvm_ext` learns what it compiles for."""
+    """Return the `target_options` of RunCodegen, which tell `relax.ext.tvm_ext` the platform and the options."""
     chosen = {"optimize": options.optimize, "io": options.io, "ram": options.limit_bytes(platform)}
     chosen |= {"least_scratch": options.least_scratch, "least_flash": options.least_flash}
     return {CODEGEN: {"platform": platform.to_json(), "options": json.dumps(chosen)}}
@@ -50,7 +50,7 @@ def codegen_options(platform: Platform, options: BuildOptions) -> dict[str, dict
 
 @contextmanager
 def planning_by(submit: Submit | None) -> Generator[None]:
-    """Regions that are compiled inside are planned by services, too; None: by this process alone."""
+    """Plan the regions that are compiled in this context on compile services too; with None, only in this process."""
     before = _SUBMIT.set(submit)
     try:
         yield
@@ -62,10 +62,10 @@ def planning_by(submit: Submit | None) -> Generator[None]:
 def compile_for_tvm(
     functions: Sequence[relax.Function], options: Mapping[str, Any], constant_names: Mapping[Any, str]
 ) -> list[tvm.runtime.Module]:
-    """Region functions -> one object file each, compiled for the host, with the symbols TVM's VM calls.
+    """Return one object file for each region function, compiled for the host, with the symbols that TVM's VM calls.
 
-    functions carry a `Symbol`; options are those of `codegen_options`; constants stay in the C text, so
-    constant_names is not needed.
+    functions: region functions with a `Symbol`. options: as `codegen_options` returns them. constant_names is unused,
+    because constants stay in the C text.
     """
     platform, chosen = str(options["platform"]), str(options["options"])
     symbols = [Symbol.read(region).name for region in functions]
@@ -76,7 +76,10 @@ def compile_for_tvm(
 
 
 def _planned(functions: Sequence[relax.Function], platform: str, options: str) -> Iterator[Texts]:
-    """C of each region, in order. What no service has begun is planned here, and so is what fails there."""
+    """Yield the C of each region, in order.
+
+    A region that no service has begun, or on which a service failed, is planned in this process.
+    """
     submit, waiting = _SUBMIT.get(), dict[int, Future[bytes]]()
     if submit is not None:
         for index in range(1, len(functions)):
@@ -92,12 +95,15 @@ def _planned(functions: Sequence[relax.Function], platform: str, options: str) -
 
 
 def region_job(region: bytes, platform: bytes, options: bytes) -> bytes:
-    """C of a region as JSON, by file. region: a function, as JSON; the others as `codegen_options` has them."""
+    """Return the C of a region as JSON, by file name.
+
+    region: a function as JSON. platform, options: as `codegen_options` returns them.
+    """
     return json.dumps(region_texts(tvm.ir.load_json(region.decode()), platform.decode(), options.decode())).encode()
 
 
 def region_texts(region: relax.Function, platform: str, options: str) -> Texts:
-    """C of a region, with an entry that includes all of it. Raises UnsupportedModel, DoesNotFit."""
+    """Return the C of a region, with an entry file that includes the others. Raises UnsupportedModel, DoesNotFit."""
     board, chosen = Platform.from_json(platform), BuildOptions(**json.loads(options))
     symbol = Symbol.read(region).name
     origin = Origin(generator="tvm_ext", model=symbol, sha256="", platform=board.name)
@@ -108,7 +114,7 @@ def region_texts(region: relax.Function, platform: str, options: str) -> Texts:
 
 
 def _object(symbol: str, texts: Texts) -> tvm.runtime.Module:
-    """One translation unit of all sources, so that TVM gets one object with one public symbol."""
+    """Compile all sources as one translation unit, so that TVM gets one object with one public symbol."""
     with tempfile.TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         for file_name, text in texts.items():
@@ -137,7 +143,7 @@ static void *tvm_ext_data(const TVMFFIAny *argument)
 
 
 def emit_tvm_entry(interface: Interface, symbol: str, sources: Sequence[str]) -> str:
-    """One translation unit: the region's C files included, and `__tvm_ffi_<symbol>` of TVM's calling convention."""
+    """Return C that includes the region's C files and defines `__tvm_ffi_<symbol>`, which TVM calls."""
     ports = [*interface.inputs, *interface.outputs]
     data = {port.name: f"tvm_ext_data(&args[{index}])" for index, port in enumerate(ports)}
     if interface.io == "caller":

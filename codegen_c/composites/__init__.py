@@ -1,1 +1,1 @@
-"""Composite functions -> operators."""
+"""Translate composite functions (fused operators) to operators."""

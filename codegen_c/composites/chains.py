@@ -19,7 +19,7 @@ INTEGERS = ("int8", "uint8", "int16", "uint16")
 class QuantizedConstant:
     """A constant that a chain dequantizes: integers, float32[n] scales, zero points that broadcast to the integers.
 
-    axis: of the integers, along which scales lie where there are several.
+    axis: axis of the integers along which there are several scales.
     """
 
     data: np.ndarray
@@ -29,12 +29,12 @@ class QuantizedConstant:
 
     @property
     def steps(self) -> np.ndarray:
-        """Distances from the zero point, int64, in units of the scale."""
+        """Distances from the zero point in units of the scale, int64."""
         return self.data.astype(np.int64) - self.zero_point
 
     @property
     def real(self) -> np.ndarray:
-        """The numbers that the integers stand for, float64, of their shape."""
+        """Real values of the integers, float64 in the same shape."""
         scales = [1] * self.data.ndim
         if self.scale.size > 1:
             scales[self.axis] = self.scale.size
@@ -43,7 +43,11 @@ class QuantizedConstant:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dequantized:
-    """Dequantized values of a composite: types of its inputs, and by variable a parameter's index, or a constant."""
+    """Dequantized values of a composite.
+
+    inputs: types of the composite's inputs. parameters: index of the parameter by variable. constants: constant by
+    variable.
+    """
 
     inputs: tuple[TensorType, ...]
     parameters: dict[Any, int]
@@ -52,7 +56,7 @@ class Dequantized:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuantizedChain:
-    """A QDQ composite taken apart: typed inputs, float calls in order, the output's type with its clamp."""
+    """A QDQ composite taken apart: typed inputs, float calls in order, and the output's type with its clamp."""
 
     composite: Composite
     inputs: tuple[TensorType, ...]
@@ -65,14 +69,14 @@ class QuantizedChain:
     constants: dict[Any, QuantizedConstant]
 
     def parameter(self, value: CallOperand) -> int | None:
-        """Index of the composite's parameter a float operand was dequantized from."""
+        """Return the index of the composite's parameter from which a float operand was dequantized."""
         return self.parameters.get(value.var)
 
 
 def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
-    """The chain, or why the composite is none that integers can compute."""
+    """Return the chain of a composite, or the reason why integers cannot compute it."""
     if len(composite.calls) < 2 or composite.calls[-1].name != "quantize" or len(composite.outputs) != 1:
-        return NoMatch("is no chain from dequantize to quantize")
+        return NoMatch("is not a chain from dequantize to quantize")
     sources, output = dequantized(composite), quantized_output(composite)
     if isinstance(sources, NoMatch):
         return sources
@@ -89,7 +93,7 @@ def quantized_chain(composite: Composite) -> QuantizedChain | NoMatch:
 
 
 def dequantized(composite: Composite) -> Dequantized | NoMatch:
-    """Tensors that a composite dequantizes, or why these are no tensors of one scale and constants."""
+    """Return what a composite dequantizes, or the reason why it is not tensors of one scale and constants."""
     inputs: list[TensorType] = list(composite.inputs)
     parameters: dict[Any, int] = {}
     constants: dict[Any, QuantizedConstant] = {}
@@ -111,7 +115,7 @@ def dequantized(composite: Composite) -> Dequantized | NoMatch:
 
 
 def quantized_output(composite: Composite) -> TensorType | NoMatch:
-    """Type of the result that the last call quantizes."""
+    """Return the type of the result that the last call quantizes."""
     last = composite.calls[-1]
     scale, zero_point = last.operands[1].array, last.operands[2].array
     if scale is None or zero_point is None or scale.size != 1:
@@ -121,17 +125,17 @@ def quantized_output(composite: Composite) -> TensorType | NoMatch:
 
 
 def is_quantized(kind: TensorType) -> bool:
-    """True of integers of 8 or 16 bits with a scale above zero."""
+    """Return True for integers of 8 or 16 bits with a positive scale."""
     return kind.dtype in INTEGERS and kind.quantization is not None and _usable(kind.quantization)
 
 
 def rounding_of(composite: Composite) -> Rounding:
-    """The model's meaning of rounding."""
+    """Return the rounding that the model's format defines."""
     return "tflite" if QuantizedRounding.read(composite.function).meaning == "tflite" else "onnx"
 
 
 def _constant(call: Call, data: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> QuantizedConstant:
-    """The operands of a dequantize; zero points lie along its axis, as scales do."""
+    """Return the constant of a dequantize. Several zero points are along its axis, like the scales."""
     axis, shape = int(call.attrs.axis) % max(data.ndim, 1), [1] * data.ndim
     if zero_point.size > 1:
         shape[axis] = zero_point.size
@@ -140,7 +144,7 @@ def _constant(call: Call, data: np.ndarray, scale: np.ndarray, zero_point: np.nd
 
 
 def _one(zero_point: np.ndarray) -> int:
-    """The zero point all channels share; an impossible one where they differ."""
+    """Return the zero point that all channels share, or an impossible value if they differ."""
     values = np.unique(zero_point)
     return int(values[0]) if values.size == 1 else 1 << 30
 
@@ -150,9 +154,9 @@ def _usable(quantization: Quantization) -> bool:
 
 
 def _clamp(body: list[Call], output: TensorType, rounding: Rounding) -> tuple[int, int]:
-    """Integer bounds of the output: those of its type, narrowed by relu and clip at the end of the chain.
+    """Return the integer bounds of the output: its type's range, narrowed by relu and clip at the end of the chain.
 
-    Bounds commute with quantize: both are monotonic. The calls that set them are removed from `body`.
+    Bounds commute with quantize, because both are monotonic. The calls that set the bounds are removed from `body`.
     """
     info, quantization = np.iinfo(output.dtype), output.quantization
     assert quantization is not None
@@ -179,7 +183,7 @@ def _quantized(real: float, quantization: Quantization, otherwise: int, rounding
 
 
 def chain_of(builder: ProgramBuilder, calls: tuple[Call, ...], output: TensorType) -> NoMatch | None:
-    """Appends calls to a program; NoMatch where one of them is not computed element by element."""
+    """Append calls to a program. Return NoMatch if a call is not computed element by element."""
     channels = output.shape[-1] if output.shape else 1
     for call in calls:
         if failed := builder.add(call, channels):
@@ -190,9 +194,9 @@ def chain_of(builder: ProgramBuilder, calls: tuple[Call, ...], output: TensorTyp
 def after_anchor(
     composite: Composite, anchor: Call, *, takes_bias: bool, num_operands: int = 1
 ) -> tuple[ProgramBuilder, np.ndarray] | NoMatch:
-    """The program of the operators behind the anchor, and the bias of the first addition where the kernel takes one.
+    """Return the program of the operators after the anchor, and the bias of the first addition if the kernel takes one.
 
-    num_operands: how many of the anchor's first operands are activations; they are the first inputs.
+    num_operands: number of the anchor's first operands that are activations; these are the first inputs.
     """
     output, rest = anchor.type or composite.outputs[0], composite.calls[1:]
     if not output.shape:
@@ -213,5 +217,5 @@ def after_anchor(
 
 
 def inputs_of(composite: Composite, builder: ProgramBuilder) -> tuple[TensorType, ...]:
-    """Types of the inputs that a program and its anchor read."""
+    """Return the types of the inputs that a program and its anchor read."""
     return tuple(composite.inputs[index] for index in builder.inputs)

@@ -1,4 +1,4 @@
-"""Lower float fused operators, float16 ones computed in float32 included."""
+"""Lower float fused operators, including float16 operators that compute in float32."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ Match = tuple[Operator, tuple[int, ...]]
 
 
 def float_operator(composite: Composite) -> Match | NoMatch:
-    """The operator of a float32 composite with one output, or one that moves any type, and which its inputs are."""
+    """Return the operator of a float32 composite with one output, or of a data movement of any type, and its inputs.
+
+    The inputs are indices of the composite's parameters.
+    """
     moved = movement_operator(composite)
     if not isinstance(moved, NoMatch):
         return moved
@@ -56,11 +59,11 @@ def float_operator(composite: Composite) -> Match | NoMatch:
 
 
 def _conversion(composite: Composite) -> Match | None:
-    """A quantize or dequantize by itself, with one scale and zero point."""
+    """Return the operator of a single quantize or dequantize with one scale and zero point."""
     call = composite.calls[0] if len(composite.calls) == 1 else None
     if call is None or call.name not in ("quantize", "dequantize") or len(composite.outputs) != 1:
         return None
-    if not composite.inputs:  # constant weights that nothing folds
+    if not composite.inputs:  # constant weights that were not folded
         return None
     data, *parameters = call.operands
     arrays = [value.array for value in parameters]
@@ -92,7 +95,7 @@ def _elementwise(composite: Composite) -> Match | NoMatch:
 
 
 def window_of(attrs: Any, kernel: tuple[int, ...]) -> Window | NoMatch:
-    """The window of a convolution or pooling over two axes."""
+    """Return the window of a convolution or pooling over two axes."""
     padding = tuple(int(p) for p in attrs.padding)
     if len(padding) == 2:
         padding = (*padding, *padding)
@@ -151,7 +154,10 @@ def _pool2d(composite: Composite, anchor: Call) -> Match | NoMatch:
 def reaching(
     window: Window, source: TensorType, output: TensorType | None, *, counts_padding: bool
 ) -> Window | NoMatch:
-    """The window with as much padding at the end as its last position needs (output sizes rounded up)."""
+    """Return the window with as much padding at the end as its last position needs.
+
+    If output sizes are rounded up, the last position may exceed the declared padding.
+    """
     assert output is not None, "a pool has one result"
     padding = list(window.padding)
     for axis in (0, 1):
@@ -213,28 +219,28 @@ HALF, FLOAT = "float16", "float32"
 
 
 def half_operator(composite: Composite) -> Match | NoMatch:
-    """The operator of a composite of float16 tensors with one output, and which its inputs are; or of a single cast."""
+    """Return the operator of a float16 composite with one output, or of a single cast, and its inputs' indices."""
     kinds = [kind.dtype for kind in (*composite.inputs, *composite.outputs)]
     if _is_cast(composite.calls) and sorted(kinds) == [HALF, FLOAT]:
         return HalfCast(inputs=composite.inputs, outputs=composite.outputs), (0,)
     if set(kinds) != {HALF} or len(composite.outputs) != 1 or not composite.calls:
         return NoMatch("is not float16 with one output")
     if not _narrows(composite.calls[-1]):
-        return NoMatch("its last operator gives no float32 that is rounded")
+        return NoMatch("its last operator does not round a float32 result to float16")
     found = float_operator(_between_casts(composite))
     if isinstance(found, NoMatch):
         return found
     operator, arguments = found
     form = HALF_FORMS.get(type(operator))
     if form is None:
-        return NoMatch("has no kernel of float16")
+        return NoMatch("has no float16 kernel")
     members = {field.name: getattr(operator, field.name) for field in fields(operator)}
     members |= {"inputs": _typed(operator.inputs, HALF), "outputs": _typed(operator.outputs, HALF)}
     return form(**members), arguments
 
 
 def _between_casts(composite: Composite) -> Composite:
-    """The composite as one of float32: casts of its parameters and of its result left out."""
+    """Return the composite in float32, without the casts of its parameters and of its result."""
     widened = {
         call.var: call.operands[0]
         for call in composite.calls

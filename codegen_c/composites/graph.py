@@ -1,4 +1,4 @@
-"""A composite read once: its calls in order, its constants as numpy arrays, its types as plain data."""
+"""Read a composite once: its calls in order, its constants as numpy arrays, its types as plain data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from codegen_c.operators.kinds import TensorType
 
 @dataclass(frozen=True)
 class NoMatch:
-    """Reason why a composite is not of the kind looked for."""
+    """Reason why a composite cannot be lowered to a certain kind of operator."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CallOperand:
-    """An operand: a parameter (index), a constant (array), the result of a call (its variable), or none of these."""
+    """Operand of a call: a parameter (index), a constant (array) or the result of another call (variable)."""
 
     var: relax.Var | None = None
     parameter: int | None = None
@@ -30,7 +30,7 @@ class CallOperand:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Call:
-    """One operator; name without `relax.`, operands with tuples opened."""
+    """Call of an operator. name: without `relax.`. operands: elements of tuples are separate operands."""
 
     name: str
     var: relax.Var
@@ -50,6 +50,7 @@ class Composite:
 
     @classmethod
     def read(cls, function: relax.Function) -> Self:
+        """Read the calls, operands and types of a composite function."""
         parameters = {param: index for index, param in enumerate(function.params)}
 
         def value(expr: relax.Expr) -> list[CallOperand]:
@@ -82,9 +83,10 @@ class Composite:
 
 
 def tensor_type(ty: relax.TensorType) -> TensorType:
-    """Shape and element type of a static tensor."""
+    """Return the shape and element type of a static tensor."""
     return TensorType(shape=tuple(int(dim) for dim in ty.shape.values[:]), dtype=str(ty.dtype))
 
 
 def type_of(var: relax.Var) -> TensorType | None:
+    """Return the type of a variable, or None if it is not a tensor."""
     return tensor_type(var.ty) if isinstance(var.ty, relax.TensorType) else None

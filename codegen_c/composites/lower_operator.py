@@ -1,7 +1,7 @@
-"""Lower a fused operator of Relax to an Operator, operators that users bring included.
+"""Lower a fused operator of Relax to an Operator, including custom operators of users.
 
-What no kernel of our own computes becomes a Generic operator, plain C made from its PrimFuncs; what even that
-cannot be is refused with a reason.
+An operator that no kernel computes becomes a Generic operator, whose plain C is generated from its PrimFuncs. An
+operator that cannot become plain C either is refused with a reason.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tvm_ext.core.decisions.composites import CustomUse, KeptWeights, PrimFuncs,
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lowered:
-    """An operator with its implementation; arguments[i]: the composite's parameter that is operator input i.
+    """An operator with its implementation. arguments[i]: index of the composite's parameter that is operator input i.
 
-    implementation is None for a Reshape, which moves no byte.
+    implementation is None for a Reshape, which copies no bytes.
     """
 
     operator: Operator
@@ -49,10 +49,10 @@ LowerToPlainC = Callable[[relax.Function, tvm.IRModule], PlainC | NoPlainC]
 
 
 def remembering_lower() -> Lower:
-    """Return `lower_operator` with a memory of its results, for passes that ask often about the same composites.
+    """Return a cached `lower_operator`, for passes that ask often about the same composites.
 
-    A pass that writes a decision into a composite makes another function of it. Plain C, which takes longest to make,
-    depends on no decision: one is made for all functions of one structure, whatever their attributes and the target.
+    A pass that writes a decision into a composite creates another function. Plain C takes the longest to generate and
+    depends on no decision, so it is cached by the structure of the function, without attributes and target.
     """
     known: dict[tvm_ffi.StructuralKey, PlainC | NoPlainC] = {}
 
@@ -69,9 +69,9 @@ def remembering_lower() -> Lower:
 def lower_operator(
     function: relax.Function, target: Target, *, to_plain_c: LowerToPlainC | None = None
 ) -> Lowered | Refusal:
-    """The cheapest way to compute a composite: a kernel that takes it, or its PrimFuncs; or why there is none.
+    """Return the cheapest implementation of a composite: a kernel, or plain C from its PrimFuncs.
 
-    to_plain_c: a cache of `lower_composite`, where there is one.
+    Returns a Refusal with the reason if there is none. to_plain_c: a cached `lower_composite`, or None.
     """
     composite = Composite.read(function)
     if KeptWeights.read(function).is_set:
@@ -80,19 +80,19 @@ def lower_operator(
     if isinstance(found, Lowered):
         return found
     if target.is_offload:
-        reasons = [other.reason for other in found if other.reason] or ["its driver takes no such operator"]
+        reasons = [other.reason for other in found if other.reason] or ["its driver does not support this operator"]
         return Refusal(kernel=target.processor.name, reason="; ".join(reasons))
     return _generic(composite, target, found, to_plain_c or lower_composite)
 
 
 def has_kernel(function: relax.Function, target: Target) -> bool:
-    """True where a kernel of its own computes a composite; no plain C is made to find that out."""
+    """Return True if a kernel computes a composite. Generates no plain C."""
     found = _by_kernel(Composite.read(function), target)
     return isinstance(found, Lowered) and found.implementation is not None
 
 
 def _by_kernel(composite: Composite, target: Target) -> Lowered | tuple[Alternative, ...]:
-    """The composite as a kernel takes it, or the kernels that were asked, and why they do not take it."""
+    """Return the composite lowered to a kernel, or the kernels that do not take it, with their reasons."""
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
     for match in (custom_operator_of, _movement, quantized_operator, real_layer, half_operator, float_operator):
@@ -114,7 +114,7 @@ def _by_kernel(composite: Composite, target: Target) -> Lowered | tuple[Alternat
 
 
 def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
-    """One reshape or permutation of a parameter, or a part of one that is permuted."""
+    """Match a single reshape or permutation of a parameter, or a slice of a permuted parameter."""
     if len(composite.calls) not in (1, 2) or len(composite.inputs) != 1 or len(composite.outputs) != 1:
         return NoMatch("is more than one operator")
     call, types = composite.calls[0], {"inputs": composite.inputs, "outputs": composite.outputs}
@@ -132,13 +132,13 @@ def _movement(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatc
 
 
 def _part_of_permuted(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
-    """Axes in another order, and of some of them a run of places; columns of an image that comes in."""
+    """Match a slice of contiguous indices of a permuted parameter, such as some columns of an input image."""
     permutes, slices = composite.calls
     if (permutes.name, slices.name) != ("permute_dims", "strided_slice") or slices.operands[0].var != permutes.var:
         return NoMatch("is more than one operator")
     places = slice_places(slices, permutes.type.shape) if permutes.type else None
     if places is None or any((np.diff(along) != 1).any() for along in places):
-        return NoMatch("takes no runs of elements")
+        return NoMatch("does not take contiguous elements")
     axes, first = _axes(permutes, len(places)), tuple(int(along[0]) for along in places)
     if StreamDirection.read(composite.function).direction:
         _, _, columns, _ = places
@@ -157,7 +157,7 @@ def _axes(permutes: Call, rank: int) -> tuple[int, ...]:
 def _generic(
     composite: Composite, target: Target, passed: tuple[Alternative, ...], to_plain_c: LowerToPlainC
 ) -> Lowered | Refusal:
-    """Plain C from the composite's PrimFuncs. passed: kernels of our own that do not take it, and why."""
+    """Return plain C from the composite's PrimFuncs. passed: kernels that refused the composite, with reasons."""
     function = composite.function
     module = tvm.IRModule(dict(PrimFuncs.read(function).functions or {}))
     plain = to_plain_c(function, module)
@@ -182,11 +182,11 @@ Array = np.ndarray
 
 
 def custom_operator_of(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
-    """The operator of a composite that is one call of a custom operator."""
+    """Return the operator of a composite that is a single call of a custom operator."""
     call = composite.calls[0] if len(composite.calls) == 1 else None
     use = CustomUse.read(call) if call is not None and isinstance(call.attrs, DictAttrs) else CustomUse()
     if call is None or use.code is None:
-        return NoMatch("is no custom operator")
+        return NoMatch("is not a custom operator")
     split = len(call.operands) - use.num_tables
     tables = [operand.array for operand in call.operands[split:]]
     assert all(table is not None for table in tables), "tables are constants of the composite"
@@ -195,7 +195,7 @@ def custom_operator_of(composite: Composite) -> tuple[Operator, tuple[int, ...]]
     given = [(name, operand) for name, operand in zip(names, operands, strict=True) if operand.array is None]
     arguments = tuple(operand.parameter for _, operand in given if operand.parameter is not None)
     if len(arguments) != len(given):
-        return NoMatch("reads what it computes itself")
+        return NoMatch("an operand is a result of its own")
     constants = [(name, operand.array) for name, operand in zip(names, operands, strict=True)
                  if operand.array is not None]  # fmt: skip
     operator = Custom(
@@ -212,6 +212,6 @@ def custom_operator_of(composite: Composite) -> tuple[Operator, tuple[int, ...]]
 
 
 def _run(use: CustomUse, operands: list[Array | None], inputs: list[Array]) -> list[Array]:
-    """The user's reference; constants stand among the inputs where the call has them."""
+    """Run the user's reference. Constants are inserted among the inputs at their positions in the call."""
     given = iter(inputs)
     return run_reference(use.operator, use.call, [next(given) if array is None else array for array in operands])

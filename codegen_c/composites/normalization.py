@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm over the last axis as Operators, float and quantized."""
+"""Lower LayerNorm and RMSNorm over the last axis, float and quantized, to operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from codegen_c.operators.kinds import Normalize, QNormalize
 
 
 def normalize_operator(chain: QuantizedChain, anchor: Call) -> tuple[QNormalize, tuple[int, ...]] | NoMatch:
-    """The normalization of a chain, whose weights and biases are constants."""
+    """Return the quantized normalization of a chain, with constant weights and biases."""
     if len(chain.body) != 1 or chain.rounding != "onnx" or chain.parameter(anchor.operands[0]) is None:
         return NoMatch("more than a clamp follows it")
     known = _weight_and_bias(anchor, chain.output.shape)
@@ -25,7 +25,7 @@ def normalize_operator(chain: QuantizedChain, anchor: Call) -> tuple[QNormalize,
 
 
 def float_normalize(composite: Composite, anchor: Call) -> tuple[Normalize, tuple[int, ...]] | NoMatch:
-    """A float normalization by itself, whose weights and biases are constants."""
+    """Return the operator of a single float normalization with constant weights and biases."""
     known = _weight_and_bias(anchor, composite.outputs[0].shape)
     if isinstance(known, NoMatch):
         return known
@@ -44,7 +44,7 @@ def _is_centered(anchor: Call) -> bool:
 
 
 def _weight_and_bias(anchor: Call, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray] | NoMatch:
-    """Constants of a normalization over the last axis, float32[C] each."""
+    """Return weight and bias of a normalization over the last axis, float32[C] each."""
     axes = [int(axis) % len(shape) for axis in anchor.attrs.axes]
     arrays = [value.array for value in anchor.operands[1:]]
     if axes != [len(shape) - 1] or any(array is None or array.size != shape[-1] for array in arrays):

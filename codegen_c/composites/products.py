@@ -1,4 +1,4 @@
-"""Products of two activations as Operators: matmul, and einsum where axes lie in another order."""
+"""Lower products of two activations to operators: matmul, and einsum if axes have another order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from codegen_c.operators.kinds import Matmul, MatmulShape, QMatmul
 from codegen_c.operators.scalar import Instruction, ScalarProgram
 
 Labels = tuple[str, str, str]
-"""A letter for each axis of the two operands and of the result, as einsum names them."""
+"""A letter for each axis of the two operands and of the result, as in einsum."""
 
 
 def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul, tuple[int, ...]] | NoMatch:
-    """A product of two activations of a chain, and a number that multiplies or divides it."""
+    """Return the product of two activations of a chain, with a number that multiplies or divides it."""
     arguments = [chain.parameter(value) for value in anchor.operands]
     scale = _scale(chain.body[1:])
     if len(arguments) != 2 or None in arguments or scale is None:
@@ -37,7 +37,7 @@ def product_operator(chain: QuantizedChain, anchor: Call) -> tuple[QMatmul, tupl
 
 
 def float_product(composite: Composite, anchor: Call) -> tuple[Matmul, tuple[int, ...]] | NoMatch:
-    """A float product of two activations, and what follows it element by element."""
+    """Return the float product of two activations, with the element-wise operators that follow it."""
     arguments = [operand.parameter for operand in anchor.operands]
     if len(arguments) != 2 or None in arguments:
         return NoMatch("is no product of two activations")
@@ -55,13 +55,13 @@ def float_product(composite: Composite, anchor: Call) -> tuple[Matmul, tuple[int
 
 
 def _with_factors(program: ScalarProgram) -> ScalarProgram:
-    """The program with products in place of quotients by numbers, which vectors of floats have."""
+    """Return the program with divisions by a number replaced by multiplications, which vectors of floats support."""
 
     def factor(instruction: Instruction) -> Instruction:
         if instruction.function != "divide" or instruction.operands[1].kind != "number":
             return instruction
         first, number = instruction.operands
-        is_usual = 1e-30 < abs(number.number) < 1e30
+        is_usual = 1e-30 < abs(number.number) < 1e30  # its inverse neither overflows nor becomes subnormal
         inverse = replace(number, number=1 / number.number) if is_usual else number
         return Instruction(function="multiply", operands=(first, inverse)) if is_usual else instruction
 
@@ -69,7 +69,7 @@ def _with_factors(program: ScalarProgram) -> ScalarProgram:
 
 
 def _scale(calls: tuple[Call, ...]) -> float | None:
-    """The number by which calls multiply, or divide, a product; None where they do anything else."""
+    """Return the positive number by which calls multiply or divide a product; None if they compute anything else."""
     if not calls:
         return 1.0
     call, *others = calls
@@ -84,10 +84,10 @@ def _scale(calls: tuple[Call, ...]) -> float | None:
 
 
 def matmul_shape(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) -> MatmulShape | NoMatch:
-    """Axes of a product as rows, heads, depth and columns: heads are those that all three tensors have."""
+    """Return the axes of a product as rows, heads, depth and columns. Heads are axes that all three tensors have."""
     labels = _labels(anchor, first, second)
     if labels is None:
-        return NoMatch("its operands are no stacks of matrices")
+        return NoMatch("its operands are not stacks of matrices")
     a, b, result = labels
     extents = dict(zip((*b, *a), (*second, *first), strict=True))
     wide = [label for label in a[:-1] if extents[label] > 1]
@@ -108,6 +108,7 @@ def matmul_shape(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) 
 
 
 def _labels(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) -> Labels | None:
+    """Return the labels of all axes, or None if the product is not a stack of matrix products."""
     if anchor.name == "einsum":
         operands, _, result = str(anchor.attrs.subscripts).replace(" ", "").partition("->")
         a, _, b = operands.partition(",")
@@ -126,5 +127,5 @@ def _labels(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) -> La
 
 
 def _steps(labels: str, extents: Mapping[str, int]) -> dict[str, int]:
-    """Elements from one place along each axis of a tensor to the next."""
+    """Return the stride of each axis of a tensor, in elements."""
     return {label: prod(extents[other] for other in labels[place + 1 :]) for place, label in enumerate(labels)}

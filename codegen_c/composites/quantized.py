@@ -1,7 +1,7 @@
 """Lower quantized (QDQ) fused operators: weights, biases and scales as integers.
 
-The only place where scales of weights and biases meet; kernels see integers and the scales they derive
-multipliers from.
+Only this file combines the scales of weights and biases. Kernels get integers and the scales from which they derive
+their multipliers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tvm_ext.core.wide_biases import HIGH_SCALE, joined_bias
 
 
 def quantized_operator(composite: Composite) -> Match | NoMatch:
-    """The integer operator of a QDQ composite, and which parameters are its inputs."""
+    """Return the integer operator of a QDQ composite, and the indices of its inputs among the parameters."""
     chain = quantized_chain(composite)
     if isinstance(chain, NoMatch):
         return chain
@@ -99,7 +99,7 @@ def _pool2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
 
 
 def _mean(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
-    """A mean over rows and columns is an average pool over the whole image; others, and sums, have a kernel."""
+    """Return an average pool over the whole image for a mean over rows and columns; QMean for other means and sums."""
     shape = chain.inputs[0].shape
     if len(chain.body) != 1 or len(chain.inputs) != 1 or chain.parameter(anchor.operands[0]) is None:
         return NoMatch("more than a clamp follows it")
@@ -148,7 +148,7 @@ def _binary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
 
 
 def _unary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
-    """Any element-wise function of one activation and numbers: a table."""
+    """Return the table of an element-wise function of one activation and numbers."""
     calls = chain.composite.calls[:-1]
     builder = ProgramBuilder()
     if len(chain.inputs) != 1 or chain.inputs[0].shape != chain.output.shape:
@@ -171,7 +171,7 @@ def _softmax(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
 
 
 def _interpolate(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
-    """take, multiply and add as one matrix for each axis: what every element of the output is made of."""
+    """Return an interpolation, from take, multiply and add as one matrix of weights for each axis."""
     if len(chain.inputs) != 1 or chain.rounding != "onnx":
         return NoMatch("reads more than one activation")
     if max(*chain.inputs[0].shape, *chain.output.shape, 1) > LONGEST_AXIS:
@@ -222,20 +222,20 @@ _ANCHORS = {
 
 
 VANISHING = 40.0
-"""An element that is so much less than the largest one has an exponential below any step."""
+"""An element that is smaller than the largest by this difference has an exponential below any step."""
 
 
 def affine_operator(chain: QuantizedChain, anchor: Call) -> tuple[QAffine, tuple[int, ...]] | NoMatch:
-    """add, subtract or multiply of one activation and a constant, real or quantized, of more than one number."""
+    """Return the operator of an activation plus, minus or times a constant of several numbers, real or quantized."""
     numbers = [_real(chain, value) for value in anchor.operands]
     known = [array for array in numbers if array is not None]
     if len(known) != 1 or len(chain.inputs) != 1 or chain.inputs[0].shape != chain.output.shape:
-        return NoMatch("is no activation beside a constant")
+        return NoMatch("is not an activation and a constant")
     (constant,), is_first = known, numbers[0] is not None
     if not np.isfinite(constant).all():
         return NoMatch("its constant is not finite")
     if constant.size == 1 and not chain.constants:
-        return NoMatch("its constant is one number")  # which a table of results holds, too
+        return NoMatch("its constant is one number")  # a table of all results covers this case
     one, none = np.ones((), np.float64), np.zeros((), np.float64)
     factors, addends = {
         "add": (one, constant), "subtract": (-one, constant) if is_first else (one, -constant),
@@ -249,7 +249,10 @@ def affine_operator(chain: QuantizedChain, anchor: Call) -> tuple[QAffine, tuple
 
 
 def masked_softmax(chain: QuantizedChain, mask: Call) -> tuple[QMaskedSoftmax, tuple[int, ...]] | NoMatch:
-    """A softmax over the last axis, behind a sum with a constant of zeros and of numbers that leave elements out."""
+    """Return a softmax over the last axis after an addition of a constant mask.
+
+    The mask has zeros, and negative numbers so large that they exclude elements.
+    """
     known = [array for value in mask.operands if (array := _real(chain, value)) is not None]
     rank, source = len(chain.output.shape), chain.inputs[0]
     is_last = int(chain.body[1].attrs.axis) % rank == rank - 1
@@ -258,15 +261,15 @@ def masked_softmax(chain: QuantizedChain, mask: Call) -> tuple[QMaskedSoftmax, t
     left_out = known[0] < 0
     most = -VANISHING - 255 * source.quantization.scale
     if source.shape != chain.output.shape or (known[0] > 0).any() or (known[0][left_out] > most).any():
-        return NoMatch("its mask has other numbers than zero and those that leave an element out")
+        return NoMatch("its mask has numbers that neither are zero nor exclude an element")
     if np.broadcast_to(left_out, source.shape).all(axis=-1).any():
-        return NoMatch("its mask leaves out all elements of a vector")
+        return NoMatch("its mask excludes all elements of a vector")
     operator = QMaskedSoftmax(inputs=chain.inputs, outputs=(chain.output,), rounding=chain.rounding, mask=left_out)
     return operator, (0,)
 
 
 def _real(chain: QuantizedChain, value: CallOperand) -> np.ndarray | None:
-    """A constant's numbers, float64; None for an activation."""
+    """Return the real values of a constant, float64; None for an activation."""
     if value.array is not None:
         return value.array.astype(np.float64)
     given = chain.constants.get(value.var)
@@ -274,11 +277,11 @@ def _real(chain: QuantizedChain, value: CallOperand) -> np.ndarray | None:
 
 
 LONGEST_AXIS = 4096
-"""Limit on an axis: a matrix has as many elements as its square."""
+"""Longest axis of an interpolation, whose matrix has as many elements as the square of the axis."""
 
 
 def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.ndarray]) -> list[np.ndarray] | None:
-    """The matrices after a call, from those of its operands."""
+    """Return the matrices after a call, computed from the matrices of its operands."""
     if call.name == "take" and len(known) == 1 and len(arrays) == 1 and call.attrs.axis is not None:
         axis = int(call.attrs.axis) % len(known[0])
         return [matrix[arrays[0]] if i == axis else matrix for i, matrix in enumerate(known[0])]
@@ -300,12 +303,15 @@ def matrices_after(call: Call, known: list[list[np.ndarray]], arrays: list[np.nd
 
 
 def images_of(matrices: list[np.ndarray]) -> tuple[int, int, int] | None:
-    """(extents before, index of the rows' axis, extents after) of two neighbouring axes beside which none changes."""
+    """Return two adjacent axes that contain all axes that change, as rows and columns of images.
+
+    The result is (product of the extents before, index of the row axis, product of the extents after), or None.
+    """
     fixed = [m.shape[0] == m.shape[1] and np.array_equal(m, np.eye(len(m), dtype=m.dtype)) for m in matrices]
     changed = [axis for axis, same in enumerate(fixed) if not same]
     if len(matrices) < 2 or not changed or changed[-1] - changed[0] > 1:
         return None
-    # A channel axis at the end stays where it is.
+    # If only one axis changes, rows and columns are chosen so that a channel axis at the end is not one of them.
     row = (
         min(changed[0], len(matrices) - 2) if len(changed) == 2 or len(matrices) != 4 else (1 if changed[0] < 3 else 2)
     )
@@ -314,7 +320,10 @@ def images_of(matrices: list[np.ndarray]) -> tuple[int, int, int] | None:
 
 
 def taps_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places and weights of the elements each row of a matrix adds up; rows of fewer repeat the last, weighted zero."""
+    """Return the indices and weights of the elements that each row of a matrix adds up.
+
+    A row with fewer elements repeats its last index with weight 0.
+    """
     chosen = [np.flatnonzero(row) if row.any() else np.zeros(1, np.int64) for row in matrix]
     count = max(len(places) for places in chosen)
     weights = [np.pad(row[places], (0, count - len(places))) for row, places in zip(matrix, chosen, strict=True)]
@@ -324,15 +333,15 @@ def taps_of(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def weights_of(
     chain: QuantizedChain | Dequantized, value: CallOperand, channel_axis: int, *, takes_nine_bits: bool = False
 ) -> tuple[np.ndarray, np.ndarray] | NoMatch:
-    """Weights as int8 around zero, and their float32 scales, one for all output channels or one per channel.
+    """Return weights as int8 around zero, and their float32 scales: one in all, or one per output channel.
 
-    takes_nine_bits: as int16 where they lie further from their zero point than int8 holds.
+    takes_nine_bits: return int16 if the distances from the zero point exceed int8.
     """
     if value.var not in chain.constants:
         return NoMatch("its weights are not quantized constants")
     given = chain.constants[value.var]
     if given.scale.size > 1 and given.axis != channel_axis % given.data.ndim:
-        return NoMatch("the scales of its weights lie along another axis than that of its output channels")
+        return NoMatch("the scales of its weights are not along the axis of its output channels")
     if given.data.dtype == np.int8 and not given.zero_point.any():
         return given.data, given.scale
     if given.data.dtype not in (np.int8, np.uint8):
@@ -341,16 +350,19 @@ def weights_of(
     if steps.min(initial=0) < -128 or steps.max(initial=0) > 127:
         if takes_nine_bits:
             return steps.astype(np.int16), given.scale
-        return NoMatch("its weights lie further from their zero point than int8 holds; quantize them symmetrically")
+        return NoMatch("its weights minus their zero point exceed int8; quantize them symmetrically")
     return steps.astype(np.int8), given.scale
 
 
 def linear_of(
     chain: QuantizedChain, anchor: Call, channels: int, channel_axis: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | NoMatch:
-    """Weights as the graph has them, one scale per channel, and the bias. channel_axis: of the weights' outputs."""
+    """Return weights in the graph's layout, one scale per channel, and the bias.
+
+    channel_axis: axis of the weights that is the output channels.
+    """
     if chain.parameter(anchor.operands[0]) is None:
-        return NoMatch("its first operand is no activation")
+        return NoMatch("its first operand is not an activation")
     weights = weights_of(chain, anchor.operands[1], channel_axis, takes_nine_bits=True)
     if isinstance(weights, NoMatch):
         return weights
@@ -362,12 +374,12 @@ def linear_of(
 
 
 def _bias_type(chain: QuantizedChain) -> str:
-    """Element type of a bias that a file leaves out, or gives as real numbers: wide beside activations of 16 bits."""
+    """Return the element type of a bias that a file omits or gives in real numbers: int64 for 16-bit activations."""
     return "int64" if np.dtype(chain.inputs[0].dtype).itemsize > 1 else "int32"
 
 
 def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int) -> np.ndarray | NoMatch:
-    """The bias added after the anchor, in units of `scale`; zeros if nothing is added."""
+    """Return the bias that is added after the anchor, in units of `scale`; zeros if there is none."""
     rest = list(chain.body[1:])
     wide = _wide_bias(chain, rest, channels) if len(rest) == 2 else None
     if wide is not None:
@@ -380,15 +392,15 @@ def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int)
     if added is not None and added.var in chain.constants:
         given = chain.constants[added.var]
         if chain.rounding == "tflite" and given.data.dtype == np.int32 and given.data.shape == (channels,):
-            return np.ascontiguousarray(given.data)  # in TensorFlow Lite these are the units, whatever their scale says
+            return np.ascontiguousarray(given.data)  # TensorFlow Lite ignores the scale of a bias
         real = given.steps.reshape(-1) * given.scale.astype(np.float64)
     elif added is not None and added.array is not None:
         real = added.array.astype(np.float64).reshape(-1)
     else:
-        return NoMatch("what is added to it is not constant")
+        return NoMatch("its bias is not constant")
     shape = added.array.shape if added.array is not None else chain.constants[added.var].data.shape
     if real.size not in (1, channels) or (real.size == channels > 1 and shape[-1] != channels):
-        return NoMatch("its bias is not one number a channel")
+        return NoMatch("its bias is not one number per channel")
     units = np.round(np.broadcast_to(real, channels) / scale)
     if np.abs(units).max(initial=0) >= 2.0 ** (8 * np.dtype(_bias_type(chain)).itemsize - 1):
         return NoMatch("its bias does not fit 32 bits")
@@ -396,7 +408,7 @@ def _bias(chain: QuantizedChain, anchor: Call, scale: np.ndarray, channels: int)
 
 
 def _wide_bias(chain: QuantizedChain, rest: list[Call], channels: int) -> np.ndarray | None:
-    """The int64 bias that is added in two parts; None for anything else."""
+    """Return the int64 bias that is added in two parts, or None for any other calls."""
     parts = [chain.constants.get(value.var) for call in rest for value in call.operands if call.name == "add"]
     known = [part for part in parts if part is not None]
     if len(known) != 2 or any(part.data.shape != (channels,) or part.data.dtype != np.int32 for part in known):

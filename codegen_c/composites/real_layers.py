@@ -1,4 +1,4 @@
-"""Composites of products of quantized operands that give real numbers, or more than integers can, as RealLayer.
+"""Lower products of quantized operands with a real result, or with more than a clamp after them, to RealLayer.
 
 dequantize(x), dequantize(weights) -> conv2d or matmul -> float operators (-> quantize)
 range_quantize(x), dequantize(weights) -> the same
@@ -27,18 +27,18 @@ from tvm_ext.core.decisions.composites import OwnRange
 from tvm_ext.core.names import RANGE_QUANTIZE
 
 MOST_SUM = 1 << 30
-"""Bound of sums, which kernels check."""
+"""Bound of the accumulators, which kernels check."""
 UNIT = Quantization(scale=1.0, zero_point=0)
 
 
 def real_layer(composite: Composite) -> tuple[RealLayer, tuple[int, ...]] | NoMatch:
-    """The layer, and which parameters are its inputs."""
+    """Return the layer of a composite, and the indices of its inputs among the parameters."""
     sources, ends = dequantized(composite), bool(composite.calls) and composite.calls[-1].name == "quantize"
     if isinstance(sources, NoMatch):
         return sources
     output = quantized_output(composite) if ends else composite.outputs[0] if len(composite.outputs) == 1 else None
     if isinstance(output, NoMatch) or output is None or (ends and not is_quantized(output)):
-        return output if isinstance(output, NoMatch) else NoMatch("its result is no tensor of one scale")
+        return output if isinstance(output, NoMatch) else NoMatch("its result is not a tensor with one scale")
     body = [call for call in composite.calls if call.name not in ("dequantize", RANGE_QUANTIZE)]
     calls = body[: -1 if ends else None]
     if not calls or calls[0].name not in ("nn.conv2d", "matmul") or len(calls[0].operands) != 2:
@@ -71,7 +71,11 @@ def real_layer(composite: Composite) -> tuple[RealLayer, tuple[int, ...]] | NoMa
 
 @dataclass(frozen=True, kw_only=True)
 class _Activation:
-    """A layer's first operand: the composite's parameter, its type in steps, their scale, 1 of an own range."""
+    """First operand of a layer.
+
+    parameter: index in the composite. steps: its type in steps. scale: the scale of a step, 1 if each run computes its
+    own range. own: how a run computes the range; None for a quantized activation.
+    """
 
     parameter: int
     steps: TensorType
@@ -80,22 +84,22 @@ class _Activation:
 
 
 def _activation(composite: Composite, sources: Dequantized, anchor: Call) -> _Activation | NoMatch:
-    """Operand that the products of a layer read: integers, or real numbers that the layer brings to steps."""
+    """Return the first operand of a layer: integers, or real numbers that the layer quantizes by their own range."""
     var = anchor.operands[0].var
     ranged = next((call for call in composite.calls if call.name == RANGE_QUANTIZE and call.var == var), None)
     if ranged is None:
         index = sources.parameters.get(var)
         if index is None or not is_quantized(sources.inputs[index]):
-            return NoMatch("its first operand is no quantized activation")
+            return NoMatch("its first operand is not a quantized activation")
         known = sources.inputs[index].quantization
         return _Activation(parameter=index, steps=sources.inputs[index], scale=known.scale if known else 0)
     index, own = ranged.operands[0].parameter, OwnRange.read(ranged)
     if index is None:
-        return NoMatch("what it quantizes is no activation")
+        return NoMatch("it quantizes a value that is not an activation")
     shape = composite.inputs[index].shape
     ranges, vectors = math.prod(shape[: own.axes]), math.prod(shape[:-1])
     if ranges not in (1, vectors) or (ranges > 1 and anchor.name == "nn.conv2d"):
-        return NoMatch("images have ranges of their own, one for each; it takes one image")
+        return NoMatch("each image of the batch has its own range, but only one image is supported")
     in_groups = anchor.name == "nn.conv2d" and int(anchor.attrs.groups) == shape[-1] > 1
     steps = OwnSteps(
         meaning=own.meaning, by_vector=ranges > 1,  # type: ignore[arg-type]
@@ -105,7 +109,7 @@ def _activation(composite: Composite, sources: Dequantized, anchor: Call) -> _Ac
 
 
 def _with_reals(call: Call, sources: Dequantized) -> Call:
-    """The call with parameters and float arrays in place of what is dequantized."""
+    """Return the call with its dequantized operands replaced by parameters and float arrays."""
 
     def operand(value: CallOperand) -> CallOperand:
         if value.var in sources.parameters:
@@ -117,7 +121,7 @@ def _with_reals(call: Call, sources: Dequantized) -> Call:
 
 
 def _layer_types(source: TensorType, shape: tuple[int, ...], output: tuple[int, ...]) -> dict[str, tuple[TensorType]]:
-    """Types of a layer of integers: steps of its input, sums of its output."""
+    """Return the types of an integer layer: its input in steps, its output as accumulators."""
     assert source.quantization is not None, "its activations are quantized"
     steps = Quantization(scale=1.0, zero_point=source.quantization.zero_point)
     return {
@@ -146,7 +150,7 @@ def _conv2d(sources: Dequantized, source: TensorType, anchor: Call) -> tuple[QCo
 
 
 def _dense(sources: Dequantized, source: TensorType, anchor: Call) -> tuple[QDense, np.ndarray] | NoMatch:
-    """The layer of one of its vectors."""
+    """Return the layer of one vector of the input."""
     weights = weights_of(sources, anchor.operands[1], channel_axis=-1)
     if isinstance(weights, NoMatch):
         return weights

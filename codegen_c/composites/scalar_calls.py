@@ -1,4 +1,4 @@
-"""Element-wise operators of Relax as instructions of a ScalarProgram."""
+"""Translate element-wise operators of Relax to instructions of a ScalarProgram."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from codegen_c.operators.scalar import Instruction, Operand, ScalarProgram
 
 
 class ProgramBuilder:
-    """Collects instructions; `values` maps variables of the composite to operands."""
+    """Builder of a ScalarProgram. values: operand of each variable of the composite."""
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
@@ -22,15 +22,16 @@ class ProgramBuilder:
         self.inputs: list[int] = []
 
     def element(self, var: Any) -> None:
-        """`var` is the element the kernel accumulates."""
+        """Define `var` as the element that the kernel computes."""
         self.values[var] = Operand(kind="value")
 
     def emit(self, function: str, *operands: Operand) -> Operand:
+        """Append an instruction and return its result."""
         self.instructions.append(Instruction(function=function, operands=operands))
         return Operand(kind="value", index=len(self.instructions))
 
     def add(self, call: Call, num_channels: int) -> NoMatch | None:
-        """Appends one element-wise call; NoMatch if an operand is no element, channel or number."""
+        """Append one element-wise call. Return NoMatch if an operand is not an element, a number or one per channel."""
         rule = RULES.get(call.name)
         if rule is None or (call.name == "astype" and str(call.attrs.dtype) not in ("float16", "float32")):
             return NoMatch(f"{call.name} is not computed element by element")
@@ -42,12 +43,13 @@ class ProgramBuilder:
         return None
 
     def is_number(self, operand: Operand) -> bool:
-        """True if an operand is known, and NaN nowhere."""
+        """Return True if an operand is constant and has no NaN."""
         if operand.kind == "channel":
             return not np.isnan(self.channels[operand.index]).any()
         return operand.kind == "number" and not math.isnan(operand.number)
 
     def program(self) -> ScalarProgram:
+        """Return the program of all instructions."""
         return ScalarProgram(instructions=tuple(self.instructions), channel_constants=tuple(self.channels))
 
     def _operand(self, value: CallOperand, num_channels: int) -> Operand | NoMatch:
@@ -68,6 +70,7 @@ class ProgramBuilder:
 
 
 def number(value: float) -> Operand:
+    """Return an operand that is a constant number."""
     return Operand(kind="number", number=float(value))
 
 
@@ -80,7 +83,10 @@ def _clip(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Opera
 
 
 def _extreme(bounded: str, either: str) -> Rule:
-    """A bound that is a number goes second: there it lets NaN pass, and costs one comparison."""
+    """Return the rule of a minimum or maximum.
+
+    A bound that is a number is the second operand: then NaN passes through, and one comparison is enough.
+    """
 
     def rule(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Operand:
         first, second = operands
@@ -109,7 +115,7 @@ def _silu(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Opera
 
 
 def _cast(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Operand:
-    """To float16 it rounds; back to float32 nothing changes."""
+    """A cast to float16 rounds; a cast back to float32 changes nothing."""
     return builder.emit("half", operands[0]) if str(attrs.dtype) == "float16" else operands[0]
 
 

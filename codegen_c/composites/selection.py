@@ -51,7 +51,7 @@ def selection_of(function: relax.Function, arguments: Sequence[int]) -> Selectio
         side: frozenset(
             position
             for position, index in enumerate(arguments)
-            # A byte that was never written may be no bool at all.
+            # A byte that was never written may be neither 0 nor 1, which is not a valid bool.
             if uses.get(index) == {side} and composite.inputs[index].dtype != "bool"
         )
         for side in (True, False)

@@ -1,1 +1,1 @@
-"""Operators brought as numpy and C together: a user's, TensorFlow Lite Micro's own, NonMaxSuppression of ONNX."""
+"""Custom operators as numpy and C: those of users, of TensorFlow Lite Micro, and NonMaxSuppression of ONNX."""

@@ -1,7 +1,7 @@
-"""CIRCULAR_BUFFER of TensorFlow Lite Micro: the last rows that came in, oldest first; they are a state.
+"""CIRCULAR_BUFFER of TensorFlow Lite Micro: the last rows of its input, the oldest first, kept as a state.
 
-int8[1, 1, W, C] -> int8[1, R, W, C], begins as zeros. Option cycles_max: the network behind it runs every so many
-times; only 1 is taken. Without it TensorFlow Lite Micro guesses by the number of rows: 1 of 5, 13 and 25.
+int8[1, 1, W, C] -> int8[1, R, W, C], zeros at first. Option cycles_max: the network after it runs once in so many runs;
+only 1 is supported. Without the option TensorFlow Lite Micro decides by the number of rows: 1 for 5, 13 and 25 rows.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ def _refuses(call: CustomCall) -> str | None:
     (given, *others), result = call.present, call.outputs[0]
     shapes = f"its input is {given}, its output {result}"
     if others or given.dtype != "int8" or result.dtype != "int8" or len(given.shape) != 4 or len(result.shape) != 4:
-        return f"{shapes}; int8 of rank 4 is needed"
+        return f"{shapes}; both must be int8 of rank 4"
     if given.shape[0] != 1 or given.shape != (1, 1, *result.shape[2:]):
-        return f"{shapes}; a row of the output is needed"
+        return f"{shapes}; the input must be one row of the output"
     if (given.scale, given.zero_point) != (result.scale, result.zero_point):
         return "its input and output have different scales"
     cycles = call.options.get("cycles_max", 0)
     if not isinstance(cycles, int) or cycles > 1:
-        return f"the network behind it runs once in {cycles} times; run the parts as models of their own"
+        return f"the network after it runs once in {cycles} runs; compile the two parts as separate models"
     if cycles < 1 and result.shape[1] not in _ROWS_OF_EVERY_RUN:
-        return f"neither option 'cycles_max' nor {result.shape[1]} rows say that the network behind it runs each time"
+        return f"without option 'cycles_max', {result.shape[1]} rows do not say if the network after it runs each time"
     return None
 
 

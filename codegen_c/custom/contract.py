@@ -1,7 +1,7 @@
-"""Contract of an operator that a user brings: its results' types, its meaning in numpy, its C. Plain data.
+"""Contract of a custom operator: the types of its results, a numpy reference, and its C. Plain data.
 
-A model's file only names such an operator and gives its options; nothing of the file is run. Everything that runs at
-compile time is a function of the `CustomOperator` that the user installed or registered.
+A model's file only names a custom operator and gives its options; no code from the file is executed. All code that runs
+at compile time belongs to the `CustomOperator` that the user installed or registered.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _HEADER = re.compile(r"[a-z][a-z0-9_]*\.h")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomTensor:
-    """A tensor of a call. scale, zero_point: of a quantized one, one number for each index of an axis, else one.
+    """A tensor of a call.
 
-    name: in the model. constant: its elements where the model has them; empty names and constants in results.
+    scale, zero_point: one number, or one per index of an axis; empty for a tensor that is not quantized. name: in the
+    model; empty for results. constant: its elements if it is a constant, else None.
     """
 
     shape: tuple[int, ...]
@@ -43,11 +44,11 @@ class CustomTensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomCall:
-    """One use of an operator, as the model's file has it.
+    """A call of a custom operator in a model.
 
-    inputs: None for one that is left out. outputs: as the file declares them, which an ONNX file does not. options: by
-    name; of a TensorFlow Lite file the map of flexbuffers that custom options are, of an ONNX file the node's
-    attributes. raw_options: bytes of the former, for other encodings.
+    inputs: None for an optional input that is omitted. outputs: as the file declares them; empty for an ONNX file,
+    which does not. options: by name; for a TensorFlow Lite file the flexbuffer map of custom options, for an ONNX file
+    the node's attributes. raw_options: bytes of the custom options, for other encodings.
     """
 
     operator: str
@@ -58,13 +59,13 @@ class CustomCall:
 
     @property
     def present(self) -> tuple[CustomTensor, ...]:
-        """Inputs without those that are left out."""
+        """Inputs that are not omitted."""
         return tuple(tensor for tensor in self.inputs if tensor is not None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomState:
-    """A value that an operator keeps from one run to the next. initial: its elements before the first run."""
+    """A value that an operator keeps between runs. initial: its elements before the first run."""
 
     name: str
     initial: Array
@@ -72,14 +73,15 @@ class CustomState:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomCode:
-    """A call as C11: the body of a function, and what it needs.
+    """A call as C11: the body of a function, and what the body uses.
 
-    inputs, outputs: names of its parameters, `const T *` and `T *`, in the order of the call's inputs that are present
-    and of its results. A state `s` adds the parameters `const T *s` and `T *s_next`; a table its name. Tensors are
-    whole and contiguous, and never the same memory. helpers: functions before it; `$` there and in the body stands for
-    the function's own name. headers: text by name of headers that are copied into the package and included; functions
-    in them are `static inline`. includes: C's own headers. tables: constants that the C reads, made here.
-    scratch_bytes: wanted at a parameter `uint8_t *scratch`, aligned to 8 B. macs, instructions: of one call, modelled.
+    inputs, outputs: names of its parameters, `const T *` and `T *`, in the order of the call's present inputs and of
+    its results. A state `s` adds the parameters `const T *s` and `T *s_next`; a table adds a parameter with its name.
+    Tensors are whole and contiguous, and never overlap. helpers: functions before it; `$` in them and in the body
+    stands for the function's own name. headers: text by name of headers that are copied into the package and included;
+    their functions are `static inline`. includes: standard headers. tables: constants that the C reads, computed at
+    compile time. scratch_bytes: size of a parameter `uint8_t *scratch`, aligned to 8 B. macs, instructions: of one
+    call, modelled.
     """
 
     inputs: tuple[str, ...]
@@ -94,25 +96,25 @@ class CustomCode:
     instructions: int = 0
 
     def problem(self, call: CustomCall, results: int, states: Sequence[CustomState]) -> str | None:
-        """Reason why the C cannot be used as it is; None without."""
+        """Return the reason why the C cannot be used, or None."""
         names = [*self.inputs, *self.outputs, *self.tables]
         names += [name for state in states for name in (state.name, f"{state.name}_next")]
         wrong = [name for name in names if not _WORD.fullmatch(name)] or [n for n in names if names.count(n) > 1]
         if wrong:
-            return f"its C has a parameter {wrong[0]!r}, which is no C identifier, or is there twice"
+            return f"its C has a parameter {wrong[0]!r}, which is not a C identifier or occurs twice"
         if len(self.inputs) != len(call.present) or len(self.outputs) != results:
             return (
-                f"its C takes {len(self.inputs)} inputs and gives {len(self.outputs)} results; the call has "
+                f"its C takes {len(self.inputs)} inputs and returns {len(self.outputs)} results; the call has "
                 f"{len(call.present)} and {results}"
             )
         for name, table in self.tables.items():
             if str(table.dtype) not in TYPES_OF_C:
                 return f"its table {name!r} is of type {table.dtype}; C11 has {', '.join(TYPES_OF_C)}"
         wrong = [name for name in self.headers if not _HEADER.fullmatch(name)]
-        return f"its header {wrong[0]!r} is not named like my_operator.h" if wrong else None
+        return f"its header {wrong[0]!r} must have a name like my_operator.h" if wrong else None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the elements of tables."""
+        """Return the code as JSON, without the elements of tables."""
         return {
             "inputs": self.inputs, "outputs": self.outputs, "body": self.body, "helpers": self.helpers,
             "headers": dict(self.headers), "includes": self.includes, "tables": list(self.tables),
@@ -121,6 +123,7 @@ class CustomCode:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], tables: Sequence[Array]) -> Self:
+        """Return the code from JSON and the elements of its tables."""
         changed: dict[str, Any] = {name: tuple(values[name]) for name in ("inputs", "outputs", "includes")}
         changed["tables"] = dict(zip(values["tables"], tables, strict=True))
         return cls(**{**values, **changed})
@@ -136,11 +139,11 @@ def _takes_all(_: CustomCall) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomOperator:
-    """An operator that a user brings. name: a TensorFlow Lite file's custom code, or `domain.type` of an ONNX node.
+    """A custom operator of a user. name: a TensorFlow Lite file's custom code, or `domain.type` of an ONNX node.
 
-    outputs: types of the results. reference: numpy, from the call's inputs (None for those left out), then the states,
-    to the results, then what the states become. code: the same in C. states: what it keeps between runs. refuses: a
-    reason for calls that it does not take, in words for the user.
+    outputs: types of the results. reference: numpy function of the call and its inputs (None for omitted inputs) and
+    states; returns the results and then the next states. code: the same in C. states: values that it keeps between
+    runs. refuses: the reason why a call is not supported, as a message for the user, or None.
     """
 
     name: str
@@ -152,7 +155,7 @@ class CustomOperator:
 
 
 def call_to_json(call: CustomCall) -> dict[str, Any]:
-    """The call without the elements of its constants."""
+    """Return the call as JSON, without the elements of its constants."""
     return {
         "operator": call.operator,
         "inputs": [tensor and _tensor_to_json(tensor) for tensor in call.inputs],
@@ -163,7 +166,7 @@ def call_to_json(call: CustomCall) -> dict[str, Any]:
 
 
 def call_from_json(values: Mapping[str, Any], inputs: Sequence[Array]) -> CustomCall:
-    """The call; inputs: arrays of its inputs that are present, of which constants are taken."""
+    """Return the call from JSON. inputs: arrays of its present inputs; only those of constants are used."""
     arrays = iter(inputs)
     found: list[CustomTensor | None] = []
     for entry in values["inputs"]:

@@ -1,7 +1,7 @@
-"""The custom operators there are: those of the folder here, of entry points, and those registered by the user's code.
+"""Registry of custom operators: those in this folder, those of entry points, and those that the user's code registers.
 
-An entry point of the group `tvm_ext.operators` names a `CustomOperator`, `my_operators:SCALE`. A model's file cannot
-name code: it has the name of an operator, and what belongs to that name is chosen here.
+An entry point of the group `tvm_ext.operators` names a `CustomOperator`, such as `my_operators:SCALE`. A model's file
+contains only the name of an operator; the code for a name is chosen here.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ _registered: dict[str, CustomOperator] = {}
 
 
 def register_operator(operator: CustomOperator) -> CustomOperator:
-    """Makes an operator known in this process, in place of one that was registered before; gives it back.
+    """Register an operator in this process and return it. It replaces a registered operator of the same name.
 
-    The one table here that changes: as TVM's own registry of functions it belongs to the process. Raises BadOptions
-    where an installed operator has the name.
+    The registry is state of the process, like TVM's own registry of functions. Raises BadOptions if an installed
+    operator has the name.
     """
     source = _installed().get(operator.name)
     if source is not None:
         raise BadOptions(
-            f"operator {operator.name!r} is there already, of {source[0]}; register yours under another name, or take "
-            "that package away."
+            f"operator {operator.name!r} is already installed by {source[0]}; register yours under another name, or "
+            "uninstall that package."
         )
     _registered[operator.name] = operator
     return operator
 
 
 def custom_operator(name: str) -> CustomOperator | None:
-    """The operator of a name; None where nobody brought it."""
+    """Return the operator with a name, or None if there is none."""
     installed = _installed().get(name)
     return installed[1] if installed is not None else _registered.get(name)
 
 
 def run_reference(name: str, call: str, arrays: Sequence[Array]) -> list[Array]:
-    """Results of an operator's reference, then what its states become.
+    """Return the results of an operator's reference, followed by its next states.
 
-    call: as `call_to_json` wrote it, as text. arrays: of inputs that are present, then of states. Raises
-    VerificationFailed where nobody in this process brought the operator, or where its results are of other types.
+    call: as `call_to_json` writes it, as text. arrays: present inputs, then states. Raises VerificationFailed if the
+    operator is not registered in this process, or if its results have other types than declared.
     """
     operator = custom_operator(name)
     if operator is None:
         raise VerificationFailed(
-            f"custom operator {name!r} is not known in this process, so nothing says what it computes; register it "
-            f"before (tvm_ext.custom.register_operator), or install it under the entry point group {GROUP!r}."
+            f"custom operator {name!r} is not registered in this process, so it has no reference; register it before "
+            f"(tvm_ext.custom.register_operator), or install it under the entry point group {GROUP!r}."
         )
     use = call_from_json(json.loads(call), arrays)
     given = iter(arrays)
@@ -65,15 +65,15 @@ def run_reference(name: str, call: str, arrays: Sequence[Array]) -> list[Array]:
     given_types = [(array.shape, str(array.dtype)) for array in found]
     if given_types != wanted:
         raise VerificationFailed(
-            f"the reference of custom operator {name!r} gave {_listed(given_types)}; its results and states are "
-            f"{_listed(wanted)}."
+            f"the reference of custom operator {name!r} returned {_listed(given_types)}; its results and states are "
+            f"declared as {_listed(wanted)}."
         )
     return found
 
 
 @cache
 def _installed() -> Mapping[str, tuple[str, CustomOperator]]:
-    """Operator, and where it was found, by name. Two of one name are an error that names both places."""
+    """Return the installed operators by name, each with its module or entry point. A duplicate name is an error."""
     found: dict[str, tuple[str, CustomOperator]] = {}
     places = [(info.name, "OPERATORS") for info in walk_packages(import_module(_HERE).__path__, f"{_HERE}.")]
     shipped = [(name, getattr(import_module(name), attribute, ())) for name, attribute in places]
@@ -81,7 +81,7 @@ def _installed() -> Mapping[str, tuple[str, CustomOperator]]:
     for place, operators in (*shipped, *brought):
         for operator in operators:
             if not isinstance(operator, CustomOperator):
-                raise ImportError(f"entry point {place!r} of group {GROUP!r} is no tvm_ext.custom.CustomOperator")
+                raise ImportError(f"entry point {place!r} of group {GROUP!r} is not a tvm_ext.custom.CustomOperator")
             if operator.name in found:
                 raise ImportError(f"operator {operator.name!r} is defined in {found[operator.name][0]} and {place}")
             found[operator.name] = (place, operator)

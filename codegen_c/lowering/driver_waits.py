@@ -1,4 +1,4 @@
-"""Waits for accelerators among the steps of a program: as late as what they are at allows, or at once."""
+"""Insert waits for accelerators into the steps of a program: as late as possible, or immediately."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tvm_ext.core.names import unique
 
 
 def with_waits(program: Program, *, at_once: bool = False) -> Program:
-    """The program, unchanged where it starts no accelerator.
+    """Return the program with waits; the program itself if it starts no accelerator.
 
-    A wait stands before the first step that reads what the accelerator writes, or writes what it touches, before its
-    next start, and before the end of the run. at_once: behind the start, so that tensors live no longer than where
-    nothing runs at once.
+    A wait is placed before the first step that reads what the accelerator writes or writes what it touches, before the
+    accelerator's next start, and before the end of the run. at_once: place the wait right after the start, so that
+    tensors live no longer than without concurrency.
     """
     if not drivers_of(program):
         return program

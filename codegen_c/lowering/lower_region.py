@@ -1,8 +1,8 @@
-"""Lower a region function to a Program: fused operators become kernel calls.
+"""Lower a region function to a Program: each fused operator becomes a kernel call.
 
-A reshape is no step: its result is the tensor it reads, seen under another shape. A move is a transfer; where a DMA
-joins the two memories it goes on while later steps run, and is waited for where its result is first read, or as many
-operators later as it says.
+A reshape needs no step: its result is its operand's tensor with another shape. A move becomes a transfer. If a DMA
+connects the two memories, the transfer runs while later steps run, and a wait follows before the first read of its
+result, or after the number of operators that the move names.
 """
 
 from __future__ import annotations
@@ -48,21 +48,23 @@ from tvm_ext.core.platform import Platform
 
 @dataclass(frozen=True, kw_only=True)
 class GivenNames:
-    """C identifiers of a region's inputs and outputs, in order; an empty one leaves the name to the model's own."""
+    """C identifiers of a region's inputs and outputs, in order. An empty name is derived from the model's own."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 
     def of_input(self, index: int) -> str:
+        """Return the name of an input, or an empty string."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
     def of_output(self, index: int) -> str:
+        """Return the name of an output, or an empty string."""
         return self.outputs[index] if index < len(self.outputs) else ""
 
 
 _OWN_NAMES = GivenNames()
 PLAIN_PORTS = frozenset({"input", "output"})
-"""Names of a package's functions for a single input and a single output, which no function of a layer may have."""
+"""Names that no layer's function may have, because the package uses them for a single input and a single output."""
 
 
 def lower_region(
@@ -77,11 +79,12 @@ def lower_region(
     names: GivenNames = _OWN_NAMES,
     staged: bool = False,
 ) -> Program:
-    """The program of a region function. reserved: C identifiers taken already; raises UnsupportedModel.
+    """Return the program of a region function. Raises UnsupportedModel.
 
-    targets: by processor, of each that an operator may run on, the platform's first one before others. states: the last
-    parameters, and the last results. warm_up_runs: runs behind a reset that do not answer yet. names: of inputs and
-    outputs. staged: processors are stages of a pipeline, each of which keeps what it uses of them.
+    targets: target by processor on which an operator may run; the platform's first processor comes first. reserved: C
+    identifiers that are in use. states: states of the model, which are the last parameters and the last results.
+    warm_up_runs: runs after a reset that return no outputs. names: names of inputs and outputs. staged: True if
+    processors are stages of a pipeline, each of which keeps its own states.
     """
     taken = {*reserved, *filter(None, (*names.inputs, *names.outputs))}
     return _Lowering(region, platform, targets, taken, lower, names).run(states, warm_up_runs, staged=staged)
@@ -89,13 +92,15 @@ def lower_region(
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """A value of the region: the tensor that holds its bytes, and the shape it has there."""
+    """A value of the region: the tensor that holds its bytes, and the shape in which operators see it."""
 
     tensor: str
     shape: tuple[int, ...]
 
 
 class _Lowering:
+    """State of lowering one region: tensors, constants and steps so far."""
+
     def __init__(
         self, region: relax.Function, platform: Platform, targets: Mapping[str, Target], taken: set[str], lower: Lower,
         names: GivenNames,
@@ -136,7 +141,7 @@ class _Lowering:
             self._output(result, self.names.of_output(index))
             for index, result in enumerate(results[: len(results) - len(states)])
         ]
-        # Next values of states are tensors: CopyResults copies constants.
+        # Next values of states are never constants, because the pass CopyResults copies these.
         left = [self._argument(result).tensor for result in results[len(results) - len(states) :]]
         program = Program(
             name=Symbol.read(self.region).name, inputs=tuple(inputs), outputs=tuple(outputs), tensors=self.tensors,
@@ -210,11 +215,11 @@ class _Lowering:
         self.steps.append(self._step(call, composite, lowered, seen, outputs))
 
     def _target(self, composite: relax.Function) -> Target:
-        """The processor that runs an operator, the first one where nothing says another."""
+        """Return the target of the processor that runs an operator, the first processor by default."""
         return self.targets[OperatorProcessor.read(composite).processor or next(iter(self.targets))]
 
     def _caller(self, composite: relax.Function) -> str:
-        """The core that runs the function of an operator: of what an accelerator computes, the first one."""
+        """Return the core that calls the function of an operator; for an accelerator, the first core."""
         target = self._target(composite)
         return (self.platform if target.is_offload else target).processor.name
 
@@ -249,7 +254,7 @@ class _Lowering:
         )  # fmt: skip
 
     def _constant(self, array: np.ndarray, name: str, role: str, factors: str = "") -> str:
-        """Return a constant's name; equal constants are stored once. factors: real factors behind it, in words."""
+        """Return the name of a constant. Equal constants are stored once. factors: description of its real factors."""
         data = np.ascontiguousarray(array)
         key = (str(data.dtype), data.shape, data.tobytes())
         if key not in self.constants_of:
@@ -278,12 +283,12 @@ class _Lowering:
         columns: tuple[int, int] | None = None,
         given: str = "",
     ) -> str:
-        """A new tensor's name, the given one or made of `text`.
+        """Create a tensor and return its name, which is `given` or derived from `text`.
 
-        source: the model's name of it, or of the image it is a strip of.
+        source: the model's name of the tensor, or of the image of which it is a strip.
         """
         if 0 in kind.shape:
-            raise UnsupportedModel(f"{text}: is {kind}, a tensor without elements; there is nothing to compute.")
+            raise UnsupportedModel(f"{text}: its type {kind} has no elements, so there is nothing to compute.")
         name, whole = given or unique(identifier(text, fallback="t"), self.taken), source or text
         source = f"{whole}.{strip_ending(columns)}" if columns else whole
         self.tensors[name] = Tensor(
@@ -294,18 +299,18 @@ class _Lowering:
         return name
 
     def _quantize(self, name: str, kind: TensorType) -> None:
-        """An input's scale is what its first reader takes it for."""
+        """Give a tensor the quantization with which its first reader takes it, if it has none."""
         if kind.quantization is not None and self.tensors[name].quantization is None:
             self.tensors[name] = replace(self.tensors[name], quantization=kind.quantization)
 
     def _quantize_moved(self) -> None:
-        """Elements that only lie elsewhere mean the same: the scale of one side holds for the other."""
+        """Copy quantization between the two sides of operators that only move elements, in both directions."""
         for pairs in (self.handed_over[::-1], [(target, source) for source, target in self.handed_over]):
             for unknown, known in pairs:
                 self._quantize(unknown, TensorType(shape=(), dtype="", quantization=self.tensors[known].quantization))
 
     def _output(self, expr: relax.Expr, given: str) -> str:
-        """The tensor of a result, of the given name if any; a copy where it is also an input or another result."""
+        """Return the tensor of a result; a copy if the result is also an input or another result."""
         if isinstance(expr, tvm.ir.GenericConst):
             raise UnsupportedModel("an output of the model is constant; remove it from the model's outputs.")
         view = self._argument(expr)
@@ -328,7 +333,7 @@ class _Lowering:
         return tensor.name if is_named else self._renamed(tensor.name, unique(plain, self.taken))
 
     def _renamed(self, old: str, new: str) -> str:
-        """The new name of a tensor, which everything that knows the old one has then."""
+        """Rename a tensor everywhere, and return the new name."""
         self.tensors = {
             (new if name == old else name): (replace(tensor, name=new) if name == old else tensor)
             for name, tensor in self.tensors.items()
@@ -342,7 +347,7 @@ class _Lowering:
 
 
 def with_name(step: Step, old: str, new: str) -> Step:
-    """The step with one tensor under another name."""
+    """Return the step with one tensor renamed."""
 
     def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(new if name == old else name for name in names)

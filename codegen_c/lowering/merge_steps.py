@@ -1,4 +1,4 @@
-"""Neighbouring calls of one function that do not depend on each other become one step."""
+"""Merge neighbouring independent calls of one function into one step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from codegen_c.program.steps import KernelCall, Loop, Step
 
 
 def merge_steps(program: Program) -> Program:
-    """The program with such runs as loops that go round once; what they touch is alive during all of them.
+    """Return the program with such calls merged into loops of one iteration.
 
-    That may take more memory: it is for the caller to compare.
+    Tensors of a merged step are live during all of its calls. This may take more memory, so the caller must compare.
     """
     runs: list[list[Step]] = []
     for step in program.steps:
@@ -25,7 +25,10 @@ def merge_steps(program: Program) -> Program:
 
 
 def _belongs(step: Step, run: list[Step]) -> bool:
-    """True where a step calls the function of all of a run, on their processor, and reads none of their outputs."""
+    """Return True if a step can join a run of steps.
+
+    It must call the same function on the same processor, and read none of their outputs.
+    """
     if not isinstance(step, KernelCall) or step.rows is not None or step.implementation.callback:
         return False
     if step.implementation.driver:

@@ -1,8 +1,9 @@
 """States of a program between runs: their memory, and windows into which new rows are pushed.
 
-A value that a run leaves is, in this order: pushed into a ring, where the state is the older rows of a window and the
-readers take rings ("ring"); moved up inside that window ("shift"); written straight over the state, where nothing reads
-that any more ("in place"); or copied at the end ("copy").
+The next value of a state is stored in the first of these ways that is possible. "ring": new rows are pushed into a ring
+buffer, if the state is the older rows of a window whose readers support rings. "shift": the window's rows move up
+inside the window. "in place": the value overwrites the state, if nothing reads the old value any more. "copy": the
+value is copied into the state at the end.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from tvm_ext.core.platform import STATE_MEMORY
 def with_states(
     program: Program, pairs: Sequence[KeptPair], taken: set[str], *, warm_up_runs: int = 0, staged: bool = False
 ) -> Program:
-    """The program with its states. taken: C identifiers, to which those of new tensors and steps are added.
+    """Return the program with its states.
 
-    warm_up_runs: runs behind a reset that do not answer yet. staged: a value that several processors touch, which are
-    stages of a pipeline, is not kept itself; one of them keeps a copy.
+    taken: C identifiers in use, to which the names of new tensors and steps are added. warm_up_runs: runs after a reset
+    that return no outputs. staged: processors are stages of a pipeline; a value that several of them touch is not kept
+    itself, but one of them keeps a copy.
     """
     program, ordered = _ordered(program, pairs, taken)
     for pair in ordered:
@@ -52,7 +54,10 @@ def with_states(
 
 
 def _ordered(program: Program, pairs: Sequence[KeptPair], taken: set[str]) -> tuple[Program, list[KeptPair]]:
-    """Pairs in an order in which others read each state before it changes; in a circle one is copied first."""
+    """Return the pairs in an order in which each state is read by others before it changes.
+
+    In a cycle of states one state is copied first.
+    """
     ordered: list[KeptPair] = []
     left = list(pairs)
     while left:
@@ -70,13 +75,17 @@ def _ordered(program: Program, pairs: Sequence[KeptPair], taken: set[str]) -> tu
 
 
 def _unchanged(program: Program, pair: KeptPair) -> Program | None:
+    """Return the program if no run changes the state, else None."""
     if pair.left != pair.found:
         return None
     return with_place(program, pair, left=pair.found, update="none")
 
 
 def _in_place(program: Program, pair: KeptPair, *, staged: bool) -> Program | None:
-    """The program with the state changed in place, where each element is read for the last time before its write."""
+    """Return the program with the state overwritten in place, or None.
+
+    Each element of the old value must be read for the last time before its new value is written.
+    """
     found, left = program.tensors[pair.found], program.tensors[pair.left]
     steps = program.steps
     writer = next((index for index, step in enumerate(steps) if pair.left in writes(step)), None)
@@ -97,7 +106,7 @@ def _in_place(program: Program, pair: KeptPair, *, staged: bool) -> Program | No
 
 
 def _copied(program: Program, pair: KeptPair, taken: set[str]) -> Program:
-    """A copy when nothing reads the state any more; through another tensor where the value is a state itself."""
+    """Return the program with a copy into the state after the last read of its old value."""
     left, steps = program.tensors[pair.left], list(program.steps)
     kept = with_place(program, pair, left=pair.left, update="copy")
     name = unique(f"{pair.found}_next", taken)
@@ -112,7 +121,7 @@ def _copied(program: Program, pair: KeptPair, taken: set[str]) -> Program:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptPair:
-    """A state of the model, the tensor in which a run finds it, and the one in which it leaves it."""
+    """A state of the model. found: the tensor that holds it before a run. left: the tensor of its next value."""
 
     state: ModelState
     found: str
@@ -120,12 +129,12 @@ class KeptPair:
 
 
 def state_number(name: str, source: str, dtype: str) -> Tensor:
-    """A number of the C's own that runs keep."""
+    """Return a tensor of one number that the generated code keeps between runs."""
     return Tensor(name=name, source=source, shape=(1,), dtype=dtype, memory=STATE_MEMORY, role="state")
 
 
 def with_place(program: Program, pair: KeptPair, *, left: str, update: Update, tensor: Tensor | None = None) -> Program:
-    """The program with the state in the place that runs keep. tensor: that holds it, by default the one found."""
+    """Return the program with the state in the memory of states. tensor: its tensor, by default `found`."""
     held = replace(tensor or program.tensors[pair.found], role="state", memory=STATE_MEMORY)
     state = KeptState(
         source=pair.state.name, tensor=held.name, initial=pair.state.initial, left=left, update=update,
@@ -136,16 +145,17 @@ def with_place(program: Program, pair: KeptPair, *, left: str, update: Update, t
 
 TURN_DTYPE = "uint16"
 MOVE_INSTRUCTIONS = 0.75
-"""Per byte that is moved up inside a window."""
+"""Modelled instructions for each byte that moves up inside a window."""
 _MOST_SLOTS = (1 << 16) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Window:
-    """A state and new elements joined to a window, the end of which is the next state.
+    """A state and new elements that are joined to a window, the end of which is the next state.
 
-    join, cut: the steps that do so; whole, new: tensors. rows, pushed: rows of the window, and of what is new.
-    apart: what is new is another stage's, and is copied into the window.
+    join, cut: the steps that join and cut the window. whole, new: the tensors of the window and of the new elements.
+    rows, pushed: rows of the window and of the new elements. apart: the new elements belong to another stage, and are
+    copied into the window.
     """
 
     join: KernelCall
@@ -158,7 +168,7 @@ class _Window:
 
 
 def _window(program: Program, pair: KeptPair) -> _Window | None:
-    """The window that a state is the older part of; None where it is used in any other way."""
+    """Return the window whose older part is a state, or None if the state is used in any other way."""
     readers = [step for step in program.steps if pair.found in reads(step)]
     cut = next((step for step in program.steps if pair.left in writes(step)), None)
     if len(readers) != 1 or not isinstance(join := readers[0], KernelCall) or not isinstance(cut, KernelCall):
@@ -182,14 +192,14 @@ def _window(program: Program, pair: KeptPair) -> _Window | None:
 
 
 def _rows_of(whole: Tensor, new_elements: int) -> tuple[int, int] | None:
-    """Rows of a window along its first axis that is longer than one, and how many of them are new."""
+    """Return the rows of a window along its first axis longer than 1, and the number of new rows."""
     rows = next((extent for extent in whole.shape if extent > 1), 1)
     row = whole.num_elements // rows
     return (rows, new_elements // row) if new_elements % row == 0 else None
 
 
 def in_window(program: Program, pair: KeptPair, taken: set[str], *, staged: bool) -> Program | None:
-    """The program with the window kept; None where there is none. staged: as `with_states` takes it."""
+    """Return the program with the window kept between runs; None if there is no window. staged: as in `with_states`."""
     window = _window(program, pair)
     if window is None:
         return None
@@ -199,7 +209,10 @@ def in_window(program: Program, pair: KeptPair, taken: set[str], *, staged: bool
 
 
 def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) -> Program | None:
-    """A ring into which the new rows are pushed; None where a reader takes no ring, or moving up costs less."""
+    """Return the program with a ring into which new rows are pushed.
+
+    Returns None if a reader does not support rings, or if moving rows up costs less.
+    """
     stored = -(-window.rows // window.pushed) * window.pushed
     row = window.whole.num_elements // window.rows
     if window.pushed * 2 > window.rows or stored > _MOST_SLOTS:
@@ -229,14 +242,14 @@ def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) ->
 
 
 def _older(pair: KeptPair, window: _Window) -> np.ndarray:
-    """The window before the first run: the state as it begins, one run before."""
+    """Return the window before the first run: the initial state, preceded by rows to be replaced."""
     row = window.whole.num_elements // window.rows
     begins = np.ascontiguousarray(pair.state.initial).reshape(-1)
     return np.concatenate([np.repeat(begins[:1], row * window.pushed), begins]).reshape(window.whole.shape)
 
 
 def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> KernelCall | None:
-    """A reader of the window that finds its rows in a ring; None where it cannot, as inside sequences and loops."""
+    """Return a reader of the window that reads its rows from a ring; None if its kernel cannot, or inside sequences."""
     if not isinstance(call, KernelCall):
         return None
     implementation = call.implementation
@@ -255,7 +268,7 @@ def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> Kernel
     made = with_parameters(implementation.keeping, rows, [name])
     if made.function.helpers != implementation.function.helpers and name in made.function.helpers:
         return None
-    if not has_constants_of(made, implementation):  # by rows, another kernel may be the best one
+    if not has_constants_of(made, implementation):  # another kernel was chosen, which needs other constants
         return None
     if name not in made.function.body:
         return None
@@ -264,7 +277,7 @@ def _turning(call: Step, window: _Window, stored: int, turned: Turned) -> Kernel
 
 
 def _pushed_into(program: Program, window: _Window, first: int, taken: set[str]) -> tuple[Program, list[Step]]:
-    """The new rows born in the window, or copied there; and the steps without those that join and cut it."""
+    """Return the program with new rows computed in, or copied into, the window; and its steps without join and cut."""
     new, steps = window.new, [step for step in program.steps if step not in (window.join, window.cut)]
     part = Part(tensor=window.whole.name, first=first)
     made = not window.apart and any(new.name in writes(step) and isinstance(step, KernelCall) for step in steps)
@@ -283,14 +296,14 @@ def _pushed_into(program: Program, window: _Window, first: int, taken: set[str])
 
 
 def _is_alone(program: Program, name: str) -> bool:
-    """True where no state is left in a tensor, and its only writer writes nothing else."""
+    """Return True if the tensor is not the next value of a state, and its only writer has no other output."""
     states = {state.left for state in program.states}
     writers = [step for step in program.steps if name in writes(step)]
     return name not in states and len(writers) == 1 and len(writes(writers[0])) == 1
 
 
 def _shifted(program: Program, pair: KeptPair, window: _Window, taken: set[str]) -> Program | None:
-    """The window lies where the state is kept, and its end moves up to its begin when nothing reads it any more."""
+    """Return the program with the window in the state's memory; its end moves to its begin after its last read."""
     placed, steps = _pushed_into(program, window, program.tensors[pair.found].num_elements, taken)
     kept = with_place(placed, pair, left=pair.left, update="shift", tensor=window.whole)
     left = replace(program.tensors[pair.left], memory=STATE_MEMORY, part=Part(tensor=window.whole.name, first=0))

@@ -1,4 +1,4 @@
-"""Transfers between memories: copies and prefetched weights as steps, with waits before their use."""
+"""Insert transfers between memories: copies and prefetches of weights as steps, with waits before their use."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tvm_ext.core.platform import Platform
 class Move:
     """Copy of a tensor that starts before step `index`.
 
-    within: by how many steps later it is waited for at the latest; None: only where its target is first read.
-    processor: that copies, where no DMA does; empty for the first one.
+    within: the wait comes at most this many steps later; None: only before the first read of the target. processor:
+    processor that copies if no DMA does; empty for the first processor.
     """
 
     source: str
@@ -29,13 +29,14 @@ class Move:
     processor: str = ""
 
     def renamed(self, old: str, new: str) -> Move:
+        """Return the move with one tensor renamed."""
         source, target = (new if name == old else name for name in (self.source, self.target))
         return replace(self, source=source, target=target)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch:
-    """Copy of a step's constants to another memory. ahead: before which earlier step it starts, counted back."""
+    """Prefetch of a step's constants to another memory. ahead: it starts this many steps before the step."""
 
     memory: str
     ahead: int
@@ -43,7 +44,7 @@ class Fetch:
 
 @dataclass(frozen=True, kw_only=True)
 class _Planned:
-    """A transfer that starts before step `start` and has to be done before step `due`."""
+    """A transfer that starts before step `start` and must end before step `due`."""
 
     transfer: Transfer
     start: int
@@ -58,10 +59,11 @@ def with_transfers(
     taken: set[str],
     sequences: Mapping[str, str] = MappingProxyType({}),
 ) -> Program:
-    """The program with what it moves as steps. fetches: by step name. taken: names, to which new ones are added.
-    sequences: by step name, of steps that run in series, between which nothing is moved.
+    """Return the program with transfers as steps.
 
-    Transfers that start at one place stand in the order in which they have to be done.
+    fetches: prefetches by step name. taken: names in use, to which new names are added. sequences: row sequence by step
+    name; no transfer is placed between the steps of a sequence. Transfers that start before the same step are in the
+    order in which they must end.
     """
     if not moves and not fetches:
         return program
@@ -100,7 +102,7 @@ def with_transfers(
 
 
 def _first_reads(program: Program, moves: Sequence[Move]) -> dict[str, int]:
-    """Index of the first step, or of the start of the first move, that reads a tensor."""
+    """Return the index of the first step that reads each tensor, or of the first move that starts to read it."""
     found: dict[str, int] = {}
     for index, step in enumerate(program.steps):
         for name in reads(step):
@@ -111,7 +113,7 @@ def _first_reads(program: Program, moves: Sequence[Move]) -> dict[str, int]:
 
 
 def _begins(program: Program, sequences: Mapping[str, str]) -> list[int]:
-    """The first step of each step's sequence, or itself."""
+    """Return for each step the index of the first step of its sequence, or its own index."""
     found: list[int] = []
     labels = [sequences.get(step.name) for step in program.steps]
     for index, label in enumerate(labels):
@@ -132,7 +134,7 @@ def _transfer(program: Program, move: Move, platform: Platform, taken: set[str])
 
 
 def _number(platform: Platform, source: str, target: str) -> int | None:
-    """Number of a transfer by a DMA, to be counted later; None where the processor copies."""
+    """Return 0 as a provisional number of a DMA transfer; None if the processor copies."""
     link = platform.link_between(source, target)
     return 0 if link is not None and link.dma else None
 
@@ -144,7 +146,10 @@ def _copy(constant: Constant, memory: str, taken: set[str]) -> Tensor:
 
 
 def _woven(steps: Sequence[Step], planned: Sequence[_Planned], taken: set[str]) -> list[Step]:
-    """Steps, each after waits that are due, then transfers that start there; a source still on its way comes first."""
+    """Return the steps with transfers before the steps where they start, and waits where they are due.
+
+    A transfer whose source is the target of an unfinished transfer waits for that transfer first.
+    """
     woven: list[Step] = []
     under_way: list[_Planned] = []
 
@@ -167,7 +172,7 @@ def _woven(steps: Sequence[Step], planned: Sequence[_Planned], taken: set[str]) 
 
 
 def _numbered(steps: Sequence[Step]) -> list[Step]:
-    """Transfers of a DMA counted in the order in which they start."""
+    """Return the steps with DMA transfers numbered in the order in which they start."""
     counted: dict[str, Transfer] = {}
     numbered: list[Step] = []
     for step in steps:
@@ -180,14 +185,15 @@ def _numbered(steps: Sequence[Step]) -> list[Step]:
 
 
 MOST_REPEATED_BYTES = 512
-"""Bytes of a constant, at most, that layers of different constants each get a copy of in their objects."""
+"""Largest constant that is copied into the objects of several layers."""
 
 
 def with_layer_objects(program: Program, fetched: Container[str], taken: set[str]) -> Program:
-    """The program with one object for the constants of each step that is in `fetched`, where it has several.
+    """Return the program with one object for all constants of each prefetched step, if the step has several.
 
-    Steps with the same constants have one object. A constant that other steps read, too, is repeated up to
-    MOST_REPEATED_BYTES, and stays what it is above. taken: names, to which new ones are added.
+    Steps with the same constants share an object. A constant that other steps read too is copied into the object up to
+    MOST_REPEATED_BYTES; a larger constant stays separate. fetched: names of prefetched steps. taken: names in use, to
+    which new names are added.
     """
     sets = {step.constants for step in program.kernel_calls() if step.name in fetched}
     readers = Counter(name for names in {step.constants for step in program.kernel_calls()} for name in {*names})
@@ -212,7 +218,7 @@ def with_layer_objects(program: Program, fetched: Container[str], taken: set[str
 
 
 def _joined(step: str, constants: list[Constant], taken: set[str]) -> dict[str, Constant]:
-    """The object of a step's constants, and each of them as a part of it; nothing for fewer than two."""
+    """Return the object of a step's constants and its members by name; nothing for fewer than two constants."""
     if len(constants) < 2 or not all(one.data.size for one in constants):
         return {}
     name = unique(f"{step}_constants", taken)

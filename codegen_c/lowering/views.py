@@ -1,7 +1,7 @@
-"""Copies saved: a slice is a part of its source, and the inputs of a concat are born in the concat's result.
+"""Remove copies: a slice becomes a part of its source, and the inputs of a concat become parts of its result.
 
-A view may keep more alive than the copy would: a slice keeps the whole tensor. So a step is saved only where that does
-not raise the most bytes alive.
+A view may keep more bytes live than the copy did: a slice keeps its whole source live. So a copy is only removed if the
+peak of live bytes does not grow.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from codegen_c.program.tensors import Part, Tensor
 
 
 def with_views(program: Program, *, apart: Collection[str] = ()) -> Program:
-    """The program without the copies that can be saved, the last ones first: a result of a join may itself be joined.
+    """Return the program without copies that can be removed.
 
-    apart: tensors that keep a place of their own, and share it with nothing.
+    The last copies are removed first, because the result of a concat may itself be an input of a concat. apart: tensors
+    that must not share their bytes.
     """
     known = counted(program)
     peaks = known.peaks
@@ -40,7 +41,7 @@ def _saves(step: Step) -> bool:
 
 
 def _sharing(program: Program) -> Program:
-    """The program with functions shared again by calls of sequences whose rows lie apart now."""
+    """Return the program with functions shared again between calls of sequences whose rows are no longer contiguous."""
     apart = [call for call in program.kernel_calls() if call.stored.row_pitch and call.stored.at_once]
     sharing = with_rings([(call, call.stored) for call in apart])
     for call in apart:
@@ -49,7 +50,10 @@ def _sharing(program: Program) -> Program:
 
 
 def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Program]:
-    """The program with a step saved, and steps that join its inputs saved too: a result may pay only as a whole."""
+    """Yield the program with a step removed, then also with the steps removed that join its inputs.
+
+    Removing only the outer step may raise the peak although removing all of them does not.
+    """
     step = next((step for step in program.steps if step.name == name), None)
     if not isinstance(step, KernelCall) or not _saves(step):
         return
@@ -65,7 +69,7 @@ def _ways(program: Program, name: str, apart: Collection[str]) -> Iterator[Progr
 
 
 def _without(program: Program, step: KernelCall) -> Program | None:
-    """The program with a copying step saved; None where its bytes have to stand in two places."""
+    """Return the program with a copying step removed; None if its bytes are needed at two offsets."""
     copies, output = step.implementation.copies, program.tensors[step.outputs[0]]
     if len(set(step.inputs)) < len(step.inputs) or len(program.steps) == 1:
         return None
@@ -85,7 +89,7 @@ def _sliced(program: Program, source: Tensor, output: Tensor, copy: Copy) -> Pro
 
 
 def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tuple[Copy, ...]) -> Program | None:
-    """The program with all joined inputs born in the result; None where one of them can't be."""
+    """Return the program with all joined inputs as parts of the result; None if an input cannot be."""
     if any(tensor.role != "intermediate" or tensor.part for tensor in inputs):
         return None
     makers = _writers(program, [tensor.name for tensor in inputs])
@@ -107,12 +111,12 @@ def _joined(program: Program, inputs: list[Tensor], output: Tensor, copies: tupl
 
 
 def _are_pixels(tensor: Tensor, copy: Copy) -> bool:
-    """True where runs that are copied are pixels, and not rows of a strip of columns."""
+    """Return True if the copied runs are pixels; False for rows of a strip of columns."""
     return tensor.shape[-1:] == (copy.run,)
 
 
 def _writers(program: Program, names: Sequence[str]) -> dict[str, list[Step]]:
-    """The steps that write each of some tensors."""
+    """Return the steps that write each tensor."""
     found: dict[str, list[Step]] = {name: [] for name in names}
     for step in program.steps:
         for name in writes(step):
@@ -122,11 +126,10 @@ def _writers(program: Program, names: Sequence[str]) -> dict[str, list[Step]]:
 
 
 def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int, writing: Sequence[Step]) -> Program | None:
-    """The program whose kernel leaves room between pixels, or rows; None where it cannot, or another step reads them.
+    """Return the program whose kernel writes the tensor with gaps between pixels or rows; None if it cannot.
 
-    writing: the steps that write the tensor.
-
-    Rows may be those of a sequence, pixels are those of a kernel that runs alone.
+    writing: the steps that write the tensor. A kernel in a sequence may write rows with gaps; pixels with gaps need a
+    kernel that runs alone. No other step may read the tensor.
     """
     by_pixels = _are_pixels(tensor, copy)
     if tensor.name in parts_of(program) or not (by_pixels or math.prod(tensor.shape[-2:]) == copy.run):
@@ -151,14 +154,14 @@ def _written_apart(program: Program, tensor: Tensor, copy: Copy, pitch: int, wri
 
 
 def _kernels(step: Step, *, in_rows: bool) -> list[KernelCall]:
-    """The kernel that a step is. in_rows: or those of a sequence."""
+    """Return the kernel call that a step is. in_rows: also return the calls of a sequence."""
     if isinstance(step, KernelCall):
         return [step]
     return [*step.body] if in_rows and isinstance(step, RowSteps) else []
 
 
 def _with_call(program: Program, old: KernelCall, new: KernelCall) -> Program:
-    """The program with another call in place of one, alone or in a sequence."""
+    """Return the program with one call replaced, alone or in a sequence."""
 
     def changed(step: Step) -> Step:
         if isinstance(step, RowSteps) and old in step.body:
@@ -169,7 +172,7 @@ def _with_call(program: Program, old: KernelCall, new: KernelCall) -> Program:
 
 
 def _put_inside(program: Program, tensor: Tensor, whole: Tensor, part: Part) -> Program:
-    """The program with a tensor and its parts as parts of another one, or of the tensor that this is part of."""
+    """Return the program with a tensor and its parts as parts of another tensor, or of the tensor that contains it."""
     if whole.part:
         part = replace(part, tensor=whole.part.tensor, first=part.first + whole.part.first)
     moved = {tensor.name: replace(tensor, part=part)}

@@ -77,12 +77,12 @@ def test_an_operator_that_is_wrong(changed: dict[str, Callable[..., Any]], reaso
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"inputs": ("2x",)}, r"its C has a parameter '2x', which is no C identifier, or is there twice"),
-        ({"outputs": ("samples",)}, r"its C has a parameter 'samples', which is no C identifier, or is there twice"),
+        ({"inputs": ("2x",)}, r"its C has a parameter '2x', which is not a C identifier or occurs twice"),
+        ({"outputs": ("samples",)}, r"its C has a parameter 'samples', which is not a C identifier or occurs twice"),
         ({"inputs": ("state",)}, r"a parameter 'state'"),
-        ({"inputs": ("a", "b")}, r"its C takes 2 inputs and gives 1 results; the call has 1 and 1"),
+        ({"inputs": ("a", "b")}, r"its C takes 2 inputs and returns 1 results; the call has 1 and 1"),
         ({"tables": {"t": np.zeros(2, np.float16)}}, r"its table 't' is of type float16; C11 has float32"),
-        ({"headers": {"../x.h": ""}}, r"its header '../x.h' is not named like my_operator.h"),
+        ({"headers": {"../x.h": ""}}, r"its header '../x.h' must have a name like my_operator.h"),
     ],
 )
 def test_c_that_does_not_fit(changed: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_an_installed_operator_is_found(site: Path) -> None:
     y = net.operator("Half", [x], net.tensor("y", (1,), "int16"))
     assert "y[0] = (int16_t)(x[0] >> 1);" in "".join(_compiled(custom.saved(net, [y], site, "half")).values())
     assert isinstance(registry.custom_operator("Half"), CustomOperator)
-    with pytest.raises(BadOptions, match=r"operator 'Half' is there already, of half_operators:HALF"):
+    with pytest.raises(BadOptions, match=r"operator 'Half' is already installed by half_operators:HALF"):
         tvm_ext.custom.register_operator(replace(custom.MISH, name="Half"))
     assert tvm_ext.custom.register_operator(custom.MISH) is tvm_ext.custom.register_operator(custom.MISH)
 

@@ -131,40 +131,40 @@ def _places(index: int, value: int) -> dict[str, Any]:
     [
         ("window", _inputs(("int8", (3, 20))), "its tensors are int8, int16 to int16; int16, int16 to int16 is needed"),
         ("window", _inputs(("int16", (3, 7))), r"its window \[10\] does not fit an input of \[3, 7\]"),
-        ("window", _with("window", shift=32), "it shifts by 32 bits; 0 to 31 are there"),
-        ("auto_scale", _inputs(("int16", (2, 6))), r"its input has shape \[2, 6\]; rank 1 is needed"),
-        ("rfft_s16", _with("rfft_s16", fft_length=96), "option 'fft_length' is 96; a power of two from 4 to 16384"),
+        ("window", _with("window", shift=32), "option 'shift' is 32; allowed is 0 to 31"),
+        ("auto_scale", _inputs(("int16", (2, 6))), r"its input has shape \[2, 6\]; it must be a vector"),
+        ("rfft_s16", _with("rfft_s16", fft_length=96), "option 'fft_length' is 96; it must be a power of two from 4"),
         ("rfft_s16", _with("rfft_s16", fft_length=32), "its input has 50 samples a row, more than 32"),
-        ("rfft_s16", _inputs(("int8", (50,))), r"its input is int8\[50\]; a tensor of int16, int32, float32 is"),
+        ("rfft_s16", _inputs(("int8", (50,))), r"its input is int8\[50\]; its type must be one of int16"),
         ("irfft_s16", _with("irfft_s16", fft_length=32), "its input has 66 elements a row, not 34"),
-        ("energy", _inputs(("int16", (67,))), r"its input has shape \[67\]; a vector of pairs is needed"),
-        ("energy", _with("energy", end_index=34), "bins 3 to 34 lie outside of 33"),
-        ("filter_bank", _inputs(("uint32", (3, 11))), "its input is no vector, or its weights and places are no"),
-        ("filter_bank", _with("filter_bank", num_channels=7), "it has 7 channels, and places for 6"),
+        ("energy", _inputs(("int16", (67,))), r"its input has shape \[67\]; it must be a vector of pairs"),
+        ("energy", _with("energy", end_index=34), "bins 3 to 34 exceed the 33 bins"),
+        ("filter_bank", _inputs(("uint32", (3, 11))), "its input is not a vector, or its weights and indices are not"),
+        ("filter_bank", _with("filter_bank", num_channels=7), "it has 7 channels, but indices for 6"),
         ("filter_bank", _places(2, 32), "its channels read beyond 33 bins or 27 weights"),
         ("filter_bank", _places(2, -1), "its channels read beyond"),
         ("filter_bank", _places(3, 26), "its channels read beyond"),
         ("filter_bank", _places(4, -3), "its channels read beyond"),
         ("square_root", _inputs(("uint64", (2, 8))), r"its inputs have shapes \[2, 8\] and \[\]; a vector and a"),
         ("subtraction", _with("subtraction", num_channels=8), r"its input has shape \[9\]; \[8\] is needed"),
-        ("subtraction", _with("subtraction", smoothing_bits=32), "option 'smoothing_bits' is 32; 0 to 31 are there"),
-        ("subtraction", _with("subtraction", smoothing=-1), "option 'smoothing' is below 0"),
+        ("subtraction", _with("subtraction", smoothing_bits=32), "option 'smoothing_bits' is 32; allowed is 0 to 31"),
+        ("subtraction", _with("subtraction", smoothing=-1), "option 'smoothing' is negative"),
         ("pcan", _inputs(("uint32", (16,)), ("uint32", (8,))), r"its inputs have shapes \[16\], \[8\], \[125\]"),
         ("pcan", {"constants": [np.zeros(124, np.int16)]}, "its table of gains has 124 entries; 125 are read"),
-        ("pcan", _with("pcan", snr_shift=64), "option 'snr_shift' is 64; 0 to 63 are there"),
-        ("log", _inputs(("uint32", (4, 4))), r"its input has shape \[4, 4\]; rank 1 is needed"),
+        ("pcan", _with("pcan", snr_shift=64), "option 'snr_shift' is 64; allowed is 0 to 63"),
+        ("log", _inputs(("uint32", (4, 4))), r"its input has shape \[4, 4\]; it must be a vector"),
         ("log", _with("log", input_correction_bits=-1), "option 'input_correction_bits' is -1; 0 to 31"),
         ("framer", _with("framer", frame_step=5), r"frames of 10 samples, one every 5, do not fit an input of \[2, 12"),
         ("framer_with_gaps", _with("framer_with_gaps", prefill=True), "its step 5 is longer than its frame 3"),
         ("stacker", _with("stacker", num_channels=3), r"its input has shape \[4\]; \[3\] is needed"),
-        ("stacker", _with("stacker", stacker_step=5), r"5 of 1 \+ 1 \+ 2 vectors cannot leave a stack"),
-        ("delay", _with("delay", delay_length=0), r"an input of \[2, 8\] cannot be 0 samples late"),
+        ("stacker", _with("stacker", stacker_step=5), r"option 'stacker_step' is 5; a stack has 1 \+ 1 \+ 2 vectors"),
+        ("delay", _with("delay", delay_length=0), r"an input of \[2, 8\] cannot be delayed by 0 samples"),
         ("overlap_add", _inputs(("int32", (2, 3, 10))), r"its input is int32\[2, 3, 10\]; frames of int16 or float32"),
         ("overlap_add", _with("overlap_add", frame_step=11), "option 'frame_step' is 11; frames have 10"),
-        ("circular_buffer", _inputs(("int16", (1, 1, 2, 3))), "int8 of rank 4 is needed"),
-        ("circular_buffer", _inputs(("int8", (1, 1, 2, 4))), "a row of the output is needed"),
-        ("circular_buffer", _with("circular_buffer", cycles_max=2), "the network behind it runs once in 2 times"),
-        ("circular_buffer", {"options": {}}, "neither option 'cycles_max' nor 4 rows say that"),
+        ("circular_buffer", _inputs(("int16", (1, 1, 2, 3))), "both must be int8 of rank 4"),
+        ("circular_buffer", _inputs(("int8", (1, 1, 2, 4))), "the input must be one row of the output"),
+        ("circular_buffer", _with("circular_buffer", cycles_max=2), "the network after it runs once in 2 runs"),
+        ("circular_buffer", {"options": {}}, "without option 'cycles_max', 4 rows do not say if"),
     ],
 )  # fmt: skip
 def test_calls_that_they_refuse(name: str, changes: dict[str, Any], reason: str) -> None:
@@ -184,12 +184,12 @@ def test_scales_of_a_circular_buffer_that_differ() -> None:
 def test_an_option_that_is_missing(tmp_path: Path) -> None:
     net = TfliteWriter()
     _, results = replace(CASES["window"], options={"other": 1}).write(net, "window")
-    with pytest.raises(UnsupportedModel, match=r"fails: ValueError: option 'shift' is None; a whole number is needed"):
+    with pytest.raises(UnsupportedModel, match=r"fails: ValueError: option 'shift' is None; it must be an integer"):
         tvm_ext.load(saved(net, results, tmp_path, "window"))
 
 
 def test_an_input_that_is_left_out() -> None:
     call, operator = call_of(CASES["window"]), custom_operator("SignalWindow")
     assert operator is not None
-    with pytest.raises(ValueError, match="input 1 is left out"):
+    with pytest.raises(ValueError, match="input 1 is missing"):
         operator.code(replace(call, inputs=(call.inputs[0], None)))

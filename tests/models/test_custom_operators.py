@@ -94,16 +94,19 @@ def test_the_module_is_enough_for_its_c(tmp_path: Path, monkeypatch: pytest.Monk
     compiled = compile_module(mod, tvm_ext.Platform.load("host"), BuildOptions(verify=()))
     assert [call.implementation.kernel for call in compiled.program.kernel_calls()] == ["custom"]
     (use,) = (use for binding in bindings(mod["main"]) if (use := custom_use(binding.value)))
-    with pytest.raises(VerificationFailed, match=r"custom operator 'Envelope' is not known in this process"):
+    with pytest.raises(VerificationFailed, match=r"custom operator 'Envelope' is not registered in this process"):
         registry.run_reference(use.operator, use.call, SAMPLES)
 
 
 @pytest.mark.parametrize(
     ("made", "wrong"),
     [
-        (lambda a, b: [a], r"gave int32\[1, 32\]; its results and states are int32\[1, 32\], int32\[1\]"),
-        (lambda a, b: [a.astype(np.int64), b], r"gave int64\[1, 32\], int32\[1\]"),
-        (lambda a, b: [], r"gave nothing"),
+        (
+            lambda a, b: [a],
+            r"returned int32\[1, 32\]; its results and states are declared as int32\[1, 32\], int32\[1\]",
+        ),
+        (lambda a, b: [a.astype(np.int64), b], r"returned int64\[1, 32\], int32\[1\]"),
+        (lambda a, b: [], r"returned nothing"),
     ],
 )
 def test_a_reference_of_other_types(made: object, wrong: str, tmp_path: Path) -> None:

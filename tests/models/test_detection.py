@@ -108,12 +108,12 @@ def test_its_c_is_tflms(regular: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shapes", "changes", "reason"),
     [
-        ([(1, 40, 4), (1, 40, 4)], {}, "encodings, scores and anchors of float32 are needed"),
+        ([(1, 40, 4), (1, 40, 4)], {}, "they must be float32 encodings, scores and anchors"),
         ([(1, 40, 4), (1, 39, 4), (40, 4)], {}, "do not belong to the anchors of one image"),
         ([(1, 40, 4), (1, 40, 5), (40, 4)], {}, "3 classes, scores [1, 40, 5] do not fit"),
         ([(1, 40, 4), (1, 40, 4), (40, 3)], {}, "anchors [40, 3], 3 classes"),
-        (None, {"max_classes_per_detection": 2}, "it gives several classes for one box"),
-        (None, {"nms_iou_threshold": 0.0}, "its nms_iou_threshold outside of (0, 1]"),
+        (None, {"max_classes_per_detection": 2}, "it returns several classes for one box"),
+        (None, {"nms_iou_threshold": 0.0}, "its nms_iou_threshold is outside of (0, 1]"),
         (None, {"h_scale": 0.0}, "a scale of its encodings is 0"),
     ],
 )
@@ -128,5 +128,5 @@ def test_calls_that_it_refuses(shapes: list[tuple[int, ...]] | None, changes: di
 def test_an_option_that_is_no_number() -> None:
     operator = custom_operator("TFLite_Detection_PostProcess")
     assert operator is not None
-    with pytest.raises(ValueError, match="option 'max_detections' is None; a number is needed"):
+    with pytest.raises(ValueError, match="option 'max_detections' is None; it must be a number"):
         operator.outputs(CustomCall(operator=operator.name, inputs=(), outputs=()))

@@ -99,8 +99,8 @@ def test_a_wrong_name_is_answered_with_the_names_there_are_near_ones_first(tmp_p
     wrong = f"{names[-1]}x"
     with pytest.raises(BadOptions) as error:
         compile_module(module, host, BuildOptions(keep=(wrong,)))
-    listed = str(error.value).split("near names first: ")[1].rstrip(".").split(", ")
-    assert str(error.value).startswith(f"'{wrong}' is no tensor of the compiled model")
+    listed = str(error.value).split("Similar names first, it has: ")[1].rstrip(".").split(", ")
+    assert str(error.value).startswith(f"'{wrong}' is not a tensor of the compiled model")
     assert listed[0] == names[-1] and {*names, "image"} <= {*listed}
-    with pytest.raises(BadOptions, match="'nothing_\\*' is no tensor of the compiled model"):
+    with pytest.raises(BadOptions, match="'nothing_\\*' is not a tensor of the compiled model"):
         compile_module(module, host, BuildOptions(keep=("nothing_*",)))

@@ -247,18 +247,18 @@ def called(
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (called(scores=(2, 60)), "boxes [2, 60, 4] and scores [2, 60] do not belong together"),
+        (called(scores=(2, 60)), "the shapes of boxes [2, 60, 4] and scores [2, 60] do not match"),
         (called(boxes=(2, 59, 4)), "boxes [2, 59, 4] and scores [2, 3, 60]"),
         (called(boxes=(2, 60, 5)), "boxes [2, 60, 5] and scores [2, 3, 60]"),
         (called(boxes=(1, 60, 4)), "boxes [1, 60, 4] and scores [2, 3, 60]"),
         (called(iou=None), "its iou_threshold 'iou' is not one constant number; make it one, or, where it is an input"),
         (called(least=np.zeros(2, np.float32)), "its score_threshold 'least' is not one constant number"),
-        (called(iou=np.array([1.5], np.float32)), "its iou_threshold is 1.5; it lies in [0, 1]"),
+        (called(iou=np.array([1.5], np.float32)), "its iou_threshold is 1.5; it must be in [0, 1]"),
         (called(iou=np.array([np.nan], np.float32)), "its iou_threshold is nan"),
-        (called(most=np.array([0])), "its max_output_boxes_per_class is 0, below it, or left out"),
-        (called(most=np.array([-1])), "its max_output_boxes_per_class is 0, below it, or left out"),
-        (called(options={"center_point_box": 2}), "center_point_box is 2; it is 0 or 1"),
-        (replace(called(), inputs=(None, *called().inputs[1:])), "boxes and scores of float32 are needed"),
+        (called(most=np.array([0])), "its max_output_boxes_per_class is omitted or not positive"),
+        (called(most=np.array([-1])), "its max_output_boxes_per_class is omitted or not positive"),
+        (called(options={"center_point_box": 2}), "center_point_box is 2; it must be 0 or 1"),
+        (replace(called(), inputs=(None, *called().inputs[1:])), "they must be boxes and scores in float32"),
     ],
 )
 def test_calls_that_it_refuses(call: CustomCall, reason: str) -> None:

@@ -103,8 +103,8 @@ def test_renamed_ports_in_every_form(io: str, tmp_path: Path) -> None:
     ("rename", "message"),
     [
         ({"no": "b"}, "rename no=b: the model has no input or output 'no'; its inputs are left, right, its outputs"),
-        ({"left": "right"}, "rename left=right: 'right' is called so; choose another name"),
-        ({"left": "run"}, "rename left=run: the package has other things of that name"),
+        ({"left": "right"}, "rename left=right: 'right' has that name; choose another name"),
+        ({"left": "run"}, "rename left=run: the package itself uses that name"),
         ({"left": "My Input"}, "rename left='My Input': it becomes a part of C identifiers, .* my_input is one"),
         ({"left": "int"}, "rename left='int': .* int_ is one"),
         ({"left": "c", "right": "c"}, "rename right=c: left is renamed to c, too; choose another name"),

@@ -1,5 +1,5 @@
-"""Operators of TensorFlow Lite Micro's signal library: audio front ends, mostly of integers, to its bytes.
+"""Operators of TensorFlow Lite Micro's signal library: audio front ends, mostly in integers, bit for bit.
 
-Each file defines `OPERATORS`. Their C stands in headers of `runtime/`. The arithmetic is that of
+Each file defines `OPERATORS`. Their C is in the headers of `runtime/`. Source of the arithmetic:
 github.com/tensorflow/tflite-micro, signal/.
 """

@@ -1,4 +1,4 @@
-"""Checks and conversions that operators of the signal library share."""
+"""Checks and conversions that the operators of the signal library share."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ _RUNTIME = files("codegen_c.custom.audio") / "runtime"
 
 
 def header(name: str) -> dict[str, str]:
-    """A header of the signal library, by its name."""
+    """Return a header of the signal library by its name."""
     return {name: (_RUNTIME / name).read_text(encoding="utf-8")}
 
 
 def number(call: CustomCall, name: str, default: int | None = None) -> int:
-    """A whole number among the options. Raises ValueError where it is missing and has no default."""
+    """Return an integer option. Raises ValueError if it is missing and has no default."""
     value = call.options.get(name, default)
     if not isinstance(value, int):
-        raise ValueError(f"option {name!r} is {value!r}; a whole number is needed")
+        raise ValueError(f"option {name!r} is {value!r}; it must be an integer")
     return int(value)
 
 
 def tensor(call: CustomCall, index: int) -> CustomTensor:
-    """An input that must be there. Raises ValueError."""
+    """Return a required input. Raises ValueError if it is omitted."""
     found = call.inputs[index] if index < len(call.inputs) else None
     if found is None:
-        raise ValueError(f"input {index} is left out")
+        raise ValueError(f"input {index} is missing")
     return found
 
 
 def elements(found: CustomTensor) -> int:
+    """Return the number of elements of a tensor."""
     total = 1
     for extent in found.shape:
         total *= extent
@@ -39,7 +40,7 @@ def elements(found: CustomTensor) -> int:
 
 
 def of_types(inputs: Sequence[str], outputs: Sequence[str]) -> Callable[[CustomCall], str | None]:
-    """A check that a call has tensors of just these types."""
+    """Return a check that the tensors of a call have exactly these types."""
 
     def refuses(call: CustomCall) -> str | None:
         found = [item.dtype for item in call.present], [item.dtype for item in call.outputs]
@@ -52,7 +53,7 @@ def of_types(inputs: Sequence[str], outputs: Sequence[str]) -> Callable[[CustomC
 
 
 def first_of(*checks: Callable[[CustomCall], str | None]) -> Callable[[CustomCall], str | None]:
-    """Checks one after the other; the reason of the first that fails."""
+    """Return a check that applies several checks in order and returns the first reason."""
 
     def refuses(call: CustomCall) -> str | None:
         return next((reason for check in checks if (reason := check(call))), None)

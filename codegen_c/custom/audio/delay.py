@@ -1,4 +1,4 @@
-"""SignalDelay: samples as they were some samples before; those in between are a state, which begins as zeros.
+"""SignalDelay: delay samples by a number of samples. The samples in between are a state, zeros at first.
 
 int16[..., N] -> int16[..., N]. Option: delay_length.
 """
@@ -19,7 +19,7 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 
 def _refuses(call: CustomCall) -> str | None:
     shape, length = tensor(call, 0).shape, number(call, "delay_length")
-    return None if shape and length >= 1 else f"an input of {list(shape)} cannot be {length} samples late"
+    return None if shape and length >= 1 else f"an input of {list(shape)} cannot be delayed by {length} samples"
 
 
 def _states(call: CustomCall) -> Sequence[CustomState]:
@@ -35,7 +35,7 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 
 def _code(call: CustomCall) -> CustomCode:
     count, length = tensor(call, 0).shape[-1], number(call, "delay_length")
-    old, new = min(count, length), max(0, count - length)  # of an output: kept before, and of this run
+    old, new = min(count, length), max(0, count - length)  # output samples from earlier runs, and from this run
     body = [
         f"for (int32_t row = 0; row < {elements(tensor(call, 0)) // count}; ++row) {{",
         f"    const int16_t *const from = &input[row * {count}];",

@@ -1,7 +1,7 @@
-"""SignalEnergy: squares of the real and the imaginary parts of a spectrum, added up.
+"""SignalEnergy: sum of the squares of the real and the imaginary part of each bin of a spectrum.
 
-int16[2 B] -> uint32[B] of the bins [start_index, end_index); the others, which TensorFlow Lite Micro leaves as they
-were, are 0.
+int16[2 B] -> uint32[B] for the bins [start_index, end_index). Other bins are 0; TensorFlow Lite Micro leaves their
+memory unchanged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     shape, (begin, end) = tensor(call, 0).shape, _range(call)
     if len(shape) != 1 or shape[0] % 2:
-        return f"its input has shape {list(shape)}; a vector of pairs is needed"
-    return None if 0 <= begin <= end <= shape[0] // 2 else f"bins {begin} to {end} lie outside of {shape[0] // 2}"
+        return f"its input has shape {list(shape)}; it must be a vector of pairs"
+    return None if 0 <= begin <= end <= shape[0] // 2 else f"bins {begin} to {end} exceed the {shape[0] // 2} bins"
 
 
 def _range(call: CustomCall) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""SignalRfft and SignalIrfft: Fourier transforms of real samples, and back, along the last axis.
+"""SignalRfft and SignalIrfft: Fourier transforms of real samples along the last axis, and their inverse.
 
-T[..., N] -> T[..., fft_length + 2], pairs of a real and an imaginary part, and T[..., fft_length + 2] ->
-T[..., fft_length]; T is int16, int32 or float32. Integers come out divided by fft_length, both ways. N samples, fewer
-than the length, are followed by zeros. fft_length is a power of two; sums are those of kiss_fft, in its order.
+T[..., N] -> T[..., fft_length + 2], pairs of a real and an imaginary part; the inverse T[..., fft_length + 2] -> T[...,
+fft_length]. T is int16, int32 or float32. Both directions divide integers by fft_length. If N is less than the length,
+zeros are appended. fft_length is a power of two. Sums are computed in the order of kiss_fft.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def _outputs(inverse: bool, call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(inverse: bool, call: CustomCall) -> str | None:
     length, given = number(call, "fft_length"), tensor(call, 0)
     if given.dtype not in SUFFIXES or not given.shape or len(call.inputs) != 1:
-        return f"its input is {given}; a tensor of {', '.join(SUFFIXES)} is needed"
+        return f"its input is {given}; its type must be one of {', '.join(SUFFIXES)}"
     if not SMALLEST <= length <= LARGEST or length & (length - 1):
-        return f"option 'fft_length' is {length}; a power of two from {SMALLEST} to {LARGEST} is needed"
+        return f"option 'fft_length' is {length}; it must be a power of two from {SMALLEST} to {LARGEST}"
     if inverse:
         wanted = length + 2
         return None if given.shape[-1] == wanted else f"its input has {given.shape[-1]} elements a row, not {wanted}"

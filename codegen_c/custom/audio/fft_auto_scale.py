@@ -1,6 +1,7 @@
-"""SignalFftAutoScale: samples shifted left as far as the largest allows, and by how many bits.
+"""SignalFftAutoScale: shift samples left as far as the largest sample allows, and return the number of bits.
 
-int16[N] -> int16[N], int32[]. A sample of -32768 has no size of 16 bits: behind it the search begins anew.
+int16[N] -> int16[N], int32[]. The magnitude of -32768 does not fit 16 bits: after this sample the search for the
+largest starts over, as in TensorFlow Lite Micro.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 
 def _refuses(call: CustomCall) -> str | None:
     shape = tensor(call, 0).shape
-    return None if len(shape) == 1 else f"its input has shape {list(shape)}; rank 1 is needed"
+    return None if len(shape) == 1 else f"its input has shape {list(shape)}; it must be a vector"
 
 
 def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:

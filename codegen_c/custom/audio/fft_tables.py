@@ -1,4 +1,4 @@
-"""Tables of Fourier transforms of real samples, and the transforms in numpy, in the order of the C and to its bytes."""
+"""Tables of Fourier transforms of real samples, and the transforms in numpy, bit for bit like the C."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from codegen_c.custom.contract import Array
 
 SUFFIXES: Mapping[str, str] = {"int16": "s16", "int32": "s32", "float32": "f32"}
-"""Endings of C functions by element type."""
+"""Suffix of C functions by element type."""
 _C_TYPES = {"int16": "int16_t", "int32": "int32_t", "float32": "float"}
 SMALLEST, LARGEST = 4, 1 << 14
-"""Lengths of transforms, powers of two."""
+"""Shortest and longest transform. Lengths are powers of two."""
 
 
 def retyped(text: str, dtype: str) -> str:
-    """C written for samples of 16 bits, for another element type."""
+    """Return C that is written for 16-bit samples with another element type."""
     suffix = SUFFIXES[dtype]
     typed = re.sub(r"\bint16_t\b", _C_TYPES[dtype], text)
     return typed.replace("s16", suffix).replace("S16", suffix.upper())
@@ -27,8 +27,12 @@ def retyped(text: str, dtype: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FftTables:
-    """Tables of a complex transform. order: the input place of each element; powers: of the root of one, complex
-    numbers as pairs; split: those of twice the length, from half a step behind the first. sign: of the angle."""
+    """Tables of a complex transform.
+
+    order: index of the input that each element begins with. powers: powers of the root of unity, complex numbers as
+    pairs. split: powers of the root for twice the length, from which the spectrum of real samples is computed. sign:
+    sign of the angle.
+    """
 
     order: Array
     powers: Array
@@ -37,10 +41,12 @@ class FftTables:
 
     @property
     def length(self) -> int:
+        """Number of complex elements."""
         return len(self.order)
 
     @classmethod
     def of(cls, real_length: int, dtype: str, *, inverse: bool) -> FftTables:
+        """Return the tables of a transform of `real_length` real samples."""
         length, sign = real_length // 2, 1 if inverse else -1
         powers = [sign * 2 * pi * k / length for k in range(max(1, 3 * length // 4))]
         split = [sign * pi * ((k + 1) / length + 0.5) for k in range(length // 2)]
@@ -48,7 +54,7 @@ class FftTables:
 
 
 def _order(length: int) -> Array:
-    """Place of the input that each element begins with: digits of base four, and two at the end, turned round."""
+    """Return the input index of each element: its digits in base four, with a last digit in base two, reversed."""
     order, stride = np.zeros(1, np.int64), 1
     factors: list[int] = []
     while stride < length:
@@ -69,38 +75,42 @@ def _rounded(angles: list[float], dtype: str) -> Array:
 
 
 class Samples:
-    """Arithmetic of one element type on complex arrays, which are pairs of int64, or of float32."""
+    """Arithmetic of one element type on complex arrays, as pairs of int64 or of float32."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype, self.is_float = dtype, dtype == "float32"
         self._bits = 0 if self.is_float else np.iinfo(dtype).bits
 
     def stored(self, x: Array) -> Array:
-        """Values as the type keeps them: integers wrap."""
+        """Return values as the element type stores them. Integers wrap around."""
         return x.astype(self.dtype).astype(np.float32 if self.is_float else np.int64)
 
     def part(self, x: Array, count: int) -> Array:
+        """Return the values divided by `count`, which keeps integer sums of `count` values in range."""
         return x if self.is_float else self._scaled(x * (int(np.iinfo(self.dtype).max) // count))
 
     def half(self, x: Array) -> Array:
+        """Return half of the values."""
         if self.is_float:
             return x * np.float32(0.5)
         return self.stored((x if self._bits == 16 else self.stored(x)) >> 1)
 
     def times(self, x: Array, table: Array) -> Array:
-        """Products of complex numbers [..., 2] and [..., 2]."""
+        """Return the products of complex numbers [..., 2] and [..., 2]."""
         (a, b), (c, d) = (np.moveaxis(self.stored(y), -1, 0) for y in (x, table))
         return np.stack([self._scaled(a * c - b * d), self._scaled(a * d + b * c)], -1)
 
     def _scaled(self, x: Array) -> Array:
+        """Return a product of integers rounded and shifted back to the fixed-point scale; floats unchanged."""
         if self.is_float:
             return x
         return self.stored((x + (1 << (self._bits - 2))) >> (self._bits - 1))
 
 
 def transform(x: Array, tables: FftTables, samples: Samples) -> Array:
-    """The complex transform of elements [length, 2] that stand in the tables' order."""
+    """Return the complex transform of elements [length, 2] that are in the tables' order."""
     length, powers = tables.length, samples.stored(tables.powers.reshape(-1, 2))
+    # Butterflies of four elements, after one step of two elements if the length is not a power of four.
     done = 1 if length.bit_length() % 2 else 2
     if done == 2:
         a, b = (samples.part(x[k::2], 2) for k in range(2))
@@ -121,7 +131,7 @@ def transform(x: Array, tables: FftTables, samples: Samples) -> Array:
 
 
 def rfft(row: Array, tables: FftTables, dtype: str) -> Array:
-    """The lower half of the transform of a row of samples, pairs one behind the other."""
+    """Return the lower half of the transform of a row of real samples, as consecutive pairs."""
     samples, length = Samples(dtype), tables.length
     padded = samples.stored(np.pad(row, (0, 2 * length - row.size))).reshape(-1, 2)
     x = transform(padded[tables.order], tables, samples)
@@ -137,7 +147,7 @@ def rfft(row: Array, tables: FftTables, dtype: str) -> Array:
 
 
 def irfft(row: Array, tables: FftTables, dtype: str) -> Array:
-    """Samples of a row that is the lower half of a transform."""
+    """Return the samples of a row that is the lower half of a transform."""
     samples, length = Samples(dtype), tables.length
     x, ks = samples.stored(row).reshape(-1, 2), np.arange(1, length // 2 + 1)
     work = np.zeros((length, 2), x.dtype)

@@ -1,7 +1,8 @@
-"""SignalFilterBank: energies of a spectrum gathered in channels that overlap by one.
+"""SignalFilterBank: sum the energies of a spectrum in channels that overlap with the next channel.
 
-uint32[B], weights int16[W], unweights int16[W], int16[C + 1] of each: first bin, first weight, bins of a channel
--> uint64[C]. A bin counts to a channel by its weight, to the next one by its unweight. Option: num_channels.
+uint32[B], weights int16[W], unweights int16[W], and int16[C + 1] each of: first bin, first weight, number of bins of a
+channel -> uint64[C]. A bin is added to a channel with its weight, and to the next channel with its unweight. Option:
+num_channels.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 
 
 def _refuses(call: CustomCall) -> str | None:
-    """Reason; among them places that lie outside of what is read, which no runtime checks."""
+    """Return the reason why a call is not supported. Also checks that all indices are in range."""
     bins, tables = tensor(call, 0).shape, [tensor(call, place).constant for place in range(1, 6)]
     known = [table for table in tables if table is not None and table.ndim == 1]
     if len(bins) != 1 or len(known) < len(tables):
-        return "its input is no vector, or its weights and places are no constant ones"
+        return "its input is not a vector, or its weights and indices are not constant vectors"
     weights, unweights, *places = known
     channels = number(call, "num_channels") + 1
     if channels < 2 or any(len(place) < channels for place in places):
-        return f"it has {channels - 1} channels, and places for {min(map(len, places)) - 1}"
+        return f"it has {channels - 1} channels, but indices for {min(map(len, places)) - 1}"
     begins, starts, widths = (place[:channels].astype(np.int64) for place in places)
     read = widths > 0
     lowest = min(begins[read].min(initial=0), starts[read].min(initial=0), widths.min())

@@ -1,7 +1,7 @@
-"""SignalFilterBankLog: natural logarithms of channels, by a table of 128 steps.
+"""SignalFilterBankLog: natural logarithms of channels, from a table of 128 steps.
 
-uint32[C] -> int16[C]. Options: output_scale, which a logarithm is multiplied by, input_correction_bits, which a channel
-is shifted left by before.
+uint32[C] -> int16[C]. Options: output_scale, by which a logarithm is multiplied; input_correction_bits, by which a
+channel is shifted left first.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     shape, bits = tensor(call, 0).shape, number(call, "input_correction_bits")
     if len(shape) != 1:
-        return f"its input has shape {list(shape)}; rank 1 is needed"
-    return None if 0 <= bits < 32 else f"option 'input_correction_bits' is {bits}; 0 to 31 are there"
+        return f"its input has shape {list(shape)}; it must be a vector"
+    return None if 0 <= bits < 32 else f"option 'input_correction_bits' is {bits}; allowed is 0 to 31"
 
 
 def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:
@@ -39,6 +39,7 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 
 
 def _logarithm(x: int, scale: int) -> int:
+    """Return the scaled natural logarithm: the integer part of log2, plus the table interpolated, times ln 2."""
     if x <= 1:
         return 0
     whole = x.bit_length() - 1

@@ -1,6 +1,6 @@
-"""SignalFilterBankSquareRoot: square roots of channels, rounded, shifted right.
+"""SignalFilterBankSquareRoot: rounded square roots of channels, shifted right.
 
-uint64[C], int32[] bits -> uint32[C]. Below 2^32 a root is rounded to 16 bits.
+uint64[C], int32[] bits -> uint32[C]. The root of a value below 2^32 is limited to 16 bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     shape, bits = tensor(call, 0).shape, tensor(call, 1)
     if len(shape) != 1 or elements(bits) != 1:
-        return f"its inputs have shapes {list(shape)} and {list(bits.shape)}; a vector and a number are needed"
+        return f"its inputs have shapes {list(shape)} and {list(bits.shape)}; they must be a vector and a number"
     return None
 
 
@@ -33,6 +33,7 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 
 
 def _root(x: int) -> int:
+    """Return the square root, rounded to nearest, of a number of 64 bits."""
     root = isqrt(x)
     most = 0xFFFF if x < 1 << 32 else 0xFFFFFFFF
     return root + int(x - root * root > root and root != most)

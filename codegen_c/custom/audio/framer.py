@@ -1,7 +1,7 @@
-"""SignalFramer: frames that overlap, of samples that come in step by step; what is not yet full is a state.
+"""SignalFramer: cut a stream of samples into overlapping frames. Samples of a frame that is not yet full are a state.
 
-int16[..., F * frame_step] -> int16[..., F, frame_size], bool[]: whether all frames are full. One that is not is 0;
-TensorFlow Lite Micro leaves it as it was. Option prefill: zeros stand before the first samples.
+int16[..., F * frame_step] -> int16[..., F, frame_size], and bool[]: True if all frames are full. A frame that is not
+full is zero; TensorFlow Lite Micro leaves its memory unchanged. Option prefill: zeros precede the first samples.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _refuses(call: CustomCall) -> str | None:
     if not shape or min(size, step) < 1 or shape[-1] < step or shape[-1] % step:
         return f"frames of {size} samples, one every {step}, do not fit an input of {list(shape)}"
     if call.options.get("prefill") and step > size:
-        return f"it cannot be filled before: its step {step} is longer than its frame {size}"
+        return f"option 'prefill' is not possible: its step {step} is longer than its frame {size}"
     return None
 
 

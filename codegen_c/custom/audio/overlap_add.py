@@ -1,6 +1,6 @@
-"""SignalOverlapAdd: frames that overlap, added up; samples that later frames are added to are a state.
+"""SignalOverlapAdd: add up overlapping frames. Samples to which later frames are added are a state.
 
-T[..., F, N] -> T[..., F * frame_step]; T is int16, clamped, or float32. Option: frame_step, at most N.
+T[..., F, N] -> T[..., F * frame_step]. T is int16, which saturates, or float32. Option: frame_step, at most N.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     given, step = tensor(call, 0), number(call, "frame_step")
     if given.dtype not in ("int16", "float32") or len(given.shape) < 2 or len(call.inputs) != 1:
-        return f"its input is {given}; frames of int16 or float32 are needed"
+        return f"its input is {given}; it must be frames of int16 or float32"
     return None if 1 <= step <= given.shape[-1] else f"option 'frame_step' is {step}; frames have {given.shape[-1]}"
 
 

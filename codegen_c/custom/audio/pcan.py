@@ -1,7 +1,7 @@
-"""SignalPCAN: automatic gain control of channels by their noise, and a compression.
+"""SignalPCAN: automatic gain control of channels by their noise, then compression.
 
-uint32[C], noise uint32[C], table int16[125] -> uint32[C]. The table has the gains of noises 0, 1 and 2, then for each
-number of bits a parabola; gains and results have 6 bits after the point. Option: snr_shift.
+uint32[C], noise uint32[C], table int16[125] -> uint32[C]. The table contains the gains of noises 0, 1 and 2, then a
+parabola for each number of bits. Gains and results have 6 fractional bits. Option: snr_shift.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from codegen_c.custom.audio.common import elements, first_of, header, number, of
 from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOperator, CustomTensor
 
 TABLE_LENGTH = 125
-"""Entries that a noise of 32 bits may read."""
+"""Number of table entries that a 32-bit noise may read."""
 
 
 def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
@@ -24,11 +24,11 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     shapes = [tensor(call, place).shape for place in range(3)]
     if any(len(shape) != 1 for shape in shapes) or shapes[0] != shapes[1]:
-        return f"its inputs have shapes {', '.join(str(list(shape)) for shape in shapes)}; vectors are needed"
+        return f"its inputs have shapes {', '.join(str(list(shape)) for shape in shapes)}; they must be vectors"
     if shapes[2][0] < TABLE_LENGTH:
-        return f"its table of gains has {shapes[2][0]} entries; {TABLE_LENGTH} are read"
+        return f"its table of gains has {shapes[2][0]} entries; it needs {TABLE_LENGTH}"
     shift = number(call, "snr_shift")
-    return None if 0 <= shift < 64 else f"option 'snr_shift' is {shift}; 0 to 63 are there"
+    return None if 0 <= shift < 64 else f"option 'snr_shift' is {shift}; allowed is 0 to 63"
 
 
 def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:
@@ -42,6 +42,7 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 
 
 def _gain(x: int, table: list[int]) -> int:
+    """Return the gain of a noise: from the table up to 2, else from the parabola for its number of bits."""
     if x <= 2:
         return table[x]
     bits = x.bit_length()

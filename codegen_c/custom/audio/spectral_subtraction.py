@@ -1,7 +1,8 @@
-"""SignalFilterBankSpectralSubtraction: channels without their noise, whose estimate is a state.
+"""SignalFilterBankSpectralSubtraction: subtract the noise from channels. The estimate of the noise is a state.
 
-uint32[C] -> uint32[C], uint32[C] the estimate. Options: num_channels, smoothing and one_minus_smoothing of channels of
-even number, alternate_... of odd ones, smoothing_bits, spectral_subtraction_bits, min_signal_remaining, clamping.
+uint32[C] -> uint32[C], and the estimate uint32[C]. Options: num_channels; smoothing and one_minus_smoothing for even
+channels, alternate_smoothing and alternate_one_minus_smoothing for odd channels; smoothing_bits,
+spectral_subtraction_bits, min_signal_remaining, clamping.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     shape, channels = tensor(call, 0).shape, number(call, "num_channels")
     if shape != (channels,):
-        return f"its input has shape {list(shape)}; {[channels]} is needed"
+        return f"its input has shape {list(shape)}; it must be {[channels]}"
     for name in _BITS:
         if not 0 <= number(call, name) < 32:
-            return f"option {name!r} is {number(call, name)}; 0 to 31 are there"
+            return f"option {name!r} is {number(call, name)}; allowed is 0 to 31"
     negative = [name for name in _FACTORS if number(call, name) < 0]
-    return f"option {negative[0]!r} is below 0" if negative else None
+    return f"option {negative[0]!r} is negative" if negative else None
 
 
 def _states(call: CustomCall) -> Sequence[CustomState]:

@@ -1,8 +1,8 @@
-"""SignalStacker: the last vectors that came in, side by side, every so many runs; the stack is a state.
+"""SignalStacker: concatenate the last input vectors, once in several runs. The stack is a state.
 
-int16[num_channels] -> int16[num_channels * (left + 1 + right)], bool[]: whether it is full. One that is not is 0;
-TensorFlow Lite Micro leaves it as it was. Options: num_channels, stacker_left_context, stacker_right_context,
-stacker_step. The first vector stands `left` times more before itself.
+int16[num_channels] -> int16[num_channels * (left + 1 + right)], and bool[]: True if the stack is full. A stack that is
+not full is zero; TensorFlow Lite Micro leaves its memory unchanged. Options: num_channels, stacker_left_context,
+stacker_right_context, stacker_step. The first vector is preceded by `left` copies of itself.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     shape, channels, (left, right, step) = tensor(call, 0).shape, number(call, "num_channels"), _contexts(call)
     if shape != (channels,) or not channels:
-        return f"its input has shape {list(shape)}; {[channels]} is needed"
+        return f"its input has shape {list(shape)}; it must be {[channels]}"
     if min(left, right) < 0 or not 1 <= step <= left + right + 1:
-        return f"{step} of {left} + 1 + {right} vectors cannot leave a stack"
+        return f"option 'stacker_step' is {step}; a stack has {left} + 1 + {right} vectors"
     return None
 
 

@@ -1,6 +1,6 @@
-"""SignalWindow: frames of 16 bits times a window, shifted right and clamped.
+"""SignalWindow: multiply 16-bit frames by a window, shift right and saturate.
 
-int16[..., N] times int16[W], again and again -> int16[..., N]; N is a multiple of W. Option: shift.
+int16[..., N] times int16[W], repeated -> int16[..., N]; N is a multiple of W. Option: shift.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _refuses(call: CustomCall) -> str | None:
     weights = tensor(call, 1).shape
     if len(weights) != 1 or not weights[0] or elements(tensor(call, 0)) % weights[0]:
         return f"its window {list(weights)} does not fit an input of {list(tensor(call, 0).shape)}"
-    return None if 0 <= number(call, "shift") < 32 else f"it shifts by {number(call, 'shift')} bits; 0 to 31 are there"
+    return None if 0 <= number(call, "shift") < 32 else f"option 'shift' is {number(call, 'shift')}; allowed is 0 to 31"
 
 
 def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:

@@ -1,1 +1,1 @@
-"""Postprocessing behind networks that detect objects."""
+"""Postprocessing after networks that detect objects."""

@@ -1,9 +1,9 @@
-"""ONNX NonMaxSuppression: of each batch and class, the boxes of the best scores without those that overlap better ones.
+"""ONNX NonMaxSuppression: for each batch and class, the boxes with the best scores that overlap no better box.
 
 Boxes float32[B, N, 4], scores float32[B, C, N] -> int64[B * C * min(max_output_boxes_per_class, N), 3]: rows of batch,
-class and box, in onnxruntime's order, the best score of a class first, of equal ones the lower index. ONNX gives as
-many rows as were selected; here rows behind the last one are -1. Overlaps are onnxruntime's, in float32: a box without
-an area suppresses nothing. A score that is no number is never selected.
+class and box in onnxruntime's order, the best score of a class first, and the lower index first among equal scores.
+ONNX returns only the selected rows; here the rows after the last selected row are -1. Overlaps are computed as in
+onnxruntime, in float32: a box without an area suppresses nothing. A NaN score is never selected.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _given(call: CustomCall, index: int) -> CustomTensor | None:
 
 
 def _limit(call: CustomCall, index: int) -> np.generic | None:
-    """One of its limits, which are constants; None where it is left out."""
+    """Return the value of a constant limit, or None if it is omitted."""
     tensor = _given(call, index)
     return None if tensor is None or tensor.constant is None else tensor.constant.reshape(-1)[0]
 
 
 def _most(call: CustomCall) -> int:
-    """Rows of one class."""
+    """Return the most boxes that one class may select."""
     limit = _limit(call, _MOST)
     return 0 if limit is None else min(max(int(limit), 0), call.present[0].shape[1])
 
@@ -55,31 +55,31 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     boxes, scores = _given(call, 0), _given(call, 1)
     if boxes is None or scores is None or {boxes.dtype, scores.dtype} != {"float32"}:
-        return f"its inputs are {', '.join(map(str, call.present))}; boxes and scores of float32 are needed"
+        return f"its inputs are {', '.join(map(str, call.present))}; they must be boxes and scores in float32"
     fits = len(boxes.shape) == len(scores.shape) == 3 and boxes.shape[2] == 4
     if not fits or (boxes.shape[0], boxes.shape[1]) != (scores.shape[0], scores.shape[2]):
-        return f"boxes {list(boxes.shape)} and scores {list(scores.shape)} do not belong together"
+        return f"the shapes of boxes {list(boxes.shape)} and scores {list(scores.shape)} do not match"
     for name, tensor in zip(_LIMITS, call.inputs[_MOST:], strict=False):
         if tensor is not None and (tensor.constant is None or tensor.constant.size != 1):
             return (
-                f"its {name} {tensor.name!r} is not one constant number; make it one, or, where it is an input of the "
-                f"model, give it its value for good (--bind {tensor.name}=VALUE)"
+                f"its {name} {tensor.name!r} is not one constant number; make it one, or, if it is an input of the "
+                f"model, fix its value (--bind {tensor.name}=VALUE)"
             )
     if call.options.get("center_point_box", 0) not in (0, 1):
-        return f"center_point_box is {call.options['center_point_box']}; it is 0 or 1"
+        return f"center_point_box is {call.options['center_point_box']}; it must be 0 or 1"
     if not 0 <= _iou(call) <= 1:
-        return f"its iou_threshold is {_iou(call)}; it lies in [0, 1]"
+        return f"its iou_threshold is {_iou(call)}; it must be in [0, 1]"
     if _most(call) == 0:
         return (
-            "its max_output_boxes_per_class is 0, below it, or left out, or there are no boxes: it never selects one. "
-            "Take it out of the model"
+            "it never selects a box, because its max_output_boxes_per_class is omitted or not positive, or there are "
+            "no boxes. Remove it from the model"
         )
     return None
 
 
 def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Array]:
     boxes, scores = inputs[0], inputs[1]
-    assert boxes is not None and scores is not None, "what it refuses has neither"
+    assert boxes is not None and scores is not None, "_refuses checks this"
     (result,) = _outputs(call)
     rows = np.full(result.shape, -1, np.int64)
     found = [(b, k, i) for b, k in np.ndindex(scores.shape[:2]) for i in _selected(call, boxes[b], scores[b, k])]
@@ -88,6 +88,7 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 
 
 def _selected(call: CustomCall, boxes: Array, scores: Array) -> list[int]:
+    """Return the indices of the selected boxes of one class, the best score first."""
     edges, least = _edges(boxes, _is_centred(call)), _limit(call, _SCORE)
     counts = ~np.isnan(scores) if least is None else scores > least
     order = np.argsort(-scores, kind="stable")
@@ -100,7 +101,7 @@ def _selected(call: CustomCall, boxes: Array, scores: Array) -> list[int]:
 
 
 def _edges(boxes: Array, is_centred: bool) -> Array:
-    """Least and largest x and y, float32[N, 4]."""
+    """Return the lower and upper x and y of each box, float32[N, 4]."""
     if is_centred:
         halves = boxes[:, 2:] / np.float32(2)
         return np.concatenate([boxes[:, :2] - halves, boxes[:, :2] + halves], 1)
@@ -110,7 +111,7 @@ def _edges(boxes: Array, is_centred: bool) -> Array:
 
 
 def _overlaps(one: Array, others: Array, most_overlap: np.float32) -> Array:
-    """True for boxes of which the common area with `one` is more than this part of both together."""
+    """Return True for each box whose intersection over union with `one` exceeds a limit."""
     begins = np.where(one[:2] < others[:, :2], others[:, :2], one[:2])
     ends = np.where(others[:, 2:] < one[2:], others[:, 2:], one[2:])
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

@@ -1,9 +1,9 @@
-"""TFLite_Detection_PostProcess: boxes of anchors, and the best of them without those that overlap better ones.
+"""TFLite_Detection_PostProcess: decode boxes from anchors, and select the best boxes that overlap no better box.
 
 Encodings float32[1, B, 4 or more], scores float32[1, B, K], anchors float32[B, 4] -> boxes float32[1, D, 4], classes
-and scores float32[1, D], their number float32[1]; zeros behind them. K: num_classes, or one more for what is nothing.
-With use_regular_nms each class is selected for itself, at most detections_per_class; without, each anchor by its best.
-A box without an area overlaps nothing; TensorFlow Lite Micro fails there.
+and scores float32[1, D], and their number float32[1]; the rest is zeros. K: num_classes, or one more for the
+background. With use_regular_nms each class selects boxes separately, at most detections_per_class; without it, each
+anchor takes part with its best class. A box without an area overlaps no box; TensorFlow Lite Micro fails on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _number(call: CustomCall, name: str, default: float | None = None) -> float:
     value = call.options.get(name)
     value = default if value is None else value
     if not isinstance(value, int | float):
-        raise ValueError(f"option {name!r} is {value!r}; a number is needed")
+        raise ValueError(f"option {name!r} is {value!r}; it must be a number")
     return float(value)
 
 
@@ -45,9 +45,7 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 def _refuses(call: CustomCall) -> str | None:
     shapes = [tensor.shape for tensor in call.present]
     if len(shapes) != 3 or len(call.inputs) != 3 or any(tensor.dtype != "float32" for tensor in call.present):
-        return (
-            f"its inputs are {', '.join(map(str, call.present))}; encodings, scores and anchors of float32 are needed"
-        )
+        return f"its inputs are {', '.join(map(str, call.present))}; they must be float32 encodings, scores and anchors"
     encodings, scores, anchors = shapes
     classes = int(_number(call, "num_classes"))
     if len(encodings) != 3 or len(scores) != 3 or encodings[:2] != scores[:2] or encodings[0] != 1:
@@ -57,9 +55,9 @@ def _refuses(call: CustomCall) -> str | None:
             f"encodings {list(encodings)}, anchors {list(anchors)}, {classes} classes, scores {list(scores)} do not fit"
         )
     if _most(call) < 1 or (not _by_class(call) and _number(call, "max_classes_per_detection") != 1):
-        return "it gives several classes for one box, or no box at all; one class, or use_regular_nms, is taken"
+        return "it returns several classes for one box, or no box; supported is one class, or use_regular_nms"
     if _number(call, "detections_per_class", _MOST_OF_CLASS) < 1 or not 0 < _number(call, "nms_iou_threshold") <= 1:
-        return "its detections_per_class is below 1, or its nms_iou_threshold outside of (0, 1]"
+        return "its detections_per_class is below 1, or its nms_iou_threshold is outside of (0, 1]"
     return "a scale of its encodings is 0" if any(_number(call, name) == 0 for name in _SCALES) else None
 
 
@@ -89,7 +87,7 @@ def _decoded(call: CustomCall, encodings: Array, anchors: Array) -> Array:
 
 
 def _selected(call: CustomCall, boxes: Array, scores: Array, most: int) -> list[int]:
-    """Boxes of the best scores, best first, without those that overlap better ones."""
+    """Return the boxes with the best scores that overlap no better box, the best first."""
     least, limit = (np.float32(_number(call, name)) for name in ("nms_score_threshold", "nms_iou_threshold"))
     left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] >= least]
     found = list[int]()
@@ -100,6 +98,7 @@ def _selected(call: CustomCall, boxes: Array, scores: Array, most: int) -> list[
 
 
 def _overlap(a: Array, b: Array) -> np.float32:
+    """Return the intersection over union of two boxes."""
     area_a, area_b = ((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
     if area_a <= 0 or area_b <= 0:
         return np.float32(0)
