@@ -14,7 +14,7 @@ from codegen_c.operators.scalar import IDENTITY, ScalarProgram
 
 @dataclass(frozen=True, kw_only=True)
 class Quantization:
-    """real = scale * (integer - zero_point), one pair for the whole tensor."""
+    """Scale and zero point of a whole tensor: real = scale * (integer - zero_point)."""
 
     scale: float
     zero_point: int
@@ -26,7 +26,7 @@ Rounding = Literal["onnx", "tflite"]
 
 @dataclass(frozen=True, kw_only=True)
 class TensorType:
-    """Shape and element type of an operand, with its quantization where it has one."""
+    """Shape and element type of an operand, with its quantization if it is quantized."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -34,6 +34,7 @@ class TensorType:
 
     @property
     def num_elements(self) -> int:
+        """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     def __str__(self) -> str:
@@ -42,9 +43,9 @@ class TensorType:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Operator:
-    """Base of all operators. inputs: activations only; weights are fields of the operator itself.
+    """Base class of all operators. inputs: only activations; weights are fields of the operator.
 
-    weight_bits: those in which quantized weights are stored.
+    weight_bits: bits in which quantized weights are stored.
     """
 
     weight_bits: ClassVar[int] = 8
@@ -53,13 +54,13 @@ class Operator:
 
     @property
     def output(self) -> TensorType:
-        """The first output; most operators have no other."""
+        """The first output; most operators have only one."""
         return self.outputs[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A sliding window over rows and columns: convolution and pooling share it."""
+    """A sliding window over rows and columns, for convolution and pooling."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -68,12 +69,13 @@ class Window:
 
     @property
     def is_pointwise(self) -> bool:
+        """True if each output element depends on the input element at the same position only."""
         return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.padding)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Conv2d(Operator):
-    """float32 convolution; `finish` runs on each accumulated element (bias is the accumulator's start).
+    """float32 convolution. `finish` is applied to each accumulator, which starts with the bias.
 
     weight: float32[K, R, S, C / groups], bias: float32[K].
     """
@@ -87,15 +89,16 @@ class Conv2d(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Conv2dTranspose(Conv2d):
-    """Each input element spreads over a window of the output, where such windows add up.
+    """Transposed convolution: each input element is spread over a window of the output, and overlapping windows add up.
 
-    window: its strides are those of the output, its padding is cut off the output. weight: float32[K, R, S, C].
+    window: its strides are strides in the output, and its padding is cropped from the output. weight: float32[K, R, S,
+    C].
     """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dense(Operator):
-    """float32[..., C] times weight: float32[K, C], plus bias: float32[K], then `finish`."""
+    """Product of float32[..., C] and weight float32[K, C], plus bias float32[K], then `finish`."""
 
     weight: Array
     bias: Array
@@ -104,8 +107,10 @@ class Dense(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pool2d(Operator):
-    """float32 pooling; max over the window without padding, or average (divided by the window's real
-    size unless count_include_pad)."""
+    """float32 pooling: the maximum of the window without padding, or its average.
+
+    The average divides by the number of elements inside the image, or by the window's size if count_include_pad.
+    """
 
     method: Literal["max", "average"]
     window: Window
@@ -115,24 +120,24 @@ class Pool2d(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Elementwise(Operator):
-    """float32, element by element: every input has the output's shape, or repeats along all but the last axes."""
+    """Element-wise float32 function. Each input has the output's shape, or repeats along all but its last axes."""
 
     finish: ScalarProgram
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Softmax(Operator):
-    """float32 softmax (or its logarithm) over the last axis."""
+    """float32 softmax, or its logarithm, over the last axis."""
 
     log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QConv2d(Operator):
-    """Convolution of a QDQ chain, of activations of 8 or 16 bits.
+    """Convolution of a QDQ chain with activations of 8 or 16 bits.
 
     weight: int8[K, R, S, C / groups] with zero point 0, weight_scale: float32[K], bias: int32[K] or int64[K] in units
-    of input scale * weight scale. low, high: the clamp a fused activation and the output type leave.
+    of input scale * weight scale. low, high: clamp by the output type and a fused activation.
     """
 
     weight: Array
@@ -147,15 +152,15 @@ class QConv2d(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QConv2dTranspose(QConv2d):
-    """Transposed convolution of a QDQ chain; window as in Conv2dTranspose, the rest as in QConv2d."""
+    """Transposed convolution of a QDQ chain. window as in Conv2dTranspose, other fields as in QConv2d."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QDense(Operator):
-    """Integers[..., C] times weight: int8[K, C] of a QDQ chain; fields as in QConv2d.
+    """Product of integers[..., C] and weight int8[K, C] of a QDQ chain; fields as in QConv2d.
 
-    scale_product: precision in which "tflite" rounding multiplies the scales of input and weights, where all channels
-    share one: single for fully connected layers, double for convolutions.
+    scale_product: precision in which "tflite" rounding multiplies the scales of input and weights if all channels share
+    one scale: single for fully connected layers, double for convolutions.
     """
 
     weight: Array
@@ -169,23 +174,24 @@ class QDense(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PackedQConv2d(QConv2d):
-    """QConv2d whose weights are stored in 4 bits each; `weight` holds them as int8, from -8 to 7."""
+    """QConv2d with weights stored in 4 bits; `weight` holds them as int8 from -8 to 7."""
 
     weight_bits: ClassVar[int] = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PackedQDense(QDense):
-    """QDense whose weights are stored in 4 bits each; `weight` holds them as int8, from -8 to 7."""
+    """QDense with weights stored in 4 bits; `weight` holds them as int8 from -8 to 7."""
 
     weight_bits: ClassVar[int] = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QPool2d(Operator):
-    """Pooling of a QDQ chain; max needs equal quantization on both sides.
+    """Pooling of a QDQ chain. A maximum needs the same quantization on both sides.
 
-    is_mean: an average over the whole image by an operator that reduces axes, which TensorFlow Lite rounds otherwise.
+    is_mean: True for an average over the whole image by an operator that reduces axes, for which TensorFlow Lite has
+    another rounding.
     """
 
     method: Literal["max", "average"]
@@ -198,13 +204,13 @@ class QPool2d(Operator):
 
     @property
     def has_factor(self) -> bool:
-        """True for sums that a factor brings to the output's scale; others are divided, or the largest elements."""
+        """True if a factor scales sums to the output; other sums are divided, and a maximum is copied."""
         return self.method == "average" and (self.rounding == "onnx" or self.is_mean)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QBinary(Operator):
-    """add, subtract or multiply of two QDQ tensors, extents of 1 repeated to those of the output."""
+    """add, subtract or multiply of two QDQ tensors. Extents of 1 are repeated to the output's shape."""
 
     function: Literal["add", "subtract", "multiply"]
     low: int
@@ -214,7 +220,7 @@ class QBinary(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QUnary(Operator):
-    """Any float function of one QDQ tensor, element by element."""
+    """Any element-wise float function of one QDQ tensor."""
 
     finish: ScalarProgram
     rounding: Rounding = "onnx"
@@ -222,7 +228,7 @@ class QUnary(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QMean(Operator):
-    """Mean, or sum, of a QDQ tensor over any axes; the output keeps them with an extent of 1."""
+    """Mean or sum of a QDQ tensor over any axes. The output keeps these axes with an extent of 1."""
 
     axes: tuple[int, ...]
     divide: bool
@@ -233,7 +239,10 @@ class QMean(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QInterpolate(Operator):
-    """Rows and columns of QDQ images as weighted sums of others: int64 places, float32 weights, each [target, taps]."""
+    """Interpolation of QDQ images: each row and column is a weighted sum of input rows and columns.
+
+    rows, columns: int64 indices and float32 weights, [target, taps] each.
+    """
 
     rows: tuple[Array, Array]
     columns: tuple[Array, Array]
@@ -251,9 +260,9 @@ class QSoftmax(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Convert(Operator):
-    """float32 to integers of 8 or 16 bits, or back, by one scale and zero point: the border of a quantized model.
+    """Conversion of float32 to integers of 8 or 16 bits, or back, at the border of a quantized model.
 
-    rounding: of halves, to even numbers ("onnx") or away from zero ("tflite").
+    rounding: of halves, to even ("onnx") or away from zero ("tflite").
     """
 
     quantization: Quantization
@@ -262,7 +271,7 @@ class Convert(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Generic(Operator):
-    """Everything else: plain C made from the operator's PrimFuncs, with a reference that runs them."""
+    """Any other operator, as plain C generated from its PrimFuncs, with a reference that runs these."""
 
     name: str
     plain: object
@@ -271,9 +280,10 @@ class Generic(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Custom(Operator):
-    """An operator that the user brought. inputs, outputs: those of the call that are no constants, then its states.
+    """A custom operator of a user. inputs, outputs: those of the call without constants, then its states.
 
-    input_names, output_names, constants: the C function's parameters, and what constants hold. reference: the user's.
+    input_names, output_names, constants: parameters of the C function, and the elements of constants. reference: the
+    user's numpy function.
     """
 
     name: str
@@ -286,10 +296,10 @@ class Custom(Operator):
 
 @dataclass(frozen=True, kw_only=True)
 class MatmulShape:
-    """Products of vectors: output [row, head, n] is the sum over c of first [row, head, c] * second [head, c, n].
+    """Shape of a matrix product: output[row, head, n] = sum over c of first[row, head, c] * second[head, c, n].
 
-    heads_inside: the first tensor and the output keep a row's heads together, [rows, heads, ...]; else [heads, rows,
-    ...]. steps: elements of the second tensor from one head, column and c to the next, 0 where heads share a matrix.
+    heads_inside: True if the first tensor and the output are [rows, heads, ...], False if they are [heads, rows, ...].
+    steps: stride of head, column and c in the second tensor, in elements; 0 if heads share a matrix.
     """
 
     rows: int
@@ -301,13 +311,13 @@ class MatmulShape:
 
     @property
     def outer(self) -> tuple[int, int]:
-        """The first two axes of the first tensor and of the output."""
+        """Extents of the first two axes of the first tensor and of the output."""
         return (self.rows, self.heads) if self.heads_inside else (self.heads, self.rows)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Matmul(Operator):
-    """Products of the first two float32 inputs, each through `finish`, which may read further ones."""
+    """Product of the first two float32 inputs, then `finish`, which may read further inputs."""
 
     shape: MatmulShape
     finish: ScalarProgram = IDENTITY
@@ -315,7 +325,7 @@ class Matmul(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QMatmul(Operator):
-    """Products of two QDQ tensors, times `scale`."""
+    """Product of two QDQ tensors, times `scale`."""
 
     shape: MatmulShape
     scale: float
@@ -326,7 +336,7 @@ class QMatmul(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Normalize(Operator):
-    """float32 vectors along the last axis, each divided by its length; fields as in QNormalize."""
+    """Normalization of float32 vectors along the last axis; fields as in QNormalize."""
 
     weight: Array
     bias: Array
@@ -336,9 +346,10 @@ class Normalize(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QNormalize(Operator):
-    """Vectors of a QDQ tensor along its last axis, each divided by its length: LayerNorm, and RMSNorm.
+    """LayerNorm or RMSNorm of a QDQ tensor: each vector along the last axis is divided by its root mean square.
 
-    weight, bias: float32[C], of the results. is_centered: the vector's mean is taken off first, as LayerNorm does.
+    weight, bias: float32[C], applied to the normalized vectors. is_centered: True if the mean is subtracted first, as
+    in LayerNorm.
     """
 
     weight: Array
@@ -351,9 +362,9 @@ class QNormalize(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QAffine(Operator):
-    """A QDQ tensor times `factors`, plus `addends`: position embeddings, masks, the cosines of rotary embeddings.
+    """QDQ tensor times `factors`, plus `addends`, for position embeddings, masks and cosines of rotary embeddings.
 
-    factors, addends: float64 arrays, finite, that repeat to the output's shape, which is the input's.
+    factors, addends: finite float64 arrays that broadcast to the output's shape, which is the input's.
     """
 
     factors: Array
@@ -365,9 +376,10 @@ class QAffine(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QMaskedSoftmax(QSoftmax):
-    """QSoftmax that leaves elements out, which are given a probability of zero.
+    """QSoftmax that gives some elements a probability of zero.
 
-    mask: bool, repeats to the input's shape, True for what is left out. Every vector keeps an element.
+    mask: bool, broadcasts to the input's shape, True for excluded elements. At least one element of each vector is not
+    excluded.
     """
 
     mask: Array
@@ -375,45 +387,45 @@ class QMaskedSoftmax(QSoftmax):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HalfConv2d(Conv2d):
-    """Conv2d of float16."""
+    """float16 Conv2d."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HalfDense(Dense):
-    """Dense of float16."""
+    """float16 Dense."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HalfPool2d(Pool2d):
-    """Pool2d of float16."""
+    """float16 Pool2d."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HalfElementwise(Elementwise):
-    """Elementwise of float16."""
+    """float16 Elementwise."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HalfSoftmax(Softmax):
-    """Softmax of float16."""
+    """float16 Softmax."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HalfCast(Operator):
-    """float16 to float32, exactly, or float32 to the nearest float16."""
+    """Conversion of float16 to float32, exact, or of float32 to the nearest float16."""
 
 
 HALF_FORMS: dict[type[Operator], type[Operator]] = {
     Conv2d: HalfConv2d, Dense: HalfDense, Pool2d: HalfPool2d, Elementwise: HalfElementwise, Softmax: HalfSoftmax,
 }  # fmt: skip
-"""Form of each operator of float32."""
+"""float16 form of each float32 operator."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Permute(Operator):
-    """Axes in another order: output axis i is input axis axes[i]. Any element type.
+    """Permutation of axes: output axis i is input axis axes[i]. Any element type.
 
-    first: of each output axis, the place along it from which on elements are taken; empty where all are.
+    first: for each output axis, the index of the first element to take; empty if all are taken.
     """
 
     axes: tuple[int, ...]
@@ -422,10 +434,10 @@ class Permute(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stream(Operator):
-    """A whole input that the application hands over, or an output that it takes; axes as in Permute.
+    """An input that the application delivers in pieces, or an output that it takes in pieces; axes as in Permute.
 
-    Where the tensor inside is one image [1, H, ...], its rows may come or go one by one. columns: [begin, end) of an
-    image [1, H, W, C] that comes in, which are all that is asked for; None for all there are.
+    If the inner tensor is one image [1, H, ...], its rows may be streamed one by one. columns: the columns [begin, end)
+    of an input image [1, H, W, C] that are read; None for all.
     """
 
     direction: Literal["read", "write"]
@@ -435,16 +447,16 @@ class Stream(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Concat(Operator):
-    """Tensors side by side along one axis. Any element type."""
+    """Concatenation along one axis. Any element type."""
 
     axis: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gather(Operator):
-    """Padding, slicing, repeating, nearest neighbours: element [i, j, ...] is input[places[0][i], places[1][j], ...].
+    """Padding, slicing, repetition or nearest neighbour: element [i, j, ...] is input[places[0][i], places[1][j], ...].
 
-    A place of -1 is outside: the element is `value`, of the output's type. places: int64[extent] for each axis.
+    places: int64[extent] for each axis; an index of -1 is outside, and its element is `value`, in the output's type.
     """
 
     places: tuple[Array, ...]
@@ -453,7 +465,7 @@ class Gather(Operator):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reshape(Operator):
-    """The same bytes under another shape; no kernel computes it."""
+    """Another shape for the same bytes. Needs no kernel."""
 
 
 RangeMeaning = Literal["onnx", "tflite_asymmetric", "tflite_symmetric"]
@@ -461,10 +473,11 @@ RangeMeaning = Literal["onnx", "tflite_asymmetric", "tflite_symmetric"]
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSteps:
-    """Quantization of float activations by the range that they have in a run: its arithmetic, and of how many ranges.
+    """Quantization of float activations by the range of their values in each run.
 
-    by_vector: each vector along the last axis has a range; otherwise the whole tensor has one. scale_last: sums are
-    multiplied by the weights' scale, then by that of the activations; otherwise by the product of both.
+    meaning: the format whose arithmetic is used. by_vector: True if each vector along the last axis has its own range,
+    False for one range of the whole tensor. scale_last: True if accumulators are multiplied by the weights' scale and
+    then by the activations' scale, False if by the product of both.
     """
 
     meaning: RangeMeaning
@@ -473,19 +486,19 @@ class OwnSteps:
 
 
 def steps_type(shape: tuple[int, ...]) -> TensorType:
-    """Type of activations in steps of a range, as a layer reads them: the zero point of a run is taken off its sums."""
+    """Return the type of activations in steps of their range. Zero points are subtracted from the accumulators."""
     return TensorType(shape=shape, dtype="int8", quantization=Quantization(scale=1.0, zero_point=0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RealLayer(Operator):
-    """Sums of a quantized convolution or dense layer, times `scale`, plus `bias`, then `finish`.
+    """Quantized convolution or dense layer with float results: accumulators times `scale`, plus `bias`, then `finish`.
 
-    inputs: the layer's, then those that `finish` reads, each of the output's shape, float32 or quantized. Output:
-    float32, or quantized by `rounding`. layer: of one image, or of one vector of all there are; its result is int32
-    sums without a bias. scale, bias: float32[K]. float32 throughout, products and sums rounded one by one.
-    own_steps: where the first input is float32 and quantized here; then `layer` reads int8 steps around zero, and
-    `scale` is that of the weights.
+    inputs: the layer's input, then inputs of `finish`, each of the output's shape, float32 or quantized. The output is
+    float32, or quantized by `rounding`. layer: for one image or one vector; its result is int32 accumulators without a
+    bias. scale, bias: float32[K]. Everything is float32, and products and sums are rounded one by one. own_steps: set
+    if the first input is float32 and quantized here; then `layer` reads int8 steps around zero, and `scale` is the
+    weights' scale.
     """
 
     layer: QConv2d | QDense

@@ -1,7 +1,7 @@
-"""Element-wise arithmetic as a tiny program in static single assignment: one text, run in numpy and written as C.
+"""Element-wise arithmetic as a small program in static single assignment form, which runs in numpy and is written as C.
 
-Kernels call it once per element on what they accumulated (bias, residual, activation), so a chain of
-element-wise operators costs no pass over memory of its own.
+Kernels apply the program to each accumulator (bias, residual, activation), so a chain of element-wise operators needs
+no memory traffic of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """One scalar function: numpy on float32 arrays, C with {0}, {1} … for its operands, modelled instructions."""
+    """A scalar function: numpy on float32 arrays, C with {0}, {1} … for the operands, and modelled instructions."""
 
     numpy: Callable[..., Array]
     c: str
@@ -56,10 +56,10 @@ FUNCTIONS: dict[str, Function] = {
     "subtract": Function(numpy=np.subtract, c="{0} - {1}", arity=2),
     "multiply": Function(numpy=np.multiply, c="{0} * {1}", arity=2),
     "divide": Function(numpy=np.divide, c="{0} / {1}", instructions=14, arity=2),
-    # With a bound that is a number: NaN of the first operand stays, at no cost.
+    # The second operand is a number: NaN of the first operand passes through without an extra comparison.
     "maximum": Function(numpy=_raised, c="{0} < {1} ? {1} : {0}", instructions=4, arity=2),
     "minimum": Function(numpy=_lowered, c="{1} < {0} ? {1} : {0}", instructions=4, arity=2),
-    # Elements of two tensors: NaN where either is.
+    # Both operands are elements of tensors: the result is NaN if either is.
     "larger": Function(numpy=np.maximum, c="({0} > {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
     "smaller": Function(numpy=np.minimum, c="({0} < {1} || {0} != {0}) ? {0} : {1}", instructions=7, arity=2),
     "power": Function(numpy=np.power, c="powf({0}, {1})", instructions=120, arity=2),
@@ -77,19 +77,18 @@ FUNCTIONS: dict[str, Function] = {
     "floor": Function(numpy=np.floor, c="floorf({0})", instructions=8),
     "ceil": Function(numpy=np.ceil, c="ceilf({0})", instructions=8),
     "round": Function(numpy=np.round, c="rintf({0})", instructions=8),
-    # Where a model of float16 rounds.
+    # Rounding to float16 inside a float16 model.
     "half": Function(numpy=_half, c="tvm_ext_of_half(tvm_ext_half({0}))", instructions=4),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """Source of a value.
+    """Operand of an instruction.
 
-    value: an earlier instruction's result (index 0 is the element handed in).
-    input: element of an activation input of the kernel (index among the operator's inputs).
-    channel: element of a per-channel constant (index among `channel_constants`), by the last axis.
-    number: a literal.
+    value: result of an earlier instruction; index 0 is the element that the program is applied to. input: element of an
+    activation; index among the operator's inputs. channel: element of a per-channel constant by the last axis; index
+    among `channel_constants`. number: a literal.
     """
 
     kind: Literal["value", "input", "channel", "number"]
@@ -99,7 +98,7 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """result = function(operands)."""
+    """An instruction: result = function(operands)."""
 
     function: str
     operands: tuple[Operand, ...]
@@ -107,9 +106,9 @@ class Instruction:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScalarProgram:
-    """Instructions in order; the last one's result is the element's value, or the element itself if there are none.
+    """Instructions in order. The result is that of the last instruction, or the element itself if there are none.
 
-    channel_constants: float32 arrays of the last axis' length, operands of kind `channel`.
+    channel_constants: float32 arrays with the length of the last axis, for operands of kind `channel`.
     """
 
     instructions: tuple[Instruction, ...] = ()
@@ -122,18 +121,18 @@ class ScalarProgram:
 
     @property
     def reads_element(self) -> bool:
-        """True where the result depends on the element handed in."""
+        """True if the result depends on the element."""
         return not self.instructions or any(
             o.kind == "value" and o.index == 0 for i in self.instructions for o in i.operands
         )
 
     def inputs_read(self) -> tuple[int, ...]:
-        """Indices of the kernel's inputs that the program reads, ascending."""
+        """Return the indices of the kernel's inputs that the program reads, ascending."""
         used = {o.index for i in self.instructions for o in i.operands if o.kind == "input"}
         return tuple(sorted(used))
 
     def run(self, element: Array | None, inputs: Sequence[Array]) -> Array:
-        """The program in numpy, float32 throughout; `element` is value 0, operands broadcast."""
+        """Run the program in numpy, in float32. `element` is value 0; operands broadcast."""
         values: list[Array | None] = [element]
 
         def read(operand: Operand) -> Array:
@@ -163,10 +162,10 @@ class ScalarProgram:
         call: Callable[[str, list[str]], str],
         number: Callable[[float], str],
     ) -> tuple[list[str], str]:
-        """C statements and the expression of the result.
+        """Return C statements and the expression of the result.
 
-        `element` is the C expression of value 0; `read` gives the expression of an input or channel operand;
-        `ctype`, `call` and `number` spell values, functions and literals.
+        element: C expression of value 0. read: returns the expression of an input or channel operand. ctype: type of
+        values. call, number: return the text of a function call and of a literal.
         """
         lines: list[str] = []
         names = [element]

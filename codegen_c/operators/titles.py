@@ -1,4 +1,4 @@
-"""Names of operators: for readers of C, and digests by content."""
+"""Names of operators for readers of the C, and digests of their content."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TYPES = {
 
 
 def title(operator: Operator) -> str:
-    """Operation, window, element type and channels, as a C identifier."""
+    """Return operation, window, element type and channels as a C identifier."""
     if isinstance(operator, RealLayer):
         result = replace(operator.layer.output, dtype=operator.output.dtype)
         return title(replace(operator.layer, outputs=(result,)))
@@ -80,7 +80,7 @@ def _verb(operator: Operator) -> str:
 
 
 def operator_digest(operator: Operator) -> str | None:
-    """Hash of an operator, its types and constants; None of one that holds functions, such as plain C."""
+    """Return a hash of an operator, its types and constants; None if it holds functions, such as plain C."""
     digest = hashlib.sha256()
     try:
         for part in _parts(operator):
@@ -91,7 +91,7 @@ def operator_digest(operator: Operator) -> str | None:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """Bytes that tell a value from any other. Raises TypeError for a function."""
+    """Yield bytes that identify a value. Raises TypeError for a function."""
     if isinstance(value, np.ndarray):
         array = np.ascontiguousarray(cast("np.ndarray[Any, Any]", value))
         yield f"{array.dtype}{array.shape}".encode()

@@ -1,4 +1,4 @@
-"""Bytes that a step reads and writes: of tensors alone, or of the memories that a plan puts them in."""
+"""Bytes that a step reads and writes, in tensors or in the memories in which a plan places the tensors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from codegen_c.program.steps import Call, DriverWait, KernelCall, Loop, Step, ca
 from codegen_c.program.tensors import Tensor
 
 Places = Mapping[str, tuple[str, int]]
-"""Memory and offset of whole tensors, and of scratch by its name; what the caller holds has none."""
+"""Memory and offset of whole tensors, and of scratch by its name. Tensors in the caller's memory have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Bytes [low, high) of a space, of which `run` in every `pitch` are touched; all of them where pitch is 0.
+    """Bytes [low, high) of a space. With a pitch, only the first `run` bytes of every `pitch` bytes are touched.
 
-    space: ("", tensor) of a whole tensor's own bytes, or (memory, "").
+    space: ("", tensor) for the bytes of a whole tensor, or (memory, "").
     """
 
     space: tuple[str, str]
@@ -28,7 +28,7 @@ class Access:
     pitch: int = 0
 
     def meets(self, other: Access) -> bool:
-        """True where both touch a byte; of two pitches that differ, where the ranges around them do."""
+        """Return True if two accesses share a byte. For two different pitches, their ranges are compared."""
         if self.space != other.space or self.low >= other.high or other.low >= self.high:
             return False
         if not self.pitch and not other.pitch:
@@ -41,14 +41,14 @@ class Access:
         return behind < spread.run or behind + length > spread.pitch
 
     def conflicts(self, other: Access) -> bool:
-        """True where their order matters."""
+        """Return True if the order of two accesses matters."""
         return (self.writes or other.writes) and self.meets(other)
 
 
 def accesses(program: Program, step: Step, places: Places | None = None) -> list[Access]:
-    """Bytes that a step touches, each once for reading and once for writing.
+    """Return the bytes that a step touches, each once for reading and once for writing.
 
-    places: where tensors lie; then bytes are those of memories, and scratch is among them.
+    places: offsets of tensors; if given, the result is bytes of memories and includes scratch.
     """
     found: dict[Access, None] = {}
     for call in calls(step):
@@ -73,7 +73,7 @@ def _placed(access: Access, places: Places) -> Access:
 
 
 def _of_call(program: Program, call: Call, count: int) -> list[Access]:
-    """count: iterations of the loop around it."""
+    """Return the bytes that a call touches. count: iterations of the loop around it."""
     if isinstance(call, DriverWait):
         return _of_call(program, call.call, count)
     if not isinstance(call, KernelCall):
@@ -104,7 +104,7 @@ def _of_call(program: Program, call: Call, count: int) -> list[Access]:
 
 
 def _rows(call: KernelCall, count: int) -> tuple[int, int] | None:
-    """Rows that a call computes, in all iterations of its loop; None for all."""
+    """Return the rows that a call computes in all iterations of its loop; None if it computes all rows."""
     if call.rows is None:
         return None
     ends = (0, count - 1)
@@ -114,9 +114,9 @@ def _rows(call: KernelCall, count: int) -> tuple[int, int] | None:
 def _some_rows(
     program: Program, tensor: Tensor, shape: tuple[int, ...], num_rows: int, rows: tuple[int, int], *, writes: bool
 ) -> Access:
-    """Bytes of rows [begin, end) of a tensor; all of it where rows do not lie one behind the other.
+    """Return the bytes of rows [begin, end) of a tensor, or of the whole tensor if its rows are not contiguous.
 
-    shape: in which the kernel sees it. num_rows: that the kernel divides it into.
+    shape: the shape in which the kernel sees the tensor. num_rows: the number of rows in which the kernel divides it.
     """
     whole = _bytes(program, tensor.name, writes=writes)
     pixels = tensor.num_elements // shape[-1]
@@ -134,7 +134,7 @@ def _some_rows(
 
 
 def _bytes(program: Program, name: str, *, writes: bool) -> Access:
-    """Bytes of a whole tensor inside the one that it is a part of; of rows that turn, all of that."""
+    """Return the bytes of a tensor inside its whole, or all bytes of a ring for rows whose slot differs by run."""
     tensor = program.tensors[name]
     if tensor.part is None or program.turns(name):
         whole = program.tensors[tensor.part.tensor] if tensor.part else tensor

@@ -1,8 +1,9 @@
-"""Inputs that a self-test draws on the device, so that a whole test vector costs one word of flash.
+"""Random inputs that a self-test generates on the device, so that a test vector costs only one word of flash.
 
-A recipe of 32 bits says how the elements of a vector are drawn: each is a hash of its index, so rows can be made in any
-order and no state is kept. `codegen_c/emit/templates/selftest_drawn.c.j2` is the same in C, and the two give the same
-bits: elements are whole numbers of the input's domain, floats are these times a power of two, which is exact.
+A recipe of 32 bits says how the elements of a vector are drawn. Each element is a hash of its index, so rows can be
+generated in any order and no state is kept. `codegen_c/emit/templates/selftest_drawn.c.j2` is the same in C, and both
+give the same bits: elements are integers of the input's domain, and floats are such integers times a power of two,
+which is exact.
 
 Source of the hash: Chris Wellons, "Prospecting for Hash Functions", lowbias32.
 """
@@ -20,14 +21,14 @@ from codegen_c.program.interface import Port
 _FRACTION_BITS = {"float32": 23, "float64": 23, "float16": 10, "bfloat16": 7}
 _MOST_VALUES = 1 << 32
 _USUAL_FLOATS = (-2.0, 2.0)
-"""Range of floats about which nothing is known: close to the spread of a standard normal distribution."""
+"""Range of floats without known limits: close to the spread of a standard normal distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """Values of an input: the whole numbers low to high, both included, times 2**exponent.
+    """Values of an input: the integers low to high, both included, times 2**exponent.
 
-    rest: the number that elements have which are left out of a sparse vector, such as the zero point.
+    rest: value of the elements that a sparse vector does not draw, such as the zero point.
     """
 
     low: int
@@ -37,7 +38,7 @@ class Domain:
 
     @classmethod
     def of(cls, port: Port, limits: tuple[float, float] | None) -> Self:
-        """Domain of a port whose values lie within limits; None: within those of its type."""
+        """Return the domain of a port whose values are within limits; with None, within the limits of its type."""
         dtype = str(port.dtype)
         if dtype in _FRACTION_BITS:
             return cls._of_floats(_USUAL_FLOATS if limits is None else limits, _FRACTION_BITS[dtype])
@@ -58,11 +59,12 @@ class Domain:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a vector is drawn.
+    """Description of how a vector is drawn.
 
-    seed: 0 to 65535. run: 2**run consecutive elements share a value. narrow: values lie within 2**-narrow of the domain
-    about its centre. sparse: one element in 2**sparse is drawn, the others have the centre's value. extremes: only the
-    least and the largest value. moved: the centre is drawn from the domain, too; else it is the domain's `rest`.
+    seed: 0 to 65535. run: 2**run consecutive elements share a value. narrow: values are within 2**-narrow of the domain
+    around its centre. sparse: one element in 2**sparse is drawn, the others have the centre's value. extremes: only the
+    lowest and the highest value occur. moved: the centre is drawn from the domain too; otherwise it is the domain's
+    `rest`.
     """
 
     seed: int
@@ -74,7 +76,7 @@ class Recipe:
 
     @property
     def word(self) -> int:
-        """The recipe as the device reads it."""
+        """The recipe as the word that the device reads."""
         fields = (self.run << 16) | (self.narrow << 20) | (self.sparse << 24)
         return self.seed | fields | (self.extremes << 28) | (self.moved << 29)
 
@@ -93,8 +95,11 @@ FORMS: tuple[Recipe, ...] = (
     Recipe(seed=0, run=5, narrow=1, moved=True),
     Recipe(seed=0, run=3, narrow=2, moved=True),
 )
-"""Forms that recipes take in turn. Most are levels with stripes: of noise, layers add up to much the same, and the
-outputs of classifiers are saturated, where few faults show. Of the others are noise, extremes, single elements."""
+"""Recipe forms, used in turn.
+
+Most are levels with stripes. With noise, sums of a layer hardly differ from element to element and classifiers
+saturate, so that few faults are visible. The other forms are noise, extremes and single elements.
+"""
 
 
 NOISE: tuple[Recipe, ...] = (
@@ -103,12 +108,14 @@ NOISE: tuple[Recipe, ...] = (
     Recipe(seed=0, narrow=1),
     Recipe(seed=0, moved=True, narrow=2),
 )
-"""Forms for models that compute in floats: equal elements would be ties, or have a variance of zero, where a rounding
-decides what comes out."""
+"""Recipe forms for models that compute in floats.
+
+Equal elements would give ties, or a variance of zero, where a rounding error decides the result.
+"""
 
 
 def recipe_number(number: int, forms: tuple[Recipe, ...] = FORMS) -> Recipe:
-    """Recipe of a number from 0 on; each has another seed."""
+    """Return recipe `number`, from 0 on. Each has a different seed."""
     form = forms[number % len(forms)]
     return Recipe(
         seed=number & 0xFFFF, run=form.run, narrow=form.narrow, sparse=form.sparse, extremes=form.extremes,
@@ -117,7 +124,7 @@ def recipe_number(number: int, forms: tuple[Recipe, ...] = FORMS) -> Recipe:
 
 
 def drawn(port: Port, position: int, domain: Domain, recipe: Recipe) -> np.ndarray:
-    """The model's array of an input by a recipe. position: of the port among the inputs."""
+    """Return the array of an input that a recipe describes. position: of the port among the inputs."""
     salt = _mixed(np.array([(recipe.word + 0x9E3779B9 * (position + 1)) & 0xFFFFFFFF], np.uint32))
     index = np.arange(port.num_elements, dtype=np.uint32)
     hashes = _mixed((index >> np.uint32(recipe.run)) + salt)
@@ -129,7 +136,7 @@ def drawn(port: Port, position: int, domain: Domain, recipe: Recipe) -> np.ndarr
     if recipe.extremes:
         values = np.where(hashes >> np.uint32(31), np.int64(high), np.int64(low))
     else:
-        # 2**32 values times a hash fit 64 bits without a sign, and so does the product's upper half.
+        # The product of a hash and at most 2**32 values fits an unsigned 64-bit integer.
         values = low + ((hashes.astype(np.uint64) * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)
     values = np.where(is_drawn, values, np.int64(centre))
     if port.dtype in _FRACTION_BITS:
@@ -140,7 +147,7 @@ def drawn(port: Port, position: int, domain: Domain, recipe: Recipe) -> np.ndarr
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:
-    """A hash of each uint32 in which every bit depends on every bit."""
+    """Return a hash of each uint32. Every bit of the hash depends on every bit of the word."""
     h = (words ^ (words >> np.uint32(16))) * np.uint32(0x7FEB352D)
     h = (h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B)
     return h ^ (h >> np.uint32(16))

@@ -125,7 +125,7 @@ def _can_wait(step: Step) -> bool:
 
 
 def _demanded(step: Step, condition: str, values: frozenset[bool]) -> Iterable[tuple[str, frozenset[bool]]]:
-    """Tensors that a step reads, and the values of the condition for which it needs their elements."""
+    """Return the tensors that a step reads, and the values of the condition for which it needs their elements."""
     selection = step.selection if isinstance(step, KernelCall) else None
     if not isinstance(step, KernelCall) or selection is None or step.inputs[selection.condition] != condition:
         return [(name, values) for name in reads(step)]

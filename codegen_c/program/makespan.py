@@ -1,4 +1,4 @@
-"""Executed instructions of a run that several processors share, and between outputs of a pipeline."""
+"""Executed instructions of a run on several processors, and between two outputs of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from codegen_c.program.parallel import Entry, Notify, ParallelProgram, RunStep
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRun:
-    """Instructions of each list, waits left out, and of the run from begin to end, waits included.
+    """Instructions of each per-core schedule without waits, and of the run from begin to end with waits.
 
-    single: of the model on the one processor that runs it fastest; None where it was not measured. interval: of a
+    single: instructions of the model on the one processor that runs it fastest; None if not measured. interval: of a
     pipeline.
     """
 
@@ -24,9 +24,9 @@ class SharedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ListCounts:
-    """Instructions that a processor had executed behind each signal of a run, sent or awaited, in order.
+    """Instructions that a processor has executed after each signal of a run that it sent or awaited, in order.
 
-    begin, end: of the caller's, at the begin and the end of the run.
+    begin, end: counts of the caller's processor at the begin and at the end of the run.
     """
 
     behind_signals: tuple[int, ...]
@@ -35,9 +35,9 @@ class ListCounts:
 
 
 def replayed(parallel: ParallelProgram, counts: Sequence[ListCounts]) -> SharedRun:
-    """The run by the counts of each list, as if all processors had one clock and a signal were seen at once.
+    """Replay a run from the counts of each schedule, as if all processors had one clock and signals arrived at once.
 
-    A wait costs what looking once does, and the time until its signal is sent.
+    A wait costs one check of the signal, and the time until the signal is sent.
     """
     signals = [[e for e in steps.entries if not isinstance(e, RunStep)] for steps in parallel.lists]
     clocks = [0] * len(signals)
@@ -61,7 +61,7 @@ def _advance(
     position: list[int],
     sent: dict[int, int],
 ) -> bool:
-    """Goes through a list's signals as far as it can; False if not at all."""
+    """Advance through a schedule's signals as far as possible. Return False if it cannot advance."""
     own, begin = counts[number].behind_signals, position[number]
     while position[number] < len(signals[number]):
         at, entry = position[number], signals[number][position[number]]
@@ -80,25 +80,25 @@ def _advance(
 
 
 MEASURED_INPUTS = 8
-"""Inputs that firmware puts for a measurement: a few to fill the pipeline, a few to see that intervals repeat."""
+"""Inputs that the firmware puts for a measurement: enough to fill the pipeline and to see that intervals repeat."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """instructions: between two successive outputs, waits included; stages: of each list meanwhile, without waits."""
+    """Instructions between two successive outputs, with waits. stages: of each schedule in this time, without waits."""
 
     instructions: int
     stages: tuple[int, ...]
 
 
 def put_order(in_flight: int, count: int) -> str:
-    """Puts and takes of so many inputs, a letter each, with as many under way as may be."""
+    """Return the order of puts (p) and takes (t) of `count` inputs, with as many inputs in flight as possible."""
     ahead = min(count, in_flight) - 1
     return "p" * ahead + "pt" * (count - ahead) + "t" * ahead
 
 
 def successive_signals(parallel: ParallelProgram, count: int) -> list[list[Entry]]:
-    """Signals of each list in the order in which it sends and awaits them over so many inputs."""
+    """Return the signals of each schedule over `count` inputs, in the order in which it sends and awaits them."""
     own, at = parallel.lists[0].entries, parallel.take_begins
     of_caller = {"p": _signals(own[:at]), "t": _signals(own[at:])}
     callers = [entry for letter in put_order(parallel.in_flight, count) for entry in of_caller[letter]]
@@ -106,10 +106,10 @@ def successive_signals(parallel: ParallelProgram, count: int) -> list[list[Entry
 
 
 def replayed_interval(parallel: ParallelProgram, counts: Sequence[Sequence[int]], count: int) -> Interval:
-    """The interval while the pipeline is full. counts: instructions behind each of `successive_signals`.
+    """Return the interval while the pipeline is full. counts: instructions after each of `successive_signals`.
 
-    As if all processors had one clock and a signal were seen at once; a wait costs what looking once does, and the time
-    until its signal is sent.
+    As in `replayed`, all processors have one clock and signals arrive at once; a wait costs one check of the signal,
+    and the time until the signal is sent.
     """
     signals = successive_signals(parallel, count)
     times: list[list[int]] = [[] for _ in signals]
@@ -147,7 +147,7 @@ def replayed_interval(parallel: ParallelProgram, counts: Sequence[Sequence[int]]
 
 
 def _take_ends(parallel: ParallelProgram, count: int) -> list[int]:
-    """Place of each take's last signal among the caller's."""
+    """Return the position of each take's last signal among the caller's signals."""
     own, at = parallel.lists[0].entries, parallel.take_begins
     sizes = {"p": len(_signals(own[:at])), "t": len(_signals(own[at:]))}
     ends: list[int] = []

@@ -1,4 +1,4 @@
-"""Mapping of a linked value: the real value times a scale, plus a shift, from one type and quantization to another."""
+"""Mapping of a linked value between two types and quantizations: the real value times a scale, plus a shift."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES = ("int8", "uint8")
 
 @dataclass(frozen=True, kw_only=True)
 class Element:
-    """Type of a tensor's elements; real = scale * (element - zero_point) where they are quantized."""
+    """Type of a tensor's elements. If quantized, real = scale * (element - zero_point)."""
 
     dtype: str
     quantization: Quantization | None = None
@@ -30,9 +30,9 @@ class Element:
 class Mapping:
     """Computation of target elements from source elements.
 
-    copy: the same bytes. table: of 256 elements, by the source's byte. scale, dequantize, quantize: factor * element +
-    offset in float32, for `dequantize` of the element less `zero_point`, for `quantize` rounded to nearest, halves to
-    even, and saturated; NaN becomes the least element.
+    copy: the same bytes. table: 256 elements, indexed by the source's byte. scale, dequantize, quantize: factor *
+    element + offset in float32. `dequantize` first subtracts `zero_point` from the element. `quantize` rounds to
+    nearest, halves to even, and saturates; NaN becomes the lowest element.
     """
 
     kind: MappingKind
@@ -45,10 +45,11 @@ class Mapping:
 
     @property
     def constant_bytes(self) -> int:
+        """Size of the table."""
         return self.table.nbytes if self.table is not None else 0
 
     def reference(self, elements: Array) -> Array:
-        """Target elements, bit for bit what the C computes."""
+        """Return the target elements, bit for bit as the C computes them."""
         if self.kind == "copy":
             return elements.copy()
         if self.table is not None:
@@ -65,13 +66,13 @@ class Mapping:
 
 
 def mapping_of(source: Element, target: Element, scale: float, shift: float) -> Mapping | str:
-    """The mapping by which real(target) = scale * real(source) + shift; a reason where there is none."""
+    """Return the mapping real(target) = scale * real(source) + shift, or the reason why there is none."""
     if source == target and (scale, shift) == (1.0, 0.0):
         return Mapping(kind="copy", source=source, target=target)
     ends = [_form(source), _form(target)]
     for end, form in zip((source, target), ends, strict=True):
         if form is None:
-            return f"{end} has no real values that could be scaled; only equal types are copied, with scale 1, shift 0"
+            return f"{end} has no real values to scale; only equal types can be copied, with scale 1 and shift 0"
     if ends == ["bytes", "bytes"]:
         return Mapping(kind="table", source=source, target=target, table=_table(source, target, scale, shift))
     if ends == ["bytes", "float"]:
@@ -96,7 +97,7 @@ def _form(element: Element) -> str | None:
 
 
 def _table(source: Element, target: Element, scale: float, shift: float) -> Array:
-    """The target's element for each byte of the source, rounded once, halves to even."""
+    """Return the target's element for each byte of the source, rounded once, halves to even."""
     assert source.quantization and target.quantization, "both are quantized"
     elements = np.arange(256, dtype=np.uint8).view(source.dtype).astype(np.float64)
     real = scale * source.quantization.scale * (elements - source.quantization.zero_point) + shift

@@ -1,9 +1,9 @@
-"""A parallel program over successive inputs: its stages, and the states of each.
+"""A parallel program over successive inputs: its stages, and the states of each stage.
 
-A stage is the list of a processor; of the caller's list, putting an input is one stage and taking outputs another. Two
-stages work at once on different inputs, so a tensor that both touch lies in one place for an input of even number and
-in another one for the next. What runs keep has one place, and one stage, which comes to the inputs in order. Everything
-else is over when its stage is done with an input.
+A stage is a per-core schedule. The caller's schedule is two stages: putting an input, and taking outputs. Two stages
+work on different inputs at the same time, so a tensor that both touch has a copy for each input in flight. A state has
+a single copy and belongs to one stage, which gets the inputs in order. All other tensors are dead when their stage has
+finished an input.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Copies = Mapping[str, tuple[str, ...]]
 
 
 def stages_of(parallel: ParallelProgram) -> list[int]:
-    """Stage of each step: its list, and the number of lists for what the caller runs when it takes outputs."""
+    """Return the stage of each step: the index of its schedule, or the number of schedules if it runs in a take."""
     found = [0] * len(parallel.program.steps)
     for number, steps in enumerate(parallel.lists):
         for place, entry in enumerate(steps.entries):
@@ -44,19 +44,22 @@ def stages_of(parallel: ParallelProgram) -> list[int]:
 
 
 def check_stages(parallel: ParallelProgram) -> None:
-    """Raises PlanRejected where the caller signals a processor when it puts an input and again when it takes one.
+    """Raise PlanRejected if the stages cannot work on successive inputs.
 
-    The signals of the next input would come between; so would its transfers, where both stages have some that go on.
-    The same where two stages use a state: the next input would read what the one before has not left yet.
+    The caller must not signal a processor both in a put and in a take, because the signals of the next input would come
+    between them. The same holds for asynchronous transfers of both stages. A state must belong to one stage, because
+    otherwise the next input would read it before it is updated.
     """
     if crossing := crossing_states(parallel.program, stages_of(parallel)):
         raise PlanRejected(
-            f"{parallel.program.name}: {', '.join(crossing)} would be kept by several stages of a pipeline."
+            f"{parallel.program.name}: {', '.join(crossing)} would be kept by several stages of a pipeline; a state "
+            "must belong to one stage."
         )
     staged = zip(parallel.program.steps, stages_of(parallel), strict=True)
     if len({stage for step, stage in staged if _goes_on(step)}) > 1:
         raise PlanRejected(
-            f"{parallel.program.name}: transfers go on from one stage of a pipeline to another one; put all into one."
+            f"{parallel.program.name}: several stages of a pipeline have asynchronous transfers; only one stage may "
+            "have any."
         )
     at = parallel.take_begins
     put, take = (
@@ -67,12 +70,12 @@ def check_stages(parallel: ParallelProgram) -> None:
         name = parallel.lists[min(put & take)].processor
         raise PlanRejected(
             f"{parallel.program.name}: {name} needs values of {parallel.lists[0].processor} that depend on its own; "
-            "such are no stages of a pipeline."
+            "stages of a pipeline must not depend on each other in a cycle."
         )
 
 
 def stage_order(parallel: ParallelProgram) -> StepOrder:
-    """Order in which steps end over successive inputs: steps of one stage in turn, those of others at any time."""
+    """Return the order in which steps end over successive inputs: in order within a stage only."""
     home = stages_of(parallel)
     last = [NONE] * (len(parallel.lists) + 1)
     done: list[tuple[int, ...]] = []
@@ -83,9 +86,9 @@ def stage_order(parallel: ParallelProgram) -> StepOrder:
 
 
 def shared_by_stages(parallel: ParallelProgram, held: Collection[str]) -> list[str]:
-    """Whole tensors that need a place for each input in flight, but for those that the caller holds.
+    """Return the whole tensors that need a copy for each input in flight, without tensors in the caller's memory.
 
-    Inputs are written by the caller before it puts them; outputs are read by it behind the take.
+    The caller writes inputs before it puts them, and reads outputs after it takes them.
     """
     program = parallel.program
     users: dict[str, set[int]] = {name: {0} for name in program.inputs}
@@ -98,7 +101,7 @@ def shared_by_stages(parallel: ParallelProgram, held: Collection[str]) -> list[s
 
 
 def with_copies(program: Program, shared: Collection[str], count: int) -> tuple[Program, Copies]:
-    """The program with `count` places for tensors and their parts, and the names of all of these."""
+    """Return the program with `count` copies of tensors and their parts, and the names of the copies."""
     parts = parts_of(program)
     tensors, copies = dict(program.tensors), dict[str, tuple[str, ...]]()
     for whole in shared:
@@ -118,7 +121,7 @@ def with_copies(program: Program, shared: Collection[str], count: int) -> tuple[
 
 
 def with_phases(parallel: ParallelProgram, copies: Copies, count: int) -> ParallelProgram:
-    """The pipeline of so many inputs in flight."""
+    """Return the pipeline with `count` inputs in flight."""
     phases = tuple(
         tuple(_renamed(step, {name: names[phase] for name, names in copies.items()}) for step in parallel.program.steps)
         for phase in range(count)
@@ -127,7 +130,7 @@ def with_phases(parallel: ParallelProgram, copies: Copies, count: int) -> Parall
 
 
 def _renamed(step: Step, names: Mapping[str, str]) -> Step:
-    """A step over other tensors."""
+    """Return the step with other tensors."""
     if isinstance(step, RowSteps):
         return replace(step, body=tuple(_kernel_renamed(call, names) for call in step.body))
     if isinstance(step, Loop):
@@ -155,7 +158,7 @@ def _kernel_renamed(call: KernelCall, names: Mapping[str, str]) -> KernelCall:
 
 
 def _goes_on(step: Step) -> bool:
-    """True for a transfer that goes on while steps run, and for a wait for one."""
+    """Return True for an asynchronous transfer, and for a wait for one."""
     return any(
         isinstance(call, Wait) or (isinstance(call, Transfer) and call.number is not None) for call in calls(step)
     )
@@ -173,13 +176,13 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def touches_state(program: Program, step: Step, state: KeptState) -> bool:
-    """True where a step reads or writes elements of a state."""
+    """Return True if a step reads or writes elements of a state."""
     names = (*reads(step), *writes(step))
     return any(name == state.tensor or _whole(program, name) == state.tensor for name in names)
 
 
 def processors_touching(program: Program, names: Collection[str]) -> set[str]:
-    """Processors of the kernels that read or write some tensors."""
+    """Return the processors of the kernels that read or write some tensors."""
     return {
         processor_of(step)
         for step in program.steps
@@ -188,9 +191,9 @@ def processors_touching(program: Program, names: Collection[str]) -> set[str]:
 
 
 def with_copies_of_states(program: Program, processors: Mapping[str, str]) -> dict[str, str]:
-    """Processor by step, the copies that change a state among them: those run where its kernels do.
+    """Return the processor of each step, including copies that change a state: they run where its kernels run.
 
-    processors: of the steps that are no copies.
+    processors: processor by step, without copies.
     """
     found = dict(processors)
     while True:
@@ -206,7 +209,7 @@ def with_copies_of_states(program: Program, processors: Mapping[str, str]) -> di
 
 
 def crossing_states(program: Program, stages: Sequence[int]) -> list[str]:
-    """States that change and that several stages use, by the model's own names. stages: of the steps in order."""
+    """Return the changing states that several stages use, by the model's own names. stages: stage of each step."""
     return [
         state.source
         for state in program.states
@@ -215,7 +218,7 @@ def crossing_states(program: Program, stages: Sequence[int]) -> list[str]:
 
 
 def turned_behind(program: Program) -> dict[str, int]:
-    """For each ring that turns, by the tensor that says how far, the last step that uses it."""
+    """Return the last step that uses each ring of states, by the tensor that holds the ring's write index."""
     found: dict[str, int] = {}
     for state in program.states:
         ring = program.tensors[state.tensor].ring

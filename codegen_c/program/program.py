@@ -1,7 +1,7 @@
-"""The program that runs: tensors, constants, and steps in order. Plain data; nothing here knows tvm or C text.
+"""The program that runs: tensors, constants, and steps in order. Plain data, independent of tvm and of C text.
 
-A Program is what `lowering/` makes of a region and what everything after it reads: the arena gives its tensors places,
-the emitters write it as C, `reference.py` runs it in numpy.
+`lowering/` creates a Program from a region, and everything after it reads the Program: the arena assigns offsets to its
+tensors, the emitters write it as C, `reference.py` runs it in numpy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tvm_ext.core.platform import LINKED_MEMORY, STATE_MEMORY
 class Program:
     """A model, or a region of one, ready for planning and emission. inputs and outputs name tensors.
 
-    states: what runs keep; their tensors lie in `STATE_MEMORY`, which is a struct of its own inside `state_home`.
-    ready: tensor whose one number says that they were set; empty where there are none.
-    warm_up_runs: runs behind a reset whose outputs are no answers yet; warmed_up: tensor that counts them.
+    states: values kept between runs. Their tensors are in `STATE_MEMORY`, which is a struct inside the memory
+    `state_home`. ready: tensor whose only element marks that the states were set; empty without states. warm_up_runs:
+    runs after a reset whose outputs are not valid yet. warmed_up: tensor that counts these runs.
     """
 
     name: str
@@ -37,14 +37,14 @@ class Program:
     steps: tuple[Step, ...] = ()
 
     def kernel_calls(self) -> Iterator[KernelCall]:
-        """Every kernel call once, in order; those of a loop's body as they stand."""
+        """Yield every kernel call once, in order, including the calls of a loop's body."""
         for step in self.steps:
             for inner in calls(step):
                 if isinstance(inner, KernelCall):
                     yield inner
 
     def moves(self) -> list[Transfer]:
-        """Every transfer from one memory to another, in order."""
+        """Return every transfer between two memories of the platform, in order."""
         return [
             inner
             for step in self.steps
@@ -54,18 +54,18 @@ class Program:
         ]
 
     def home(self, memory: str) -> str:
-        """The platform's memory that one of the program's lies in."""
+        """Return the platform's memory that contains a memory of the program."""
         return self.state_home if memory in (STATE_MEMORY, LINKED_MEMORY) else memory
 
     def turns(self, name: str) -> bool:
-        """True where a tensor lies elsewhere in each run: it is new rows of a ring that runs keep."""
+        """Return True if a tensor is the new rows of a ring of states, whose offset differs from run to run."""
         part = self.tensors[name].part
         ring = self.tensors[part.tensor].ring if part else None
         return ring is not None and ring.turn != ""
 
     @property
     def linked(self) -> tuple[str, ...]:
-        """Inputs whose bytes nothing else ever takes, in any model of a bundle: others write to them."""
+        """Inputs that other models of a bundle write to. No other tensor of any model may overlap them."""
         return tuple(name for name in self.inputs if self.tensors[name].memory == LINKED_MEMORY)
 
     @property

@@ -1,4 +1,4 @@
-"""Runs a Program in numpy with the kernels' references: the results that the C code must compute."""
+"""Run a Program in numpy with the kernels' references, to get the results that the C code must compute."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Array = np.ndarray
 
 
 def run(program: Program, inputs: Mapping[str, Array], states: Mapping[str, Array] | None = None) -> dict[str, Array]:
-    """Every tensor of the program, by name; inputs are in stored layout, of the program's shapes and types.
+    """Return every tensor of the program, by name. Inputs are in stored layout, with the program's shapes and types.
 
-    states: by tensor, what the run before left, as `next_states` gives it; by default what they begin with.
+    states: by tensor, the states that the run before left, as `next_states` returns them; by default the initial
+    states.
     """
     values = {**inputs, **(first_states(program) if states is None else states)}
     for step in program.steps:
@@ -25,16 +26,17 @@ def run(program: Program, inputs: Mapping[str, Array], states: Mapping[str, Arra
 
 
 def first_states(program: Program) -> dict[str, Array]:
-    """States that the first run finds, by tensor; a ring's rows in order, those to be pushed with any values."""
+    """Return the states before the first run, by tensor. Rows of a ring that are pushed later are arbitrary."""
     return {state.tensor: _as_found(state, state.initial) for state in program.states}
 
 
 def next_states(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
-    """States that the next run finds, from every tensor of a run."""
+    """Return the states before the next run, from all tensors of a run."""
     return {state.tensor: _as_found(state, values[state.tensor]) for state in program.states}
 
 
 def _as_found(state: KeptState, left: Array) -> Array:
+    """Return a state as the next run finds it: a ring with its rows moved up."""
     if state.update != "ring":
         return left
     rows = next(extent for extent in left.shape if extent > 1)
@@ -42,10 +44,10 @@ def _as_found(state: KeptState, left: Array) -> Array:
 
 
 def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors that a step writes, given those it reads. A loop's row ranges together cover each output once."""
+    """Return the tensors that a step writes. The row ranges of a loop together cover each output once."""
     written: dict[str, Array] = {}
     for call in calls(step):
-        if isinstance(call, Wait | DriverWait):  # a driver is called with all that it needs
+        if isinstance(call, Wait | DriverWait):  # the results were computed when the transfer or call started
             continue
         if isinstance(call, Transfer):
             written |= _kept(
@@ -68,7 +70,7 @@ def run_step(program: Program, step: Step, values: Mapping[str, Array]) -> dict[
 
 
 def _kept(program: Program, made: Mapping[str, Array], values: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors made by a step, and the states that they are parts of, updated."""
+    """Return the tensors that a step writes, and the updated states of which they are parts."""
     found = dict(made)
     for name, array in made.items():
         part = program.tensors[name].part
@@ -80,7 +82,7 @@ def _kept(program: Program, made: Mapping[str, Array], values: Mapping[str, Arra
 
 
 def copied(program: Program, transfer: Transfer, values: Mapping[str, Array]) -> Array:
-    """Elements that a transfer leaves in its target."""
+    """Return the elements that a transfer writes to its target."""
     shape = program.tensors[transfer.target].shape
     if transfer.source_is_constant:
         return program.constants[transfer.source].data.reshape(shape)
@@ -88,7 +90,7 @@ def copied(program: Program, transfer: Transfer, values: Mapping[str, Array]) ->
 
 
 def value_of(program: Program, name: str, values: Mapping[str, Array]) -> Array:
-    """A tensor that was written as itself, as part of another one, or as its parts."""
+    """Return a tensor that was written as a whole, as a part of another tensor, or in parts."""
     if name in values:
         return values[name]
     tensor = program.tensors[name]

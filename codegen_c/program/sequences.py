@@ -1,4 +1,4 @@
-"""Runs of kernel calls that become one Sequence: rows run in series, and tensors only they touch become rings."""
+"""Fold runs of kernel calls into row sequences, whose inner tensors become ring buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvm_ext.core.row_sequence import (
 
 
 def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
-    """The program with neighbouring steps of one sequence folded. splits: by step name; the others stay."""
+    """Return the program with neighbouring steps of a sequence folded into one. splits: by step name."""
     steps: list[Step] = []
     tensors = dict(program.tensors)
     stored: dict[str, StoredRows] = {}
@@ -59,9 +59,11 @@ def fold_sequences(program: Program, splits: Mapping[str, RowSplit]) -> Program:
 
 
 def in_series(name: str, body: Sequence[KernelCall], rows_per_call: Sequence[int]) -> RowSteps:
-    """Kernels as one step, in which each computes so many rows per call, or more where nothing runs between two calls.
+    """Return kernels as one step.
 
-    The last one keeps to it: its rows may lie over an input. So does the application's function, which asks for memory.
+    Each kernel computes its number of rows per call, or more if no other kernel runs between two of its calls. The last
+    kernel never computes more, because its rows may overlap an input. The application's function never hands over more,
+    because more rows need more memory.
     """
     together = [index for index, call in enumerate(body[:-1]) if not call.implementation.callback]
     calls = merged(row_sequence(body, rows_per_call).calls, together)
@@ -69,7 +71,7 @@ def in_series(name: str, body: Sequence[KernelCall], rows_per_call: Sequence[int
 
 
 def row_sequence(body: Sequence[KernelCall], rows_per_call: Sequence[int]) -> RowSequence:
-    """Kernels that run in series as plain numbers."""
+    """Return kernels that run in series as plain numbers."""
     producers = {call.outputs[0]: index for index, call in enumerate(body)}
     operators: list[RowOperator] = []
     for call, rows in zip(body, rows_per_call, strict=True):
@@ -82,7 +84,7 @@ def row_sequence(body: Sequence[KernelCall], rows_per_call: Sequence[int]) -> Ro
 
 
 def row_reader(implementation: Implementation, position: int, producer: int | None) -> RowReader:
-    """Rows of one input that a spatial kernel reads."""
+    """Return the rows of one input that a spatial kernel reads."""
     spatial = implementation.spatial
     assert spatial is not None, "only spatial kernels have rows"
     access = spatial.inputs[position]
@@ -91,32 +93,34 @@ def row_reader(implementation: Implementation, position: int, producer: int | No
 
 
 def in_sequence(implementation: Implementation, input_rows: int = 0) -> Implementation:
-    """A kernel as a sequence runs it: by rows of its output, or adding up so many rows of its input."""
+    """Return a kernel as a sequence runs it: by rows of its output, or accumulating `input_rows` rows per call."""
     by_rows, accumulating = implementation.in_rows or implementation.keeping, implementation.accumulating
     if input_rows:
         assert accumulating is not None, "what adds up rows has a kernel for it"
         by_rows = partial(accumulating.implement, input_rows)
     if by_rows is None:
         return implementation
-    one_row = StoredRows(at_once=1)  # what it promises for whole images alone, it does not keep there
+    # Implement the kernel for one row per call: some of its properties may hold for whole images only.
+    one_row = StoredRows(at_once=1)
     return replace(by_rows(one_row), alternatives=implementation.alternatives, keeping=by_rows)
 
 
 def spatial_of(call: KernelCall) -> Spatial:
+    """Return the row accesses of a call's kernel."""
     spatial = call.implementation.spatial
     assert spatial is not None, "only spatial kernels stand in a sequence"
     return spatial
 
 
 def can_follow(spatial: Spatial, position: int, producer: Spatial) -> bool:
-    """True if an input's rows are those its producer computes."""
+    """Return True if an input has the same rows as its producer computes."""
     return spatial.inputs[position].input_rows == producer.output_rows
 
 
 def _rings(program: Program, body: Sequence[KernelCall], sequence: RowSequence) -> dict[str, Tensor]:
-    """The tensors of which only some rows are kept: those that nothing outside of the sequence reads.
+    """Return the tensors that only need some of their rows stored, because nothing outside of the sequence reads them.
 
-    Tensors that may lie in the ring buffer of their input do, where that takes no more rows.
+    A tensor shares the ring buffer of its input if that is possible without more rows.
     """
     inside = {call.name for call in body}
     outside = {name for other in program.steps if other.name not in inside for name in reads(other)}
@@ -144,7 +148,7 @@ def _rings(program: Program, body: Sequence[KernelCall], sequence: RowSequence) 
 
 
 def _stored(call: KernelCall, rows_per_call: int, rings: Mapping[str, Tensor]) -> StoredRows:
-    """Rows that are kept of a kernel's operands."""
+    """Return the stored rows of a kernel's operands."""
 
     def kept(name: str) -> Kept | None:
         ring = rings[name].ring if name in rings else None
@@ -158,7 +162,11 @@ def _stored(call: KernelCall, rows_per_call: int, rings: Mapping[str, Tensor]) -
 def needed_and_written(
     step: RowSteps, tensors: Mapping[str, Tensor], outputs: Sequence[str], dying: Iterable[str]
 ) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """Per call of a sequence: bytes written of some outputs when it ends, first byte still read of dying inputs."""
+    """Return for each call of a sequence the bytes written and the bytes still needed after it.
+
+    The first dictionary has, for each output, the bytes written so far. The second has, for each dying input, the first
+    byte that is still read.
+    """
     written, made = dict.fromkeys(outputs, 0), [0] * len(step.body)
     readers = {name: _readers(step, name) for name in dying}
     row_bytes = {name: tensors[name].num_bytes // found[0][1].input_rows for name, found in readers.items()}
@@ -177,7 +185,7 @@ def needed_and_written(
 
 
 def _readers(step: RowSteps, name: str) -> list[tuple[int, RowAccess]]:
-    """Readers of a tensor in the body: index of the call, and the rows it accesses."""
+    """Return the readers of a tensor in the body: the index of the call, and the rows it reads."""
     return [
         (index, access)
         for index, call in enumerate(step.body)

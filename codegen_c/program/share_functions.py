@@ -1,6 +1,6 @@
-"""Kernels for operands of which only some rows are stored; layers that differ in their rings alone share a function.
+"""Kernels for operands with some stored rows. Layers that differ only in their ring buffers share a function.
 
-In a shared function, the numbers in which the rings differ are parameters.
+The numbers that differ between ring buffers are parameters of a shared function.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from codegen_c.program.steps import KernelCall
 
 Make = Callable[[StoredRows], Implementation]
 Call = tuple[KernelCall, StoredRows, Implementation]
-"""A call, the rows that are stored of its operands, and its kernel with their numbers as constants."""
+"""A call, the stored rows of its operands, and its kernel with the numbers of the ring buffers as constants."""
 
 
 def with_rings(calls: Sequence[tuple[KernelCall, StoredRows]]) -> dict[str, KernelCall]:
-    """Calls of the same kernels, by name, for operands of which only so many rows are stored."""
+    """Return the calls, by name, with kernels for operands of which only some rows are stored."""
     alike: dict[CFunction, list[Call]] = {}
     for call, stored in calls:
         constant = _keeping(call)(stored)
         general = with_parameters(_keeping(call), stored, ring_numbers(stored))
-        in_body = general.function.helpers == constant.function.helpers  # where alone the parameters are known
+        in_body = general.function.helpers == constant.function.helpers  # helpers cannot read the parameters
         alike.setdefault((general if in_body else constant).function, []).append((call, stored, constant))
     return {call.name: call for group in alike.values() for call in _sharing(group)}
 
 
 def _sharing(group: Sequence[Call]) -> list[KernelCall]:
-    """Calls whose functions are the same but for numbers of their rings."""
+    """Return calls whose functions differ only in numbers of their ring buffers; they share a function if possible."""
     numbers = [ring_numbers(stored) for _, stored, _ in group]
     differing = [name for name in numbers[0] if len({values.get(name) for values in numbers}) > 1]
     (first, stored, _), *_ = group
@@ -48,7 +48,7 @@ def _sharing(group: Sequence[Call]) -> list[KernelCall]:
 
 
 def _made(call: KernelCall, implementation: Implementation, stored: StoredRows) -> KernelCall:
-    """A call by a kernel for some stored rows, which can still be asked for others; it reads the same constants."""
+    """Return a call with a kernel for some stored rows. The kernel can be implemented again for other rows."""
     assert has_constants_of(implementation, call.implementation), f"{implementation.kernel}: other constants by rows"
     return replace(
         call, implementation=replace(implementation, keeping=call.implementation.keeping), stored=stored, rings=()
@@ -65,7 +65,7 @@ def has_constants_of(implementation: Implementation, other: Implementation) -> b
 
 
 def parameters_of(make: Make, stored: StoredRows, names: Collection[str]) -> list[str]:
-    """Numbers of the rings that can be parameters: the function's body depends on them, and no helper does."""
+    """Return the numbers of the ring buffers that can be parameters: the body depends on them, and no helper does."""
     plain = make(stored).function
     found = {name: make(_named(stored, [name])).function for name in names}
     if any(function.helpers != plain.helpers for function in found.values()):
@@ -74,7 +74,7 @@ def parameters_of(make: Make, stored: StoredRows, names: Collection[str]) -> lis
 
 
 def with_parameters(make: Make, stored: StoredRows, passed: Collection[str]) -> Implementation:
-    """A kernel for some stored rows, whose function has these of their numbers (`ring_numbers`) as last parameters."""
+    """Return a kernel for some stored rows with the numbers `passed` (see `ring_numbers`) as its last parameters."""
     made = make(_named(stored, passed))
     parameters = tuple(Parameter(name=name, ctype="int32_t", role="ring") for name in passed)
     return replace(made, function=replace(made.function, parameters=(*made.function.parameters, *parameters)))
@@ -87,7 +87,7 @@ def _keeping(call: KernelCall) -> Make:
 
 
 def ring_numbers(stored: StoredRows) -> dict[str, int]:
-    """Numbers of the rings, by the names that parameters would have."""
+    """Return the numbers of the ring buffers, by the names of the parameters."""
     found: dict[str, int] = {}
     for operand, kept in _operands(stored).items():
         found |= {f"{operand}_ring": kept.stored, f"{operand}_shift": kept.shift} if kept else {}
@@ -95,7 +95,7 @@ def ring_numbers(stored: StoredRows) -> dict[str, int]:
 
 
 def _named(stored: StoredRows, passed: Collection[str]) -> StoredRows:
-    """The same rows, of which these numbers are parameters."""
+    """Return the same stored rows, with the numbers `passed` as parameters."""
     named = {
         operand: replace(
             kept,

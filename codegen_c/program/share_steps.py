@@ -1,7 +1,8 @@
-"""A program for one processor -> lists for several, with a signal wherever the order of two steps matters, and no more.
+"""Distribute a program over several processors, with a signal wherever the order of two steps matters.
 
-Of two steps that touch a common byte, one of them writing, the first one ends before the other begins: a value crosses,
-or bytes are used again that another processor still reads. A signal that others and the lists imply is left out.
+If two steps touch the same byte and one of them writes it, the first step must end before the other begins: either a
+value crosses processors, or bytes are reused that another processor still reads. Signals that follow from others and
+from the schedules are left out.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from tvm_ext.core.errors import PlanRejected
 
 @dataclass(frozen=True, kw_only=True)
 class _Edge:
-    """A signal from behind step `source` of one list to before step `target` of another one.
+    """A signal from after step `source` of one schedule to before step `target` of another.
 
-    BEGIN is the begin of the run, and the number of steps its end, both in the caller's list.
+    BEGIN is the begin of the run and the number of steps is its end; both are in the caller's schedule.
     """
 
     source: int
@@ -46,7 +47,10 @@ class _Edge:
 
 
 def lists_of(program: Program, processors: Sequence[str], assignment: Mapping[str, str]) -> dict[str, list[str]]:
-    """Names of each processor's steps in the program's order. assignment: processor by step, by default the first."""
+    """Return the names of each processor's steps in the program's order.
+
+    assignment: processor by step; by default the first processor.
+    """
     return {
         processor: [step.name for step in program.steps if assignment.get(step.name, processors[0]) == processor]
         for processor in processors
@@ -54,10 +58,11 @@ def lists_of(program: Program, processors: Sequence[str], assignment: Mapping[st
 
 
 def share_steps(program: Program, lists: Mapping[str, Sequence[str]], places: Places | None = None) -> ParallelProgram:
-    """The program in lists. lists: names of each processor's steps in order, the caller's processor first.
+    """Return the program as per-core schedules. lists: names of each processor's steps in order, the caller's first.
 
-    places: where the plan of the program on one processor has everything; signals then keep apart what shares bytes.
-    Without, they order values alone, and memory is planned for them. Raises PlanRejected where lists cannot be kept.
+    places: offsets of all tensors in the plan for one processor; signals then also order steps that share bytes.
+    Without offsets, signals only order values, and memory must be planned for them. Raises PlanRejected if the
+    schedules are not possible.
     """
     _check_names(program, lists)
     program = _in_one_order(program, list(lists.values()))
@@ -72,11 +77,13 @@ def _check_names(program: Program, lists: Mapping[str, Sequence[str]]) -> None:
     wanted, given = sorted(step.name for step in program.steps), sorted(n for names in lists.values() for n in names)
     if not lists or wanted != given:
         off = sorted({name for name in {*wanted, *given} if wanted.count(name) != 1 or given.count(name) != 1})
-        raise PlanRejected(f"{program.name}: each step is in one list, once; not so {', '.join(off) or 'any list'}.")
+        raise PlanRejected(
+            f"{program.name}: steps that are not in exactly one per-core schedule: {', '.join(off) or 'all'}."
+        )
 
 
 def _check_transfers(program: Program, home: Sequence[int]) -> None:
-    """Transfers that go on while steps run end in the order in which they start: those of one processor alone."""
+    """Raise PlanRejected if several processors have asynchronous transfers, which end in the order they start."""
     owners = {
         home[index]: step.name
         for index, step in enumerate(program.steps)
@@ -85,13 +92,13 @@ def _check_transfers(program: Program, home: Sequence[int]) -> None:
     }
     if len(owners) > 1:
         raise PlanRejected(
-            f"{program.name}: {' and '.join(sorted(owners.values()))} start or wait for transfers in different lists; "
-            "put all of them into one."
+            f"{program.name}: {' and '.join(sorted(owners.values()))} start or wait for transfers on different "
+            "processors; assign all of them to one."
         )
 
 
 def _in_one_order(program: Program, lists: Sequence[Sequence[str]]) -> Program:
-    """The program with its steps in an order that all lists keep, as near to its own as may be."""
+    """Return the program with its steps in an order that respects all schedules, as close to its own as possible."""
     index = {step.name: number for number, step in enumerate(program.steps)}
     after: list[set[int]] = [set() for _ in program.steps]
     for names in lists:
@@ -120,12 +127,12 @@ def _in_one_order(program: Program, lists: Sequence[Sequence[str]]) -> Program:
                 heapq.heappush(ready, follower)
     if len(order) < len(after):
         stuck = ", ".join(program.steps[number].name for number, count in enumerate(waiting) if count)
-        raise PlanRejected(f"{program.name}: in these lists {stuck} wait for each other. Keep the program's order.")
+        raise PlanRejected(f"{program.name}: in these schedules {stuck} wait for each other. Keep the program's order.")
     return replace(program, steps=tuple(program.steps[number] for number in order))
 
 
 def _needed(program: Program, home: Sequence[int], places: Places | None) -> list[dict[int, int]]:
-    """Per step, and for the end of the run: the last step of each other list that has to end before it."""
+    """Return for each step, and the end of the run, the last step of each other schedule that must end first."""
     table = [(index, a) for index, step in enumerate(program.steps) for a in accesses(program, step, places)]
     spaces = {space: number for number, space in enumerate(dict.fromkeys(access.space for _, access in table))}
     rows = np.array(
@@ -146,7 +153,7 @@ def _needed(program: Program, home: Sequence[int], places: Places | None) -> lis
 
 
 def _reduced(needed: Sequence[Mapping[int, int]], home: Sequence[int], num_lists: int) -> list[_Edge]:
-    """Signals without those that others and the lists imply; of a partial order there is one such set."""
+    """Return the signals that others and the schedules do not imply. This set is unique for a partial order."""
     edges: list[_Edge] = []
     clocks = [first_clock(num_lists, number) for number in range(num_lists)]
     behind: dict[int, Clock] = {BEGIN: clocks[0]}
@@ -161,7 +168,7 @@ def _reduced(needed: Sequence[Mapping[int, int]], home: Sequence[int], num_lists
 
 
 def _with_signals(processors: Sequence[str], home: Sequence[int], edges: Sequence[_Edge]) -> tuple[StepList, ...]:
-    """Lists with their signals, numbered in the order in which they are sent."""
+    """Return the schedules with their signals, which are numbered in the order in which they are sent."""
     entries: list[list[Entry]] = [[] for _ in processors]
     awaited: dict[int, list[Entry]] = {}
     sent: dict[int, list[Entry]] = {}

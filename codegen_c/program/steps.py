@@ -1,4 +1,4 @@
-"""Steps of a program as plain data: calls of kernels, copies and waits, in loops and by rows; what a step touches."""
+"""Steps of a program as plain data: kernel calls, copies and waits, in loops and row sequences."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from tvm_ext.core.row_sequence import RowCall, Schedule, in_turn
 
 @dataclass(frozen=True, kw_only=True)
 class AffineRow:
-    """base + step * (iteration of the enclosing Loop); step 0 outside of one."""
+    """Row base + step * (iteration of the enclosing Loop). step is 0 outside of a loop."""
 
     base: int
     step: int = 0
 
     def at(self, iteration: int) -> int:
+        """Return the row in an iteration."""
         return self.base + self.step * iteration
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turned:
-    """A number of slots: that which the tensor `turn` holds, and `shift` more."""
+    """A number of slots: the value of the tensor `turn` plus `shift`."""
 
     turn: str
     shift: int
@@ -60,20 +61,21 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KernelCall:
-    """One operator as one C function.
+    """An operator as a call of a C function.
 
     inputs, outputs, constants: names in the program, in the order of the kernel's parameters.
-    input_shapes: shapes the kernel sees; a reshape costs nothing, so a tensor may have another one. Empty: as stored.
-    rows: None computes the whole output; otherwise the part given, for kernels that are spatial.
-    source_nodes: the model's own names of the operators fused here.
-    fetched: (constant, tensor) of constants that are read from a tensor that they were copied to before.
-    scratch_memory: where its scratch lies; empty for the platform's default memory.
-    processor: what runs it, of the platform; empty for the platform's first one.
+    input_shapes: shapes that the kernel sees, which differ from the tensor's after a reshape. Empty: as stored.
+    rows: output rows that the call computes; None for all. Only for spatial kernels.
+    source_nodes: the model's own names of the operators that are fused here.
+    fetched: (constant, tensor) for each constant that is read from a tensor to which it was copied before.
+    scratch_memory: memory of its scratch; empty for the platform's default memory.
+    processor: processor that runs it; empty for the platform's first processor.
     computes: its operator as a C identifier (`operators.titles`).
-    rings: values of the function's parameters of that role, where layers of other rings share it, or a ring turns.
-    weight_bits: those in which its operator's weights are stored, where it is quantized.
-    operator: as its composite was read; None of what was made without one.
-    stored: rows that are stored of its operands, as its implementation has them.
+    rings: arguments for the function's parameters with role `ring`, if layers with other rings share the function or a
+    ring advances from run to run.
+    weight_bits: bits in which the weights of a quantized operator are stored.
+    operator: the operator of its composite; None for a call without one.
+    stored: the rows of its operands that are stored, as in its implementation.
     selection: the choice that the kernel makes between inputs; None if it needs all inputs.
     guards: the call runs if all of these conditions hold. If it is skipped, no step reads its outputs.
     """
@@ -98,17 +100,17 @@ class KernelCall:
     guards: tuple[Guard, ...] = ()
 
     def seen_shape(self, position: int, tensor: Tensor) -> tuple[int, ...]:
-        """Shape in which the kernel sees the tensor that is its input `position`."""
+        """Return the shape in which the kernel sees the tensor that is its input `position`."""
         return self.input_shapes[position] if self.input_shapes else tensor.shape
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """Copy of a whole tensor, or of a constant, into another tensor of the same bytes, within or between memories.
+    """Copy of a whole tensor, or of a constant, to another tensor of the same size, within or between memories.
 
-    number: of a copy that goes on while later steps run, until a `Wait` for it; they count up from 0 in the order in
-    which they start, and end in it. None: a copy that is done when the step is.
-    processor: the core that copies; empty for the platform's first one, which also starts what a DMA does.
+    number: for an asynchronous copy that runs while later steps run, until a `Wait`. Numbers count up from 0 in the
+    order in which transfers start, which is also the order in which they end. None: the copy is done when the step
+    ends. processor: the core that copies; empty for the platform's first core, which also starts DMA transfers.
     """
 
     name: str
@@ -121,7 +123,7 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Blocks until transfers are done. Before that, nothing touches their targets or writes to their sources."""
+    """Wait until transfers are done. Before that, no step may touch their targets or write to their sources."""
 
     name: str
     transfers: tuple[Transfer, ...]
@@ -129,9 +131,9 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DriverWait:
-    """Blocks until an accelerator is done with a call that started it, on the processor that did.
+    """Wait until an accelerator has finished a call, on the processor that started it.
 
-    Before that the accelerator reads the call's inputs and writes its outputs, at any time.
+    Before that, the accelerator reads the call's inputs and writes its outputs at any time.
     """
 
     name: str
@@ -140,9 +142,9 @@ class DriverWait:
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """`body`, `count` times in series; the iteration enters through the body's affine rows.
+    """Repeat `body` `count` times. The iteration enters through the affine rows of the body.
 
-    Tensors a loop touches are live during the whole of it.
+    All tensors that a loop touches are live during the whole loop.
     """
 
     name: str
@@ -152,10 +154,10 @@ class Loop:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowSteps:
-    """Kernels that run row by row in series, each as late as it can (`tvm_ext.core.row_sequence`).
+    """Kernels that run row by row in series, each as late as possible (`tvm_ext.core.row_sequence`).
 
-    schedule: every call of the body's kernels, as the generated C makes them.
-    Tensors that only the body touches may be rings; all tensors that it touches are live during the whole of it.
+    schedule: every call of the body's kernels, in the order of the generated C. Tensors that only the body touches may
+    be ring buffers. All tensors that it touches are live during the whole step.
     """
 
     name: str
@@ -164,7 +166,7 @@ class RowSteps:
 
     @cached_property
     def calls(self) -> tuple[RowCall, ...]:
-        """The calls one by one, in the order they run."""
+        """The calls in the order in which they run."""
         return tuple(in_turn(self.schedule))
 
 
@@ -173,33 +175,33 @@ Step = Call | Loop | RowSteps
 
 
 def calls(step: Step) -> tuple[Call, ...]:
-    """The calls a step is made of: itself, or the body of a loop or sequence as it stands."""
+    """Return the calls that a step consists of: itself, or the body of a loop or sequence."""
     return step.body if isinstance(step, Loop | RowSteps) else (step,)
 
 
 def processor_of(step: Step) -> str:
-    """Processor that runs a step; empty for the platform's first one, which runs copies that say no other."""
+    """Return the processor that runs a step; empty for the platform's first processor."""
     running = (call.processor for call in calls(step) if isinstance(call, KernelCall | Transfer))
     return next(filter(None, running), "")
 
 
 def reads(step: Step) -> tuple[str, ...]:
-    """Names of the tensors a step reads."""
+    """Return the names of the tensors that a step reads."""
     return tuple(dict.fromkeys(name for call in calls(step) for name in _inputs(call)))
 
 
 def writes(step: Step) -> tuple[str, ...]:
-    """Names of the tensors a step writes."""
+    """Return the names of the tensors that a step writes."""
     return tuple(dict.fromkeys(name for call in calls(step) for name in _outputs(call)))
 
 
 def scratch_bytes(step: Step) -> int:
-    """Bytes of scratch a step needs while it runs."""
+    """Return the bytes of scratch that a step needs while it runs."""
     return max((c.implementation.scratch_bytes for c in calls(step) if isinstance(c, KernelCall)), default=0)
 
 
 def scratch_memory(step: Step, default: str) -> str:
-    """Memory that a step's scratch lies in."""
+    """Return the memory of a step's scratch."""
     return next((c.scratch_memory for c in calls(step) if isinstance(c, KernelCall) and c.scratch_memory), default)
 
 
@@ -218,7 +220,7 @@ def _outputs(call: Call) -> tuple[str, ...]:
 
 
 def transfers_of(call: Call) -> tuple[Transfer, ...]:
-    """Transfers that a call begins, or waits for."""
+    """Return the transfers that a call starts or waits for."""
     if isinstance(call, KernelCall | DriverWait):
         return ()
     return call.transfers if isinstance(call, Wait) else (call,)

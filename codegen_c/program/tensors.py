@@ -1,4 +1,4 @@
-"""Tensors, constants and states of a program: what steps read and write. Plain data."""
+"""Tensors, constants and states of a program, which steps read and write. Plain data."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Update = Literal["none", "in place", "ring", "shift", "copy"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ring:
-    """A ring buffer of the last `stored` rows of a tensor: row h in slot (h + shift) % stored.
+    """A ring buffer of the last `stored` rows of a tensor: row h is in slot (h + shift) % stored.
 
-    A ring that is part of another one lies in the slots whose rows that one is done with.
-    turn: name of the tensor that holds how many slots further on the rows lie in this run; empty for none. Only a
-    state turns, from run to run.
+    A ring that is a part of another ring uses slots whose rows are no longer needed in that ring. turn: name of the
+    tensor that holds a number of slots to add in this run; empty for none. Only rings of states advance from run to
+    run.
     """
 
     rows: int
@@ -36,10 +36,10 @@ class Ring:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The elements of `tensor` from `first` on; that tensor is no part itself.
+    """The elements of `tensor` from `first` on. That tensor is not a part itself.
 
-    pitch: elements from one run to the next, None where they lie behind each other. run_axes: last axes of which a run
-    is made: one, a pixel; two, a row of a strip of columns.
+    pitch: elements from one run of contiguous elements to the next; None if all elements are contiguous. run_axes:
+    number of last axes that form a run: 1 for a pixel, 2 for a row of a strip of columns.
     """
 
     tensor: str
@@ -50,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Strip:
-    """Columns [begin, end) of the image that the model calls `source`."""
+    """Columns [begin, end) of the image with the model's name `source`."""
 
     source: str
     begin: int
@@ -59,14 +59,14 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """An activation: written by a step (or the caller), read by later ones.
+    """An activation: written by a step or the caller, read by later steps.
 
-    name: C identifier, unique in the program. source: the model's own name of it.
-    layout: axes of the model's tensor in the order stored here ((0, 2, 3, 1): NCHW kept as NHWC);
-    empty where both are the same. ring: which rows are kept at a time, None for all; the shape is that of the whole.
-    part: where it lies inside another tensor, whose bytes it shares; written once, as itself or as that tensor.
-    strip: which columns of one of the model's tensors it holds, None for one of its own.
-    A state keeps its elements from one run to the next; only bytes that it does not keep are ever another tensor's.
+    name: C identifier, unique in the program. source: the model's own name. layout: axes of the model's tensor in
+    stored order ((0, 2, 3, 1): NCHW stored as NHWC); empty if both are the same. ring: which rows are stored at a time,
+    None for all; the shape is that of the whole tensor. part: its position inside another tensor, whose bytes it
+    shares; it is written once, as itself or as that tensor. strip: which columns of a tensor of the model it holds;
+    None if it is not a strip. A state keeps its elements from one run to the next; other tensors may only use bytes
+    that it does not keep.
     """
 
     name: str
@@ -83,23 +83,23 @@ class Tensor:
 
     @property
     def num_elements(self) -> int:
-        """Elements of the whole tensor."""
+        """Number of elements of the whole tensor."""
         return math.prod(self.shape)
 
     @property
     def run_elements(self) -> int:
-        """Elements that lie together where runs of a part lie apart."""
+        """Number of contiguous elements in a run of a part."""
         return math.prod(self.shape[-(self.part.run_axes if self.part else 1) :])
 
     @property
     def stored_elements(self) -> int:
-        """Elements of the rows kept at a time; from the first to the last one where pixels or rows lie apart."""
+        """Number of elements of the stored rows. With a pitch, this includes the gaps between elements."""
         if self.part and self.part.pitch:
             return int(self.element_places()[-1]) + 1
         return self.num_elements * self.ring.stored // self.ring.rows if self.ring else self.num_elements
 
     def element_places(self) -> np.ndarray:
-        """Places of the elements of a whole tensor, counted from its first one; int[num_elements]."""
+        """Return the offset of each element from the first, in elements; int[num_elements]."""
         if self.part is None or self.part.pitch is None:
             return np.arange(self.num_elements)
         runs = np.arange(self.num_elements // self.run_elements) * self.part.pitch
@@ -107,22 +107,22 @@ class Tensor:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes it occupies in memory."""
+        """Bytes that the tensor takes in memory."""
         return self.stored_elements * self.element_bytes
 
     @property
     def element_bytes(self) -> int:
+        """Bytes of an element."""
         return np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constant:
-    """Weights as the kernel reads them. role: their name in the kernel, such as `weights` or `multiplier`.
+    """Weights in the form that the kernel reads. role: their name in the kernel, such as `weights` or `multiplier`.
 
-    note: role, factors, type and shape, for the comment above the array.
-
-    members: of an object that holds all constants of a layer, so that one transfer fetches them; its data are their
-    bytes (`layer_object`). layer, member: of such a constant, the object's name and its own name in there.
+    note: role, factors, type and shape, for the comment above the array. members: constants of a layer's object
+    (`layer_object`), which one transfer copies; its data are their bytes. layer, member: for such a member, the name of
+    the object and its name in the object.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Constant:
 
 
 def layer_object(name: str, members: Sequence[Constant]) -> Constant:
-    """One constant of the bytes of several, each at a multiple of the alignment; the bytes between are 0."""
+    """Return one constant with the bytes of several, each aligned; the padding is 0."""
     padded = [np.zeros(aligned(one.data.nbytes), np.uint8) for one in members]
     for held, one in zip(padded, members, strict=True):
         held[: one.data.nbytes] = np.frombuffer(one.data.tobytes(), np.uint8)
@@ -147,11 +147,11 @@ def layer_object(name: str, members: Sequence[Constant]) -> Constant:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptState:
-    """A value that runs keep. tensor: where it lies, as the steps read it.
+    """A value that is kept between runs. tensor: the tensor that holds it, as the steps read it.
 
-    initial: the elements of the tensor before the first run. left: the tensor of a run's result, a part of `tensor` or
-    the very same; of a ring, `pushed` rows at its end. update: by which way a run changes it. layout: axes of the
-    model's state in the order stored here, empty where both are the same.
+    initial: the elements of the tensor before the first run. left: the tensor of the next value, which is `tensor` or a
+    part of it; for a ring, `pushed` rows at its end. update: how a run changes it. layout: axes of the model's state in
+    stored order, empty if both are the same.
     """
 
     source: str

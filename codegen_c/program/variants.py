@@ -1,4 +1,4 @@
-"""Variants: several models for one task, ordered by quality, and the choice among them by what resources allow."""
+"""Variants: several models for one task, ordered by quality, and the choice between them by available resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = (1 << 32) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Amounts that are there now. current: index of the variant in use, NONE for none."""
+    """Available resources. current: index of the variant in use, or NONE."""
 
     cycles: int
     free_bytes: int
@@ -25,7 +25,7 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Amounts that one variant needs: at least these cycles, bytes and charge, at most this temperature."""
+    """Thresholds of a variant: at least these cycles, bytes and charge, and at most this temperature."""
 
     cycles: int
     free_bytes: int
@@ -33,21 +33,22 @@ class Needs:
     temperature_c: int
 
     def are_met(self, found: Resources) -> bool:
+        """Return True if the available resources reach all thresholds."""
         enough = found.cycles >= self.cycles and found.free_bytes >= self.free_bytes
         return enough and found.battery_percent >= self.battery_percent and found.temperature_c <= self.temperature_c
 
 
 @dataclass(frozen=True, kw_only=True)
 class Margins:
-    """More than a variant's needs that is to be there before a worse one is left for it."""
+    """Hysteresis: how much more than its thresholds must be available before a better variant replaces a worse one."""
 
     fraction: float
     battery_percent: int
     temperature_c: int
 
     def added_to(self, needs: Needs) -> Needs:
-        """Needs with the margins; what has no limit keeps none."""
-        factor = 1 + Fraction(repr(self.fraction))  # as written: 100 and a tenth of it are 110
+        """Return thresholds with the margins added. A threshold without a limit stays without one."""
+        factor = 1 + Fraction(repr(self.fraction))  # exact as written: 100 plus a tenth is 110, not 111
         has_limit = needs.temperature_c < NO_LIMIT_C
         return Needs(
             cycles=min(ceil(needs.cycles * factor), _MOST),
@@ -58,16 +59,17 @@ class Margins:
 
 
 def select(table: Sequence[tuple[Needs, Needs]], found: Resources) -> int:
-    """Index of the best variant whose needs are met, NONE for none.
+    """Return the index of the best variant whose thresholds are met, or NONE.
 
-    table: for each, best first, its needs, and those with margins, which count while a worse one, or none, is in use.
+    table: for each variant, best first, its thresholds without and with margins. Those with margins count while a worse
+    variant, or none, is in use.
     """
     current = found.current if 0 <= found.current < len(table) else len(table)
     return next((i for i, needs in enumerate(table) if needs[i < current].are_met(found)), NONE)
 
 
 def edge_cases(table: Sequence[tuple[Needs, Needs]]) -> list[Resources]:
-    """Resources at which each of a table's numbers is just met, and just not, for each variant that may be in use."""
+    """Return resources that just meet, and just miss, each threshold, for each variant that may be in use."""
     cases: dict[tuple[int, ...], Resources] = {}
     for current in range(NONE, len(table)):
         for pair in table:

@@ -79,12 +79,18 @@ def test_bytes_used_again_ask_for_a_signal() -> None:
 @pytest.mark.parametrize(
     ("lists", "message"),
     [
-        ({"c0": ["s0", "s1", "s3"]}, "p: each step is in one list, once; not so s2."),
-        ({"c0": ["s0", "s1", "s2", "s3"], "c1": ["s1"]}, "p: each step is in one list, once; not so s1."),
-        ({"c0": ["s0", "s1", "s2", "s3", "s9"]}, "p: each step is in one list, once; not so s9."),
+        ({"c0": ["s0", "s1", "s3"]}, "p: steps that are not in exactly one per-core schedule: s2."),
+        (
+            {"c0": ["s0", "s1", "s2", "s3"], "c1": ["s1"]},
+            "p: steps that are not in exactly one per-core schedule: s1.",
+        ),
+        (
+            {"c0": ["s0", "s1", "s2", "s3", "s9"]},
+            "p: steps that are not in exactly one per-core schedule: s9.",
+        ),
         (
             {"c0": ["s3", "s0"], "c1": ["s1", "s2"]},
-            "p: in these lists s0, s1, s2, s3 wait for each other. Keep the program's order.",
+            "p: in these schedules s0, s1, s2, s3 wait for each other. Keep the program's order.",
         ),
     ],
 )
@@ -95,7 +101,7 @@ def test_lists_that_cannot_be(lists: dict[str, list[str]], message: str) -> None
 
 
 def test_no_lists_at_all() -> None:
-    with pytest.raises(PlanRejected, match="p: each step is in one list, once; not so any list"):
+    with pytest.raises(PlanRejected, match="p: steps that are not in exactly one per-core schedule: all"):
         share_steps(replace(DIAMOND, steps=()), {})
 
 
@@ -109,7 +115,7 @@ def test_transfers_that_go_on_are_one_processors() -> None:
     with pytest.raises(PlanRejected) as raised:
         share_steps(made, {"c0": ["s0", "s1"], "c1": ["s2", "s3"]})
     assert str(raised.value) == (
-        "p: s1 and s2 start or wait for transfers in different lists; put all of them into one."
+        "p: s1 and s2 start or wait for transfers on different processors; assign all of them to one."
     )
     plain = replace(made, steps=(steps[0], replace(SPILL, number=None), call("s2", "a", "c"), steps[3]))
     assert words(share_steps(plain, {"c0": ["s0", "s1"], "c1": ["s2", "s3"]}))[1] == "?0<0 s2 ?1<0 s3 !2>0"

@@ -138,7 +138,7 @@ def test_a_transfer_that_goes_on_from_put_to_take() -> None:
     order = [*own.entries]
     order.insert(max(at, wait), order.pop(wait))
     parallel = replace(parallel, lists=(replace(own, entries=tuple(order)), parallel.lists[1]))
-    with pytest.raises(PlanRejected, match="transfers go on from one stage of a pipeline to another one"):
+    with pytest.raises(PlanRejected, match="several stages of a pipeline have asynchronous transfers"):
         check_stages(parallel)
     with pytest.raises(PlanRejected, match="cpu0 has asynchronous transfers both when an input is put"):
         check_transfers(with_phases(parallel, {}, 2))
