@@ -42,9 +42,9 @@ class PackingProblem:
     def part(self, inside: Sequence[int], buffers: Sequence[Buffer]) -> PackingProblem:
         """Return the problem of the buffers with the indices `inside`, which are given as `buffers`."""
         number = {index: position for position, index in enumerate(inside)}
-        ways = [tuple(_renamed(way, number) for way in self.choices[index]) for index in self._choices_of(inside)]
+        choices = [tuple(_renamed(one, number) for one in self.choices[index]) for index in self._choices_of(inside)]
         return PackingProblem(
-            buffers=buffers, near=clearances(buffers), choices=[choice for choice in ways if any(choice)]
+            buffers=buffers, near=clearances(buffers), choices=[choice for choice in choices if any(choice)]
         )
 
     def solved_below(self, capacity: int, most_nodes: int) -> Feasibility:
@@ -58,13 +58,13 @@ class PackingProblem:
     def _by_buffer(self) -> dict[int, set[int]]:
         found: dict[int, set[int]] = {}
         for number, choice in enumerate(self.choices):
-            for index in {index for way in choice for pair in way for index in pair}:
+            for index in {index for alternative in choice for pair in alternative for index in pair}:
                 found.setdefault(index, set()).add(number)
         return found
 
 
-def _renamed(way: Distances, number: dict[int, int]) -> dict[tuple[int, int], int]:
-    return {(number[a], number[b]): n for (a, b), n in way.items() if a in number and b in number}
+def _renamed(alternative: Distances, number: dict[int, int]) -> dict[tuple[int, int], int]:
+    return {(number[a], number[b]): n for (a, b), n in alternative.items() if a in number and b in number}
 
 
 def raised_bound(problem: PackingProblem, known: int, reached: int) -> int:
@@ -195,22 +195,22 @@ def _allowed(near: Neighbours, choices: Sequence[Choice], taken: Mapping[int, in
     """Return the least distance of each pair under the alternatives of the choices that are still open."""
     allowed: dict[tuple[int, int], int] = {}
     for number, choice in enumerate(choices):
-        ways = [choice[taken[number]]] if number in taken else choice
-        for lower, upper in {pair for way in ways for pair in way}:
+        alternatives = [choice[taken[number]]] if number in taken else choice
+        for lower, upper in {pair for alternative in alternatives for pair in alternative}:
             if upper in near[lower]:
-                allowed[lower, upper] = min(way.get((lower, upper), near[lower][upper]) for way in ways)
+                allowed[lower, upper] = min(one.get((lower, upper), near[lower][upper]) for one in alternatives)
     return allowed
 
 
 def _fits(choice: Choice, near: Neighbours, offsets: Sequence[int]) -> bool:
     """Return True if all pairs of a choice keep the distances of at least one of its alternatives."""
-    pairs = {pair for way in choice for pair in way}
+    pairs = {pair for alternative in choice for pair in alternative}
     pairs = {(a, b) for a, b in pairs if b in near[a]}
-    return any(all(_apart(a, b, way, near, offsets) for a, b in pairs) for way in choice)
+    return any(all(_apart(a, b, alternative, near, offsets) for a, b in pairs) for alternative in choice)
 
 
-def _apart(a: int, b: int, way: Distances, near: Neighbours, offsets: Sequence[int]) -> bool:
-    above, below = way.get((a, b), near[a][b]), way.get((b, a), near[b][a])
+def _apart(a: int, b: int, alternative: Distances, near: Neighbours, offsets: Sequence[int]) -> bool:
+    above, below = alternative.get((a, b), near[a][b]), alternative.get((b, a), near[b][a])
     return offsets[a] + above <= offsets[b] or offsets[b] + below <= offsets[a]
 
 
@@ -280,6 +280,8 @@ def place_below(
     known = {(position[a], position[b]): n for (a, b), n in distances.items() if a in position and b in position}
     tables = _tables([buffers[index] for index in used], known)
     offsets = np.zeros(len(used), np.int64)
+    # The orders take turns with a budget that doubles, because the best order differs from problem to problem and a
+    # good order often needs few nodes.
     turn = 2 * len(used)
     while most_nodes > 0:
         for keys in ORDERS:
@@ -348,6 +350,7 @@ class _Tables:
 
 
 def _tables(buffers: Sequence[Buffer], distances: Distances) -> _Tables:
+    """Return a problem as arrays for exact.c, and say if its offsets include every solution."""
     count = len(buffers)
     grain = math.gcd(*(b.alignment for b in buffers), *(b.offset for b in buffers if b.offset is not None))
     # All offsets are multiples of the grain, so a size rounded up to it loses no solution.
@@ -359,7 +362,9 @@ def _tables(buffers: Sequence[Buffer], distances: Distances) -> _Tables:
         for i, beside in enumerate(clearances(buffers))
     ]
     complete = all(n >= 0 for beside in near for n in beside.values())
+    # Buffers that may overlap partly are not interchangeable, so the search must not fix their order.
     close = [any(n < taken[i] or near[j][i] < taken[j] for j, n in near[i].items()) for i in range(count)]
+    # Bytes that two buffers may share at most, so that live bytes at a time do not exceed the true bound.
     shared = [
         {j: max(0, min(taken[j], taken[i] - n), min(taken[i], taken[j] - near[j][i])) for j, n in near[i].items()}
         for i in range(count)

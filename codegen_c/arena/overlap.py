@@ -43,11 +43,11 @@ class Overlaps:
 
     def without(self, kept: Collection[str], apart: Collection[tuple[str, str]] = ()) -> Overlaps:
         """Return the overlaps without pairs that contain a tensor of `kept`, and without the pairs of `apart`."""
-        ways = [
-            {pair: n for pair, n in way.items() if not set(kept) & set(pair) and pair not in apart}
-            for way in (self.ascending, self.descending)
+        directions = [
+            {pair: n for pair, n in direction.items() if not set(kept) & set(pair) and pair not in apart}
+            for direction in (self.ascending, self.descending)
         ]
-        return Overlaps(ascending=ways[0], descending=ways[1])
+        return Overlaps(ascending=directions[0], descending=directions[1])
 
 
 def overlaps(program: Program) -> list[Overlaps]:
@@ -63,6 +63,7 @@ def overlaps(program: Program) -> list[Overlaps]:
 
 
 def _overlaps(program: Program) -> list[Overlaps]:
+    """Return the overlaps of every step, including tensors that are parts or have parts."""
     last_reader = {name: index for index, step in enumerate(program.steps) for name in reads(step)}
     found: list[Overlaps] = []
     for index, step in enumerate(program.steps):

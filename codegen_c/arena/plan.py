@@ -72,6 +72,7 @@ def plan_memory(
     alive |= {name: (0, max(len(program.steps), 1)) for name in kept}
     uses = at_once(program, order, kept) if order else None
     planned = _planned(program, alive, activations, pins, kept, alignments, uses)
+    # Try again with intermediates in the free bytes of states, which needs a smaller arena but maybe larger states.
     if uses:  # another processor may use a state at a step in which this processor does not
         return planned
     sharing = with_guests(program, alive, {*pins, *kept})
@@ -132,8 +133,11 @@ def _placed(
         inside = [item for item in items if item.memory == memory]
         index = {item.name: number for number, item in enumerate(inside)}
         choices = [
-            tuple({(index[a], index[b]): n for (a, b), n in way.items() if a in index and b in index} for way in ways)
-            for ways in ((step.ascending, step.descending) for step in (step.without((), apart) for step in near))
+            tuple(
+                {(index[a], index[b]): n for (a, b), n in one.items() if a in index and b in index}
+                for one in directions
+            )
+            for directions in ((step.ascending, step.descending) for step in (step.without((), apart) for step in near))
         ]
         live = live_bytes(program, alive, pairs, memory, default=activations, kept=kept)
         buffers = [item.buffer for item in inside]
@@ -312,6 +316,7 @@ class AtOnce:
             for step in steps:
                 home = self.order.home[step]
                 last[index, home] = max(last[index, home], step)
+            # The last step of each schedule that has surely ended before any of the uses begins.
             clocks = [self.order.done[step] for step in steps]
             known[index] = np.min(clocks, axis=0) if clocks else NONE
             if name in self.program.inputs:  # written before all steps
@@ -320,6 +325,7 @@ class AtOnce:
                 last[index] = len(self.program.steps)
             if name in self.always:
                 last[index], known[index] = len(self.program.steps), NONE
+        # A buffer is dead before another one begins if all its last uses are known to have ended then.
         before = np.ones((len(last), len(last)), bool)
         for one in range(num_lists):
             used = last[:, one] > NONE
@@ -340,7 +346,7 @@ class AtOnce:
 
         No other processor may still use the input, or already use the output.
         """
-        pairs = {pair for step in overlaps for way in (step.ascending, step.descending) for pair in way}
+        pairs = {pair for step in overlaps for direction in (step.ascending, step.descending) for pair in direction}
         wrong = {pair for pair in pairs if not (self._takes_over(*pair) or self._takes_over(*pair[::-1]))}
         found = [step.without((), wrong) for step in overlaps]
         return [step for step in found if step.ascending or step.descending]
@@ -390,7 +396,7 @@ def _directed(step: Step, placements: Mapping[str, Placement]) -> Step:
 
 
 @dataclass(kw_only=True)
-class _Room:
+class _FreeSpace:
     """Bytes of a state that are free at some steps. taken: bytes that intermediates take at each step."""
 
     num_bytes: int
@@ -402,6 +408,7 @@ class _Room:
         return all(self.is_free[i] and self.taken[i] + num_bytes <= self.num_bytes for i in range(begin, end))
 
     def take(self, begin: int, end: int, num_bytes: int) -> None:
+        """Reserve bytes at steps [begin, end)."""
         for index in range(begin, end):
             self.taken[index] += num_bytes
 
@@ -411,8 +418,8 @@ def with_guests(program: Program, alive: Mapping[str, tuple[int, int]], stay: Co
 
     alive: steps in which tensors with an offset are live. stay: tensors that must not move.
     """
-    rooms = _rooms(program)
-    if not rooms:
+    spaces = _free_spaces(program)
+    if not spaces:
         return program
     wholes = parts_of(program)
     candidates = [
@@ -424,24 +431,24 @@ def with_guests(program: Program, alive: Mapping[str, tuple[int, int]], stay: Co
     for tensor in sorted(candidates, key=lambda tensor: -tensor.num_bytes):
         begin, end = alive[tensor.name]
         num_bytes = -(-tensor.num_bytes // STATE_ALIGNMENT_BYTES) * STATE_ALIGNMENT_BYTES
-        room = next((room for room in rooms if room.admits(begin, end, num_bytes)), None)
-        if room:
-            room.take(begin, end, num_bytes)
+        space = next((space for space in spaces if space.admits(begin, end, num_bytes)), None)
+        if space:
+            space.take(begin, end, num_bytes)
             guests[tensor.name] = replace(tensor, memory=STATE_MEMORY)
     return replace(program, tensors={**program.tensors, **guests})
 
 
-def _rooms(program: Program) -> list[_Room]:
+def _free_spaces(program: Program) -> list[_FreeSpace]:
     """Return the free bytes of states, the smallest first, so that large ones stay free for large tensors."""
     needed, num_steps = extents(program), len(program.steps)
-    rooms: list[_Room] = []
+    spaces: list[_FreeSpace] = []
     for state in program.states:
         num_bytes = program.tensors[state.tensor].num_bytes
         kept = program.kept_bytes(state)
         if kept < num_bytes:
             is_free = [high <= kept for _, high in needed[state.tensor]]
-            rooms.append(_Room(num_bytes=num_bytes - kept, is_free=is_free, taken=[0] * num_steps))
-    return sorted(rooms, key=lambda room: room.num_bytes)
+            spaces.append(_FreeSpace(num_bytes=num_bytes - kept, is_free=is_free, taken=[0] * num_steps))
+    return sorted(spaces, key=lambda space: space.num_bytes)
 
 
 def _may_move(tensor: Tensor, program: Program) -> bool:

@@ -75,6 +75,7 @@ def optimise(buffers: Sequence[Buffer], choices: Sequence[Choice] = (), bound: i
 
 def _bisect(problem: PackingProblem, offsets: list[int], known: int) -> tuple[list[int], int]:
     """Return the lowest packing and the best bound of a bisection over heights, which begins at the bound itself."""
+    # Estimated work per partial solution: larger problems get fewer of them.
     work = len(problem.buffers) + 20 * sum(map(len, problem.near)) // len(problem.buffers)
     worth, capacity, most_nodes, close_enough = known, known, MOST_NODES, 0
     while worth + close_enough < height(problem.buffers, offsets):
@@ -94,7 +95,7 @@ def _bisect(problem: PackingProblem, offsets: list[int], known: int) -> tuple[li
 
 def _check_fixed(buffers: Sequence[Buffer], near: Sequence[Mapping[int, int]], choices: Sequence[Choice]) -> None:
     """Raise PlanRejected if two buffers with given offsets overlap while both are live."""
-    closer = {pair for choice in choices for way in choice for pair in way}
+    closer = {pair for choice in choices for alternative in choice for pair in alternative}
     for i, buffer in enumerate(buffers):
         for j, above in near[i].items():
             other = buffers[j]

@@ -62,6 +62,7 @@ def _calls_with_rows(step: Step) -> Iterator[tuple[Call, range | None]]:
 
 
 def _of_call(program: Program, call: Call, rows: range | None) -> list[Touch]:
+    """Return the bytes of tensors that a call touches. rows: output rows that it computes, or None for all."""
     if isinstance(call, DriverWait):
         return _of_call(program, call.call, rows)
     if not isinstance(call, KernelCall):

@@ -55,8 +55,8 @@ def validate(program: Program, plan: MemoryPlan) -> None:
         lost = held[held != numbers.get(name)]
         if lost.size:
             missing = "nothing, because no step wrote them" if lost[0] == NOBODY else "data of an unfinished transfer"
-            thief = names[int(lost[0])] if lost[0] >= 0 else missing
-            raise PlanRejected(f"{where}: {lost.size} B of {name} do not hold its value but hold {thief}.")
+            holder = names[int(lost[0])] if lost[0] >= 0 else missing
+            raise PlanRejected(f"{where}: {lost.size} B of {name} do not hold its value but hold {holder}.")
 
     found = {state.tensor: program.kept_bytes(state) for state in program.states}
     for name in (*program.inputs, *program.kept):
@@ -178,6 +178,7 @@ def _run_length(tensor: Tensor) -> int:
 
 
 def _check_size(program: Program, place: Placement) -> None:
+    """Raise PlanRejected if a placement is smaller than its tensor or scratch."""
     if place.is_scratch:
         need = max(
             inner.implementation.scratch_bytes
@@ -239,6 +240,7 @@ def _is_read_ahead(program: Program, step: Call, position: int, plan: MemoryPlan
     if any(_meets(plan.placements.get(name), source) for name in others):
         return False
     spatial = step.implementation.spatial
+    # Element-wise kernels may write below the input, unless they return to earlier elements of a row.
     goes_back = spatial is not None and spatial.behind > 0
     same_place, below = target.offset == source.offset, target.offset < source.offset and not goes_back
     if position in step.implementation.in_place and (same_place or below):

@@ -196,8 +196,10 @@ def _check_values(program: Program, plan: MemoryPlan) -> None:
             held = owners[name][moved.places]
             lost = held[held != names[touch.whole]]
             if lost.size:
-                thief = [*names, "scratch"][int(lost[0])]
-                raise PlanRejected(f"step {index} ({step.name}): {lost.size} B of {touch.tensor} hold {thief} by then.")
+                holder = [*names, "scratch"][int(lost[0])]
+                raise PlanRejected(
+                    f"step {index} ({step.name}): {lost.size} B of {touch.tensor} hold {holder} by then."
+                )
         for touch in touched:
             if touch.writes:
                 again = touch.whole in made and made[touch.whole][touch.places].any()
@@ -285,6 +287,7 @@ def _check_processor(parallel: ParallelProgram, index: int, number: int, where: 
 def _check_signals(
     sent: dict[int, tuple[int, int, str]], awaited: dict[int, tuple[int, int, str]], names: list[str]
 ) -> None:
+    """Raise PlanRejected if the ends of a signal disagree, or a channel's signals are awaited in another order."""
     for signal, (source, target, where) in sent.items():
         if signal not in awaited:
             raise PlanRejected(f"{where}: nothing awaits signal {signal}, so it would be left for the next run.")
@@ -309,6 +312,8 @@ def _check_signals(
 def _played(parallel: ParallelProgram) -> tuple[list[Moment], list[tuple[int, ...]]]:
     """Return all entries in an order in which they may run, and the entries that each schedule has seen at its end."""
     count = len(parallel.lists)
+    # Vector clocks: seen[a][b] is the number of entries of schedule b that have surely ended at this point of schedule
+    # a.
     position = [0] * count
     seen = [tuple(0 for _ in range(count)) for _ in range(count)]
     known: dict[int, tuple[int, ...]] = {}

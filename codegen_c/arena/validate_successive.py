@@ -104,6 +104,7 @@ class _Play:
 
     def all(self) -> None:
         """Replay all inputs. Raises PlanRejected."""
+        # A list, not a generator: every thread advances in each round.
         while any([self._advance(number) for number in range(self.reader)]):
             pass
         assert all(thread.turn == self.turns for thread in self.threads), "each run ends, so all of them do"
@@ -126,12 +127,14 @@ class _Play:
         """Begin a thread's next input. Return False if the thread must wait for free buffers or for the input."""
         thread = self.threads[number]
         if number == 0:
-            room = (self.reader, thread.turn - self.count)
-            if room[1] >= 0 and room not in self.ends:
+            # A put waits for the take that frees its buffers. Inputs with a single buffer are written before that wait,
+            # the earliest time at which a caller may write them.
+            freed_by = (self.reader, thread.turn - self.count)
+            if freed_by[1] >= 0 and freed_by not in self.ends:
                 return False
             self._fill(early=True)
-            if room in self.ends:
-                self._learn(thread, self.ends[room])
+            if freed_by in self.ends:
+                self._learn(thread, self.ends[freed_by])
             self._fill(early=False)
         if number == self.take:
             if (0, thread.turn) not in self.ends:

@@ -252,21 +252,23 @@ def _planned(
         alignments=alignments,
     )
     if len(processors) > 1:
-        ways = [with_waits(way, at_once=at_once) for at_once in (False, True) for way in (viewed, program)]
+        candidates = [with_waits(one, at_once=at_once) for at_once in (False, True) for one in (viewed, program)]
         pipelined = options.placement_objective == "throughput"
-        shared = shared_plan(dict.fromkeys(ways), processors, platform, plan, pipelined=pipelined, held=held)
+        shared = shared_plan(dict.fromkeys(candidates), processors, platform, plan, pipelined=pipelined, held=held)
         if len(shared[2].lists) > 1:
             return shared
         program = viewed  # the other processors would only run copies, which are removed
     guarded = with_guards(viewed)
     # Calls are not merged into loops where some of them run only if a branch is taken.
     unguarded = dict.fromkeys([merge_steps(viewed), viewed, program])
-    ways = unguarded if guarded is viewed else dict.fromkeys([guarded, with_guards(program)])
-    found = min((plan(with_waits(way)) for way in ways), key=_bytes)
-    if ways is not unguarded and _bytes(found) > options.limit_bytes(platform):
-        found = min((plan(with_waits(way)) for way in unguarded), key=_bytes)
+    candidates = unguarded if guarded is viewed else dict.fromkeys([guarded, with_guards(program)])
+    found = min((plan(with_waits(candidate)) for candidate in candidates), key=_bytes)
+    # Guards may lengthen lifetimes. If the plan exceeds the limit, all steps run instead.
+    if candidates is not unguarded and _bytes(found) > options.limit_bytes(platform):
+        found = min((plan(with_waits(candidate)) for candidate in unguarded), key=_bytes)
+    # If it still does not fit, waits right after the starts shorten lifetimes, without concurrency.
     if drivers_of(program) and _bytes(found) > options.limit_bytes(platform):
-        found = min((plan(with_waits(way, at_once=True)) for way in ways), key=_bytes)
+        found = min((plan(with_waits(candidate, at_once=True)) for candidate in candidates), key=_bytes)
     return *found, None
 
 

@@ -42,12 +42,12 @@ def check_shared(processors: Sequence[str], options: BuildOptions) -> None:
         return
     if options.context == "caller":
         raise BadOptions(
-            f"context = 'caller': {several}. Instances are for runs at once, and these serve one run at a time. "
-            f"Choose context = 'static', where streams by turns copy their states in and out, or {way_out}."
+            f"context = 'caller': {several}, which serve one run at a time, but several instances may run at once. "
+            f"Choose context = 'static', and copy states in and out to alternate between streams, or {way_out}."
         )
     if options.io == "stream" and options.placement_objective == "throughput":
         raise BadOptions(
-            f"io = 'stream': {several} as stages of a pipeline, which is given whole tensors by put and take. Choose "
+            f"io = 'stream': {several} as stages of a pipeline, which gets whole tensors by put and take. Choose "
             f"placement_objective = 'makespan', io = 'arena' or 'caller', or {way_out}."
         )
 
@@ -62,7 +62,7 @@ def driver_names(platform: Platform, model: str) -> set[str]:
     found = {name.removeprefix(f"{model}_") for name in functions if name.startswith(f"{model}_")}
     if taken := sorted(found & {*RESERVED, *CONTEXT_NAMES}):
         raise BadOptions(
-            f"name = {model!r}: {model}_{taken[0]} is a function of a driver of {platform.name}, too; give the model "
+            f"name = {model!r}: {model}_{taken[0]} is also a function of a driver of {platform.name}; give the model "
             "another name."
         )
     return found
@@ -76,13 +76,13 @@ def check_driven(program: Program, processors: Sequence[str], options: BuildOpti
     several, way_out = f"steps run on {' and '.join(drivers)}", f"processors = {processors[0]}"
     if options.context == "caller":
         raise BadOptions(
-            f"context = 'caller': {several}, which instances that run at once would start twice. Choose context = "
+            f"context = 'caller': {several}, which several instances at once would start twice. Choose context = "
             f"'static', or {way_out}."
         )
 
 
 def shared_plan(
-    ways: Collection[Program],
+    candidates: Collection[Program],
     processors: Sequence[str],
     platform: Platform,
     plan: Plan,
@@ -92,17 +92,17 @@ def shared_plan(
 ) -> Shared:
     """Return per-core schedules and their memory plan: the first that fits, or else the plan with the fewest bytes.
 
-    ways: forms of the program, the form with the fewest copies first. pipelined: True if the processors work on
+    candidates: forms of the program, the form with the fewest copies first. pipelined: True if the processors work on
     successive inputs, as stages of a pipeline. held: tensors in the caller's memory.
     The first attempt plans memory for every order in which steps may run. If that exceeds a memory, the second attempt
     plans memory for the program's own order, and adds signals between steps that use the same bytes. A processor whose
     steps are all removed in a form has no schedule.
     """
     tried: list[Shared] = []
-    stages = [way for way in ways if pipelined and _are_stages(way, processors)]
+    stages = [candidate for candidate in candidates if pipelined and _are_stages(candidate, processors)]
     for shared in (partial(_in_stages, held=held),) if stages else (_free, _in_order):
-        for way in stages or ways:
-            tried.append(shared(way, processors, plan))
+        for candidate in stages or candidates:
+            tried.append(shared(candidate, processors, plan))
             if _fits(tried[-1][1], platform):
                 return tried[-1]
     return min(tried, key=_bytes)

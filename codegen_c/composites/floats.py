@@ -106,6 +106,7 @@ def window_of(attrs: Any, kernel: tuple[int, ...]) -> Window | NoMatch:
 
 
 def _conv2d(composite: Composite, anchor: Call) -> Match | NoMatch:
+    """Return a convolution, or a transposed convolution, with constant weights in NHWC layout."""
     attrs, weight = anchor.attrs, anchor.operands[1].array
     make = Conv2dTranspose if anchor.name == "nn.conv2d_transpose" else Conv2d
     if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI" or weight is None:
@@ -124,6 +125,7 @@ def _conv2d(composite: Composite, anchor: Call) -> Match | NoMatch:
 
 
 def _dense(composite: Composite, anchor: Call) -> Match | NoMatch:
+    """Return a dense layer with constant weights, or a product of two activations."""
     weight = anchor.operands[1].array
     if weight is None:
         return float_product(composite, anchor)
@@ -141,6 +143,7 @@ def _dense(composite: Composite, anchor: Call) -> Match | NoMatch:
 
 
 def _pool2d(composite: Composite, anchor: Call) -> Match | NoMatch:
+    """Return a pooling in NHWC layout."""
     attrs = anchor.attrs
     if attrs.layout != "NHWC":
         return NoMatch("its layout is not NHWC")
@@ -170,7 +173,7 @@ def reaching(
 
 
 def _mean(composite: Composite, anchor: Call) -> Match | NoMatch:
-    """A mean over rows and columns is an average pool over the whole image."""
+    """Return a mean over rows and columns as an average pool over the whole image."""
     shape = composite.inputs[0].shape
     if len(shape) != 4 or sorted(int(axis) % 4 for axis in anchor.attrs.axis or ()) != [1, 2]:
         return NoMatch("is not a mean over rows and columns")

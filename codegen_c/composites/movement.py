@@ -60,6 +60,7 @@ def _gather(composite: Composite) -> tuple[Operator, tuple[int, ...]] | NoMatch:
 
 
 def _after(before: Array, taken: Array) -> Array:
+    # An index of -1 is padding, and remains padding in later calls.
     return np.where(taken < 0, -1, before[np.maximum(taken, 0)])
 
 

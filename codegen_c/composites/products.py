@@ -90,6 +90,7 @@ def matmul_shape(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) 
         return NoMatch("its operands are not stacks of matrices")
     a, b, result = labels
     extents = dict(zip((*b, *a), (*second, *first), strict=True))
+    # Axes of extent 1 are neither rows nor heads.
     wide = [label for label in a[:-1] if extents[label] > 1]
     heads, rows = [label for label in wide if label in b], [label for label in wide if label not in b]
     columns = [label for label in b if label not in a and extents[label] > 1] or [result[-1]]
@@ -98,6 +99,7 @@ def matmul_shape(anchor: Call, first: tuple[int, ...], second: tuple[int, ...]) 
     ):  # fmt: skip
         return NoMatch("its axes are not rows and heads in one order")
     steps = _steps(b, extents)
+    # One stride must reach all heads of the second tensor.
     if any(steps[one] != steps[other] * extents[other] for one, other in pairwise(heads)):
         return NoMatch("its heads are not evenly spaced")
     return MatmulShape(

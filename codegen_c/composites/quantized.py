@@ -48,6 +48,7 @@ def quantized_operator(composite: Composite) -> Match | NoMatch:
 
 
 def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
+    """Return a quantized convolution, or a transposed convolution, in NHWC layout."""
     attrs = anchor.attrs
     plain = PackedQConv2d if StoredWeights.read(chain.composite.function).bits == 4 else QConv2d
     make = QConv2dTranspose if anchor.name == "nn.conv2d_transpose" else plain
@@ -70,6 +71,7 @@ def _conv2d(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
 
 
 def _dense(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
+    """Return a quantized dense layer with constant weights, or a product of two activations."""
     if all(chain.parameter(value) is not None for value in anchor.operands):
         return product_operator(chain, anchor)
     channels = chain.output.shape[-1]
@@ -132,6 +134,7 @@ def _pool(
 
 
 def _binary(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
+    """Return an operator of two activations, or of an activation and a constant."""
     if len(chain.body) == 2 and chain.body[1].name == "nn.softmax":
         return masked_softmax(chain, anchor)
     indices = [chain.parameter(value) for value in anchor.operands]
@@ -179,6 +182,7 @@ def _interpolate(chain: QuantizedChain, anchor: Call) -> Match | NoMatch:
     values: dict[Any, list[np.ndarray]] = {}
     for call in chain.composite.calls[:-1]:
         if call.name == "dequantize" and call.var in chain.parameters:
+            # The input is a weighted sum of itself: one identity matrix for each axis.
             values[call.var] = [np.eye(extent, dtype=np.float32) for extent in chain.inputs[0].shape]
             continue
         known = [values[value.var] for value in call.operands if value.var in values]
@@ -259,6 +263,7 @@ def masked_softmax(chain: QuantizedChain, mask: Call) -> tuple[QMaskedSoftmax, t
     if not is_last or mask.name != "add" or len(known) != 1 or len(chain.inputs) != 1 or source.quantization is None:
         return NoMatch("is not a softmax over the last axis of an activation and a constant mask")
     left_out = known[0] < 0
+    # An excluded element must vanish even if it is 255 steps above the others.
     most = -VANISHING - 255 * source.quantization.scale
     if source.shape != chain.output.shape or (known[0] > 0).any() or (known[0][left_out] > most).any():
         return NoMatch("its mask has numbers that neither are zero nor exclude an element")

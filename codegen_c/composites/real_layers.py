@@ -131,6 +131,7 @@ def _layer_types(source: TensorType, shape: tuple[int, ...], output: tuple[int, 
 
 
 def _conv2d(sources: Dequantized, source: TensorType, anchor: Call) -> tuple[QConv2d, np.ndarray] | NoMatch:
+    """Return the integer convolution of a layer, and the scales of its weights."""
     attrs, weights = anchor.attrs, weights_of(sources, anchor.operands[1], channel_axis=0)
     if attrs.data_layout != "NHWC" or attrs.kernel_layout != "OHWI" or anchor.type is None:
         return NoMatch("its layout is not NHWC")

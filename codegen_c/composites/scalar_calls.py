@@ -115,7 +115,7 @@ def _silu(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Opera
 
 
 def _cast(builder: ProgramBuilder, attrs: Any, operands: list[Operand]) -> Operand:
-    """A cast to float16 rounds; a cast back to float32 changes nothing."""
+    """Round for a cast to float16; a cast back to float32 changes nothing."""
     return builder.emit("half", operands[0]) if str(attrs.dtype) == "float16" else operands[0]
 
 

@@ -71,6 +71,7 @@ def moved_bytes(program: Program) -> dict[tuple[str, str], int]:
 
 
 def _events(program: Program, call: Call, time: TimeModel, only: str) -> Iterator[Event]:
+    """Yield the events of a call on the timeline of its processor, its accelerator and the DMA."""
     if isinstance(call, DriverWait):
         driver = call.call.implementation.driver
         yield Event(kind="wait", unit=driver.processor if driver else "")
@@ -112,6 +113,7 @@ def _driven_cycles(call: KernelCall, driver: DriverCall, time: TimeModel) -> flo
 
 
 def _kernel_cycles(program: Program, call: KernelCall, time: TimeModel, only: str) -> float:
+    """Return the cycles of a kernel: its instructions, and the memory traffic of its operands."""
     implementation, kernel = call.implementation, time.kernel(call.implementation.kernel)
     default = only or program.home(next(iter(program.tensors.values())).memory)
     touched = sum(program.tensors[n].num_elements for n in (*call.inputs, *call.outputs))

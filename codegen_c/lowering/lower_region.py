@@ -120,6 +120,7 @@ class _Lowering:
         self.fetches: dict[str, Fetch] = {}
 
     def run(self, states: Sequence[ModelState], warm_up_runs: int, *, staged: bool) -> Program:
+        """Lower all bindings, then insert transfers, row sequences and states."""
         params = self.region.params
         names = Region.read(self.region).parameters or [param.name for param in params]
         self.model_names = dict(zip(params, names, strict=True))
@@ -156,6 +157,7 @@ class _Lowering:
         return with_states(folded, pairs, self.taken, warm_up_runs=warm_up_runs, staged=staged)
 
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
+        """Lower one binding of the region."""
         if isinstance(value, relax.Function):
             self.composites[var] = value
         elif isinstance(value, relax.Var):
@@ -170,6 +172,7 @@ class _Lowering:
             self._call(var, value)
 
     def _move(self, var: relax.Var, value: relax.Call) -> None:
+        """Add a transfer to another memory."""
         source = self._argument(value.args[0])
         tensor, target = self.tensors[source.tensor], MoveTarget.read(value)
         name = self._tensor(var.name, tensor_type(var.ty), memory=target.memory)
@@ -183,6 +186,7 @@ class _Lowering:
         self.moves.append(move)
 
     def _call(self, var: relax.Var, call: relax.Call) -> None:
+        """Add the kernel call of a composite, or a view for a reshape."""
         composite = self.composites[call.op]
         self.model_names[var] = ModelTensor.read(composite).name or var.name
         lowered = self.lower(composite, self._target(composite))
@@ -226,6 +230,7 @@ class _Lowering:
     def _step(
         self, call: relax.Call, composite: relax.Function, lowered: Lowered, seen: list[_View], outputs: list[str]
     ) -> KernelCall:
+        """Return the kernel call, with its constants added to the program."""
         implementation = lowered.implementation
         assert implementation is not None, "a step has an implementation"
         split, placement = RowSplit.read(composite), OperatorMemories.read(composite)

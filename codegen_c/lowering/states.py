@@ -181,6 +181,7 @@ def _window(program: Program, pair: KeptPair) -> _Window | None:
     behind = Copy(input=1, source_first=0, target_first=found.num_elements, count=new.num_elements)
     before = Copy(input=0, source_first=0, target_first=0, count=found.num_elements)
     last = Copy(input=0, source_first=new.num_elements, target_first=0, count=found.num_elements)
+    # The join must place the state before the new elements, and the cut must take the end of the window.
     if joined != (before, behind) or taken != (last,) or pair.left == pair.found:
         return None
     if any(t.role != "intermediate" or t.part or t.ring for t in (whole, program.tensors[pair.left])):
@@ -213,8 +214,10 @@ def _ring(program: Program, pair: KeptPair, window: _Window, taken: set[str]) ->
 
     Returns None if a reader does not support rings, or if moving rows up costs less.
     """
+    # A multiple of the pushed rows, so that rows that are pushed together never wrap around.
     stored = -(-window.rows // window.pushed) * window.pushed
     row = window.whole.num_elements // window.rows
+    # If more than half of the window is new, moving the rest up is cheaper than a ring.
     if window.pushed * 2 > window.rows or stored > _MOST_SLOTS:
         return None
     turn = unique(f"{window.whole.name}_turn", taken)

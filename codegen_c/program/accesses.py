@@ -35,6 +35,7 @@ class Access:
             return True
         if self.pitch and other.pitch and self.pitch != other.pitch:
             return True
+        # Pitches are equal, or one access is contiguous: compare positions within one period of the pitch.
         spread, second = (self, other) if self.pitch else (other, self)
         length = second.run if second.pitch else second.high - second.low
         behind = (second.low - spread.low) % spread.pitch

@@ -128,6 +128,7 @@ def drawn(port: Port, position: int, domain: Domain, recipe: Recipe) -> np.ndarr
     salt = _mixed(np.array([(recipe.word + 0x9E3779B9 * (position + 1)) & 0xFFFFFFFF], np.uint32))
     index = np.arange(port.num_elements, dtype=np.uint32)
     hashes = _mixed((index >> np.uint32(recipe.run)) + salt)
+    # A second hash, from the inverted salt, is independent of the hash of the values.
     is_drawn = (_mixed(index ^ ~salt) & np.uint32((1 << recipe.sparse) - 1)) == 0
     span = domain.high - domain.low + 1
     centre = domain.low + ((_mixed(salt).item() * span) >> 32) if recipe.moved else domain.rest

@@ -94,7 +94,7 @@ def _may_reorder(program: Program) -> bool:
 
 
 def _wanted(program: Program, condition: str, known: int = -1) -> list[frozenset[bool]]:
-    """Return, for each step, the values of the condition for which the step has to run.
+    """Return the values of the condition for which each step has to run.
 
     known: steps up to this index run for both values.
     """

@@ -133,6 +133,7 @@ def replayed_interval(parallel: ParallelProgram, counts: Sequence[Sequence[int]]
                     clock, awaited[channel] = max(clock, sent[channel][done]), done + 1
                 times[number].append(clock)
                 moved = True
+    # The first and the last inputs are left out, because the pipeline is not full then.
     ends = _take_ends(parallel, count)
     first, last = ends[parallel.in_flight - 1], ends[count - parallel.in_flight]
     periods = count - 2 * parallel.in_flight + 1

@@ -70,34 +70,38 @@ class Program:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Tensors whose bytes runs keep, those of turns among them."""
+        """Tensors whose bytes are kept between runs, including the write indices of rings."""
         return tuple(tensor.name for tensor in self.tensors.values() if tensor.role == "state")
 
     def kept_bytes(self, state: KeptState) -> int:
-        """Bytes at the begin of a state's tensor that the next run finds; of a window that moves up not all."""
+        """Return the bytes at the begin of a state's tensor that the next run reads. A shifted window does not keep
+        all.
+        """
         return self.tensors[state.left if state.update == "shift" else state.tensor].num_bytes
 
     def memory_of_source(self, transfer: Transfer) -> str:
+        """Return the memory of a transfer's source."""
         held: dict[str, Constant] | dict[str, Tensor] = self.constants if transfer.source_is_constant else self.tensors
         return held[transfer.source].memory
 
     @property
     def weights_bytes(self) -> int:
+        """Bytes of all constants."""
         return sum(one.data.nbytes for one in self.constant_objects)
 
     @property
     def constant_objects(self) -> list[Constant]:
-        """Constants that are objects in memory: those of a layer that one transfer fetches are one together."""
+        """Constants that are objects in memory. Constants of a layer that one transfer copies are a single object."""
         return [constant for constant in self.constants.values() if not constant.layer]
 
     @property
     def has_grown_weights(self) -> bool:
-        """True where constants of any kernel take more bytes than the model's, for speed."""
+        """True if pre-transformed weights of any kernel take more bytes than the model's."""
         return any(call.implementation.grows_weights for call in self.kernel_calls())
 
 
 def parts_of(program: Program) -> dict[str, list[Tensor]]:
-    """The parts of each tensor that has any."""
+    """Return the parts of each tensor that has parts."""
     found: dict[str, list[Tensor]] = {}
     for tensor in program.tensors.values():
         if tensor.part:
@@ -106,5 +110,5 @@ def parts_of(program: Program) -> dict[str, list[Tensor]]:
 
 
 def drivers_of(program: Program) -> dict[str, DriverCall]:
-    """Drivers of the accelerators that a program starts, by processor."""
+    """Return the driver of each accelerator that a program starts, by processor."""
     return {driver.processor: driver for call in program.kernel_calls() if (driver := call.implementation.driver)}

@@ -119,6 +119,7 @@ def _in_one_order(program: Program, lists: Sequence[Sequence[str]]) -> Program:
     ready = [number for number, count in enumerate(waiting) if count == 0]
     order: list[int] = []
     while ready:
+        # The lowest index first, to stay close to the program's own order.
         number = heapq.heappop(ready)
         order.append(number)
         for follower in sorted(after[number]):
@@ -141,6 +142,7 @@ def _needed(program: Program, home: Sequence[int], places: Places | None) -> lis
     found: list[dict[int, int]] = [{0: BEGIN} if number else {} for number in home]
     for index, access in table:
         earlier = rows[: np.searchsorted(rows[:, 0], index)]
+        # A fast test of ranges in numpy; `Access.meets` then also compares pitches.
         meets = (earlier[:, 1] != home[index]) & (earlier[:, 2] == spaces[access.space])
         meets &= (earlier[:, 3] < access.high) & (access.low < earlier[:, 4])
         meets &= (earlier[:, 5] == 1) | access.writes
@@ -159,6 +161,7 @@ def _reduced(needed: Sequence[Mapping[int, int]], home: Sequence[int], num_lists
     behind: dict[int, Clock] = {BEGIN: clocks[0]}
     for target, number in enumerate([*home, 0]):
         clock = clocks[number]
+        # The latest steps first: their clocks may already imply the earlier signals.
         for source_list, source in sorted(needed[target].items(), key=lambda item: -item[1]):
             if clock[source_list] < source:
                 edges.append(_Edge(source=source, target=target, source_list=source_list, target_list=number))

@@ -211,5 +211,5 @@ def test_names_of_drivers_are_not_a_model_s(tmp_path: Path) -> None:
     npu = platform.processors[1]
     assert npu.offload
     taken = replace(npu, offload=replace(npu.offload, wait="net_run"))
-    with pytest.raises(BadOptions, match="name = 'net': net_run is a function of a driver of host, too"):
+    with pytest.raises(BadOptions, match="name = 'net': net_run is also a function of a driver of host"):
         driver_names(replace(platform, processors=(platform.processor, taken)), "net")

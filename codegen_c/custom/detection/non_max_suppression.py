@@ -53,6 +53,7 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 
 
 def _refuses(call: CustomCall) -> str | None:
+    """Return the reason why a call is not supported, or None."""
     boxes, scores = _given(call, 0), _given(call, 1)
     if boxes is None or scores is None or {boxes.dtype, scores.dtype} != {"float32"}:
         return f"its inputs are {', '.join(map(str, call.present))}; they must be boxes and scores in float32"

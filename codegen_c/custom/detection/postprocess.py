@@ -43,6 +43,7 @@ def _outputs(call: CustomCall) -> Sequence[CustomTensor]:
 
 
 def _refuses(call: CustomCall) -> str | None:
+    """Return the reason why a call is not supported, or None."""
     shapes = [tensor.shape for tensor in call.present]
     if len(shapes) != 3 or len(call.inputs) != 3 or any(tensor.dtype != "float32" for tensor in call.present):
         return f"its inputs are {', '.join(map(str, call.present))}; they must be float32 encodings, scores and anchors"
@@ -78,6 +79,7 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 
 
 def _decoded(call: CustomCall, encodings: Array, anchors: Array) -> Array:
+    """Return the boxes [y0, x0, y1, x1] that encodings relative to anchors describe, float32[B, 4]."""
     y, x, h, w = (np.float64(np.float32(_number(call, name))) for name in _SCALES)
     codes, places = encodings.astype(np.float64), anchors.astype(np.float64)
     middles = codes[:, :2] / [y, x] * places[:, 2:] + places[:, :2]
