@@ -201,6 +201,6 @@ def test_installed_operators_that_cannot_be(site: Path) -> None:
         registry.custom_operator("Half")
     install(site, package="half_operators_three", value="np")
     with pytest.raises(
-        ImportError, match=r"'half_operators_three:np' of group 'tvm_ext.operators' is no tvm_ext.custom.Custom"
+        ImportError, match=r"'half_operators_three:np' of group 'tvm_ext.operators' is not a tvm_ext.custom.Custom"
     ):
         registry.custom_operator("Half")

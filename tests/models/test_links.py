@@ -158,7 +158,7 @@ REFUSED = [
         {"source": "sensor.y", "target": "network.gain", "times": 1},
         r"links\[0\]\.times: unknown key; allowed here: sou",
     ),
-    ({"source": "sensor.m", "target": "network.gain"}, r"int32 has no real values that could be scaled"),
+    ({"source": "sensor.m", "target": "network.gain"}, r"int32 has no real values to scale"),
     ({"source": "sensor.m", "target": "network.count", "scale": 2}, r"only equal types can be copied, with scale 1"),
     ({"source": "sensor.y", "target": "network.count"}, r"sensor\.y cannot become network\.count: int32 has no real"),
 ]

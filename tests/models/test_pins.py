@@ -67,7 +67,7 @@ def test_nothing_is_put_over_what_is_kept(seed: int, tmp_path: Path) -> None:
         ({"pin": {"image": -16}}, "pin image=-16"),
         ({"pin": {"nothing": 0}}, "'nothing' is not a tensor of the compiled model.*image"),
         ({"keep": ("nothing",)}, "'nothing' is not a tensor of the compiled model.*image"),
-        ({"keep": ("image",), "io": "caller"}, "keep 'image': image lies in the caller's memory"),
+        ({"keep": ("image",), "io": "caller"}, "keep 'image': image is in the caller's memory"),
         ({"pin": {"image": 0}, "io": "caller"}, "io = 'caller'"),
     ],
 )
