@@ -60,7 +60,7 @@ def _planned(extension: Extension, problem: AllocationProblem) -> list[int] | No
     try:
         given = extension.value(problem)
     except Exception as error:  # whatever the other distribution's code raises
-        raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Mend or uninstall it.") from error
+        raise ExtensionFailed(f"{where}: {type(error).__name__}: {error}. Fix or uninstall it.") from error
     if given is None:
         return None
     try:
@@ -68,7 +68,7 @@ def _planned(extension: Extension, problem: AllocationProblem) -> list[int] | No
     except (TypeError, ValueError):
         raise ExtensionFailed(f"{where}: does not return one integer offset for each buffer.") from None
     if fault := offset_fault(problem, offsets):
-        raise ExtensionFailed(f"{where}: {fault}. Its offsets are not used; mend or uninstall it.")
+        raise ExtensionFailed(f"{where}: {fault}. Its offsets are not used; fix or uninstall it.")
     return offsets
 
 

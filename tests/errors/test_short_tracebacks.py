@@ -23,7 +23,7 @@ def frames(error: BaseException) -> list[str]:
 
 def test_errors_within_passes_of_tvm_are_short(tmp_path: Path) -> None:
     mod = tvm_ext.load(saved(SMALL_MODELS["image_in_and_out"](), tmp_path))
-    with pytest.raises(BadOptions, match="'zz' is no tensor") as raised:
+    with pytest.raises(BadOptions, match="'zz' is not a tensor") as raised:
         tvm_ext.estimate(mod, "cortex_m4", pin={"zz": 16})
     assert frames(raised.value)[:2] == ["test_errors_within_passes_of_tvm_are_short", "short"]
     assert len(frames(raised.value)) == 3 and raised.value.__suppress_context__

@@ -190,7 +190,7 @@ def test_rows_of_the_application_beside_the_accelerator(
 def test_instances_are_refused(driven: Compiled) -> None:
     options = BuildOptions(context="caller")
     with pytest.raises(
-        BadOptions, match=r"context = 'caller': steps run on npu, which instances .* or processors = cpu"
+        BadOptions, match=r"context = 'caller': steps run on npu, which several instances .* or processors = cpu"
     ):
         check_driven(driven.program, ("cpu",), options)
     check_driven(replace(driven.program, steps=()), ("cpu",), options)
