@@ -63,7 +63,7 @@ def test_an_unresolvable_clock_is_not_reported_as_a_count(cortex_m4: Platform, t
     monkeypatch.setattr("tvm_ext.execution.board.instruction_shift", lambda _: 6)
     toy = write_toy(tmp_path, cortex_m4)
     elf = build_elf(tmp_path, cortex_m4, tmp_path / "build")
-    with pytest.raises(RunFailed, match="could not tell its instructions"):
+    with pytest.raises(RunFailed, match="did not report instructions"):
         run_qemu(elf, cortex_m4, toy.interface, [toy.sample])
 
 

@@ -122,9 +122,9 @@ def test_kernels_are_measured_on_the_device(tmp_path: Path, monkeypatch: pytest.
     "fault, said",
     {
         "status": r"failed \(exit 3\):\nno probe was found",
-        "silent": "ended with 0 and printed nothing; the firmware prints by semihosting",
-        "garbage": r"no line of what was printed is the firmware's .*\n.*Info : clock speed 1000 kHz",
-        "no_files": "wrote no out.bin into the folder that the command was run in",
+        "silent": "returned 0 and printed nothing; the firmware prints by semihosting",
+        "garbage": r"the firmware's line .* is missing in the output.*\n.*Info : clock speed 1000 kHz",
+        "no_files": "wrote no out.bin into the working folder of the command",
     }.items(),
 )
 def test_what_a_runner_comes_to(package: Package, fault: str, said: str) -> None:
@@ -152,7 +152,7 @@ def test_wrong_outputs_of_a_device_fail_the_build(model: Path, tmp_path: Path) -
         ("", BadOptions, "write {elf}"),
         ("run 'it {elf}", BadOptions, "no closing quotation; quotes have to come in pairs"),
         ("no_such_program_here {elf}", MissingTool, "'no_such_program_here' is no program that can be found"),
-        (5, BadOptions, "runner is a int; a command is needed, such as 'probe-rs run {elf}'"),
+        (5, BadOptions, "runner is a int; give a command, such as 'probe-rs run {elf}'"),
     ],
 )
 def test_commands_that_are_no_runners(text: str, error: type[TvmExtError], said: str) -> None:

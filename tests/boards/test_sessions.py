@@ -53,19 +53,19 @@ def test_wrong_samples_are_told_the_way_and_leave_the_session_open(package: Pack
     (good,) = samples(1)
     with package.session(on=on) as session:
         for change, said in (
-            ({"lefd": good["left"]}, "'lefd' is not an input of small: left, right. Did you mean 'left'"),
+            ({"lefd": good["left"]}, "'lefd' is not an input of small, which reads left, right. Did you mean 'left'"),
             ({"left": good["left"].astype("float64")}, r"is float64\[2, 6\]; .* .astype\(\"float32\"\) converts it"),
             ({"left": good["left"].reshape(12)}, r"float32\[12\]; small reads .* .reshape\(\[2, 6\]\)"),
-            ({"left": [[1.0], [1.0, 2.0]]}, "input 'left' is no array: its rows differ in length"),
+            ({"left": [[1.0], [1.0, 2.0]]}, "input 'left' is not an array: its rows differ in length"),
         ):
             with pytest.raises(BadInput, match=said):
                 session.run({**good, **change})
         with pytest.raises(BadInput, match="input 'right' is missing"):
             session.run({"left": good["left"]})
-        with pytest.raises(BadInput, match="inputs: 1 values are given as a list, one for each input; small"):
+        with pytest.raises(BadInput, match="inputs: the list holds 1 values and needs one for each input; small"):
             session.run([1])
         assert len(session.run(good)) == 2
-    with pytest.raises(RunFailed, match="the session of small is closed; open another one"):
+    with pytest.raises(RunFailed, match="the session of small is closed; open a new one"):
         session.run(good)
     if on == "qemu":
         with pytest.raises(RunFailed, match="is closed"):

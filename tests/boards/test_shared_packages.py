@@ -81,7 +81,7 @@ def test_an_emulator_that_does_not_take_the_plugin_counts_nothing_and_says_so(
     absent = QemuExtras(arguments=("-plugin", "file=not_there.so"))
     monkeypatch.setattr(board, "count_plugin", lambda *_: absent)
     sample = {"x": np.zeros((1, 3, 5, 5), np.float32)}
-    with pytest.warns(ModelNotice, match="not counted, for QEMU came to no end with the plugin"):
+    with pytest.warns(ModelNotice, match="not counted, because QEMU failed with the plugin"):
         ran = board.run_qemu(
             package.folder / "net.elf", Platform.load("dual_m33"), package.interface, [sample], time_limit_s=30,
             parallel=cast("ParallelProgram", object()),

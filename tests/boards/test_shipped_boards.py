@@ -168,7 +168,7 @@ def test_firmware_of_a_machine_runs_on_no_device(
     build: Callable[..., Package], network: tvm.IRModule, tmp_path: Path
 ) -> None:
     """Its addresses are those of the machine."""
-    message = r"runner: firmware for nucleo_f446re lies in memories of QEMU's mps2-an386"
+    message = r"runner: firmware for nucleo_f446re is linked to memories of QEMU's mps2-an386"
     with pytest.raises(BadOptions, match=message):
         tvm_ext.build(network, "nucleo_f446re", tmp_path / "out", runner="true {elf}")
     package = build("nucleo_f446re", hooks=True, verify=("host",))

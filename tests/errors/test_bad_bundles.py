@@ -143,7 +143,7 @@ def test_no_memory_has_the_name_of_what_models_keep(name: str, tmp_path: Path) -
 
 def test_boards_that_cannot_run_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host, board = Platform.load("host"), Platform.load("cortex_m4")
-    with pytest.raises(RunFailed, match=r"platform host has no board; run it on the host"):
+    with pytest.raises(RunFailed, match=r"platform host has no board; run the bundle on the host"):
         run_bundle_on_board(tmp_path / "door.elf", host, ["one"], {}, {}, time_limit_s=1)
     said = SimpleNamespace(stdout="FAIL second state\n", stderr="", problem=None, status=1, left="ended with status 1")
     monkeypatch.setattr(tvm_ext.execution.bundle_runner, "run_program", lambda *_, **__: said)

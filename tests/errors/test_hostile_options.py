@@ -64,10 +64,10 @@ def test_things_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(BadPlatform, match="unknown platform 'None'"):
         tvm_ext.build(mod, None, tmp_path / "out")  # pyright: ignore[reportArgumentType]
     package = tvm_ext.build(mod, "host", tmp_path / "out", BuildOptions(verify=()))
-    with pytest.raises(BadInput, match="inputs are a NoneType; an array, or a dict of arrays"):
+    with pytest.raises(BadInput, match="inputs are a NoneType; give an array, or a dict of arrays"):
         package.run(None)  # pyright: ignore[reportArgumentType]
     for calibration in ({"x": [[1], [1, 2]]}, [{"x": [[1], [1, 2]]}]):
-        with pytest.raises(BadInput, match="'x' is no array: its rows differ in length"):
+        with pytest.raises(BadInput, match="'x' is not an array: its rows differ in length"):
             read_calibration(calibration, {"x": ((1, 4), "float32")})  # pyright: ignore[reportArgumentType]
 
 

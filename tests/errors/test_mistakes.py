@@ -116,8 +116,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "small": ("compile {model} -p cortex_m4 -o {out} --ram 100", "2264 B less. Try a larger memory"),
     "runner": ("compile {model} -p cortex_m4 -o {out} --runner probe-rs", "write {elf} for its path"),
     "no file": ("compile {folder}/n.onnx -p host -o {out}", "n.onnx: no such file"),
-    "project": ("compile {folder}", "holds no tvm_ext.toml: give a model's file"),
-    "init": ("init {model} -p host -o {folder}", "a project begins in a new folder"),
+    "project": ("compile {folder}", "holds no tvm_ext.toml: give a model file"),
+    "init": ("init {model} -p host -o {folder}", "give a new or an empty folder for the project"),
 }
 
 

@@ -113,7 +113,7 @@ def test_errors_and_notices(tmp_path: Path) -> None:
         assert r"\u202e" in err
     path = saved(model_of([NODE("Relu", [EVIL], ["y"])], {EVIL: ("n", 4)}, ["y"]), tmp_path)
     out, err, status = command("compile", path, "-p", "host", "-o", tmp_path / "out", "--verify", "none")
-    assert status == 0 and f"notice: dimensions the model leaves open are taken as 1: {SHOWN}" in err.replace("\n", "")
+    assert status == 0 and f"warning: dimensions the model leaves open are taken as 1: {SHOWN}" in err.replace("\n", "")
     assert not HIDDEN.search(out + err)
 
 

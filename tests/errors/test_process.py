@@ -140,13 +140,16 @@ def test_a_compiler_of_spaces_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 EMULATORS = {
-    "hangs": ("exec sleep 100", "did not end within 1.2 s; .* and said nothing; look for an endless loop"),
-    "crashes": ("kill -SEGV $$", r"failed \(ended by SIGSEGV\) and said nothing"),
-    "says nothing": ("exit 0", r"failed \(exit 0\) and said nothing"),
+    "hangs": ("exec sleep 100", "did not end within 1.2 s; .* and printed nothing; look for an endless loop"),
+    "crashes": ("kill -SEGV $$", r"failed \(ended by SIGSEGV\) and printed nothing"),
+    "says nothing": ("exit 0", r"failed \(exit 0\) and printed nothing"),
     "says something else": ("echo hello", r"failed \(exit 0\):\nhello"),
-    "leaves fields out": ("echo instructions=5", "reported no ticks; compile the model again"),
-    "says too many digits": (f"echo instructions=5 stack={'9' * 5000}", "reported no ticks"),
-    "writes no outputs": ("echo instructions=5 stack=1 ticks=1 empty_ticks=1 wrapped=0", "wrote 0 B of outputs; 4 B"),
+    "leaves fields out": ("echo instructions=5", "did not report ticks; compile the model again"),
+    "says too many digits": (f"echo instructions=5 stack={'9' * 5000}", "did not report ticks"),
+    "writes no outputs": (
+        "echo instructions=5 stack=1 ticks=1 empty_ticks=1 wrapped=0",
+        "wrote 0 B of outputs",
+    ),
     "prints without end": ("exec yes", "printed more than 16 MiB"),
 }
 

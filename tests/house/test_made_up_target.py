@@ -90,7 +90,7 @@ def test_its_boards_start_with_its_own_code(site: Path, tmp_path: Path) -> None:
     assert files["board/startup.c"] == "/* toy startup.c */\n" and files["board/timer.h"] == "/* toy timer_tick.h */\n"
     assert 'volatile("copy %0, stack"' in files["board/firmware.c"]
     said = measured_assurance(tmp_path, compiled, tmp_path / "net.elf", (), None)
-    assert said["stack_bound"]["reason"] == "code of toy1 is not read here"
+    assert said["stack_bound"]["reason"] == "machine code of toy1 is not supported by the analysis"
     assert "qemu-system-toy -M" in files["Makefile"] and "qemu-system-toy -M" in files["CMakeLists.txt"]
 
 

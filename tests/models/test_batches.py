@@ -83,25 +83,25 @@ def test_floats_of_integer_ports(rounding: Rounding, integers: list[int]) -> Non
     assert found.dtype == np.float32
     same = run_batch(one, seen[0], run)["y"]
     assert same.dtype == np.int8, "integers in, integers out"
-    with pytest.raises(BadInput, match=r"input 'x' is float64\[6\]; m reads int8\[6\].* It is quantized: round"):
+    with pytest.raises(BadInput, match=r"input 'x' is float64\[6\]; m reads int8\[6\].* The input is quantized: round"):
         run_batch(one, real, run, quantize=False)
 
 
 MISTAKES: dict[str, tuple[Interface, object, str]] = {
-    "one array for two": (PAIR, X, r"inputs: one array is given; m reads a, b\. Give a dict, or a sequence in this"),
-    "one of two": (PAIR, [X], r"inputs: 1 values are given as a list, one for each input; m reads a, b\..*numpy.stack"),
-    "samples as a list": (ROW, [X[:1], X[1:2]], "inputs: 2 values are given as a list, one for each input; m reads x"),
-    "a number": (ROW, 5, "inputs are a int; an array, or a dict of arrays by name, is needed"),
+    "one array for two": (PAIR, X, r"inputs: a single array is given; m reads a, b\. Give a dict, or a sequence"),
+    "one of two": (PAIR, [X], r"the list holds 1 values and needs one for each input; m reads a, b\..*numpy.stack"),
+    "samples as a list": (ROW, [X[:1], X[1:2]], "the list holds 2 values and needs one for each input; m reads x"),
+    "a number": (ROW, 5, "inputs are a int; give an array, or a dict of arrays by name"),
     "wide": (ROW, np.zeros((3, 5), np.float32), r"input 'x' is float32\[3, 5\]; m reads float32\[1, 4\]"),
     "deep": (ROW, np.zeros((2, 3, 4), np.float32), r"input 'x' is float32\[2, 3, 4\]; m reads float32\[1, 4\]"),
     "type of a batch": (ROW, X.astype("f8"), r"input 'x' is float64\[1, 4\]; m reads float32\[1, 4\].*astype"),
-    "empty": (ROW, X[:0], "m is handed a batch without samples; give at least one"),
-    "unequal": (PAIR, {"a": X, "b": X[:2]}, r"the number of samples differs \(a: 3, b: 2\); give as many of each"),
+    "empty": (ROW, X[:0], "the batch for m holds no samples; give at least one"),
+    "unequal": (PAIR, {"a": X, "b": X[:2]}, r"the numbers of samples differ \(a: 3, b: 2\); give the same number"),
     "batches of batches": (ROW, [{"x": X}], r"input 'x' is float32\[1, 3, 4\]; m reads float32\[1, 4\]"),
-    "unlike samples": (ROW, [{"x": X}, {"x": X[:1]}], "the samples of a list differ in shape; give arrays of one"),
-    "names of samples": (ROW, [{"x": X[:1]}, {"z": X}], "'z' is not an input of m: x"),
-    "ragged": (ROW, {"x": [[1], [1, 2]]}, "input 'x' is no array: its rows differ in length"),
-    "name": (ROW, {"X": X}, "'X' is not an input of m: x"),
+    "unlike samples": (ROW, [{"x": X}, {"x": X[:1]}], "the samples of the list differ in shape; give arrays of"),
+    "names of samples": (ROW, [{"x": X[:1]}, {"z": X}], "'z' is not an input of m, which reads x"),
+    "ragged": (ROW, {"x": [[1], [1, 2]]}, "input 'x' is not an array: its rows differ in length"),
+    "name": (ROW, {"X": X}, "'X' is not an input of m, which reads x"),
     "missing": (PAIR, {"a": X}, "input 'b' is missing; m reads a, b"),
 }  # fmt: skip
 

@@ -226,7 +226,7 @@ def test_bundles_on_the_command_line(tmp_path: Path) -> None:
     arguments = ["run", str(out), "--inputs", str(tmp_path / "in.npz"), "--outputs", str(tmp_path / "out.npz")]
     assert run(app, [*arguments, "--model", "second"]).exit_code == 0 and (tmp_path / "out.npz").is_file()
     other = run(app, [*arguments, "--model", "third"])
-    assert other.exit_code == 1 and "is no model of" in other.output
+    assert other.exit_code == 1 and "has no model of this name" in other.output
     without = run(app, arguments)
     assert without.exit_code == 1 and "is a bundle of several models" in without.output
 
@@ -238,7 +238,7 @@ def test_a_package_of_one_model_takes_no_name(tmp_path: Path) -> None:
         app, ["run", str(out), "--inputs", "in.npz", "--outputs", "out.npz", "--model", "other"]
     )
     assert result.exit_code == 1
-    assert "is the package of one model, small; leave it out." in " ".join(result.output.split())
+    assert "is the package of one model, small; leave --model out." in " ".join(result.output.split())
 
 
 def test_damaged_bundles_are_refused(mixed: BundlePackage, tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_there_is_no_board_to_compare_on(built: Callable[[str], Package], shared
 
 def test_another_model_is_no_reference(built: Callable[[str], Package], shared_models: Path, tmp_path: Path) -> None:
     package = built("float ONNX")
-    with pytest.raises(BadInput, match=r"is not the file that .* was made of"):
+    with pytest.raises(BadInput, match=r"is not the file that .* was compiled from"):
         tvm_ext.compare(package, inputs_of(package), reference=shared_models / "resnet_fp32.onnx")
     with pytest.raises(BadInput, match="cannot be read: No such file"):
         tvm_ext.compare(package, inputs_of(package), reference=tmp_path / "none.onnx")

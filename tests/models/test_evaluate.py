@@ -88,7 +88,7 @@ def test_a_classifier_beside_its_float_file(package: Package) -> None:
     html = parsed(f"<div>{found._repr_html_()}</div>")
     assert "<b>cow" in words(html) and not html.findall(".//td/b")
     on_board = package.evaluate(X, CLASSES, "qemu", class_names=("cat", "dog", "<b>cow"), reference=False)
-    assert on_board == replace(found, on="qemu", reference=None, no_reference="was not asked for")
+    assert on_board == replace(found, on="qemu", reference=None, no_reference="was not requested")
 
 
 def test_a_regression_and_integers(package: Package) -> None:
@@ -102,7 +102,7 @@ def test_a_regression_and_integers(package: Package) -> None:
     steps = np.clip(np.rint(X / np.float32(port.quantization.scale)) + port.quantization.zero_point, -128, 127)
     integers = package.evaluate(steps.astype(np.int8), WANTED)
     assert integers.scores == found.scores, "integers in, the same scores of real numbers"
-    assert "RMSE" in str(found) and "the file's RMSE" in str(found)
+    assert "RMSE" in str(found) and "file's RMSE" in str(found)
 
 
 def test_a_file_that_is_not_at_hand(package: Package, tmp_path: Path) -> None:
@@ -113,21 +113,25 @@ def test_a_file_that_is_not_at_hand(package: Package, tmp_path: Path) -> None:
     assert moved.evaluate(X, CLASSES, reference=file).reference is not None
     other = tmp_path / "other.onnx"
     other.write_bytes(b"\x08\x01")
-    with pytest.raises(BadInput, match=r"other\.onnx: is not the file that .* was made of"):
+    with pytest.raises(BadInput, match=r"other\.onnx: is not the file that .* was compiled from"):
         moved.evaluate(X, CLASSES, reference=other)
 
 
 @pytest.mark.parametrize(
     ("y", "more", "message"),
     [
-        (CLASSES[:5], {}, r"y is int64\[5\]; x holds 40 samples, and y one row for each"),
-        (CLASSES + 1, {}, "y holds classes 1 to 3; the output has 3, 0 to 2"),
-        (WANTED, {"task": "classification"}, r"y is float32\[40, 3\]; 40 integers, one class for each sample"),
-        (WANTED[:, :2], {}, r"y is float32\[40, 2\]; 3 numbers for each of 40 samples are needed, or one integer each"),
+        (CLASSES[:5], {}, r"y is int64\[5\]; x holds 40 samples; y needs a row for each"),
+        (CLASSES + 1, {}, "y holds classes 1 to 3; the output has 3 classes, 0 to 2"),
+        (
+            WANTED,
+            {"task": "classification"},
+            r"y is float32\[40, 3\]; a classification needs 40 integers, a class per sample",
+        ),
+        (WANTED[:, :2], {}, r"y is float32\[40, 2\]; a regression needs 3 numbers for each of 40 samples"),
         (WANTED * np.nan, {}, "y holds NaN or infinity"),
-        (CLASSES, {"class_names": ("a", "b")}, "class_names: 2 names are given; the output has 3 classes"),
-        (WANTED, {"class_names": ("a", "b", "c")}, "class_names are given, and y holds no classes"),
-        (CLASSES, {"output": "z"}, "output = 'z': net has no such output; it gives y"),
+        (CLASSES, {"class_names": ("a", "b")}, "class_names holds 2 names, and the output has 3 classes"),
+        (WANTED, {"class_names": ("a", "b", "c")}, "class_names only belong to a classification"),
+        (CLASSES, {"output": "z"}, "output = 'z': net has no output of this name; its outputs are y"),
     ],
     ids=lambda one: "" if isinstance(one, np.ndarray) else None,
 )
@@ -137,7 +141,7 @@ def test_mistakes(package: Package, y: np.ndarray, more: dict[str, object], mess
 
 
 def test_mistakes_that_need_no_run() -> None:
-    with pytest.raises(BadInput, match="the output has one element: it tells none apart"):
+    with pytest.raises(BadInput, match="a classification needs an output of several elements"):
         classification_scores(np.zeros(4, int), np.zeros((4, 1)))
 
 
@@ -157,7 +161,7 @@ def test_the_command(package: Package, tmp_path: Path, name: str) -> None:
         assert "accuracy" in CliRunner().invoke(app, arguments).stdout
     np.savez(tmp_path / "data.npz", **{name: X})
     result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 1 and "has no array y, the classes or numbers that are true" in result.output
+    assert result.exit_code == 1 and "array y of true classes or values is missing" in result.output
 
 
 def test_a_file_of_objects_is_not_read(package: Package, tmp_path: Path) -> None:

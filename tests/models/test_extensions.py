@@ -215,7 +215,7 @@ def test_problems_of_a_package_are_what_minimalloc_reads(tmp_path: Path) -> None
 def test_a_damaged_report_names_no_file(change: dict[str, object]) -> None:
     report = report_of("integer_network")
     report["tensors"][0].update(change)
-    with pytest.raises(BadPackage, match=r"report\.json: is damaged at"):
+    with pytest.raises(BadPackage, match=r"report\.json is damaged at"):
         allocation_problems(report)
 
 

@@ -82,7 +82,7 @@ def test_a_rejected_plan_is_told_on_stderr(digits: Path, tmp_path: Path, monkeyp
     ]  # fmt: skip
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert f"notice: split: this plan was rejected and is not used: {PLANTED}" in result.stderr
+    assert f"warning: split: this plan was rejected and is not used: {PLANTED}" in result.stderr
     assert (
         "defect of tvm-ext" in result.stderr
         and "planted" in json.loads(result.stdout)["fit"]["attempts"][1]["rejected"]
@@ -95,7 +95,7 @@ def test_nothing_else_fits(digits: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with (
         pytest.warns(DefectNotice),
         pytest.raises(
-            DoesNotFit, match=r"Rejected, by a defect of tvm-ext: split: .*planted.* shown: whole: 11264 B\.$"
+            DoesNotFit, match=r"because of a defect of tvm-ext: split: .*planted.* method: whole: 11264 B\.$"
         ),
     ):
         compile_module(module, Platform.load(BOARD), BuildOptions(ram=6700))
@@ -107,7 +107,7 @@ def test_every_plan_is_rejected(digits: Path, monkeypatch: pytest.MonkeyPatch) -
     with (
         pytest.warns(DefectNotice),
         pytest.raises(
-            PlanRejected, match=r"every plan was rejected\. whole: .*planted.*defect of tvm-ext: please report"
+            PlanRejected, match=r"rejected every memory plan\. whole: .*planted.*defect of tvm-ext: please report"
         ),
     ):
         compile_module(module, Platform.load(BOARD), BuildOptions())

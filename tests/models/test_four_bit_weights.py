@@ -110,7 +110,7 @@ def test_a_budget_of_flash_is_kept_by_the_layers_that_cost_least(
     budget = sizes[0] - 200
     some = made(trained, samples, flash=budget, quantize="auto", ram=100_000)
     assert four_bits(some) == ["qdense_packed_dsp"] and some.program.weights_bytes <= budget
-    refused = rf"its constants are {sizes[1]} B, and flash = 500, which counts .* Of a float model"
+    refused = rf"its constants take {sizes[1]} B, and flash = 500, which counts .* For a float model"
     with pytest.raises(DoesNotFit, match=refused):
         made(trained, samples, flash=500)
 

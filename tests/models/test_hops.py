@@ -49,7 +49,7 @@ def test_the_first_runs_are_not_ready(tmp_path: Path) -> None:
     with package.session() as session:
         for _ in range(2):
             for part in parts[:2]:
-                with pytest.raises(NotReady, match=r"is not full before 2 runs behind a reset"):
+                with pytest.raises(NotReady, match=r"is full after 2 runs from a reset"):
                     session.run(part)
             for end, part in ((12, parts[2]), (16, parts[3])):
                 wanted = whole.run({"frames": np.ascontiguousarray(frames[:, end - 12 : end])})

@@ -44,7 +44,7 @@ def test_a_folder_that_holds_something_stays_as_it_is(tmp_path: Path) -> None:
     model = saved(SMALL_MODELS["image_in_and_out"](), tmp_path)
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "notes.txt").write_text("mine")
-    assert "holds something" in told("init", model, "-p", "host", "-o", tmp_path / "app", status=2)
+    assert "the folder is not empty" in told("init", model, "-p", "host", "-o", tmp_path / "app", status=2)
     assert [path.name for path in (tmp_path / "app").iterdir()] == ["notes.txt"]
 
 

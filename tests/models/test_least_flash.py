@@ -80,7 +80,7 @@ def test_weights_grow_only_where_there_is_room(convolution: Convolution) -> None
     within = compile_module(convolution.module, M4, replace(SPEED, flash=sizes[0] - 1))
     assert kernels(within) == ["qconv2d_dsp"] and within.program.weights_bytes == sizes[1]
     assert kernels(compile_within(convolution.module, M4, replace(SPEED, flash=sizes[0]))(None)) == ["qconv2d_dsp"]
-    with pytest.raises(DoesNotFit, match=rf"its constants are {sizes[1]} B, and flash = {sizes[1] - 1}, which counts"):
+    with pytest.raises(DoesNotFit, match=rf"its constants take {sizes[1]} B, and flash = {sizes[1] - 1}, which counts"):
         compile_module(convolution.module, M4, replace(SPEED, flash=sizes[1] - 1))
 
 

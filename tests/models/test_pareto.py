@@ -50,7 +50,7 @@ def test_a_budget_that_no_point_is_within_is_said(digits: Path, tmp_path: Path) 
     result = CliRunner().invoke(app, [*arguments, "4799"])
     assert result.exit_code == 0 and json.loads((tmp_path / "found" / "pareto.json").read_text())["chosen"] is None
     said = " ".join(result.stderr.split())
-    assert "--budget 4799: no point is within it, so that none is chosen; the least takes 4800 B." in said
+    assert "--budget 4799: no point fits, so none is chosen; the smallest arena is 4800 B." in said
 
 
 @pytest.mark.parametrize("ram", ["64XB", "=12", "dtcm=", "12 KiB KiB"])

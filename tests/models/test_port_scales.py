@@ -181,7 +181,7 @@ def test_the_error_for_floats_says_how_to_quantize_them(tmp_path: Path) -> None:
     """It recommended `.astype("int8")` where the scale was lost."""
     options = replace(_VERIFIED, verify=())
     package = tvm_ext.build(saved(convolution(), tmp_path), "cortex_m7_psram", tmp_path / "out", options)
-    with pytest.raises(BadInput, match=r"It is quantized: round\(x / 0\.02\) \+ 3, cut off to int8"):
+    with pytest.raises(BadInput, match=r"The input is quantized: round\(x / 0\.02\) \+ 3, clipped to int8"):
         package.run({"x": np.zeros((1, 4, 8, 8), np.float32)}, quantize=False)
     assert "real = 0.02" in (package.folder / "README.md").read_text()
 

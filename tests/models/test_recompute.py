@@ -192,5 +192,5 @@ def test_networks_of_the_zoo_that_fit_only_by_recompute(name: str, ram: int, by:
 
 def test_recompute_that_helps_nothing_leaves_the_error_of_the_best(tmp_path: Path) -> None:
     path = saved(image_network(0), tmp_path)
-    with pytest.raises(DoesNotFit, match=r"Tried, best shown: whole: \d+ B; split: \d+ B"):
+    with pytest.raises(DoesNotFit, match=r"Best of each method: whole: \d+ B; split: \d+ B"):
         compile_module(tvm_ext.load(path), HOST, BuildOptions(ram=16))

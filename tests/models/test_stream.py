@@ -256,7 +256,7 @@ def test_a_dense_layer_takes_rows_as_they_come(tmp_path: Path) -> None:
 
 def test_nothing_fits_says_what_was_tried(tmp_path: Path) -> None:
     path = saved(segmentation(), tmp_path)
-    with pytest.raises(DoesNotFit, match=r"may give 100 B.*Tried, best shown: stream: \d+ B"):
+    with pytest.raises(DoesNotFit, match=r"may give 100 B.*Best of each method: stream: \d+ B"):
         built(path, tmp_path / "out", BuildOptions(io="stream", ram=100))
 
 

@@ -74,7 +74,7 @@ def test_random_float_networks_keep_their_bits(seed: int, tmp_path: Path) -> Non
     whole = compile_module(module, host, BuildOptions())
     with pytest.raises(DoesNotFit) as raised:
         compile_module(module, host, BuildOptions(io="stream", ram=1))
-    assert "--reread asks for rows of the input again" in str(raised.value)
+    assert "--reread reads the rows of the input once for each strip" in str(raised.value)
     by_rows = min(bytes_ for method, bytes_ in raised.value.least_bytes.items() if method.startswith("stream"))
     small = compile_module(module, host, BuildOptions(io="stream", reread=True, ram=by_rows * 3 // 4))
     assert small.attempts[-1].method == "patches" and small.interface.inputs[0].stream

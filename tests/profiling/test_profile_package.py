@@ -63,7 +63,7 @@ def test_a_profile_does_not_take_its_package_s_place(packages: Packages, cortex_
     for place in (package.folder, package.folder / ".." / package.folder.name):
         done = CliRunner().invoke(app, ["profile", str(package.folder), "-o", str(place)])
         assert done.exit_code == 1
-        assert "is the package itself, which the profile would replace; choose another folder" in done.output
+        assert "the profile would replace the package itself; choose another folder" in done.output
     assert (package.folder / "report.json").exists()
 
 

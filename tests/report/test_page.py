@@ -188,9 +188,9 @@ def test_the_command_writes_the_page_beside_the_package_or_where_it_is_told(tmp_
     notes = tmp_path / "notes.txt"
     notes.write_text("my own")
     status, output = invoked(folder, notes, "--html")
-    assert status == 1 and "is no HTML page" in output and notes.read_text() == "my own"
+    assert status == 1 and "is not an HTML page" in output and notes.read_text() == "my own"
     status, output = invoked(folder, mine)
-    assert status == 2 and "only --html writes a file" in output
+    assert status == 2 and "a file is only written with --html" in output
     status, output = invoked(folder, tmp_path / "nowhere" / "page.html", "--html")
     assert status == 1 and "cannot be written" in output
 

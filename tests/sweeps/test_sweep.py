@@ -203,9 +203,9 @@ def test_a_file_that_is_none_is_said(text: str, said: str, tmp_path: Path) -> No
     ("arguments", "said"),
     [
         (["nowhere/*.onnx", "-p", "host"], "matches no file"),
-        (["a.onnx"], "no platform"),
-        (["s.toml", "a.onnx"], "give it alone"),
-        (["s.toml", "-p", "host"], "give it alone"),
+        (["a.onnx"], "without a platform"),
+        (["s.toml", "a.onnx"], "give the file alone"),
+        (["s.toml", "-p", "host"], "give the file alone"),
     ],
 )
 def test_wrong_usage_is_said(arguments: list[str], said: str, tmp_path: Path) -> None:

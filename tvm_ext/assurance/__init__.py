@@ -1,1 +1,1 @@
-"""Evidence about generated code: bound of the stack, coverage of the self-test."""
+"""Evidence about generated code: an upper bound of its stack, and the coverage of its self-test."""

@@ -1,4 +1,4 @@
-"""Assurance of the generated C: a bound of the stack and the coverage of the self-test."""
+"""Assurance of the generated C: an upper bound of its stack, and the coverage of its self-test."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def measured_assurance(
     *,
     in_bundle: bool = False,
 ) -> dict[str, Any]:
-    """Entries of the report: `stack_bound`, and `selftest_coverage`, None where the package is not run on the host.
+    """Return the entries `stack_bound` and `selftest_coverage` of the report.
 
-    Where processors share a run, `stack_bound_of` has the bounds of the others' functions.
+    The coverage is None if the package is not run on the host. If several processors share a run, the entry
+    `stack_bound_of` holds the bounds of the other processors' functions.
 
-    in_bundle: the model's self-test is part of one for several models, whose coverage is counted by itself.
-    elf: the linked firmware, None where there is no board; then the library is linked by itself, to look at.
+    in_bundle: the model belongs to a bundle, whose common self-test is measured separately. elf: the linked firmware,
+    None without a board; the library is then linked alone, so that its disassembly can be read.
     """
     interface = compiled.interface
     callbacks = [f"{direction}_{port.name}" for direction, port in streamed(interface)]
@@ -40,7 +41,9 @@ def measured_assurance(
     bound = (
         _bound(elf or folder / f"lib{interface.model}.a", compiled.platform.toolchain, interface.run, callbacks)
         if readable
-        else StackBound(num_bytes=None, reason=f"code of {compiled.platform.processor.isa} is not read here")
+        else StackBound(
+            num_bytes=None, reason=f"machine code of {compiled.platform.processor.isa} is not supported by the analysis"
+        )
     )
     others = {
         name: firmware_bound(elf, compiled.platform.toolchain, interface.serve(name), ()).to_json()
@@ -49,26 +52,29 @@ def measured_assurance(
     coverage = None
     if "host" in targets and not in_bundle:
         macs = sum(call.implementation.macs for call in compiled.program.kernel_calls())
-        with stage(progress, "counting what the self-test covers"):
+        with stage(progress, "measuring the coverage of the self-test"):
             coverage = selftest_coverage(folder, interface.model, macs=macs).to_json()
     found = {"stack_bound": bound.to_json(), "selftest_coverage": coverage}
     return found | ({"stack_bound_of": others} if others else {})
 
 
 def _bound(file: Path, toolchain: Toolchain, run: str, callbacks: Sequence[str]) -> StackBound:
-    """The bound of a run in firmware, or in a library, which is linked by itself with what it calls of libc."""
+    """Return the stack bound of a run in firmware, or in a library, which is first linked with libm and libc."""
     if file.suffix != ".a" or not toolchain.prefix or not file.is_file():
         return firmware_bound(None if file.suffix == ".a" else file, toolchain, run, callbacks)
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         try:
             elf = bare_elf(file, Path(name) / "bare.elf", toolchain, run)
         except (MissingTool, BuildFailed) as error:
-            return StackBound(num_bytes=None, reason=f"the library does not link: {str(error).splitlines()[0]}")
+            return StackBound(num_bytes=None, reason=f"the library cannot be linked: {str(error).splitlines()[0]}")
         return firmware_bound(elf, toolchain, run, callbacks)
 
 
 def bare_elf(library: Path, elf: Path, toolchain: Toolchain, run: str) -> Path:
-    """Link what the function `run` reaches; it is never run. Raises MissingTool, BuildFailed."""
+    """Link the function `run` and everything that it reaches, without start-up code: the ELF is read, never executed.
+
+    Raises MissingTool, BuildFailed.
+    """
     fixed = ["-nostartfiles", "-Wl,--gc-sections", f"-Wl,-e,{run}", f"-Wl,-u,{run}"]
     files = ["-o", str(elf.resolve()), str(library.resolve()), "-lm"]
     run_tool([*find_compiler(toolchain), *toolchain.flags, *fixed, *files], library.parent, reads=[library])

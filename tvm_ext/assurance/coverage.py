@@ -1,7 +1,7 @@
-"""Statements of a package's C that its self-test executes, counted by gcov in a build for the host.
+"""Statement coverage of a package's C by its self-test, counted by gcov in a build for the host.
 
-Lines stand for statements: generated code has one on a line. What a processor's own instructions replace (assembly and
-intrinsics behind the compiler's macros) is compiled here as the plain C beside it.
+Lines are counted as statements, because generated code has one statement on a line. Assembly and intrinsics, which the
+compiler's macros select on the target, are replaced by their plain C here.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from tvm_ext.core.toolchain import compile_objects, find_compiler, host_program,
 from tvm_ext.execution.host_model import library_sources
 
 MOST_MACS = 500_000_000
-"""Multiply-accumulates of a run up to which an unoptimised build of the self-test takes seconds."""
+"""Limit of the multiply-accumulates of a run: up to it, an unoptimised self-test takes seconds rather than minutes."""
 
 _TIME_LIMIT_S = 120
 _FEW_DRAWN = "-DTVM_EXT_SELFTEST_DRAWN=4u"
-"""Flag by which a self-test runs few of the vectors that it draws: without optimisation each takes long, and more of
-them execute no other statements."""
+"""Flag that limits a self-test to a few random vectors. Each takes long without optimisation, and further vectors
+execute no further statements."""
 _COUNTED = ("-O0", "--coverage", "-DTVM_EXT_INLINE=static inline")
-"""Flags for what is counted. Loops of layers are functions there: without optimisation, copies of them in each layer
-take the compiler seven times as long, and lines are the same."""
+"""Compiler flags of the measured files. They keep the loops of layers as functions instead of inlining them: inlined
+copies in each layer take the compiler seven times as long at -O0, for the same lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Statements of the files generated for the model, how many of them ran, and the lines of those that did not.
+    """Statement coverage of the files that were generated for a model.
 
-    missed, missed_shared: lines by file, of the model's own C, and of files that are the same in every package. None
-    with the reason why not.
+    statements, covered: numbers of all and of executed statements; None if they were not measured, with the `reason`.
+    missed, missed_shared: lines that were not executed by file, of the model's own C, and of the files that are the
+    same in every package.
     """
 
     statements: int | None
@@ -52,17 +53,21 @@ class Coverage:
 
 
 def selftest_coverage(folder: Path, model: str, *, macs: int, tested: Sequence[str] = ()) -> Coverage:
-    """Coverage of a package's C by its self-test; macs: of one run. tested: of a bundle, its models."""
+    """Measure the coverage of a package's C by its self-test.
+
+    macs: multiply-accumulates of a run. tested: the models of a bundle.
+    """
     if macs > MOST_MACS:
         return _unknown(
-            f"one run takes {macs:,} multiply-accumulates; up to {MOST_MACS:,} are run without optimisation"
+            f"a run takes {macs:,} multiply-accumulates; coverage is only measured up to {MOST_MACS:,}, because the "
+            "self-test runs without optimisation"
         )
     try:
         gcov = _gcov()
     except MissingTool as error:
         return _unknown(str(error))
     if gcov is None:
-        return _unknown("gcov is measured with gcc, and it or the host's C compiler is another or absent")
+        return _unknown("coverage needs gcc as the host's C compiler, and its gcov; install both, or set CC=gcc")
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         built = Path(name).resolve()
         try:
@@ -72,7 +77,10 @@ def selftest_coverage(folder: Path, model: str, *, macs: int, tested: Sequence[s
 
 
 def covered_lines(records: list[dict[str, Any]]) -> Coverage:
-    """Coverage that gcov's JSON records for files without a folder: the package's own."""
+    """Return the coverage of the package's own files from gcov's JSON records.
+
+    The package's files are recorded without a folder; records of system headers have one and are left out.
+    """
     counts: dict[str, dict[int, int]] = {}
     for record in records:
         for file in record["files"]:
@@ -80,6 +88,7 @@ def covered_lines(records: list[dict[str, Any]]) -> Coverage:
                 continue
             lines = counts.setdefault(file["file"].removeprefix("./"), {})
             for line in file["lines"]:
+                # A header is recorded once per source file that includes it: a line ran if it ran in any of them.
                 lines[line["line_number"]] = max(lines.get(line["line_number"], 0), line["count"])
     missed = {file: tuple(sorted(n for n, count in lines.items() if not count)) for file, lines in counts.items()}
     own, shared = (
@@ -100,30 +109,32 @@ def _unknown(reason: str) -> Coverage:
 
 
 def _gcov() -> str | None:
-    """The gcov that belongs to the host's compiler; None where that is no gcc."""
+    """Return the gcov of the host's compiler version; None if the compiler is not gcc or gcov is not installed."""
     compiler = re.fullmatch(r"(?:.*-)?(?:gcc|cc)((?:-\d+)?)", Path(find_compiler(HOST_TOOLCHAIN)[0]).name)
     return installed(f"gcov{compiler[1]}") if compiler else None
 
 
 def _run(folder: Path, model: str, tested: Sequence[str], built: Path) -> list[Path]:
-    """Build the self-test in `built`, run it, and name the files where gcov looks."""
+    """Build the self-test in the folder `built`, run it, and return gcov's note files."""
     names = list(dict.fromkeys([model, *tested]))
     every = library_sources(folder, *names)
     data = [path for path in every if path.name in {f"{name}_weights.c" for name in names}]
     library = [path for path in every if path not in data]
     data += [folder / f"{name}_selftest.c" for name in names] + [folder / f"{model}_selftest_main.c"]
     data += [folder / f"{name}_vectors.c" for name in tested or names]
+    # Weights and test vectors are data: counting them would only slow down the build.
     counted = compile_objects(library, built / "counted", HOST_TOOLCHAIN, flags=_COUNTED)
     plain = compile_objects(data, built / "plain", HOST_TOOLCHAIN, flags=["-O0", _FEW_DRAWN])
     program = host_program([*counted, *plain], built / "selftest", HOST_TOOLCHAIN, flags=["--coverage"])
     command = confined_command(Rights(writes=(str(built.resolve()),), executes=True), [str(program.resolve())])
     done = run_program(command, built, seconds=allowed_seconds(_TIME_LIMIT_S))
     if done.problem or done.status:
-        raise BuildFailed(f"the self-test, without optimisation on the host, {done.left}")
+        raise BuildFailed(f"the unoptimised self-test on the host {done.left}")
     return [path.with_suffix(".gcno") for path in counted]
 
 
 def _counted(notes: list[Path], gcov: str, built: Path) -> Coverage:
+    """Run gcov on the note files and return the coverage."""
     command = [gcov, "--json-format", "--stdout", *map(str, notes)]
     done = run_program(command, built, seconds=allowed_seconds(_TIME_LIMIT_S))
     try:

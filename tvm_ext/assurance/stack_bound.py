@@ -1,9 +1,9 @@
-"""Upper bound of the stack below a function of firmware, from its disassembly (Arm and RISC-V).
+"""Upper bound of the stack of a function of firmware and its callees, from the disassembly (Arm and RISC-V).
 
-The frame of a function is the sum of all that it pushes and subtracts from its stack pointer; the bound is the most
-that frames add up to along any path of calls. Everything linked is there, functions of libm, libgcc and libc too.
-No bound is stated where one may not exist or cannot be seen: recursion, a call through a pointer, a stack pointer that
-is set from a register. Interrupts come on top.
+The frame of a function is the sum of all bytes that it pushes or subtracts from its stack pointer. The bound is the
+largest sum of frames along any path of the call graph, which includes libm, libgcc and libc. No bound is given if none
+exists or the disassembly does not show it: recursion, a call through a pointer, a stack pointer set from a register.
+The stack of interrupts is not included.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ADDS = re.compile(r"sp, (?:sp, )?#\d+")
 
 @dataclass(frozen=True, kw_only=True)
 class StackBound:
-    """Most bytes of stack that one run takes; None with the reason where no bound can be stated.
+    """Upper bound of the stack of a run, in bytes; None, with the reason, if there is no bound.
 
-    callback_depth_bytes: of a streamed model, how many of them are in use where a function of the application's is
-    called, which takes its own beyond; None where there are no such functions. with_callbacks_bytes: the bound with the
-    functions that the package's firmware hands over.
+    callback_depth_bytes: bytes of a streamed model in use when it calls a function of the application, whose own stack
+    is added; None if the model calls none. with_callbacks_bytes: the bound with the callbacks of the package's own
+    firmware.
     """
 
     num_bytes: int | None
@@ -45,9 +45,9 @@ class StackBound:
 
 
 def firmware_bound(elf: Path | None, toolchain: Toolchain, run: str, callbacks: Sequence[str]) -> StackBound:
-    """The bound of `run` in firmware. callbacks: names of the functions it calls through pointers, as firmware has."""
+    """Return the stack bound of `run` in firmware. callbacks: names of the functions that it calls through pointers."""
     if elf is None:
-        return StackBound(num_bytes=None, reason="no firmware is linked here: libm and libc are not part of a package")
+        return StackBound(num_bytes=None, reason="no firmware was linked, so the stack of libm and libc is unknown")
     try:
         return stack_bound(frames_of(disassembly(elf, toolchain)), run, callbacks)
     except (MissingTool, BuildFailed) as error:
@@ -55,7 +55,7 @@ def firmware_bound(elf: Path | None, toolchain: Toolchain, run: str, callbacks: 
 
 
 def stack_bound(frames: Mapping[int, Frame], run: str, callbacks: Sequence[str] = ()) -> StackBound:
-    """The bound of the function `run` among all functions of an ELF, by address."""
+    """Return the stack bound of the function `run`. frames: all functions of an ELF by address."""
     starts = sorted(frames)
     roots = [address for address, frame in frames.items() if frame.name == run]
     if not roots:
@@ -63,7 +63,7 @@ def stack_bound(frames: Mapping[int, Frame], run: str, callbacks: Sequence[str] 
     known: dict[int, int] = {}
 
     def deepest(address: int, path: tuple[int, ...]) -> int:
-        """Bytes of the function at an address and all it calls. Raises _NoBoundError."""
+        """Return the bytes of the function at an address and of its deepest call. Raises _NoBoundError."""
         start = starts[max(bisect_right(starts, address) - 1, 0)]
         frame = frames[start]
         if start in path:
@@ -91,7 +91,7 @@ def stack_bound(frames: Mapping[int, Frame], run: str, callbacks: Sequence[str] 
 
 
 def frames_of(text: str) -> dict[int, Frame]:
-    """Functions by address from the output of objdump -d for Arm or RISC-V."""
+    """Parse the output of `objdump -d` for Arm or RISC-V to the functions by address."""
     bodies: dict[int, tuple[str, list[tuple[str, str]]]] = {}
     body: list[tuple[str, str]] = []
     for line in text.splitlines():
@@ -113,17 +113,21 @@ def frames_of(text: str) -> dict[int, Frame]:
 
 
 _ZEROS = ("movs", "r0, r0")
-"""Two bytes of padding, as an instruction."""
+"""Two zero bytes of padding, as objdump decodes them."""
 
 
 class _NoBoundError(Exception):
-    """Internal: a reason why no bound is stated."""
+    """Internal: the reason why there is no bound."""
 
 
 def _frame(
     start: int, name: str, body: list[tuple[str, str]], following: int | None, by_name: Mapping[str, int]
 ) -> Frame:
-    """following: address of the function behind it, which hand-written code may run into."""
+    """Return the frame of an Arm function.
+
+    following: address of the next function, into which hand-written code may fall through. by_name: addresses of all
+    functions, to resolve the linker's veneers for far calls.
+    """
     veneer = re.fullmatch(r"__(\w+)_veneer", name)
     if veneer and veneer[1] in by_name:
         return Frame(name=name, num_bytes=0, targets=(by_name[veneer[1]],))
@@ -141,14 +145,14 @@ def _frame(
 
 
 def _sets_stack_pointer(operation: str, operands: str) -> bool:
-    """True where the stack pointer takes any value but its own with a constant added or subtracted."""
+    """Return True if the stack pointer is set to anything but its own value plus or minus a constant."""
     if not operands.startswith(("sp,", "sp!")) or operation.startswith(_READ_STACK_POINTER):
         return False
     return not (operation.startswith(("add", "sub")) and _ADDS.fullmatch(operands))
 
 
 def _is_indirect(operation: str, operands: str) -> bool:
-    """True where an instruction branches to an address in a register or memory, other than a return or a jump table."""
+    """Return True if an instruction branches to an address in a register or memory; not for returns and jump tables."""
     if operation.startswith(("blx", "bx")):
         return operands != "lr" and target_of(operands) is None
     if operation.startswith("mov") and operands.startswith("pc,"):
@@ -159,7 +163,7 @@ def _is_indirect(operation: str, operands: str) -> bool:
 
 
 def _ends(body: list[tuple[str, str]]) -> bool:
-    """True where the last instruction never goes on to the next; a call at the end is one that does not return."""
+    """Return True if control never passes the last instruction. A call at the end is taken as one without a return."""
     last = [line for line in body if not line[0].startswith("nop") and line != _ZEROS][-1:]
     for operation, operands in last:
         name = plain(operation)
@@ -174,9 +178,10 @@ _TARGET = re.compile(r"([0-9a-f]+) <[^>]*>\s*$")
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A function: bytes of its own, and addresses it calls, jumps to or runs into.
+    """The stack frame of a function. targets: addresses that the function calls, jumps to or falls through to.
 
-    calls_pointers: whether it calls through a pointer. unclear: why its bytes are not known.
+    num_bytes: bytes of the frame itself. calls_pointers: True if the function calls through a pointer. unclear: the
+    reason why the bytes are unknown, None if they are known.
     """
 
     name: str
@@ -187,16 +192,16 @@ class Frame:
 
 
 def target_of(operands: str) -> int | None:
-    """The address that objdump names at the end of an instruction's operands."""
+    """Return the address of the symbol that objdump writes after an instruction's operands; None without a symbol."""
     found = _TARGET.search(operands)
     return int(found[1], 16) if found else None
 
 
 def left_for(jumps: Iterable[tuple[str, bool]], start: int, following: int | None, *, ends: bool) -> tuple[int, ...]:
-    """Addresses outside of a function that it calls, jumps to or runs into, and its own where it calls itself.
+    """Return the addresses outside of a function to which control passes, and its own address if it calls itself.
 
-    jumps: operands of its branches in order, and whether each is a call. start: its address. following: that of the
-    function behind it. ends: whether its last instruction never goes on to the next.
+    jumps: operands of the function's branches in order, and True for each call. start: the function's address.
+    following: address of the next function. ends: True if the function never falls through to the next.
     """
     end = 1 << 32 if following is None else following
     reached = [(address, is_call) for operands, is_call in jumps if (address := target_of(operands)) is not None]
@@ -210,12 +215,15 @@ _RISCV_BRANCH = re.compile(r"(c\.)?(j|jal|tail|call|b\w+)")
 _READS = ("sw", "sh", "sb", "c.sw", "c.swsp", "bltu", "bgeu", "blt", "bge", "beq", "bne")
 _SAVES = re.compile(r"t0,[0-9a-f]+ <__riscv_save_\d+>")
 _SAVED_BYTES = 64
-"""Most that such a routine takes, for 13 registers of 4 bytes."""
+"""Largest frame of a `__riscv_save` routine: 13 registers of 4 bytes, rounded up to 16 bytes."""
 _ENDS = ("j", "jr", "ret", "mret", "ebreak", "ecall", "c.j", "c.jr", "tail")
 
 
 def riscv_frame(start: int, name: str, body: list[tuple[str, str]], following: int | None) -> Frame:
-    """One function; body: names and operands of its instructions. following: address of the function behind it."""
+    """Return the frame of a RISC-V function.
+
+    body: names and operands of the instructions. following: address of the next function.
+    """
     jumps: list[tuple[str, bool]] = []
     total, pointers, unclear = 0, False, None
     for operation, operands in body:
@@ -228,7 +236,7 @@ def riscv_frame(start: int, name: str, body: list[tuple[str, str]], following: i
         if operation in ("jal", "jalr") and operands.startswith("t0,"):
             unclear = f"leaves its frame to another function: {operation} {operands}"
         if operation in ("jr", "jalr", "c.jr", "c.jalr"):
-            # The linker leaves `auipc` and `jalr` where a call is far; objdump then tells the address behind #.
+            # A far call is a pair of `auipc` and `jalr`; objdump then writes the target's address after #.
             pointers |= target_of(operands) is None and operands not in ("ra", "0(ra)")
         if _RISCV_BRANCH.fullmatch(operation) or operation in ("jr", "jalr"):
             jumps.append((operands, operation in ("jal", "jalr", "call")))
@@ -237,31 +245,31 @@ def riscv_frame(start: int, name: str, body: list[tuple[str, str]], following: i
 
 
 def _grown_bytes(operation: str, operands: str) -> int:
-    """Bytes by which an instruction moves the stack pointer down."""
+    """Return the bytes by which an instruction moves the stack pointer down."""
     added = _ADDED.match(operands)
     return max(-int(added[1]), 0) if added and operation in ("add", "addi", "c.addi16sp", "c.addi") else 0
 
 
 def _riscv_sets_stack_pointer(operation: str, operands: str) -> bool:
-    """True where the stack pointer takes any value but its own with a constant added."""
+    """Return True if the stack pointer is set to anything but its own value plus a constant."""
     if not operands.startswith("sp,") or operation in _READS:
         return False
     return not _ADDED.match(operands) and (operation, operands) != ("mv", "sp,sp")
 
 
 def _riscv_ends(body: list[tuple[str, str]]) -> bool:
-    """True where the last instruction never goes on to the next; a call at the end is one that does not return."""
+    """Return True if control never passes the last instruction. A call at the end is taken as one without a return."""
     last = [operation for operation, _ in body if operation not in ("nop", "unimp", "c.unimp")][-1:]
     return last[0] in (*_ENDS, "jal", "jalr") if last else False
 
 
 def is_riscv(text: str) -> bool:
-    """True for objdump's output of a RISC-V ELF."""
+    """Return True if the text is objdump's output for a RISC-V ELF."""
     return "riscv" in text[:400].partition("Disassembly")[0]
 
 
 def own_code(bodies: Mapping[int, tuple[str, list[tuple[str, str]]]]) -> dict[int, Frame]:
-    """Frames of all functions, by address."""
+    """Return the frames of all RISC-V functions, by address."""
     ordered = sorted(address for address, (_, body) in bodies.items() if body)
     after = dict(zip(ordered, [*ordered[1:], None], strict=True))
     return {address: riscv_frame(address, *bodies[address], after[address]) for address in ordered}
@@ -276,16 +284,16 @@ _SUBTRACT = re.compile(r"sp, (?:sp, )?#(\d+)")
 _OWN_ADDRESS = re.compile(r"(\w+), pc, #\d+")
 _ON_STACK = re.compile(r"(.*), \[sp(?:, #(\d+))?\]")
 _READS_OF_JUMPS = re.compile(r"cmp|cmn|tst|teq|it[te]*|b|b\w\w|cbn?z|nop|v?st\w+|v?push")
-"""Instructions that write no register but the stack pointer."""
+"""Instructions that write no general-purpose register, except the stack pointer."""
 
 
 def plain(operation: str) -> str:
-    """The name of an instruction, whatever its width."""
+    """Return the name of an instruction without the suffix of its width."""
     return operation.removesuffix(".w").removesuffix(".n")
 
 
 def grown_bytes(operation: str, operands: str) -> int:
-    """Bytes by which an instruction moves the stack pointer down."""
+    """Return the bytes by which an instruction moves the stack pointer down."""
     if _PUSH.fullmatch(plain(operation)) and ("push" in operation or operands.startswith("sp!")):
         return sum(size for _, size in _listed(operands))
     if operation.startswith("sub") and (amount := _SUBTRACT.fullmatch(operands)):
@@ -295,10 +303,15 @@ def grown_bytes(operation: str, operands: str) -> int:
 
 
 def inner_jumps(body: Sequence[Line]) -> set[int]:
-    """Indices of the instructions that jump to an address which the function made from its own."""
+    """Return the indices of the instructions that jump to an address computed from the program counter.
+
+    The compiler enters the middle of a kernel's loop by an address that the function pushed before. A jump of this kind
+    stays inside the function, unlike a call through a pointer. Registers and stack slots that hold the function's own
+    addresses are followed in order through the body.
+    """
     own: set[str] = set()
     depth, found = 0, set[int]()
-    places: dict[int, bool] = {}  # bytes below the stack as it was at first -> holds nothing but such addresses
+    places: dict[int, bool] = {}  # bytes below the initial stack pointer -> True if only own addresses are stored
     jumps: dict[int, int] = {}
     for index, (operation, operands) in enumerate(body):
         name = plain(operation)
@@ -315,12 +328,12 @@ def inner_jumps(body: Sequence[Line]) -> set[int]:
 
 
 def _follow(own: set[str], name: str, operands: str) -> None:
-    """Registers that hold own addresses behind an instruction, from those before it."""
+    """Update the set of registers that hold the function's own addresses by the effect of an instruction."""
     target, *sources = operands.split(", ")
     if name.startswith("add") and _OWN_ADDRESS.fullmatch(operands):
         own.add(target)
     elif (name == "mla" and sources[-1] in own) or (name in ("add", "orr") and not own.isdisjoint(sources)):
-        own.add(target)  # an offset to it
+        own.add(target)  # an own address plus an offset
     elif name.startswith("mov") and len(sources) == 1 and sources[0] in own:
         own |= {target} if name in ("mov", "movs") or target in own else set()
     elif not _READS_OF_JUMPS.fullmatch(name):
@@ -328,7 +341,7 @@ def _follow(own: set[str], name: str, operands: str) -> None:
 
 
 def _shrunk_bytes(name: str, operands: str) -> int:
-    """Bytes by which an instruction moves the stack pointer up."""
+    """Return the bytes by which an instruction moves the stack pointer up."""
     if name in ("pop", "vpop") or (name in ("ldmia", "vldmia") and operands.startswith("sp!")):
         return sum(size for _, size in _listed(operands))
     amount = _SUBTRACT.fullmatch(operands)
@@ -336,7 +349,7 @@ def _shrunk_bytes(name: str, operands: str) -> int:
 
 
 def _stored(name: str, operands: str) -> Iterator[tuple[int, str]]:
-    """Places above the stack pointer that an instruction writes, and the registers from which it does."""
+    """Yield the offset above the stack pointer and the register of each word that an instruction stores."""
     place = _ON_STACK.fullmatch(operands)
     if place and name.startswith("str"):
         for i, register in enumerate(place[1].split(", ")):
@@ -347,7 +360,7 @@ def _stored(name: str, operands: str) -> Iterator[tuple[int, str]]:
 
 
 def _listed(operands: str) -> Iterator[tuple[str, int]]:
-    """Registers of a list such as `{r4, r5, lr}` or `{d8-d15}`, and the bytes of each."""
+    """Yield the registers of a list such as `{r4, r5, lr}` or `{d8-d15}`, and the bytes of each."""
     for item in operands[operands.index("{") + 1 : operands.index("}")].split(","):
         first, _, last = item.strip().partition("-")
         for number in range(int(first[1:]), int(last[1:]) + 1) if last else ():

@@ -1,1 +1,1 @@
-"""Rooms of the command line: options, the values their texts stand for, a run's result file, what is shown."""
+"""The command line `tvm-ext`: commands, options, parsers for option values, and output to the terminal."""

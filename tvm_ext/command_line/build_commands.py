@@ -85,12 +85,12 @@ def compile_command(
     scheduler: Scheduler = None,
     limit: Limit = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Leave the tables out: where the package is, and what it takes.")
+        bool, typer.Option("--quiet", "-q", help="Print no tables, only the package's folder, memory and time.")
     ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile a model to a package of C, and verify it. It holds sources, build files, tests and a report."""
+    """Compile a model to a C package and verify it. The package holds sources, build files, tests and a report."""
     values = {
         "shapes": parse_shapes(shape) if shape else None, "bind": parse_bindings(bind) if bind else None,
         "states": parse_states(state), "initial": initial, "calibration": calibration, "verify_inputs": verify_inputs,
@@ -132,10 +132,10 @@ _FILES = ("initial", "calibration", "verify_inputs")
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """The command line of `tvm-ext compile`; None for every argument that the user left out.
+    """Arguments of `tvm-ext compile`; None for every argument that the user left out.
 
-    options: all build options by name. typed: names of the options that the user typed. values: by the names in
-    `VALUES`.
+    options: all build options by name. typed: names of the options that the user typed. values: the other arguments,
+    by the names in `VALUES`.
     """
 
     model: Path | None
@@ -148,7 +148,7 @@ class Arguments:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A complete build request. values: by the names in `VALUES`, None where nothing was given."""
+    """A complete build request. values: arguments by the names in `VALUES`, None for each that was not given."""
 
     model: Path
     platform: tvm_ext.Platform
@@ -158,7 +158,7 @@ class Asked:
 
 
 def asked_for(arguments: Arguments) -> Asked:
-    """Return the build request. Without a model file it comes from the project file in the given or current folder.
+    """Return the build request. Without a model file, read it from the project file in the given or current folder.
 
     Raises BadOptions, BadPlatform.
     """
@@ -166,7 +166,7 @@ def asked_for(arguments: Arguments) -> Asked:
         return _from_project(arguments.model or Path(), arguments)
     platform = _platform(arguments.platform)
     if arguments.output is None:
-        raise BadOptions("-o is missing: give the folder that the package goes to, as -o out/model.")
+        raise BadOptions("-o is missing: give the folder for the package, for example -o out/model.")
     return Asked(
         model=arguments.model,
         platform=platform,
@@ -177,6 +177,7 @@ def asked_for(arguments: Arguments) -> Asked:
 
 
 def _from_project(folder: Path, arguments: Arguments) -> Asked:
+    """Return the build request of the project file in `folder`; typed arguments override it."""
     from tvm_ext.core.project_file import (  # imports pydantic, which other commands do not need
         PROJECT_FILE,
         ProjectFile,
@@ -184,15 +185,15 @@ def _from_project(folder: Path, arguments: Arguments) -> Asked:
 
     if not (folder / PROJECT_FILE).is_file():
         raise BadOptions(
-            f"MODEL is missing, and {folder.resolve()} holds no {PROJECT_FILE}: give a model's file, or make a project "
-            "by `tvm-ext init`."
+            f"MODEL is missing, and {folder.resolve()} holds no {PROJECT_FILE}: give a model file, or create a project "
+            "with `tvm-ext init`."
         )
     project = ProjectFile.load(folder)
     platform = _platform(arguments.platform or project.platform_name)
     in_file = {name: project.path_of(name) if name in _FILES else getattr(project.model, name) for name in VALUES}
     model = project.path_of("file")
     assert model is not None, "every model table has a file"
-    # Only typed options override the file: a default of the command line is not a choice of the user's.
+    # Only options that the user typed override the file: a default of the command line is not the user's choice.
     options = build_options(arguments.options, platform.activations)
     overridden = {*arguments.typed, *(["time_axis"] if "new_frames" in arguments.typed else [])}
     return Asked(
@@ -211,7 +212,7 @@ def _platform(name: str | None) -> tvm_ext.Platform:
 
 
 _OF_PACKAGES = ("verify", "name", "image", "hooks", "tune")
-"""Options that change nothing before there is a package."""
+"""Options that an estimate ignores, because they only affect a built package."""
 
 
 @with_options(entry for name, entry in OPTIONS.items() if name not in _OF_PACKAGES)
@@ -226,7 +227,7 @@ def estimate_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show the RAM, flash and time that a model needs. Takes seconds, and writes nothing."""
+    """Show the RAM, flash and time that a model needs. It takes seconds and writes no files."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
@@ -242,13 +243,13 @@ def estimate_command(
         table.add_column("", justify="right")
         for name, num_bytes in found.memories.items():
             memory = board.memory(name)
-            kept = f" less {binary(memory.reserved_bytes)} of the application" if memory.reserved_bytes else ""
+            kept = f" less {binary(memory.reserved_bytes)} for the application" if memory.reserved_bytes else ""
             table.add_row(f"{escape(name)}, of {binary(memory.capacity_bytes)}{kept}", number(num_bytes, " B"))
         for title, value in (
             ("weights and tables", number(found.weights_bytes, " B")),
             ("multiply-accumulates", number(found.macs)),
-            ("instructions of a run", number(found.predicted_instructions)),
-            ("cycles of a run", number(found.predicted_cycles)),
+            ("instructions per run", number(found.predicted_instructions)),
+            ("cycles per run", number(found.predicted_cycles)),
             (f"time at {found.clock_hz / 1e6:g} MHz", f"{found.predicted_ms:.2f} ms"),
             ("made to fit by", found.method),
         ):
@@ -259,13 +260,15 @@ def estimate_command(
 def pareto_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2.")],
     platform: OnPlatform,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")],
     shape: Shape = None,
     bind: Bind = None,
     optimize: Annotated[Optimize, typer.Option(help="What to compile for.")] = "balanced",
     budget: Annotated[
         str | None,
-        typer.Option(metavar="64KiB", help="Bytes the arena may take: a line in the picture, and the point to choose."),
+        typer.Option(
+            metavar="64KiB", help="Limit of the arena: a line in the plot, and the best point within it is chosen."
+        ),
     ] = None,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
@@ -273,7 +276,7 @@ def pareto_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show RAM against time, within smaller and smaller budgets. Time is in modelled instructions."""
+    """Show RAM against time for smaller and smaller budgets. Time is in predicted instructions."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     budget_bytes = parse_bytes(budget, "--budget")
     with errors_shown(as_json, debug):
@@ -293,7 +296,7 @@ def pareto_command(
         write_pareto(points, model.name, board, output, budget_bytes=budget_bytes)
         least = min(point.arena_bytes for point in points)
         if budget_bytes is not None and budget_bytes < least:
-            said = f"--budget {budget}: no point is within it, so that none is chosen; the least takes {least} B."
+            said = f"--budget {budget}: no point fits, so none is chosen; the smallest arena is {least} B."
             stderr.print(escape(said))
         if as_json:
             sys.stdout.write((output / "pareto.json").read_text(encoding="utf-8"))
@@ -303,7 +306,7 @@ def pareto_command(
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """A sweep as its file, or the command line, has it."""
+    """A sweep request, from a sweep file or from the command line."""
 
     models: Sequence[SweepModel]
     platforms: Sequence[str]
@@ -313,32 +316,37 @@ class _Asked:
 
 def sweep_command(
     models: Annotated[
-        list[str], typer.Argument(metavar="SWEEP.toml | MODEL...", help="A sweep's file; or models, or patterns.")
+        list[str], typer.Argument(metavar="SWEEP.toml | MODEL...", help="A sweep file, or model files or patterns.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the tables; replaced.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the tables; replaced.")],
     platform: Annotated[
-        list[str] | None, typer.Option("--platform", "-p", help="A platform, where models are given. May be repeated.")
+        list[str] | None, typer.Option("--platform", "-p", help="A platform for the given models. May be repeated.")
     ] = None,
     tier: Annotated[
         str | None,
-        typer.Option(metavar="estimate|full", help="Plans alone, or packages, measured; default: as the file says."),
+        typer.Option(
+            metavar="estimate|full",
+            help="Only estimate, or build and measure packages. Default: the sweep file's tier.",
+        ),
     ] = None,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Results of earlier sweeps. Default: TVM_EXT_CACHE, or ~/.cache.")
+        Path | None, typer.Option(metavar="DIR", help="Cache of earlier results. Default: TVM_EXT_CACHE, or ~/.cache.")
     ] = None,
-    seconds: Annotated[float, typer.Option(metavar="S", help="A candidate's most.")] = 300.0,
-    again: Annotated[bool, typer.Option("--again", help="Try again those that came to nothing.")] = False,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time limit for each candidate, in seconds.")] = 300.0,
+    again: Annotated[bool, typer.Option("--again", help="Retry candidates that failed in an earlier sweep.")] = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="A column `seconds` too, processor time, which differs from run to run.")
+        bool, typer.Option("--timings", help="Add a column `seconds`: processor time, which differs from run to run.")
     ] = False,
-    x: Annotated[str, typer.Option(metavar="COLUMN", help="Picture: from left to right.")] = "ram_bytes",
-    y: Annotated[str, typer.Option(metavar="COLUMN", help="Picture: upwards.")] = "predicted_instructions",
+    x: Annotated[str, typer.Option(metavar="COLUMN", help="Column on the plot's horizontal axis.")] = "ram_bytes",
+    y: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column on the plot's vertical axis.")
+    ] = "predicted_instructions",
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile many models for many platforms. One table has RAM, flash, instructions, errors."""
+    """Compile many models for many platforms, and write one table of RAM, flash, instructions and errors."""
     with errors_shown(as_json, debug):
         from tvm_ext.core.processes.child import ChildLimits
         from tvm_ext.report.listings import front_table
@@ -368,7 +376,10 @@ def sweep_command(
 
 
 def _asked(models: list[str], platforms: list[str]) -> _Asked:
-    """Raises BadOptions where the two ways to say it are mixed, BadInput for files and patterns."""
+    """Return the sweep request.
+
+    Raises BadOptions where a sweep file is mixed with models or platforms, BadInput for files and patterns.
+    """
     from tvm_ext.sweeps.candidates import SweepModel
     from tvm_ext.sweeps.sweep_file import SweepFile, matched
 
@@ -376,12 +387,12 @@ def _asked(models: list[str], platforms: list[str]) -> _Asked:
     if not files:
         if not platforms:
             raise BadOptions(
-                "sweep: models are given, and no platform; name one with --platform, or give a SWEEP.toml."
+                "sweep: models are given without a platform; add --platform NAME, or give a SWEEP.toml instead."
             )
         sources = [SweepModel(source=path) for path in matched(tuple(models), Path())]
         return _Asked(models=sources, platforms=platforms, options={"default": BuildOptions()}, tier="estimate")
     if len(models) > 1 or platforms:
-        raise BadOptions(f"sweep: {files[0]} says which models and platforms; give it alone.")
+        raise BadOptions(f"sweep: {files[0]} already names the models and platforms; give the file alone.")
     path = Path(files[0])
     table, folder = SweepFile.load(path), path.parent
     return _Asked(
@@ -398,7 +409,7 @@ def inspect_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show a model's inputs, outputs, operators and size. An error names every operator that cannot be compiled."""
+    """Show a model's inputs, outputs, operators and size. An error lists every operator that cannot be compiled."""
     shapes, bound = parse_shapes(shape or []), parse_bindings(bind or [])
     with errors_shown(as_json, debug):
         with waiting(f"Reading {model.name}"):
@@ -431,7 +442,7 @@ def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> FoldingTable:
 
 def _operators(operators: Mapping[str, int]) -> FoldingTable:
     table = FoldingTable("operator")
-    table.add_column("times", justify="right")
+    table.add_column("count", justify="right")
     for name, count in Counter(operators).most_common():
         table.add_row(escape(name), str(count))
     return table

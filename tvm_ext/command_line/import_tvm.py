@@ -1,4 +1,4 @@
-"""TVM and this compiler for a command, imported in this process of ours."""
+"""Import of TVM and of the compiler in the process of a command."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tvm_ext.services.import_tvm import import_tvm_alone
 
 
 def import_tvm_for(file: Path) -> None:
-    """Import tvm and what builds with it: tvm without PyTorch, unless the file is PyTorch's.
+    """Import tvm and the modules that build with it. PyTorch is only imported for a .pt2 file.
 
-    What is imported stays: the collector of garbage walked it again and again, for a tenth of a small build.
+    The imported objects are frozen for the garbage collector: imports are never freed, and walking them repeatedly
+    took a tenth of the time of a small build.
     """
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The command line, `tvm-ext COMMAND`: the table of commands, and the commands of a few lines."""
+"""The command line, `tvm-ext COMMAND`: the table of commands, and the two shortest commands."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from tvm_ext.report.cells import escape
 
 
 class Command(TyperCommand):
-    """A command whose options are flags."""
+    """A command with grouped options, fast start-up, and hints for renamed options."""
 
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
@@ -61,17 +61,17 @@ class Command(TyperCommand):
         return [_lazily_coerced(param) for param in super().get_params(ctx)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; an option that was renamed is refused by its present name."""
+        """Parse the arguments; the error for a renamed option suggests the present name."""
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # of an unknown option, whose class typer keeps to itself
+        except Exception as error:  # typer does not export the class of the error for an unknown option
             now = _present_flags().get(getattr(error, "option_name", ""))
             if now is not None:
                 cast("Any", error).possibilities = [now]
             raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, then the options under the headings of their groups, those without a group last."""
+        """Write the arguments, then the options under the headings of their groups, then options without a group."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS, "Other options")}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
@@ -86,7 +86,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The command line's group."""
+    """The group of all commands, with fast start-up."""
 
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _never_coerced(super().get_help_option(ctx))
@@ -96,14 +96,14 @@ class Commands(TyperGroup):
 
 
 def _never_coerced(option: TyperOption | None) -> TyperOption | None:
-    """The option with a default of its type: what is no value of its type goes through pydantic, None too."""
+    """Return the help option with the default False, so that typer does not import pydantic to convert None."""
     if option is not None:
         option.default = False
     return option
 
 
 def _lazily_coerced(param: Any) -> Any:
-    """The parameter; where it is not given it is None, which needs no pydantic to be of its type."""
+    """Return the parameter, changed so that pydantic is only imported to convert a value that was given."""
     if hasattr(param, "coerced"):
         return param
     param.coerced = param.process_value
@@ -118,8 +118,8 @@ def _lazily_coerced(param: Any) -> Any:
 
 
 def _present_flags() -> dict[str, str]:
-    """Options of before, as the command line spelt them, and what they are now."""
-    from tvm_ext.core.options import OPTIONS  # numpy, which `--help` does not wait for
+    """Return the present flag of each renamed option, by its former flag."""
+    from tvm_ext.core.options import OPTIONS  # imports numpy, which would slow down `--help`
 
     entries = [entry for entry in OPTIONS.values() if entry.option.formerly and entry.option.help]
     return {flag_of(entry.option.formerly): entry.flag for entry in entries}
@@ -137,7 +137,7 @@ app = typer.Typer(
 
 
 def run() -> None:
-    """The command itself. Letters that the terminal does not have are written as escapes."""
+    """Run the command line. Characters that the terminal cannot write are written as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -145,7 +145,8 @@ def run() -> None:
         with native_warnings_dropped():
             status = app(standalone_mode=False)
     except Exception as error:
-        show = getattr(error, "show", None)  # wrong usage, which names arguments as they were given
+        # Only usage errors have `show`. Their messages quote the user's arguments, so the text is made printable.
+        show = getattr(error, "show", None)
         if show is None:
             raise
         show(text := io.StringIO())
@@ -155,7 +156,7 @@ def run() -> None:
 
 
 def _choices(error: Exception) -> str:
-    """What may be given for a platform that was left out."""
+    """Return the list of platforms for an error about a missing --platform; empty for every other error."""
     missing = getattr(error, "param", None)
     if missing is None or missing.name != "platform" or getattr(error, "message", ""):
         return ""
@@ -164,7 +165,7 @@ def _choices(error: Exception) -> str:
 
 @app.callback()
 def options_of_all(_: Version = False) -> None:
-    """Takes options that stand before a command."""
+    """Accept the options that stand before a command."""
 
 
 app.command("compile", cls=Command)(compile_command)
@@ -177,7 +178,7 @@ app.command("estimate", cls=Command)(estimate_command)
 
 @app.command("bundle")
 def bundle_command(
-    file: Annotated[Path, typer.Argument(metavar="BUNDLE.toml", help="Models, each with options of its own.")],
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE.toml", help="File that lists the models and their options.")],
     platform: OnPlatform,
     output: Output,
     verify: Verify = None,
@@ -185,7 +186,7 @@ def bundle_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compile several models to one package. Arenas lie over each other, equal kernels and weights stand once."""
+    """Compile several models to one package. The models share one arena, and equal kernels and weights."""
     targets = parse_verify(verify)
     with errors_shown(as_json, debug):
         board = tvm_ext.Platform.load(platform)
@@ -203,14 +204,16 @@ def bundle_command(
 def run_command(
     folder: Folder,
     inputs: Annotated[Path, typer.Option(metavar="IN.npz", help="One array per input, under the model's names.")],
-    outputs: Annotated[Path, typer.Option(metavar="OUT.npz", help="Where the outputs go.")],
-    on: Annotated[Target | None, typer.Option(help="Where to run. Default: host, or where --runner does.")] = None,
+    outputs: Annotated[Path, typer.Option(metavar="OUT.npz", help="File for the outputs.")],
+    on: Annotated[
+        Target | None, typer.Option(help="Where to run. Default: the device of --runner, otherwise host.")
+    ] = None,
     runner: RunnerCommand = None,
-    model: Annotated[str | None, typer.Option(help="Of a bundle, the model to run.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model to run, for a bundle.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Run a package on inputs of your own."""
+    """Run a package on your own inputs."""
     with errors_shown(as_json, debug):
         from tvm_ext.command_line.package_commands import check_result_file, write_result_file
         from tvm_ext.core.files.arrays import read_arrays

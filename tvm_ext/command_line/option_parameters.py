@@ -1,4 +1,4 @@
-"""Parameters of a command for each option of a build, from the table (`tvm_ext/core/option_table.py`)."""
+"""Command-line parameters for the build options, made from the option table (`tvm_ext/core/option_table.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tvm_ext.core.options import BuildOptions
 
 @dataclass(frozen=True, kw_only=True)
 class _Spoken:
-    """A kind of value on the command line. declared: its type for typer. read: the value that was meant."""
+    """A kind of option value. declared: its type for typer. read: converts the parsed text to the option's value."""
 
     declared: Any
     read: Callable[[Any], Any]
@@ -39,7 +39,7 @@ def _split(text: str | None) -> tuple[str, ...] | None:
 
 
 def _spoken(entry: OptionEntry) -> _Spoken:
-    """The kind of an option on the command line."""
+    """Return how typer declares an option and how its value is read."""
     texts, text = list[str] | None, str | None
     if entry.words:
         return _Spoken(declared=Literal[entry.words], read=lambda word: word)
@@ -62,10 +62,10 @@ def _spoken(entry: OptionEntry) -> _Spoken:
 
 
 def with_options(entries: Iterable[OptionEntry]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator: the command gets a parameter for each option, and all of their values as `options`, by name.
+    """Return a decorator that adds a parameter for each option; the command receives all values as `options`, by name.
 
-    Values are those of `BuildOptions`, but for two that depend on more than one option: limits of memories are by
-    name, "" for the default one, and `new_frames` is a pair of frames and axes.
+    The values are those of `BuildOptions`, with two exceptions: `ram` maps memory names to limits, with "" for the
+    default memory, and `new_frames` is a pair of frames and axes. `build_options` resolves both.
     """
     spoken = {entry.name: (entry, _spoken(entry)) for entry in entries if entry.option.help}
 
@@ -90,6 +90,7 @@ def with_options(entries: Iterable[OptionEntry]) -> Callable[[Callable[..., None
 
 
 def _parameter(entry: OptionEntry, kind: _Spoken) -> inspect.Parameter:
+    """Return the keyword-only parameter that makes typer read this option."""
     option = entry.option
     declared = typer.Option(entry.flag, metavar=option.metavar, help=option.help, rich_help_panel=option.group)
     if kind.declared is bool:
@@ -101,13 +102,13 @@ def _parameter(entry: OptionEntry, kind: _Spoken) -> inspect.Parameter:
 
 
 def typed_options(context: typer.Context, options: Iterable[str]) -> set[str]:
-    """Names of options that were typed, beside those that have their defaults."""
+    """Return the names of the options that the user typed, as opposed to options at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in options}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
 def build_options(options: Mapping[str, Any], default_memory: str) -> BuildOptions:
-    """Options as a build takes them. Raises BadOptions."""
+    """Return the build options. default_memory: the memory of a `--ram` limit without a name. Raises BadOptions."""
     frames, axes = options["new_frames"]
     ram = {name or default_memory: size for name, size in options["ram"].items()}
     values: dict[str, Any] = {**options, "ram": ram or None, "new_frames": frames, "time_axis": axes}

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share: their types, and the values of their texts."""
+"""Options and arguments that several commands share: their declarations, and parsers for their values."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ Limit = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="Allow larger models, as in tensor_bytes=1GiB. May be repeated.",
+        help="Raise a limit on model files, for example tensor_bytes=1GiB. May be repeated.",
         rich_help_panel="Model",
     ),
 ]
-Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes that work at once.")]
+Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Number of parallel processes.")]
 BuildJobs = Annotated[
     int | None,
     typer.Option(
         min=1,
         metavar="N",
-        help="How many work at once: processes that make the model fit, C compilers, runs. "
-        "Default: all processors for compilers and runs, one process.",
+        help="Number of parallel processes: for fitting the model, C compilers and runs. "
+        "Default: one for fitting, one per processor for compilers and runs.",
     ),
 ]
 Scheduler = Annotated[
-    str | None, typer.Option(metavar="tcp://HOST:PORT", help="A cluster of dask.distributed, in their place.")
+    str | None,
+    typer.Option(metavar="tcp://HOST:PORT", help="Use a dask.distributed cluster instead of local processes."),
 ]
 Bind = Annotated[
     list[str] | None,
     typer.Option(
         metavar="IN=16000",
-        help="Give an input of an .onnx file its value for good, such as one that only selects. May be repeated.",
+        help="Make an input of an .onnx file a constant, for example a sampling rate. May be repeated.",
         rich_help_panel="Model",
     ),
 ]
@@ -55,31 +56,31 @@ Calibration = Annotated[
     typer.Option(
         metavar="FILE.npz",
         rich_help_panel="Quantization",
-        help="Samples: an array [N, ...] per input, and labels [N] if there are any.",
+        help="Calibration samples: an array [N, ...] per input, and optionally labels [N].",
     ),
 ]
 State = Annotated[
     list[str] | None,
     typer.Option(
         metavar="IN=OUT",
-        help="Keep an output for the next run, which finds it in this input; `none`: nothing, whatever names say. May "
-        "be repeated.",
+        help="Keep output OUT as a state, which input IN holds in the next run. `none`: keep no states, and do not "
+        "recognize any by their names. May be repeated.",
         rich_help_panel="Model",
     ),
 ]
 _platform = typer.Option(
     "--platform",
     "-p",
-    help="A shipped platform's, board's or chip's name, or a .toml file.",
+    help="The name of a platform, board or chip, or a .toml file.",
     rich_help_panel="Model",
     autocompletion=shipped_names,
 )
 _output = typer.Option(
-    "--output", "-o", metavar="DIR", help="Folder of the package; replaced.", rich_help_panel="Output"
+    "--output", "-o", metavar="DIR", help="Folder for the package; replaced.", rich_help_panel="Output"
 )
 OnPlatform = Annotated[str, _platform]
 OnPlatformOrProject = Annotated[str | None, _platform]
-"""None: as the project's file says."""
+"""None: the platform of the project file."""
 Output = Annotated[Path, _output]
 OutputOrProject = Annotated[Path | None, _output]
 
@@ -94,7 +95,8 @@ Verify = Annotated[
     str | None,
     typer.Option(
         metavar="host,qemu|host|none",
-        help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+        help="Where to run and verify. Default: host, and also qemu if QEMU is installed and emulates a board of the "
+        "platform.",
         rich_help_panel="Verification",
     ),
 ]
@@ -102,7 +104,7 @@ VerifyOn = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE.npz",
-        help="Compare on these: an array per input, of one sample or of N along a first axis.",
+        help="Inputs for the verification: an array per input, with one sample or with N along a first axis.",
         rich_help_panel="Verification",
     ),
 ]
@@ -111,7 +113,7 @@ RunnerCommand = Annotated[
     typer.Option(
         "--runner",
         metavar="'COMMAND {elf}'",
-        help="Run firmware on a device by this command, which serves semihosting, in place of QEMU; no shell reads it.",
+        help="Command that runs firmware on a device and serves semihosting, instead of QEMU; run without a shell.",
         rich_help_panel="Verification",
     ),
 ]
@@ -119,7 +121,7 @@ Initial = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE.npz",
-        help="With --state: values that they begin with, by input; else zeros.",
+        help="With --state: initial values of the states, by input. Default: zeros.",
         rich_help_panel="Model",
     ),
 ]
@@ -132,7 +134,7 @@ _MOST_LABEL_BYTES = 1 << 20
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
-    """`["x=1,3,96,96"]` to `{"x": (1, 3, 96, 96)}`; the last `=` divides, so names may hold one."""
+    """Parse `["x=1,3,96,96"]` to `{"x": (1, 3, 96, 96)}`. The last `=` separates, because names may contain `=`."""
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, _, numbers = text.rpartition("=")
@@ -140,13 +142,13 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
         if not name or not all(re.fullmatch(r"\s*[0-9]{1,15}\s*", part) for part in parts):
             raise typer.BadParameter(f"{text!r} is not of the form IN=1,3,96,96.", param_hint="--shape")
         if name in shapes:
-            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--shape")
+            raise typer.BadParameter(f"input {name!r} is given twice; give each input once.", param_hint="--shape")
         shapes[name] = tuple(int(part) for part in parts)
     return shapes
 
 
 def parse_bindings(texts: list[str]) -> dict[str, float | list[float]]:
-    """`["sr=16000", "k=1,2"]` to `{"sr": 16000, "k": [1, 2]}`; the last `=` divides."""
+    """Parse `["sr=16000", "k=1,2"]` to `{"sr": 16000, "k": [1, 2]}`. The last `=` separates."""
     values: dict[str, float | list[float]] = {}
     for text in texts:
         name, _, numbers = text.rpartition("=")
@@ -157,13 +159,13 @@ def parse_bindings(texts: list[str]) -> dict[str, float | list[float]]:
         if not name or not parts:
             raise typer.BadParameter(f"{text!r} is not of the form IN=16000 or IN=1,2,3.", param_hint="--bind")
         if name in values:
-            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--bind")
+            raise typer.BadParameter(f"input {name!r} is given twice; give each input once.", param_hint="--bind")
         values[name] = parts if len(parts) > 1 else parts[0]
     return values
 
 
 def _number(text: str) -> float:
-    """A number; `true` and `false` are 1 and 0. Raises ValueError."""
+    """Parse a number; `true` and `false` are 1 and 0. Raises ValueError."""
     word = text.strip().lower()
     if word in ("true", "false"):
         return int(word == "true")
@@ -171,7 +173,7 @@ def _number(text: str) -> float:
 
 
 def parse_states(texts: list[str] | None) -> dict[str, str] | None:
-    """`["h=hn"]` to `{"h": "hn"}`, `["none"]` to nothing; None where nothing is said."""
+    """Parse `["h=hn"]` to `{"h": "hn"}` and `["none"]` to `{}`. Return None if the option is absent."""
     if not texts or texts == ["none"]:
         return None if not texts else {}
     states: dict[str, str] = {}
@@ -184,7 +186,7 @@ def parse_states(texts: list[str] | None) -> dict[str, str] | None:
 
 
 def parse_hop(text: str | None) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """`x=1@2` to `{"x": 1}` and `{"x": 2}`."""
+    """Parse `x=1@2` to `{"x": 1}`, the new frames, and `{"x": 2}`, the time axis."""
     if text is None:
         return None, None
     name, _, numbers = text.rpartition("=")
@@ -197,7 +199,7 @@ def parse_hop(text: str | None) -> tuple[dict[str, int] | None, dict[str, int] |
 
 
 def parse_ram(texts: list[str]) -> dict[str, int]:
-    """`["64KiB", "dtcm=16384"]` to `{"": 65536, "dtcm": 16384}`."""
+    """Parse `["64KiB", "dtcm=16384"]` to `{"": 65536, "dtcm": 16384}`."""
     limits: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")
@@ -207,13 +209,13 @@ def parse_ram(texts: list[str]) -> dict[str, int]:
         if found is None:
             raise typer.BadParameter(f"{size!r} {size_problem(size)}", param_hint="--ram")
         if name in limits:
-            raise typer.BadParameter(f"{name or 'the default memory'} is given twice.", param_hint="--ram")
+            raise typer.BadParameter(f"{name or 'the default memory'} has two limits; give one.", param_hint="--ram")
         limits[name] = found
     return limits
 
 
 def parse_bytes(text: str | None, option: str) -> int | None:
-    """`"32KiB"` to 32768; None where nothing is said. option: name for messages."""
+    """Parse `"32KiB"` to 32768. Return None if the option is absent. option: its name, for error messages."""
     found = None if text is None else parse_size(text)
     if text is not None and found is None:
         raise typer.BadParameter(f"{text!r} {size_problem(text)}", param_hint=option)
@@ -221,23 +223,23 @@ def parse_bytes(text: str | None, option: str) -> int | None:
 
 
 def parse_pins(texts: list[str]) -> dict[str, int]:
-    """`["input=0", "x=0x40"]` to `{"input": 0, "x": 64}`."""
+    """Parse `["input=0", "x=0x40"]` to `{"input": 0, "x": 64}`."""
     pins = _pairs(texts, "input=0", "--pin", r"[0-9]{1,15}|0x[0-9a-fA-F]{1,12}")
     return {name: int(offset, 16 if offset.startswith("0x") else 10) for name, offset in pins.items()}
 
 
 def parse_places(texts: list[str]) -> dict[str, str]:
-    """`["image=dtcm"]` to `{"image": "dtcm"}`."""
+    """Parse `["image=dtcm"]` to `{"image": "dtcm"}`."""
     return _pairs(texts, "input=dtcm", "--place-port")
 
 
 def parse_renames(texts: list[str]) -> dict[str, str]:
-    """`["serving_default_x:0=image"]` to `{"serving_default_x:0": "image"}`."""
+    """Parse `["serving_default_x:0=image"]` to `{"serving_default_x:0": "image"}`."""
     return _pairs(texts, "OLD=NEW", "--rename")
 
 
 def _pairs(texts: list[str], form: str, option: str, value: str = r".+") -> dict[str, str]:
-    """Names and values of an option that may be repeated. The last `=` separates them, because names may contain one.
+    """Parse the NAME=VALUE texts of a repeatable option. The last `=` separates, because names may contain `=`.
 
     form: an example for the error message. value: pattern that every value has to match.
     """
@@ -247,13 +249,16 @@ def _pairs(texts: list[str], form: str, option: str, value: str = r".+") -> dict
         if not name or not re.fullmatch(value, given):
             raise typer.BadParameter(f"{text!r} is not of the form {form}.", param_hint=option)
         if name in found:
-            raise typer.BadParameter(f"{name!r} is given twice.", param_hint=option)
+            raise typer.BadParameter(f"{name!r} is given twice; give each name once.", param_hint=option)
         found[name] = given
     return found
 
 
 def parse_inputs(texts: list[str]) -> dict[str, str]:
-    """`["x=nhwc,uint8,mean=127.5"]` to `{"x": "nhwc,uint8,mean=127.5"}`; the first `=` behind which a form stands."""
+    """Parse `["x=nhwc,uint8,mean=127.5"]` to `{"x": "nhwc,uint8,mean=127.5"}`.
+
+    Both names and forms may contain `=`: the first `=` that a keyword of a form follows is the separator.
+    """
     forms: dict[str, str] = {}
     for text in texts:
         found = re.fullmatch(r"(.+?)=((?:nhwc|uint8|mean=[^,=]*|std=[^,=]*)(?:,.*)?)", text)
@@ -261,13 +266,13 @@ def parse_inputs(texts: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r} is not of the form NAME=nhwc,uint8.", param_hint="--input")
         name, form = found.groups()
         if name in forms:
-            raise typer.BadParameter(f"input {name!r} is given twice.", param_hint="--input")
+            raise typer.BadParameter(f"input {name!r} is given twice; give each input once.", param_hint="--input")
         forms[name] = form
     return forms
 
 
 def read_labels(file: str | None) -> tuple[str, ...]:
-    """The lines of a file, without empty ones at its end; nothing without a file."""
+    """Return the lines of a file without empty lines at its end; an empty tuple without a file."""
     if file is None:
         return ()
     try:
@@ -275,17 +280,19 @@ def read_labels(file: str | None) -> tuple[str, ...]:
     except OSError as error:
         raise typer.BadParameter(f"{file}: cannot be read: {error.strerror}.", param_hint="--labels") from None
     except UnicodeDecodeError:
-        raise typer.BadParameter(f"{file}: is not UTF-8 text.", param_hint="--labels") from None
+        raise typer.BadParameter(f"{file}: the file is not UTF-8 text.", param_hint="--labels") from None
     return tuple(line.strip() for line in text.rstrip().splitlines())
 
 
 def parse_verify(text: str | None) -> tuple[Target, ...] | None:
-    """`"host,qemu"` to both, `"none"` to neither; None where nothing is said."""
+    """Parse `"host,qemu"` to both targets and `"none"` to `()`. Return None if the option is absent."""
     if text is None:
         return None
     if text == "none":
         return ()
     targets = tuple(part.strip() for part in text.split(","))
     if not set(targets) <= {"host", "qemu"} or len(set(targets)) != len(targets):
-        raise typer.BadParameter(f"{text!r} is none of: host,qemu; host; qemu; none.", param_hint="--verify")
+        raise typer.BadParameter(
+            f"{text!r} is not valid; choose host,qemu or host or qemu or none.", param_hint="--verify"
+        )
     return cast("tuple[Target, ...]", targets)

@@ -45,24 +45,26 @@ def report_command(
     folder: Folder,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE.html]", help="With --html: the page. Default: <package>-report.html."),
+        typer.Argument(metavar="[FILE.html]", help="With --html: file for the page. Default: <package>-report.html."),
     ] = None,
-    html: Annotated[bool, typer.Option("--html", help="Write one page with pictures, which needs no network.")] = False,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write one self-contained HTML page with pictures, which needs no network.")
+    ] = False,
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.json", help="Write the timeline of a run, predicted, as a trace that Perfetto opens; new."
+            metavar="FILE.json", help="Write the predicted timeline of a run as a trace for Perfetto; a new file."
         ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show a package: memories, layers, verification."""
+    """Show the report of a package: memories, layers and verification."""
     with errors_shown(as_json, debug):
         from tvm_ext.report.read_report import read_report
 
         if file and not html:
-            raise BadOptions(f"{file}: only --html writes a file; add it, or give the package alone.")
+            raise BadOptions(f"{file}: a file is only written with --html; add --html, or leave the file out.")
         report = read_report(folder)
         if trace:
             _write_trace(trace, folder, report)
@@ -80,33 +82,37 @@ def report_command(
 
 
 def _write_trace(path: Path, folder: Path, report: dict[str, Any]) -> None:
-    """Writes the timeline of a model's run. Raises BadInput where it cannot be, or where a file would be lost."""
+    """Write the timeline of a run. Raises BadInput for a bundle, and if the file exists or cannot be written."""
     from tvm_ext.core.platform import Platform
     from tvm_ext.report.timeline import timeline_of, trace_of
 
     if "steps" not in report:
-        raise BadInput(f"{folder}: is a bundle, whose models run in turn; --trace takes a package of one model.")
+        raise BadInput(f"{folder}: this package is a bundle of models; --trace takes a package of one model.")
     platform = Platform.from_json((folder / "platform.json").read_text(encoding="utf-8"))
     found = trace_of(report["model"]["name"], timeline_of(report), platform.processor.clock_hz)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(json_text(found) + "\n")
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"{path}: cannot be written: {reason}. Give --trace the path of a new file.") from None
 
 
 def _write_page(path: Path, text: str) -> None:
-    """Writes a page, whole or not at all. Raises BadInput where it cannot be, or where something else would be lost."""
+    """Write a page as a whole or not at all.
+
+    Raises BadInput if the file cannot be written, or exists and is not an HTML page.
+    """
     try:
         if os.path.lexists(path) and not _is_page(path):
-            raise BadInput(f"{path}: is no HTML page, and would be lost. Give --html another file.")
+            raise BadInput(f"{path}: exists and is not an HTML page. Give --html another file.")
         with staged(path.absolute().parent, path.name) as staging:
             new = staging / "new"
             new.write_bytes(text.encode())
             new.replace(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"{path}: cannot be written: {reason}. Give --html a file that you may write.") from None
+        raise BadInput(f"{path}: cannot be written: {reason}. Give --html a writable path.") from None
 
 
 def _is_page(path: Path) -> bool:
@@ -121,21 +127,21 @@ def profile_command(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder of the profile; replaced. Default: <package>-profile."
+            "--output", "-o", metavar="DIR", help="Folder for the profile; replaced. Default: <package>-profile."
         ),
     ] = None,
     inputs: Annotated[
         Path | None,
-        typer.Option(metavar="IN.npz", help="One array per input, under the model's names. Default: noise."),
+        typer.Option(metavar="IN.npz", help="One array per input, under the model's names. Default: random values."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Of a bundle, the model to profile.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model to profile, for a bundle.")] = None,
     runner: RunnerCommand = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Count what each layer executes and accesses, in QEMU. Cycles are estimated from that.
+    """Count the instructions and memory accesses of each layer in QEMU, and estimate cycles from them.
 
-    With --runner cycles are measured on a device, of a package that was compiled with --hooks.
+    With --runner, measure cycles on a device. The package must have been compiled with --hooks.
     """
     with errors_shown(as_json, debug):
         from tvm_ext.core.files.arrays import read_arrays
@@ -146,7 +152,7 @@ def profile_command(
         place = output or folder.absolute().with_name(f"{folder.absolute().name}-profile")
         check_output(place)
         if place.resolve() == folder.resolve():
-            raise BadPackage(f"{place}: is the package itself, which the profile would replace; choose another folder.")
+            raise BadPackage(f"{place}: the profile would replace the package itself; choose another folder.")
         package = package_of(folder, model)
         arrays = read_arrays(inputs) if inputs else None
         with waiting(f"Profiling {package.interface.model}"):
@@ -168,10 +174,10 @@ def profile_command(
 def compare_command(
     folder: Folder,
     inputs: Annotated[Path, typer.Option(metavar="IN.npz", help="One array per input, under the model's names.")],
-    on: Annotated[Target, typer.Option(help="Where the package's C runs.")] = "host",
+    on: Annotated[Target, typer.Option(help="Where to run the package.")] = "host",
     reference: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL", help="The model's file. Default: looked for here, and beside the package."),
+        typer.Option(metavar="MODEL", help="The model file. Default: searched in this folder and beside the package."),
     ] = None,
     bind: Bind = None,
     state: State = None,
@@ -179,7 +185,7 @@ def compare_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare every layer with the file's own runtime. Status 1 where one differs."""
+    """Compare every layer with the reference runtime of the model's format. Exit status 1 if a layer differs."""
     bound, states = parse_bindings(bind or []), parse_states(state)
     with errors_shown(as_json, debug):
         from tvm_ext.comparison.comparison import comparison_table
@@ -205,26 +211,29 @@ def compare_command(
 def evaluate_command(
     folder: Folder,
     data: Annotated[
-        Path, typer.Option(metavar="DATA.npz", help="Arrays x, or one per input, and y: classes, or numbers.")
+        Path, typer.Option(metavar="DATA.npz", help="Array x, or one array per input, and array y of true values.")
     ],
-    on: Annotated[Target | None, typer.Option(help="Where to run. Default: host, or where --runner does.")] = None,
-    output: Annotated[str | None, typer.Option(metavar="NAME", help="Output to judge. Default: the first.")] = None,
+    on: Annotated[
+        Target | None, typer.Option(help="Where to run. Default: the device of --runner, otherwise host.")
+    ] = None,
+    output: Annotated[str | None, typer.Option(metavar="NAME", help="Output to evaluate. Default: the first.")] = None,
     task: Annotated[
         Literal["classification", "regression"] | None,
-        typer.Option(help="What y says. Default: classes where it holds one integer per sample."),
+        typer.Option(help="The task. Default: classification if y holds one integer per sample, otherwise regression."),
     ] = None,
     reference: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL", help="The model's file. Default: looked for here, and beside the package."),
+        typer.Option(metavar="MODEL", help="The model file. Default: searched in this folder and beside the package."),
     ] = None,
     runner: RunnerCommand = None,
-    model: Annotated[str | None, typer.Option(help="Of a bundle, the model to evaluate.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model to evaluate, for a bundle.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show accuracy, or errors, on data of yours.
+    """Show accuracy or errors on your own data.
 
-    Accuracy, confusion, precision and recall of classes, or errors of a regression; the model's file beside them.
+    For classes: accuracy, confusion, precision and recall; for a regression: errors. The results of the model file's
+    reference runtime stand beside them.
     """
     with errors_shown(as_json, debug):
         package = package_of(folder, model)
@@ -239,12 +248,12 @@ def evaluate_command(
 
 
 def _data(package: Package, file: Path) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Arrays by input and the targets. Raises BadInput where an array is missing."""
+    """Return the arrays by input, and the true values. Raises BadInput if array y is missing."""
     from tvm_ext.core.files.arrays import read_arrays
 
     arrays = read_arrays(file)
     if "y" not in arrays:
-        raise BadInput(f"{file}: has no array y, the classes or numbers that are true; it holds {', '.join(arrays)}.")
+        raise BadInput(f"{file}: array y of true classes or values is missing; the file holds {', '.join(arrays)}.")
     inputs = {name: array for name, array in arrays.items() if name != "y"}
     names = [*package.inputs]
     if len(names) == 1 and names[0] not in inputs and "x" in inputs:
@@ -255,15 +264,15 @@ def _data(package: Package, file: Path) -> tuple[dict[str, np.ndarray], np.ndarr
 def problems_command(
     folder: Folder,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the CSV files, one a memory; replaced.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the CSV files, one per memory; replaced.")
     ],
-    model: Annotated[str | None, typer.Option(help="Of a bundle, the model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model, for a bundle.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write allocation problems as CSV files.
+    """Write the memory allocation problems of a package as CSV files.
 
-    When each tensor lives and its bytes, `id,lower,upper,size`, as MiniMalloc and others read them.
+    Each row is the lifetime and the bytes of a tensor, `id,lower,upper,size`: the format of MiniMalloc.
     """
     with errors_shown(as_json, debug):
         from tvm_ext.packages.allocation_problems import write_allocation_problems
@@ -277,28 +286,28 @@ def problems_command(
 
 
 def package_of(folder: Path, model: str | None) -> tvm_ext.Package:
-    """A package, or the model of a bundle that is named. Raises BadPackage, BadInput for a name of no model."""
+    """Load a package, or the named model of a bundle. Raises BadPackage; BadInput if there is no model of that name."""
     if model is None:
         return tvm_ext.Package.load(folder)
     try:
         models = tvm_ext.BundlePackage.load(folder).models
     except BadPackage:
         only = tvm_ext.Package.load(folder).interface.model
-        raise BadInput(f"--model {model}: {folder} is the package of one model, {only}; leave it out.") from None
+        raise BadInput(f"--model {model}: {folder} is the package of one model, {only}; leave --model out.") from None
     if model not in models:
-        raise BadInput(f"--model {model}: is no model of {folder}; there are {', '.join(models)}.")
+        raise BadInput(f"--model {model}: {folder} has no model of this name; its models are {', '.join(models)}.")
     return models[model]
 
 
 def check_result_file(path: Path) -> None:
-    """Raises BadInput where results cannot be written to, or would take the place of something else."""
-    from tvm_ext.core.files.arrays import holds_arrays  # imports numpy, for which --help does not wait
+    """Raise BadInput if results cannot be written to this path, or would replace a file that is not a result file."""
+    from tvm_ext.core.files.arrays import holds_arrays  # imports numpy, which would slow down --help
 
     try:
         if not path.name or len(os.fsencode(path.name)) > os.pathconf(path.absolute().parent, "PC_NAME_MAX"):
-            raise BadInput(f"{str(path)!r}: is no name for a file. Give --outputs another one.")
+            raise BadInput(f"{str(path)!r}: not a valid file name. Give --outputs another name.")
         if os.path.lexists(path) and not holds_arrays(path):
-            raise BadInput(f"{path}: is no .npz file of arrays, and would be lost. Give --outputs another name.")
+            raise BadInput(f"{path}: exists and is not an .npz file of arrays. Give --outputs another name.")
         with staged(path.absolute().parent):
             pass
     except OSError as error:
@@ -306,7 +315,7 @@ def check_result_file(path: Path) -> None:
 
 
 def write_result_file(path: Path, arrays: Mapping[str, Array]) -> None:
-    """The arrays as an .npz file. Raises BadInput where it cannot be written."""
+    """Write the arrays as an .npz file. Raises BadInput if the file cannot be written."""
     from tvm_ext.core.files.arrays import write_arrays
 
     try:
@@ -316,4 +325,4 @@ def write_result_file(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"{path}: cannot be written: {error.strerror or error}. Give --outputs a file you may write.")
+    return BadInput(f"{path}: cannot be written: {error.strerror or error}. Give --outputs a writable path.")

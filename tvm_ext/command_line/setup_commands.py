@@ -33,15 +33,15 @@ _BOARD = "board.toml"
 def init_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: .onnx, .tflite or .pt2; it is copied.")],
     platform: OnPlatform,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the project; a new one.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="New folder for the project.")],
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Begin a project: tvm_ext.toml, the platform's file, main.c. `tvm-ext compile` there writes the package."""
+    """Create a project: tvm_ext.toml, the platform file and main.c. `tvm-ext compile` in it writes the package."""
     with errors_shown(as_json, debug):
         text = platform_path(platform).read_text(encoding="utf-8")
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise BadOptions(f"-o {output}: holds something; a project begins in a new folder.")
+            raise BadOptions(f"-o {output}: the folder is not empty; give a new or an empty folder for the project.")
         from tvm_ext.core.files.staging import exchange, staged
 
         output.absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -56,11 +56,14 @@ def init_command(
             print_json({"folder": str(output), "files": files})
             return
         stdout.print(f"{output}: {', '.join(files)}", highlight=False, markup=False, soft_wrap=True)
-        stdout.print(f"Go on with: cd {output} && tvm-ext compile", highlight=False, markup=False, soft_wrap=True)
+        stdout.print(f"Next: cd {output} && tvm-ext compile", highlight=False, markup=False, soft_wrap=True)
 
 
 def _filled(folder: Path, model: Path, platform: str) -> list[str]:
-    """Write the project's files, and name them. platform: the text of its file. Raises as `load` and `estimate` do."""
+    """Write the project's files and return their names. platform: text of the platform file.
+
+    Raises the errors of `load` and `estimate`.
+    """
     from codegen_c.emit.example_main import emit_main, emit_project_cmake
     from tvm_ext.compilation.pipeline import compile_model
     from tvm_ext.core.options import BuildOptions
@@ -90,15 +93,15 @@ def platforms_command(
     as_toml: Annotated[
         bool,
         typer.Option(
-            "--toml", help="With NAME: the text of its file, to edit; also where the output goes to a file or a pipe."
+            "--toml", help="With NAME: print its .toml file, to edit. Default if the output is a file or a pipe."
         ),
     ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """List the platforms that ship, or show one of them.
+    """List the platforms that ship, or show a platform.
 
-    With NAME: its processors and memories, and where each figure is from.
+    With NAME: its processors and memories, and the source of each value.
     """
     with errors_shown(as_json, debug):
         if name is None:
@@ -120,8 +123,8 @@ def _list(as_json: bool) -> None:
     stdout.print(platform_table(core_tables()))
     stdout.print(board_table(board_tables()))
     stdout.print(
-        "tvm-ext platforms NAME shows one of them, tvm-ext platforms NAME > my.toml gives its file to edit. Names of "
-        "chips and boards find it, too: stm32h743zi, nucleo-h743zi2, pico.",
+        "tvm-ext platforms NAME shows a platform; tvm-ext platforms NAME > my.toml writes its file, to edit. NAME may "
+        "also be a chip or a board: stm32h743zi, nucleo-h743zi2, pico.",
         highlight=False,
     )
 
@@ -150,7 +153,7 @@ def _show(name: str, *, as_json: bool, as_toml: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A program or library. found: its version, empty where it is missing. how: a command that installs it."""
+    """A program or library. found: its version, empty if it is missing. how: a command that installs it."""
 
     name: str
     purpose: str
@@ -160,31 +163,31 @@ class Finding:
 
 
 _PROGRAMS = (
-    ("gcc", "C for this machine", True),
-    ("clang", "C for this machine, in place of gcc", False),
-    ("arm-none-eabi-gcc", "firmware for Arm", False),
+    ("gcc", "compiles C for this machine", True),
+    ("clang", "compiles C for this machine, instead of gcc", False),
+    ("arm-none-eabi-gcc", "compiles firmware for Arm", False),
     ("qemu-system-arm", "runs firmware for Arm", False),
-    ("riscv64-unknown-elf-gcc", "firmware for RISC-V", False),
+    ("riscv64-unknown-elf-gcc", "compiles firmware for RISC-V", False),
     ("qemu-system-riscv32", "runs firmware for RISC-V", False),
 )
 _LIBRARIES = (
     ("apache-tvm", "reads and compiles models", True, "pip install apache-tvm"),
     ("onnx", "reads .onnx files", True, "pip install onnx"),
-    ("onnxruntime", "says what an .onnx file means", True, "pip install onnxruntime"),
+    ("onnxruntime", "reference runtime for .onnx files", True, "pip install onnxruntime"),
     ("tflite", "reads .tflite files", True, "pip install tflite"),
-    ("tflite-micro", "says what a .tflite file means", False, 'pip install "tvm-ext[reference]"'),
-    ("ai-edge-litert", "says what a .tflite file means", False, 'pip install "tvm-ext[reference]"'),
+    ("tflite-micro", "reference runtime for .tflite files", False, 'pip install "tvm-ext[reference]"'),
+    ("ai-edge-litert", "reference runtime for .tflite files", False, 'pip install "tvm-ext[reference]"'),
     ("torch", "reads .pt2 files", False, 'pip install "tvm-ext[torch]"'),
-    ("ortools", "exact plans of recomputation", False, 'pip install "tvm-ext[exact]"'),
-    ("distributed", "work on a cluster", False, 'pip install "tvm-ext[distributed]"'),
-    ("pyarrow", "tables of a sweep as Parquet", False, 'pip install "tvm-ext[parquet]"'),
+    ("ortools", "optimal recomputation plans", False, 'pip install "tvm-ext[exact]"'),
+    ("distributed", "builds on a cluster", False, 'pip install "tvm-ext[distributed]"'),
+    ("pyarrow", "writes sweep tables as Parquet", False, 'pip install "tvm-ext[parquet]"'),
 )
 
 
 def doctor_command(as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show which tools are here, and how to install others. Tools: compilers, emulators, reference runtimes.
+    """Show which tools are installed, and how to install the others: compilers, emulators, reference runtimes.
 
-    Exit status 1 where something is missing that every build needs.
+    Exit status 1 if a tool that every build needs is missing.
     """
     with errors_shown(as_json, debug):
         found = [*_programs(), *_libraries()]
@@ -206,7 +209,7 @@ def _programs() -> Iterator[Finding]:
 
 
 def _version_in(said: str) -> str:
-    """The version that a program prints: the first number outside of parentheses, which hold the distributor's."""
+    """Return the version that a program printed: the first one outside of parentheses, which hold the distributor's."""
     numbers = re.findall(r"\b[0-9]+(?:\.[0-9]+)+", re.sub(r"\([^()]*\)", "", said))
     return numbers[0] if numbers else said[:40].strip()
 
@@ -232,17 +235,17 @@ _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 
 
 def explain_command(
-    error: Annotated[str, typer.Argument(metavar="ERROR", help="The word that a message begins with, as DoesNotFit.")],
+    error: Annotated[str, typer.Argument(metavar="ERROR", help="The first word of a message, for example DoesNotFit.")],
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Say what an error means, and what to do about it."""
+    """Explain what an error means and what to do about it."""
     with errors_shown(as_json, debug):
         found = _kinds().get(error)
         if found is None:
             near = get_close_matches(error, _kinds(), n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            raise BadOptions(f"{error}: there is no such error.{hint} There are {', '.join(sorted(_kinds()))}.")
+            raise BadOptions(f"{error}: unknown error.{hint} The errors are {', '.join(sorted(_kinds()))}.")
         pages = [f"docs/{page}" for _, page in _LINK.findall(found.way_out)]
         pages.append(f"docs/reference/errors.md#{error.lower()}")
         meaning, way_out = inspect.cleandoc(found.__doc__ or "").split("\n\n")[0], _LINK.sub(r"\1", found.way_out)
@@ -254,6 +257,6 @@ def explain_command(
 
 
 def _kinds() -> dict[str, type[TvmExtError]]:
-    """Errors by name."""
+    """Return the classes of errors by name."""
     classes = [entry for _, entry in inspect.getmembers(errors, inspect.isclass)]
     return {entry.__name__: entry for entry in classes if issubclass(entry, TvmExtError) and entry.way_out}

@@ -1,4 +1,4 @@
-"""Results as tables or JSON on standard output; stages, warnings and errors on standard error."""
+"""Output of commands: results as tables or JSON on stdout; stages, warnings and errors on stderr."""
 
 from __future__ import annotations
 
@@ -29,60 +29,63 @@ if TYPE_CHECKING:
 
 
 class SafeConsole(Console):
-    """A console that shows escapes in place of characters that control a terminal: all tables and messages pass it."""
+    """Console that escapes characters that control a terminal. Every table and message goes through it.
+
+    Names in models are untrusted, and could otherwise move the cursor or change what the user sees.
+    """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
 
 
-# Files and pipes get lines long enough for the table of steps, or as COLUMNS says.
+# In files and pipes, lines are long enough for the table of steps; COLUMNS overrides this width.
 stdout = SafeConsole(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140)
 stderr = SafeConsole(stderr=True)
 
 _INTERNAL = "InternalError"
-"""Kind of an error that nobody raised on purpose."""
+"""Name in messages for an error that the product did not raise itself: a defect."""
 
 
 def show_report(report: dict[str, Any], as_json: bool) -> None:
-    """A package's report, as its tables or as it is."""
+    """Print a package's report as tables or as JSON."""
     if as_json:
         print_json(report)
         return
-    from tvm_ext.report.tables import report_tables  # the other commands do not wait for it
+    from tvm_ext.report.tables import report_tables  # imported here so that other commands start faster
 
     for table in report_tables(report):
         stdout.print(table)
 
 
 def show_end(folder: Path, report: dict[str, Any], seconds: float) -> None:
-    """Lines that end a build: where the package is, its bytes, what verified it, and commands that come next."""
+    """Print the last lines of a build: the package's folder, its memory, its verification, and the next commands."""
     from tvm_ext.report.summary import summary_line
 
     lines = [
         summary_line(report),
-        f"Package: {folder}, in {seconds:.1f} s. Read {folder}/README.md, or go on with",
-        f"  tvm-ext report {folder} --html     a page with pictures",
-        f"  make -C {folder} run               the self-test",
+        f"Package: {folder}, in {seconds:.1f} s. Next, read {folder}/README.md, or run",
+        f"  tvm-ext report {folder} --html     for a page with pictures",
+        f"  make -C {folder} run               for the self-test",
     ]
     for line in lines:
         stdout.print(printable_lines(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:
-    """One JSON value on stdout, which every parser reads."""
+    """Print a value to stdout as strict JSON."""
     sys.stdout.write(json_text(value) + "\n")
 
 
 def _show_notice(message: Warning | str, *_: object, **__: object) -> None:
-    stderr.print(printable_lines(f"notice: {message}"), style="yellow", highlight=False, markup=False, soft_wrap=True)
+    stderr.print(printable_lines(f"warning: {message}"), style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
 def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
     """Turn errors into a message on stderr and an exit status; with --json also into `{"error": ...}` on stdout.
 
-    Notices about the model go to stderr as one line each; warnings of the libraries underneath only with --debug.
+    Each of our own warnings is a line on stderr; warnings of libraries are shown only with --debug.
     """
     try:
         with warnings.catch_warnings():
@@ -93,7 +96,7 @@ def errors_shown(as_json: bool, debug: bool) -> Generator[None]:
             with full_tracebacks() if debug else nullcontext():
                 yield
     except (BrokenPipeError, OutputLost):
-        raise  # who read standard output has seen enough, or cannot be reached
+        raise  # the reader of standard output closed the pipe, so that no message can reach it
     except TvmExtError as error:
         trace, kind, message = traceback.format_exc(), type(error).__name__, str(error)
         status = 2 if isinstance(error, BadOptions) else 1
@@ -119,9 +122,10 @@ ShowStage = Callable[[str], AbstractContextManager[None]]
 
 @contextmanager
 def stages_shown(quiet: bool) -> Generator[ShowStage]:
-    """A function that shows a stage for as long as the context that it gives; nothing where the command is quiet.
+    """Yield a function that returns a context in which a stage is shown as running. A quiet command shows nothing.
 
-    On a terminal stages that run stand below, with the time that they take so far; in a pipe a line comes as each ends.
+    On a terminal, running stages stand in the last lines with the elapsed time. In a pipe, a line is printed at the
+    end of each stage.
     """
     if quiet or not moves():
         yield _silent if quiet else _line
@@ -142,7 +146,7 @@ def stages_shown(quiet: bool) -> Generator[ShowStage]:
 
 @contextmanager
 def waiting(name: str) -> Generator[None]:
-    """What a command does that has one stage only: shown on a terminal while it lasts, with the time that it takes."""
+    """Show a name and the elapsed time on a terminal while the context lasts, for commands with a single stage."""
     if not moves():
         yield
         return
@@ -152,15 +156,18 @@ def waiting(name: str) -> Generator[None]:
 
 
 def _bar() -> Progress:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # no command waits for it in vain
+    # Imported here, because most commands show no progress.
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     return Progress(*columns, console=stderr, transient=True)
 
 
 def moves() -> bool:
-    """True where lines may change while time passes: on a terminal, by a thread, which may hang Python for good where
-    it gets no memory under a limit of the process (CPython 3.11 looks for the handler of that error again and again).
+    """Return True if lines may be redrawn while a stage runs: on a terminal, in a process without a memory limit.
+
+    A thread redraws the lines. Under a memory limit a failed allocation in a thread may hang Python for good, because
+    CPython 3.11 searches for the handler of the MemoryError again and again.
     """
     return stderr.is_terminal and not is_limited()
 
@@ -172,7 +179,7 @@ def _silent(_: str) -> Generator[None]:
 
 @contextmanager
 def _line(name: str) -> Generator[None]:
-    """A line when the stage ends: whether it was done, its name, its seconds."""
+    """Print a line at the end of the stage: done or failed, its name, its seconds."""
     begin, sign = time.monotonic(), _letter("\N{BALLOT X}", "failed")
     try:
         yield
@@ -183,7 +190,7 @@ def _line(name: str) -> Generator[None]:
 
 
 def _letter(letter: str, word: str) -> str:
-    """The letter, or a word for it where standard error cannot write it."""
+    """Return the character, or the word instead if standard error cannot encode the character."""
     try:
         letter.encode(stderr.encoding)
     except UnicodeEncodeError:

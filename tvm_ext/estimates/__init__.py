@@ -1,1 +1,1 @@
-"""Estimate what a model needs on a platform, without a C compiler; RAM against instructions."""
+"""Estimates of a model's memory and time on a platform, without a C compiler; trade-off of RAM against instructions."""

@@ -1,4 +1,4 @@
-"""A model's figures on a platform, by the pipeline without its last stages: no C compiler, no emulator."""
+"""Estimate of a model on a platform: the pipeline without its last stages, so without a C compiler and an emulator."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from tvm_ext.frontends.load import ModelSource, load
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Figures of a model that is compiled to a plan, and to no package.
+    """Predicted memory and time of a model, from its memory plan, without a package.
 
-    ram_bytes, flash_bytes: of tensors, states and constants in all memories of a kind, the same that a build's report
-    has; memories: of each by its name. arena_bytes, state_bytes, weights_bytes: parts of these. code_bytes,
-    stack_bytes: None, for only a C compiler knows them, and only a run measures. predicted_instructions: of one run, by
-    the kernels' own costs. predicted_cycles: of its processor and memories, at clock_hz. method: what made it fit.
+    ram_bytes, flash_bytes: bytes of tensors, states and constants in all memories of a kind, equal to the report of a
+    build. memories: the same bytes by the name of the memory. arena_bytes, state_bytes, weights_bytes: parts of these.
+    code_bytes, stack_bytes: always None, because they need a C compiler and a run. predicted_instructions: of a run, by
+    the cost model of the kernels. predicted_cycles: of a run on the processor and its memories, at clock_hz.
+    method: how the model was made to fit.
     """
 
     model: str
@@ -77,11 +78,10 @@ def estimate(
     shapes: Mapping[str, Sequence[int]] | None = None,
     **choices: object,
 ) -> Estimate:
-    """Figures of a model, as a search over architectures asks for them thousands of times.
+    """Estimate the memory and time of a model: fast enough for a search over thousands of architectures.
 
-    source, shapes, example_inputs: as `load` takes them; calibration, choices: as `build` does. Everything up to the
-    memory plan is done as for a package, and the plan is validated: what raises here raises there, too, and what does
-    not fit does not fit there.
+    source, shapes, example_inputs: as in `load`. calibration, choices: as in `build`. Everything up to the validated
+    memory plan is the same as in `build`, so a model fits here if and only if it fits there, with the same errors.
     Raises UnsupportedModel, DoesNotFit, BadInput, BadModel, BadOptions, BadPlatform.
     """
     options = chosen_options(options, choices, function=estimate)
@@ -94,7 +94,7 @@ def estimate(
 
 
 def estimate_of(compiled: Compiled) -> Estimate:
-    """Figures of a region with everything decided."""
+    """Return the estimate of a compiled model."""
     platform, program, plan = compiled.platform, compiled.program, compiled.plan
     used = dict(compiled.origin.memories)
     by_kind = {"ram": 0, "rom": 0}

@@ -1,4 +1,4 @@
-"""RAM against instructions: one model under smaller and smaller memory budgets, as rows and as a picture."""
+"""Trade-off of RAM against instructions: a model compiled within smaller and smaller budgets, as rows and as a plot."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def pareto(
     scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Point, ...]:
-    """Points of which none is beaten by another, from the most RAM to the least that can be had.
+    """Return the Pareto-optimal points, from the most RAM to the least that is possible.
 
-    jobs: processes that compile in several ways at once; or executor, any of `concurrent.futures`; or scheduler, the
-    address of a cluster of dask.distributed. The points are the same for any number of them.
-    Raises DoesNotFit where not even the smallest one fits the platform, BadOptions, MissingTool.
+    jobs: number of parallel processes; or executor, any executor of `concurrent.futures`; or scheduler, the address of
+    a dask.distributed cluster. The points do not depend on them.
+    Raises DoesNotFit if not even the smallest point fits the platform, BadOptions, MissingTool.
     """
     with opened_services(jobs, executor, scheduler) as services:
         budgets = Budgets(mod, platform, options, services)
-        with stage(progress, "compiling the model as it is"):
+        with stage(progress, "compiling the model without a budget"):
             points = [budgets.point(options.ram_bytes if isinstance(options.ram_bytes, int) else None)]
-        with stage(progress, "searching the least memory that can be had"):
+        with stage(progress, "searching the smallest possible memory"):
             least = budgets.least_bytes()
         for budget in budgets_of(points[0].arena_bytes, least):
             if budget < points[-1].arena_bytes:
@@ -71,9 +71,10 @@ def pareto(
 def write_pareto(
     points: Sequence[Point], model: str, platform: Platform, folder: Path, *, budget_bytes: int | None = None
 ) -> None:
-    """`pareto.json` and `pareto.svg` in a folder, which is replaced whole. Raises BadPackage where it cannot be.
+    """Write `pareto.json` and `pareto.svg` to a folder, which is replaced as a whole. Raises BadPackage if it cannot.
 
-    budget_bytes: of the arena; of the points within it the one of the fewest instructions is `chosen`, None if none is.
+    budget_bytes: limit of the arena. The entry `chosen` is the point within the limit with the fewest instructions,
+    or None.
     """
     best = chosen(points, budget_bytes)
     record = {
@@ -88,11 +89,12 @@ def write_pareto(
 
 
 STEPS = 8
+"""Number of budgets, from the memory of the unconstrained model to the smallest possible, in equal steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One way to run a model: bytes of arena in the default memory, instructions as modelled, how it was reached."""
+    """A trade-off: bytes of the arena in the default memory, predicted instructions, and the method that reached it."""
 
     arena_bytes: int
     modelled_instructions: int
@@ -100,7 +102,7 @@ class Point:
 
 
 class Budgets:
-    """One model, ready for any budget. services: they compile it in several ways at once."""
+    """A prepared model, which can be compiled within any budget. services: run the compilations in parallel."""
 
     def __init__(
         self, mod: tvm.IRModule, platform: Platform, options: BuildOptions, services: OpenServices | None = None
@@ -111,7 +113,7 @@ class Budgets:
         self._platform, self._options = platform, options
 
     def point(self, budget: int | None) -> Point:
-        """The point within a budget of the default memory. Raises DoesNotFit."""
+        """Return the point within a budget of the default memory. Raises DoesNotFit."""
         options = replace(self._options, ram=budget)
         found = search(self._fitter, self._platform, options)
         best = found.best
@@ -120,7 +122,10 @@ class Budgets:
         return Point(arena_bytes=best.arena_bytes or 0, modelled_instructions=best.instructions, method=best.one.method)
 
     def least_bytes(self) -> int:
-        """The least budget that can be met. Raises DoesNotFit where it is not the arena that is too large."""
+        """Return the smallest budget that can be met. Raises DoesNotFit if something else than the arena is too large.
+
+        A budget of 1 B fails on purpose: the failed attempts then tell which bytes would have been enough.
+        """
         options = replace(self._options, ram=1)
         found = search(self._fitter, self._platform, options)
         if found.best is not None:
@@ -131,19 +136,19 @@ class Budgets:
 
 
 def budgets_of(most: int, least: int) -> list[int]:
-    """Budgets between the most bytes that a model takes and the least that it can do with."""
+    """Return budgets in equal steps, from just below the bytes of the unconstrained model to the smallest possible."""
     return [most - (most - least) * step // (STEPS - 1) for step in range(1, STEPS)]
 
 
 WIDTH, HEIGHT = 640.0, 380.0
-"""Size of the plot inside its axes, in the picture's own units."""
+"""Size of the plot inside its axes, in units of the SVG."""
 _LINE = FONT + 4.0
 _ROOM = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A point: its place, its label's text and area, and a line from one to the other where they are apart."""
+    """A point in the plot: its position, and the text and area of its label."""
 
     x: float
     y: float
@@ -153,7 +158,7 @@ class Mark:
 
     @property
     def leader(self) -> str:
-        """Path of the line; empty where the label stands right beside its point."""
+        """SVG path from the point to its label; empty if the label is right beside the point."""
         x = min(max(self.x, self.area.x), self.area.right)
         y = min(max(self.y, self.area.y + 2), self.area.bottom - 2)
         return (
@@ -162,13 +167,16 @@ class Mark:
 
 
 def chosen(points: Sequence[Point], budget_bytes: int | None) -> Point | None:
-    """The point of the fewest instructions within a budget; None without one, or where no point is."""
+    """Return the point with the fewest instructions within a budget; None without a budget or a point within it."""
     within = [point for point in points if budget_bytes is not None and point.arena_bytes <= budget_bytes]
     return min(within, key=lambda point: (point.modelled_instructions, point.arena_bytes), default=None)
 
 
 def pareto_picture(points: Sequence[Point], title: str, budget_bytes: int | None = None) -> str:
-    """An SVG, light or dark as the reader's system asks. budget_bytes: drawn as a line; its best point stands out."""
+    """Return the plot as an SVG, light or dark as the reader's system prefers.
+
+    budget_bytes: drawn as a line, and the best point within it is highlighted.
+    """
     most = max(*(point.arena_bytes for point in points), budget_bytes or 0, 1) * 1.1
     counts = [point.modelled_instructions for point in points]
     span = (max(counts) - min(counts)) or max(*counts, 1) * 0.1
@@ -205,14 +213,18 @@ def _text(point: Point, fewest: int) -> str:
 
 
 def _stairs(places: Sequence[tuple[float, float]]) -> str:
-    """A line through all points, from the fewest bytes on: more bytes are no use before the next point."""
+    """Return a step line through all points, from the fewest bytes: between two points, more bytes gain nothing."""
     parts = [f"M{places[0][0]} {places[0][1]}"]
     parts += [f"H{across}V{up}" for across, up in places[1:]]
     return "".join([*parts, f"H{WIDTH}"])
 
 
 def placed_labels(places: Sequence[tuple[float, float]], texts: Sequence[str], budget_x: float | None) -> list[Rect]:
-    """Areas of labels inside the plot, none over another, over a point or over the budget's line where that can be."""
+    """Place a label for each point inside the plot; if possible, without overlap with labels, points and the budget.
+
+    For each point, candidate areas right, left and centred are tried at growing vertical distance. The first that
+    overlaps nothing is taken; otherwise the first clear of labels and points, then the first inside the plot.
+    """
     dots = [Rect(x=x - 6, y=y - 6, width=12, height=12) for x, y in places]
     lines = [] if budget_x is None else [Rect(x=budget_x - 2, y=0, width=4, height=HEIGHT)]
     found: list[Rect] = []
@@ -239,6 +251,6 @@ def placed_labels(places: Sequence[tuple[float, float]], texts: Sequence[str], b
 
 
 def _leader(x: float, y: float, area: Rect) -> Rect:
-    """Area of the line from a point to its label, from above."""
+    """Return the bounding box of the line from a point to its label."""
     end_x, end_y = min(max(x, area.x), area.right), min(max(y, area.y), area.bottom)
     return Rect(x=min(x, end_x) - 1, y=min(y, end_y) - 1, width=abs(x - end_x) + 2, height=abs(y - end_y) + 2)

@@ -1,4 +1,4 @@
-"""Evaluate a package on data of the user's, beside the model's file where that is at hand."""
+"""Evaluate a package on a user's data, and the model file beside it if the file is available."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ def evaluated(
     folder: Path, report: Mapping[str, Any], interface: Interface, x: Inputs, y: ArrayLike, run: Run, *, on: str,
     output: str | None, task: Task | None, class_names: Sequence[str] | None, reference: str | Path | bool | None,
 ) -> PackageEvaluation:  # fmt: skip
-    """The evaluation of a package whose `run` gives the outputs of a batch. Raises BadInput, BadOptions."""
+    """Evaluate a package on inputs x and true values y. run: returns the outputs of a batch.
+
+    Raises BadInput, BadOptions.
+    """
     if task not in (None, "classification", "regression"):
-        raise BadOptions(f"task = {task!r}: allowed are 'classification', 'regression', or None to look at y.")
+        raise BadOptions(f"task = {task!r}: give 'classification', 'regression', or None to derive the task from y.")
     port = _output(interface, output)
     arrays, targets = arrays_of(interface, x), np.asarray(y)
     count = len(batch_of(interface, arrays).samples)
     if targets.size % count or (targets.ndim and targets.size and len(targets) != count and count > 1):
-        raise BadInput(f"y is {targets.dtype}{list(targets.shape)}; x holds {count} samples, and y one row for each.")
+        raise BadInput(f"y is {targets.dtype}{list(targets.shape)}; x holds {count} samples; y needs a row for each.")
     predicted = _rows(run(arrays)[port.source], port, count)
     chosen = task or task_of(targets, predicted)
     names = None if class_names is None else tuple(map(str, class_names))
@@ -46,32 +49,36 @@ def evaluated(
 
 
 def _output(interface: Interface, name: str | None) -> Port:
+    """Return the output of this name, or the first output. Raises BadInput."""
     found = [port for port in interface.outputs if name in (None, port.source)]
     if not found:
         listed = ", ".join(port.source for port in interface.outputs)
-        raise BadInput(f"output = {name!r}: {interface.model} has no such output; it gives {listed}.")
+        raise BadInput(f"output = {name!r}: {interface.model} has no output of this name; its outputs are {listed}.")
     return found[0]
 
 
 def _rows(array: np.ndarray, port: Port, count: int) -> np.ndarray:
-    """Outputs as real numbers, one row for each sample."""
+    """Return the outputs as real numbers, a row for each sample."""
     real = dequantized(port, array) if port.quantization is not None and array.dtype.kind != "f" else array
     return real.reshape(count, -1)
 
 
 Known = tuple[str, np.ndarray]
-"""Runtime that ran the model's file, and one row of real numbers for each sample."""
+"""Name of the runtime that ran the model file, and its outputs: a row of real numbers for each sample."""
 
 
 def _reference(
     folder: Path, report: Mapping[str, Any], interface: Interface, arrays: Sample, port: Port,
     reference: str | Path | bool | None,
 ) -> tuple[Known | None, str]:  # fmt: skip
-    """Outputs of the model's file, or the reason why there are none. Raises for a file that was named and is not it."""
+    """Return the outputs of the model file, or the reason why there are none.
+
+    Raises an error only for a file that the user named; a file found by search that cannot be run is a reason.
+    """
     if reference is False:
-        return None, "was not asked for"
+        return None, "was not requested"
     if interface.warm_up_runs or interface.state_bytes:
-        return None, "runs over time; its states are not those of samples one by one"
+        return None, "is not comparable: the model keeps states over time, and samples are evaluated one by one"
     named = None if reference is True else reference
     try:
         return _of_file(model_file(folder, report["model"], named), interface, arrays, port), ""
@@ -82,6 +89,7 @@ def _reference(
 
 
 def _of_file(file: Path, interface: Interface, arrays: Sample, port: Port) -> Known:
+    """Run the model file in its reference runtime on the same samples. Raises BadInput and the errors of `load`."""
     mod = load(file, shapes={one.source: one.shape for one in interface.inputs})
     dtypes = {param.name: str(param.ty.dtype) for param in mod["main"].params}
     if unknown := [one.source for one in interface.inputs if one.source not in dtypes]:
@@ -95,7 +103,7 @@ def _of_file(file: Path, interface: Interface, arrays: Sample, port: Port) -> Kn
 
 
 def _as_file_has_it(port: Port, array: np.ndarray, dtype: str) -> np.ndarray:
-    """An input as the file reads it: integers of a port that was quantized here as real numbers."""
+    """Return an input in the type of the model file: integers that this build quantized become real numbers."""
     if array.dtype.kind != "f" and np.dtype(dtype).kind == "f" and port.quantization is not None:
         return dequantized(port, array).astype(dtype)
     return array.astype(dtype) if array.dtype.kind == "f" == np.dtype(dtype).kind else array

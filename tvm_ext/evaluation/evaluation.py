@@ -12,14 +12,14 @@ from tvm_ext.core.printable import printable_lines
 from tvm_ext.core.rich_display import facts_html, rows_html
 
 _MOST_CLASSES = 20
-"""Classes whose confusion is shown; all of them are in `confusion`."""
+"""Largest number of classes for which the confusion matrix is printed; `confusion` always holds all classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceScores:
-    """Scores of the model's file on the same data. runtime: that ran it.
+    """Scores of the model file on the same data. runtime: the reference runtime that ran the file.
 
-    agreement: fraction of samples to which the package and the file give the same class; None of a regression.
+    agreement: fraction of samples for which the package and the file predict the same class; None for a regression.
     """
 
     runtime: str
@@ -31,8 +31,8 @@ class ReferenceScores:
 class PackageEvaluation:
     """Scores of a package on data.
 
-    on: where its C ran. output: the model's name of the output that was judged. reference: None where the model's file
-    was not run, for the reason `no_reference`.
+    on: where the C ran. output: name of the evaluated output in the model. reference: scores of the model file; None
+    if it was not run, for the reason in `no_reference`.
     """
 
     model: str
@@ -44,7 +44,7 @@ class PackageEvaluation:
     no_reference: str
 
     def to_json(self) -> dict[str, Any]:
-        """The evaluation as `tvm-ext evaluate --json` prints it."""
+        """Return the evaluation in the form that `tvm-ext evaluate --json` prints."""
         known = self.reference
         return {
             "model": self.model, "platform": self.platform, "on": self.on, "output": self.output,
@@ -83,13 +83,13 @@ class PackageEvaluation:
         known = self.reference
         facts = [(name, value) for name, value in _headline(self.scores)]
         if known is None:
-            return [*facts, ("the file", self.no_reference)]
-        facts += [(f"the file's {name}", f"{value} ({known.runtime})") for name, value in _headline(known.scores)]
+            return [*facts, ("model file", self.no_reference)]
+        facts += [(f"file's {name}", f"{value} ({known.runtime})") for name, value in _headline(known.scores)]
         return facts if known.agreement is None else [*facts, ("same class", f"{known.agreement:.2%}")]
 
     def _classes(self) -> list[tuple[str, float | None, float | None, int]]:
         scores = self.scores
-        assert isinstance(scores, ClassificationScores), "there are classes"
+        assert isinstance(scores, ClassificationScores), "only classifications have classes"
         return [*zip(scores.class_names, scores.precision, scores.recall, scores.support, strict=True)]
 
     @staticmethod
@@ -121,7 +121,7 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationScores:
-    """Counts of a classification: confusion[true][predicted], each class by its index, named by `class_names`."""
+    """Counts of a classification: `confusion[true][predicted]`, by the indices of the classes in `class_names`."""
 
     confusion: tuple[tuple[int, ...], ...]
     class_names: tuple[str, ...]
@@ -137,17 +137,17 @@ class ClassificationScores:
 
     @property
     def support(self) -> tuple[int, ...]:
-        """Samples of each class."""
+        """Number of samples of each class."""
         return tuple(sum(row) for row in self.confusion)
 
     @property
     def recall(self) -> tuple[float | None, ...]:
-        """For each class, the fraction of its samples that were predicted as it; None for a class without samples."""
+        """For each class, the fraction of its samples predicted correctly; None for a class without samples."""
         return tuple(_ratio(row[index], sum(row)) for index, row in enumerate(self.confusion))
 
     @property
     def precision(self) -> tuple[float | None, ...]:
-        """For each class, the fraction of predictions of it that are true; None for a class never predicted."""
+        """For each class, the fraction of its predictions that are correct; None for a class never predicted."""
         columns = [*zip(*self.confusion, strict=True)]
         return tuple(_ratio(column[index], sum(column)) for index, column in enumerate(columns))
 
@@ -161,10 +161,10 @@ class ClassificationScores:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionScores:
-    """Errors of real numbers, over all elements of all samples.
+    """Errors of a regression, over all elements of all samples.
 
-    mae: mean absolute error. rmse: root of the mean squared error. r2: coefficient of determination, 1 minus the
-    squared error by the squared deviation from the mean over samples, of each element; None where that deviation is 0.
+    mae: mean absolute error. rmse: root of the mean squared error. r2: coefficient of determination, 1 minus the ratio
+    of the squared error to the squared deviation from each element's mean over the samples; None if the deviation is 0.
     """
 
     num_samples: int
@@ -180,9 +180,9 @@ Scores = ClassificationScores | RegressionScores
 
 
 def task_of(targets: np.ndarray, predicted: np.ndarray) -> Task:
-    """Classification where there is one integer per sample and several elements of an output, else regression.
+    """Return classification for one integer per sample and an output of several elements, otherwise regression.
 
-    targets: of N samples; predicted: T[N, elements].
+    targets: true values of N samples. predicted: T[N, elements].
     """
     is_label = targets.dtype.kind in "iub" and targets.size == len(predicted)
     return "classification" if is_label and predicted.shape[1] > 1 else "regression"
@@ -191,36 +191,36 @@ def task_of(targets: np.ndarray, predicted: np.ndarray) -> Task:
 def classification_scores(
     targets: np.ndarray, predicted: np.ndarray, class_names: tuple[str, ...] | None = None
 ) -> ClassificationScores:
-    """Scores of the largest element of each row of T[N, classes]; the first of several equal ones.
+    """Return the scores of predictions T[N, classes]: the predicted class is the first largest element of a row.
 
-    targets: N integers, indices of classes. Raises BadInput.
+    targets: N integers, the indices of the true classes. Raises BadInput.
     """
     count, classes = predicted.shape
     if targets.dtype.kind not in "iub" or targets.size != count:
         raise BadInput(
-            f"y is {targets.dtype}{list(targets.shape)}; {count} integers, one class for each sample, are needed."
+            f"y is {targets.dtype}{list(targets.shape)}; a classification needs {count} integers, a class per sample."
         )
     if classes < 2:
-        raise BadInput("y holds classes, and the output has one element: it tells none apart. Give task='regression'.")
+        raise BadInput("a classification needs an output of several elements; this one has 1. Give task='regression'.")
     labels = targets.reshape(-1).astype(np.int64)
     if labels.min() < 0 or labels.max() >= classes:
         raise BadInput(
-            f"y holds classes {labels.min()} to {labels.max()}; the output has {classes}, 0 to {classes - 1}."
+            f"y holds classes {labels.min()} to {labels.max()}; the output has {classes} classes, 0 to {classes - 1}."
         )
     names = class_names or tuple(map(str, range(classes)))
     if len(names) != classes:
-        raise BadInput(f"class_names: {len(names)} names are given; the output has {classes} classes.")
+        raise BadInput(f"class_names holds {len(names)} names, and the output has {classes} classes; name each class.")
     counts = np.bincount(labels * classes + predicted.argmax(axis=1), minlength=classes * classes)
     rows = counts.reshape(classes, classes).tolist()
     return ClassificationScores(confusion=tuple(tuple(row) for row in rows), class_names=names)
 
 
 def regression_scores(targets: np.ndarray, predicted: np.ndarray) -> RegressionScores:
-    """Errors of the rows of T[N, elements]. targets: as many numbers, N first. Raises BadInput."""
+    """Return the errors of predictions T[N, elements]. targets: as many true values, N first. Raises BadInput."""
     if targets.dtype.kind not in "fiub" or targets.size != predicted.size:
         raise BadInput(
-            f"y is {targets.dtype}{list(targets.shape)}; {predicted.shape[1]} numbers for each of {len(predicted)} "
-            "samples are needed, or one integer each, its class."
+            f"y is {targets.dtype}{list(targets.shape)}; a regression needs {predicted.shape[1]} numbers for each of "
+            f"{len(predicted)} samples, a classification one integer for each sample."
         )
     wanted = targets.reshape(predicted.shape).astype(np.float64)
     if not np.isfinite(wanted).all():
@@ -236,11 +236,11 @@ def regression_scores(targets: np.ndarray, predicted: np.ndarray) -> RegressionS
 def scores_of(
     task: Task, targets: np.ndarray, predicted: np.ndarray, class_names: tuple[str, ...] | None = None
 ) -> Scores:
-    """Scores of a task. Raises BadInput."""
+    """Return the scores of a task. Raises BadInput."""
     if task == "classification":
         return classification_scores(targets, predicted, class_names)
     if class_names is not None:
-        raise BadInput("class_names are given, and y holds no classes; leave them out, or give integers.")
+        raise BadInput("class_names only belong to a classification; leave them out, or give integer classes as y.")
     return regression_scores(targets, predicted)
 
 

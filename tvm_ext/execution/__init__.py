@@ -1,1 +1,1 @@
-"""Packages run: on the host in a process of their own, on a board in QEMU."""
+"""Execution of packages: on the host in a child process, on a board in QEMU, on a device by a user's command."""

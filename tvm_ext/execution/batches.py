@@ -1,4 +1,4 @@
-"""Arguments of a run as callers hold them: an array, a dict or a sequence, as real numbers or integers."""
+"""Conversion of the inputs of a run: an array, a dict or a sequence, with real numbers or integers, to samples."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tvm_ext.core.errors import BadInput
 from tvm_ext.execution.samples import Sample, array_of, check_inputs, check_names
 
 Inputs = ArrayLike | Mapping[str, ArrayLike] | Sequence[Mapping[str, ArrayLike]]
-"""Inputs of one run or of several: an array, arrays by name, arrays in the order of the inputs, or samples."""
+"""Inputs of a run or of several runs: an array, arrays by name, arrays in the order of the inputs, or samples."""
 
 Outputs = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Samples in order. is_batch: whether there may be another number of them than one; outputs are stacked then.
+    """Samples in order. is_batch: True if the caller gave a batch, even of one sample; the outputs are then stacked.
 
-    is_leading: whether samples were told apart by a first axis that the model has, of extent 1.
-    is_real: whether real numbers were quantized on the way in, so that outputs are real numbers, too.
+    is_leading: True if the batch axis takes the place of the model's own first axis, of extent 1.
+    is_real: True if real inputs were quantized, so that the outputs are dequantized.
     """
 
     samples: tuple[Sample, ...]
@@ -41,10 +41,10 @@ def run_batch(
     *,
     quantize: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Outputs by name of one sample, or, stacked, of the samples of a batch.
+    """Return the outputs of a sample by name, or the stacked outputs of a batch.
 
-    run: outputs of samples, one after another. quantize: whether floats for a port of integers become integers by its
-    scale, and integers of quantized outputs real numbers then. Raises BadInput, and what `run` raises.
+    run: returns the outputs of samples in order. quantize: True to quantize floats for an integer input by its scale,
+    and in this case to dequantize the outputs. Raises BadInput, and the errors of `run`.
     """
     batch = batch_of(interface, inputs, quantize=quantize)
     runs = run(batch.samples)
@@ -52,10 +52,9 @@ def run_batch(
 
 
 def batch_of(interface: Interface, inputs: Inputs, *, quantize: bool = True) -> Batch:
-    """The samples that an argument of `run` holds, of the model's shapes and types. Raises BadInput.
+    """Return the inputs of a run as samples of the model's shapes and types. Raises BadInput.
 
-    An array is a batch where it has one axis more than the model's input, in front, or where its first extent is larger
-    than the model's, which is 1.
+    An array is a batch if it has an additional first axis, or if its first extent is not 1 where the model's is.
     """
     arrays = arrays_of(interface, inputs)
     check_names(interface, arrays)
@@ -70,25 +69,25 @@ def batch_of(interface: Interface, inputs: Inputs, *, quantize: bool = True) -> 
 
 
 def _split(interface: Interface, arrays: Sample, counts: Mapping[str, int], *, is_real: bool) -> Batch:
-    """A batch of arrays of which each holds `counts` samples. Raises BadInput where these differ, or are none."""
+    """Return the batch of arrays that hold `counts` samples. Raises BadInput if the counts differ or are 0."""
     if len({*counts.values()}) > 1:
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise BadInput(f"inputs: the number of samples differs ({listed}); give as many of each.")
+        raise BadInput(f"inputs: the numbers of samples differ ({listed}); give the same number for each input.")
     count = next(iter(counts.values()))
     if not count:
-        raise BadInput(f"inputs: {interface.model} is handed a batch without samples; give at least one.")
+        raise BadInput(f"inputs: the batch for {interface.model} holds no samples; give at least one.")
     ports = {port.source: port for port in interface.inputs}
     samples = tuple(
         {name: array[index].reshape(ports[name].shape) for name, array in arrays.items()} for index in range(count)
     )
-    for sample in samples[:1]:  # the others have the same shapes and types
+    for sample in samples[:1]:  # all samples have the same shapes and types
         check_inputs(interface, sample)
     is_leading = all(array.ndim == len(ports[name].shape) for name, array in arrays.items())
     return Batch(samples=samples, is_batch=True, is_leading=is_leading, is_real=is_real)
 
 
 def arrays_of(interface: Interface, inputs: Inputs) -> dict[str, np.ndarray]:
-    """The arrays of an argument of `run` by name; those of a list of dicts with one axis more. Raises BadInput."""
+    """Return the inputs of a run as arrays by name; a list of samples is stacked on a first axis. Raises BadInput."""
     if isinstance(inputs, list | tuple) and inputs and all(isinstance(one, Mapping) for one in inputs):
         return _stacked(interface, cast("Sequence[Mapping[str, object]]", inputs))
     names = [port.source for port in interface.inputs]
@@ -99,30 +98,31 @@ def arrays_of(interface: Interface, inputs: Inputs) -> dict[str, np.ndarray]:
         given = cast("Sequence[object]", inputs)
         if len(given) != len(names):
             raise BadInput(
-                f"inputs: {len(given)} values are given as a {type(inputs).__name__}, one for each input; {reads}. "
-                "Samples of one input are stacked by numpy.stack."
+                f"inputs: the {type(inputs).__name__} holds {len(given)} values and needs one for each input; {reads}. "
+                "Stack samples of one input by numpy.stack."
             )
         return {name: array_of(name, value) for name, value in zip(names, given, strict=True)}
     if not hasattr(inputs, "__array__"):
-        raise BadInput(f"inputs are a {type(inputs).__name__}; an array, or a dict of arrays by name, is needed.")
+        raise BadInput(f"inputs are a {type(inputs).__name__}; give an array, or a dict of arrays by name.")
     if len(names) != 1:
-        raise BadInput(f"inputs: one array is given; {reads}. Give a dict, or a sequence in this order.")
+        raise BadInput(f"inputs: a single array is given; {reads}. Give a dict, or a sequence in this order.")
     return {names[0]: array_of(names[0], inputs)}
 
 
 def _stacked(interface: Interface, samples: Sequence[Mapping[str, object]]) -> dict[str, np.ndarray]:
+    """Return the samples stacked on a first axis, for each input. Raises BadInput."""
     for sample in samples:
         check_names(interface, [*sample])
     try:
         return {port.source: np.stack([np.asarray(one[port.source]) for one in samples]) for port in interface.inputs}
     except ValueError:
         raise BadInput(
-            "inputs: the samples of a list differ in shape; give arrays of one shape for each input."
+            "inputs: the samples of the list differ in shape; give arrays of the same shape for each input."
         ) from None
 
 
 def _count(port: Port, array: np.ndarray) -> int | None:
-    """Samples of an array; None where it is a single one, or no batch of them."""
+    """Return the number of samples in an array; None if the array is a single sample, or has no valid batch shape."""
     if array.ndim == len(port.shape) + 1 and array.shape[1:] == port.shape:
         return len(array)
     if port.shape[:1] == (1,) and array.ndim == len(port.shape) and array.shape[1:] == port.shape[1:]:
@@ -131,7 +131,7 @@ def _count(port: Port, array: np.ndarray) -> int | None:
 
 
 def _joined(port: Port, arrays: Sequence[np.ndarray], batch: Batch) -> np.ndarray:
-    """One output of all runs: the first axis of extent 1 becomes that of samples, where inputs have it so."""
+    """Join an output of all runs. A first axis of extent 1 becomes the batch axis if it is so in the inputs."""
     is_real = batch.is_real and port.quantization is not None
     found = [dequantized(port, one) for one in arrays] if is_real else arrays
     if not batch.is_batch:
@@ -140,9 +140,9 @@ def _joined(port: Port, arrays: Sequence[np.ndarray], batch: Batch) -> np.ndarra
 
 
 def quantized(port: Port, real: np.ndarray, rounding: Rounding) -> np.ndarray:
-    """Integers of a quantized port, of its dtype: scaled in float32, rounded as the model's format does, saturated.
+    """Quantize real numbers for a port: scale in float32, round by the rule of the model's format, saturate.
 
-    NaN becomes the zero point, as in `NAME_quantize_PORT` of the header.
+    NaN becomes the zero point, as in `NAME_quantize_PORT` of the C header.
     """
     assert port.quantization is not None, "the port is quantized"
     with np.errstate(over="ignore", invalid="ignore"):
@@ -154,7 +154,7 @@ def quantized(port: Port, real: np.ndarray, rounding: Rounding) -> np.ndarray:
 
 
 def dequantized(port: Port, integers: np.ndarray) -> np.ndarray:
-    """Real numbers, float32, for which integers of a quantized port stand."""
+    """Return the real numbers, float32, that the integers of a quantized port represent."""
     assert port.quantization is not None, "the port is quantized"
     steps = (integers.astype(np.int64) - port.quantization.zero_point).astype(np.float32)
     return np.float32(port.quantization.scale) * steps

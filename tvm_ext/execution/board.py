@@ -32,14 +32,14 @@ from tvm_ext.execution.samples import RunResult, Sample, check_inputs, outputs_o
 from tvm_ext.frontends.shapes import ModelNotice
 
 Fields = dict[str, int]
-EMPTY_INSTRUCTIONS = 2  # of the empty function that runtime/measure.h measures
+EMPTY_INSTRUCTIONS = 2  # instructions of the empty function that runtime/measure.h measures
 _START_SECONDS = 30.0
-_SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # of modelled ones; QEMU executes ten times as many on a loaded machine
+_SLOWEST_INSTRUCTIONS_PER_SECOND = 2_000_000  # a tenth of the speed of QEMU on a loaded machine
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """A file that lies in a board's memory from `address` on when it starts; the command line ends with the address."""
+    """A file loaded into a board's memory at `address` before the start. The firmware's last argument is `address`."""
 
     file: Path
     address: int
@@ -58,15 +58,17 @@ def run_qemu(
 ) -> RunResult:
     """Run firmware on its board in QEMU.
 
-    time_limit_s: of each start of the board; `board_seconds` knows one that fits the work. placed: the image that
-    firmware without a model of its own runs. parallel: lists of processors that share a run, whose instructions are
-    then counted. extras: files that the firmware reads and writes beside its inputs and outputs.
+    time_limit_s: limit for each start of the board; `board_seconds` derives it from the work. placed: an image for
+    firmware that contains no model. parallel: the per-core schedules of processors that share a run; their
+    instructions are then counted. extras: further files that the firmware reads and writes.
 
-    Raises BadInput, MissingTool, BadPlatform (no board), and RunFailed with what the board said:
-    a fault, a stack overflow, a status other than 0, no end within the time limit.
+    Raises BadInput, MissingTool, and RunFailed with the board's output for a platform without a board, a fault, a stack
+    overflow, a status other than 0, or a run that exceeds the time limit.
     """
     if platform.board is None:
-        raise RunFailed(f"platform {platform.name} has no board; run it on the host, or choose one that has.")
+        raise RunFailed(
+            f"platform {platform.name} has no board; run the package on the host, or choose a platform with a board."
+        )
     if not samples:
         raise BadInput("no samples to run; give at least one.")
     flat = [
@@ -90,12 +92,13 @@ def booted(
     placed: Placed | None = None,
     extras: QemuExtras | None = None,
 ) -> tuple[list[tuple[Fields, Fields]], bytes]:
-    """One start of a board over a file of inputs: for each prefix the fields of the line that it begins, and outputs.
+    """Start a board on a file of inputs; return its outputs and the fields of the report line of each prefix.
 
-    Fields come twice, from the start at which instructions can be told apart, and, where the timer wrapped in it, from
-    another one at which it does not; else the same. Raises as `run_qemu` does.
+    Fields are returned twice: from a start with a clock fine enough to tell single instructions apart and, if the
+    timer wrapped, from a second start with a coarse clock; otherwise both are the same. Raises the errors of
+    `run_qemu`.
     """
-    assert platform.board is not None, "the caller has looked"
+    assert platform.board is not None, "the caller checked the board"
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         (folder / INPUTS).write_bytes(came)
@@ -111,7 +114,10 @@ def booted(
 def qemu_result(
     elf: Path, platform: Platform, interface: Interface, num_samples: int, data: bytes, fields: Fields, coarse: Fields
 ) -> RunResult:
-    """Figures and outputs of one model. data: its outputs as the board wrote them; fields, coarse: of `booted`."""
+    """Return the measurements and outputs of a model.
+
+    data: the outputs in the board's bytes. fields, coarse: from `booted`, with the fine and the coarse clock.
+    """
     outputs = outputs_of(data, interface, num_samples, elf.name)
     assert platform.board is not None, "the caller has looked"
     if fields["wrapped"]:
@@ -133,7 +139,10 @@ def _run_shared(
     time_limit_s: float,
     parallel: ParallelProgram | None,
 ) -> RunResult:
-    """A run that several processors share, in real time: with a clock that counts instructions they take turns."""
+    """Run a package whose processors share a run.
+
+    The run is in real time: with QEMU's instruction clock, the processors would run one after the other.
+    """
     assert platform.board is not None, "the caller has looked"
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
@@ -147,8 +156,8 @@ def _run_shared(
                 raise
             counting = None
             warnings.warn(
-                f"{interface.model}: executed instructions are not counted, for QEMU came to no end with the plugin "
-                f"that counts those of several processors: {str(error).splitlines()[0]}",
+                f"{interface.model}: the executed instructions are not counted, because QEMU failed with the plugin "
+                f"that counts the instructions of several processors: {str(error).splitlines()[0]}",
                 ModelNotice, stacklevel=3,
             )  # fmt: skip
             (fields,) = boot(elf, platform, None, folder, seconds, [""], None)
@@ -162,24 +171,27 @@ def _run_shared(
 
 
 def qemu_loads(placed: Placed) -> QemuExtras:
-    """QEMU's arguments that put a file into memory."""
+    """Return QEMU's arguments that load a file into memory."""
     words = f"loader,file={quoted(placed.file)},addr={placed.address:#x},force-raw=on"
     return QemuExtras(arguments=("-device", words), reads=(placed.file,))
 
 
 def board_seconds(modelled_instructions: int, num_samples: int) -> float:
-    """Time within which firmware comes to its end in QEMU, at a tenth of its slowest, or never does."""
-    runs = num_samples + 2 + MEASURED_INPUTS  # the first is run for warmth, and more are to be measured
+    """Return a time limit for firmware in QEMU: ten times the expected time on a loaded machine, plus the start."""
+    runs = num_samples + 2 + MEASURED_INPUTS  # the samples, the warm-up run and the measured runs
     return _START_SECONDS + runs * modelled_instructions / _SLOWEST_INSTRUCTIONS_PER_SECOND
 
 
 def unwrap_instructions(fine: Mapping[str, int], coarse: Mapping[str, int], board: Board, shift: int) -> int:
-    """Instructions from ticks known modulo 2**32 at `shift`, and ticks too coarse but whole at shift 0.
+    """Return the exact instructions from two measurements: fine ticks modulo 2**32, and coarse ticks without a wrap.
 
-    Both hold `ticks` of the subject; the subject's frame of a few instructions is known from `fine["empty_ticks"]`.
+    The coarse ticks, at shift 0, tell how often the timer wrapped in the fine measurement, at `shift`. The instructions
+    around the measured function are subtracted by `fine["empty_ticks"]`, the ticks of an empty function.
     """
     if coarse["wrapped"]:
-        raise RunFailed("the board's timer wraps even at one instruction a nanosecond: more than can be counted.")
+        raise RunFailed(
+            "the run has too many instructions to count: the board's timer wraps even at one instruction a nanosecond."
+        )
     expected = coarse["ticks"] << shift
     wraps = round((expected - fine["ticks"]) / (1 << 32))
     period = 1_000_000_000
@@ -201,11 +213,11 @@ def boot(
     placed: Placed | None,
     extras: QemuExtras | None = None,
 ) -> list[Fields]:
-    """One start of the board over `folder/in.bin`; the fields of each of its report lines. Raises as `run_qemu` does.
+    """Start the board on `folder/in.bin` and return the fields of each report line. Raises the errors of `run_qemu`.
 
-    shift, extras: as `qemu_command` takes them.
+    shift, extras: as in `qemu_command`.
     """
-    assert platform.board is not None, "the caller has looked"
+    assert platform.board is not None, "the caller checked the board"
     words = ("run", INPUTS, OUTPUTS, *([hex(placed.address)] if placed else []))
     own = (qemu_loads(placed) if placed else QemuExtras()) + (extras or QemuExtras())
     return [
@@ -215,15 +227,16 @@ def boot(
 
 
 def _fields(line: str, elf: Path, board: Board) -> Fields:
+    """Parse a report line of firmware. Raises RunFailed if a required field is missing."""
     fields = {key: int(value) for key, value in re.findall(r"\b(\w+)=(\d{1,20})\b", line)}
     absent = [key for key in ("ticks", "empty_ticks", "wrapped", "stack") if key not in fields]
     if absent:
-        raise RunFailed(f"{elf.name} on {board.qemu_machine} reported no {absent[0]}; compile the model again.")
+        raise RunFailed(f"{elf.name} on {board.qemu_machine} did not report {absent[0]}; compile the model again.")
     return fields
 
 
 def _moved(fields: Fields, platform: Platform) -> dict[tuple[str, str], int]:
-    """Bytes moved per (source, target), from fields `moved_<from>_<to>` by number of memory; 0 left out."""
+    """Return the copied bytes by (source, target) memory, from the fields `moved_<from>_<to>`; without zeros."""
     pairs = itertools.product(enumerate(platform.memories), repeat=2)
     return {
         (source.name, target.name): count
@@ -239,18 +252,19 @@ def _driver_calls(fields: Fields) -> tuple[int, int] | None:
 def _field(fields: Fields, key: str, elf: Path) -> int:
     if key not in fields:
         raise RunFailed(
-            f"{elf.name} could not tell its {key}: the timer and QEMU's clock do not agree on the platform."
+            f"{elf.name} did not report {key}: the board's timer and QEMU's clock do not agree; check timer_hz of the "
+            "platform."
         )
     return fields[key]
 
 
 _EVENTS = "events"
 _MEASURED_RUN = 1
-"""The run that is counted: the one before it warms up."""
+"""Index of the measured run: run 0 warms up."""
 
 
 def count_plugin(elf: Path, platform: Platform, interface: Interface, folder: Path) -> QemuExtras | None:
-    """The plugin that counts into files in `folder`; None where this machine cannot build it."""
+    """Return the QEMU plugin that counts events into files in `folder`; None if this machine cannot build it."""
     try:
         plugin = compiled_plugin("tvm_ext.execution", "count_plugin", folder)
     except (MissingTool, BuildFailed):
@@ -268,7 +282,7 @@ def count_plugin(elf: Path, platform: Platform, interface: Interface, folder: Pa
 
 
 def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> SharedRun | None:
-    """The measured run by the files in `folder`; None where they are not there, or not of these lists."""
+    """Return the measured run from the plugin's files in `folder`; None if they are missing or do not match."""
     names = [processor.name for processor in platform.processors]
     counts: list[ListCounts] = []
     stretches: list[list[int] | None] = []
@@ -295,18 +309,21 @@ def shared_run(folder: Path, platform: Platform, parallel: ParallelProgram) -> S
 
 
 def _kinds(entries: Sequence[Entry]) -> str:
-    """A letter for each signal of a list, as the plugin has it."""
+    """Return a letter for each signal of a per-core schedule, as the plugin writes it: A for await, N for notify."""
     return "".join("A" if hasattr(e, "source") else "N" for e in entries if not isinstance(e, RunStep))
 
 
 def _stretch(events: Sequence[tuple[str, str]], kinds: str) -> list[int] | None:
-    """Counts behind the signals of the pipeline's measured inputs, which come next; None where they do not."""
+    """Return the counts at the next signals, of the pipeline's measured inputs; None if the signals do not match."""
     own = events[: len(kinds)]
     return [int(count) for _, count in own] if "".join(kind for kind, _ in own) == kinds else None
 
 
 def _counts(events: Sequence[tuple[str, str]], kinds: str, *, is_callers: bool) -> ListCounts | None:
-    """Counts of the measured run. kinds: the events of a list in a run."""
+    """Return the counts of the measured run; None if its events do not match. kinds: expected events in a run.
+
+    is_callers: True for the processor that calls `run`, whose events also hold the begin and the end of the run.
+    """
     expected = f"R{kinds}E" if is_callers else kinds
     begin = _MEASURED_RUN * len(expected)
     run = events[begin : begin + len(expected)]

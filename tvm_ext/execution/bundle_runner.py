@@ -1,4 +1,4 @@
-"""Run the models of a bundle in turn, sample by sample: on the host in one process, on a board in one start."""
+"""Run the models of a bundle in turn, sample by sample: on the host in one process, on a board in a single start."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tvm_ext.execution.samples import RunResult, Sample, check_inputs
 
 
 class HostBundle:
-    """All models of a bundle in one process, their arenas over each other as on a board; `models` by name.
+    """All models of a bundle in one process, with shared arenas as on a board; `models` holds them by name.
 
-    runs: model -> function that runs it and hands its outputs on, where there is one; such a run changes inputs and
-    states that its outputs are linked to. Use as a context manager. Raises as `HostModel` does.
+    runs: name of the C function that runs a model and passes its outputs on to linked inputs and states, for models
+    with links. Use as a context manager. Raises the errors of `HostModel`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class HostBundle:
             self._held = held.pop_all()
 
     def bytes_at(self, symbol: str, num_bytes: int) -> bytes:
-        """Bytes from where a function without arguments points to."""
+        """Return the bytes at the address that a C function without arguments returns."""
         return self._child.call("read_bytes", symbol, num_bytes)
 
     def __enter__(self) -> Self:
@@ -64,15 +64,18 @@ def run_bundle_on_board(
     *,
     time_limit_s: float,
 ) -> dict[str, RunResult]:
-    """Results of the models that there are samples for. Each begins reset; all take their turns, sample by sample.
+    """Run each model that has samples and return the results. Models start reset and run in turn, sample by sample.
 
-    order: names of all models, as the firmware has them. interfaces: of those that run. Raises as `run_qemu` does.
+    order: names of all models, in the firmware's order. interfaces: of the models that run. Raises the errors of
+    `run_qemu`.
     """
     if platform.board is None:
-        raise RunFailed(f"platform {platform.name} has no board; run it on the host, or choose one that has.")
+        raise RunFailed(
+            f"platform {platform.name} has no board; run the bundle on the host, or choose a platform with a board."
+        )
     running = [interfaces[name] for name in order if samples.get(name)]
     if not running:
-        raise BadInput("no samples to run; give at least one of one model.")
+        raise BadInput("no samples to run; give at least one sample of a model.")
     flat = [
         port.handed_over(array)
         for one in running
@@ -93,8 +96,8 @@ def run_bundle_on_board(
 
 
 def selftest_on_board(elf: Path, platform: Platform, *, time_limit_s: float) -> str | None:
-    """Complaint of a firmware's self-test, run in QEMU; None where it passes."""
-    assert platform.board is not None, "the caller has looked"
+    """Run the self-test of firmware in QEMU. Return the reason for a failure, None if the self-test passes."""
+    assert platform.board is not None, "the caller checked the board"
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         command = qemu_command(elf, platform, Path(name), shift=0)
         done = run_program(command, Path(name), seconds=allowed_seconds(time_limit_s))

@@ -1,7 +1,7 @@
-"""A package's library in a process of its own: load it, run it, look into its arenas between steps.
+"""Functions of the child process that holds a package's library: load it, run it, copy its arenas between steps.
 
-`Child` runs these functions; values go in and come out. The interface was checked against the package's header when
-the library was built, so sizes here are those of the C.
+`Child` calls these functions and passes values only. The interface was checked against the package's header when the
+library was built, so the sizes here match the C.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from tvm_ext.core.processes.wire import Value
 Array = np.ndarray[Any, Any]
 
 OUT_OF_ORDER = 1000
-"""Answer of a function that hands over rows, and of the run with it, when it is asked for other rows than the next."""
+"""Status of a row callback, and so of the run, if the C asks for other rows than the next ones."""
 
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
 _STRIP_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int32] * 4)
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_int32)
 _ALIGNMENT_BYTES = MOST_ALIGNMENT_BYTES
+# State of the child process, which holds a single library.
 _loaded: dict[str, ctypes.CDLL] = {}
 _serving: dict[str, threading.Thread] = {}
 _instances: dict[str, Array] = {}
 
 
 def load(path: str) -> None:
-    """Load the library that `run` runs. Raises BadPackage."""
+    """Load the library for `run`. Raises BadPackage."""
     try:
         _loaded["library"] = ctypes.CDLL(path)
     except OSError as error:
@@ -41,33 +42,33 @@ def load(path: str) -> None:
 
 
 def hold(instance: str, num_bytes: int) -> None:
-    """Make memory for an instance, under a name by which the other functions are told of it."""
+    """Allocate memory for an instance, under a name that the other functions take."""
     _instances[instance] = np.zeros(num_bytes + _ALIGNMENT_BYTES, np.uint8)
 
 
 def call(symbol: str, instance: str = "") -> None:
-    """Call a function without arguments but the instance."""
+    """Call a C function that has no arguments except the instance."""
     function = getattr(_loaded["library"], symbol)
     function.restype = None
     function(*_handed_in(instance))
 
 
 def read_bytes(symbol: str, num_bytes: int, instance: str = "") -> bytes:
-    """Bytes from where a function points to."""
+    """Return the bytes at the address that a C function returns."""
     return ctypes.string_at(_address(_loaded["library"], symbol, instance), num_bytes)
 
 
 def write_bytes(symbol: str, data: bytes, instance: str = "") -> None:
-    """Put bytes to where a function points to."""
+    """Write bytes to the address that a C function returns."""
     ctypes.memmove(_address(_loaded["library"], symbol, instance), data, len(data))
 
 
 def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict[str, Value]:
-    """Status, outputs as flat arrays, and what was copied out on the way.
+    """Run a model once. Return its status, its outputs as flat arrays, and the tensors that were copied on the way.
 
     call: `symbol` of the run function; `io`; `instance`, empty for none; `inputs` with `symbol` (accessor), `name`,
     `rows`, `strips`, `columns` and `elements`; `outputs` with `num_elements` and `dtype` instead of elements; `watch`,
-    or None, as `_watch` reads it; `servers`, functions by which other processors run their parts, here threads.
+    or None, as in `_watch`; `servers`, the functions of the other processors, which run here as threads.
     """
     library = _loaded["library"]
     _serve(library, call["servers"])
@@ -96,18 +97,19 @@ def run(call: dict[str, Value], ask: Callable[..., Value] | None = None) -> dict
                 port["elements"].ctypes.data, _address(library, port["symbol"], instance), port["elements"].nbytes
             )
     del hook
-    if status != NOT_RESET:  # behind its last step a run may answer something else than 0
+    # A run that returns NOT_RESET ended before its first step, so its servers still wait and serve the next run.
+    if status != NOT_RESET:
         _join(call["servers"])
     return {"status": status, "outputs": [port["elements"] for port in outputs], "seen": seen}
 
 
 def run_successive(call: dict[str, Value]) -> dict[str, Value]:
-    """Outputs of successive inputs of a pipeline; status: 0, or the first answer that is another.
+    """Run successive inputs through a pipeline. Return the outputs, and status 0 or the first other status.
 
-    ready: of each input, whether its outputs are an answer, and not of a window over time that is not full.
+    ready, in the result: for each input, False if its outputs belong to a window over time that is not yet full.
 
-    call: as for `run`, with `put` and `take`, functions; `samples`, for each the elements of all inputs; `order`, a
-    letter for each call: `p` puts the next sample, `t` takes the outputs of the oldest one that was put.
+    call: as in `run`, with the names of the functions `put` and `take`; `samples`, for each the elements of all inputs;
+    `order`, a letter for each call: `p` puts the next sample, `t` takes the outputs of the oldest sample.
     """
     library = _loaded["library"]
     put, take = getattr(library, call["put"]), getattr(library, call["take"])
@@ -145,7 +147,7 @@ def run_successive(call: dict[str, Value]) -> dict[str, Value]:
 
 
 def _serve_times(library: ctypes.CDLL, symbol: str, count: int) -> None:
-    """Another processor, for so many inputs."""
+    """Run the function of another processor for a number of inputs."""
     function = getattr(library, symbol)
     function.restype = None
     for _ in range(count):
@@ -153,7 +155,7 @@ def _serve_times(library: ctypes.CDLL, symbol: str, count: int) -> None:
 
 
 def _serve(library: ctypes.CDLL, symbols: list[str]) -> None:
-    """Let each function run in a thread; one that still waits, as the last run did not begin, goes on with this one."""
+    """Start a thread for each function. A thread that still waits, because the last run did not begin, is reused."""
     for symbol in symbols:
         if symbol not in _serving:
             function = getattr(library, symbol)
@@ -163,13 +165,13 @@ def _serve(library: ctypes.CDLL, symbols: list[str]) -> None:
 
 
 def _join(symbols: list[str]) -> None:
-    """Wait until those functions have returned."""
+    """Wait until the functions have returned."""
     for symbol in symbols:
         _serving.pop(symbol).join()
 
 
 def _handed_in(instance: str) -> list[ctypes.c_void_p]:
-    """The first argument of each function of a model whose instances the caller holds."""
+    """Return the instance argument of a C function, aligned; an empty list for a model without instances."""
     if not instance:
         return []
     begin = int(_instances[instance].ctypes.data)
@@ -177,13 +179,14 @@ def _handed_in(instance: str) -> list[ctypes.c_void_p]:
 
 
 def _address(library: ctypes.CDLL, symbol: str, instance: str) -> int:
+    """Return the address that an accessor function of the library returns."""
     accessor = getattr(library, symbol)
     accessor.restype = ctypes.c_void_p
     return accessor(*_handed_in(instance))
 
 
 def _io_struct(inputs: list[dict[str, Value]], outputs: list[dict[str, Value]]) -> tuple[ctypes.Structure, list[Any]]:
-    """The struct of functions that hand over rows, and those functions, which live as long as the list."""
+    """Return the C struct of row callbacks, and the callbacks, which must stay referenced during the run."""
     fields: list[tuple[str, Any]] = [("context", ctypes.c_void_p)]
     functions: list[Any] = []
     for direction, ports in (("read", inputs), ("write", outputs)):
@@ -199,7 +202,7 @@ def _io_struct(inputs: list[dict[str, Value]], outputs: list[dict[str, Value]]) 
 
 
 def _hand_over(direction: str, num_rows: int, elements: Array) -> Callable[[int, int, int, int], int]:
-    """Copies rows from or to an array that holds all of them; each once, in order."""
+    """Return a callback that copies rows from or to an array of all rows; each row once, in order."""
     row_bytes = elements.nbytes // num_rows
     done = 0
 
@@ -217,9 +220,9 @@ def _hand_over(direction: str, num_rows: int, elements: Array) -> Callable[[int,
 
 
 def _hand_over_strips(port: dict[str, Value]) -> Callable[[int, int, int, int, int, int], int]:
-    """Copies some columns of rows from an array that holds all of them; strip by strip, each row of one once, in order.
+    """Return a callback that copies columns of rows from an array of all rows, strip by strip, in order of the rows.
 
-    port: as `run` takes it.
+    port: as in `run`.
     """
     rows_of = port["elements"].view(np.uint8).reshape(port["rows"], port["columns"], -1)
     strips, begun, done = port["strips"], 0, 0
@@ -244,11 +247,11 @@ def _hand_over_strips(port: dict[str, Value]) -> Callable[[int, int, int, int, i
 def _watch(
     library: ctypes.CDLL, watch: dict[str, Value], seen: dict[str, Array], ask: Callable[..., Value] | None
 ) -> object:
-    """Set the function that runs behind each step, and hold it.
+    """Install the hook that the library calls after each step. Return it, because it must stay referenced.
 
-    watch: `hook`, the pointer's symbol; `arenas`: memory -> symbol and number of bytes; `copied`: for each step, what
-    goes to `seen` behind it, as name, memory, offset and number of bytes. ask gets the step and all arenas, and answers
-    those it changed.
+    watch: `hook`, the symbol of the hook's pointer; `arenas`: memory -> symbol and number of bytes; `copied`: for each
+    step, the tensors to copy to `seen` after it, as name, memory, offset and number of bytes. ask: takes the step and
+    all arenas, and returns the arenas that it changed.
     """
     arenas = {
         memory: np.ctypeslib.as_array((ctypes.c_uint8 * num_bytes).in_dll(library, symbol))

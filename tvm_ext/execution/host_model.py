@@ -1,4 +1,4 @@
-"""Run a package on the host: its C as a library, in a process of its own, with limits of time and memory."""
+"""Run a package on the host: its C as a library in a child process, with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ HOST_LIMITS = ChildLimits(seconds=300, file_bytes=1 << 20, open_files=64)
 
 
 class HostModel(Session):
-    """A package's C, compiled for the host and loaded in a process of its own for many runs.
+    """A package's C, compiled for the host and loaded in a child process for many runs.
 
-    A model with states carries them from run to run; it begins reset. beside, objects: as `host_library` takes them.
-    writes: files that its C may write.
+    A model with states starts reset and keeps its states from run to run. beside, objects: as in `host_library`.
+    writes: files that the C may write.
 
-    Built in a temporary folder, so the package stays untouched and a changed one loads anew. What crashes, hangs or
-    takes too much there is ChildFailed here. Use as a context manager, or call `close`.
+    The library is built in a temporary folder, so the package is not changed, and a changed package is built again.
+    A crash, a timeout or too much memory in the child raises ChildFailed. Use as a context manager, or call `close`.
     Raises MissingTool, BuildFailed, BadPackage, ChildFailed.
     """
 
@@ -63,9 +63,9 @@ class HostModel(Session):
 
     @classmethod
     def inside(cls, child: Child, interface: Interface, run: str = "") -> Self:
-        """A model of a library that is loaded there already, with others of its bundle. Closing it changes nothing.
+        """Return a model of a bundle's library that is already loaded in `child`. Closing it has no effect.
 
-        run: function that is called in place of the model's own.
+        run: C function that is called instead of the model's own run function.
         """
         model = cls.__new__(cls)
         model._held = ExitStack()
@@ -87,7 +87,7 @@ class HostModel(Session):
     def run_watched(
         self, inputs: Sample, watch: Value, ask: Callable[..., Value] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Outputs, and what `watch` had copied out of the arenas; see `host_library.run`."""
+        """Return the outputs, and the tensors that `watch` copied from the arenas; see `host_library.run`."""
         arrays = check_inputs(self.interface, inputs)
         ports = self.interface
         came = [
@@ -104,17 +104,20 @@ class HostModel(Session):
         except ChildFailed as error:
             raise ChildFailed(f"{ports.run} on the host: {error}") from None
         if result["status"] == NOT_READY and ports.warm_up_runs:
-            raise NotReady(f"{ports.run}: the window is not full before {ports.warm_up_runs} runs behind a reset.")
+            raise NotReady(
+                f"{ports.run}: the window over time is full after {ports.warm_up_runs} runs from a reset; run more "
+                "samples."
+            )
         if result["status"] != 0:
             raise RunFailed(f"{ports.run} returned {result['status']} on the host; 0 is success.")
         outputs = zip(ports.outputs, result["outputs"], strict=True)
         return {port.source: port.taken_back(elements) for port, elements in outputs}, result["seen"]
 
     def run_successive(self, samples: Sequence[Sample], order: str = "") -> list[dict[str, np.ndarray]]:
-        """Outputs of samples that follow each other in a pipeline, without those before a window over time is full.
+        """Run successive samples through a pipeline and return their outputs, from the first full window over time.
 
-        order: `p` for each sample that is put and `t` for each that is taken; by default as many are under way as may
-        be. Raises BadInput, RunFailed for an answer other than 0 or no end.
+        order: `p` to put a sample and `t` to take the outputs of a sample; by default as many samples are in flight as
+        the pipeline allows. Raises BadInput, RunFailed for a status other than 0 or a timeout.
         """
         ports = self.interface
         came = [
@@ -155,7 +158,8 @@ class HostModel(Session):
     def restore(self, state: bytes) -> None:
         if len(state) != self.interface.state_bytes:
             raise BadInput(
-                f"the state of {self.interface.model} is {self.interface.state_bytes} B; {len(state)} B are given."
+                f"the state of {self.interface.model} takes {self.interface.state_bytes} B, and {len(state)} B are "
+                "given; give the bytes that `state` returned for the same package."
             )
         if state:
             self._told("write_bytes", self.interface.state_place, state, self._instance)
@@ -165,15 +169,15 @@ class HostModel(Session):
         self._held.close()
 
     def _told(self, function: str, *values: Value, ask: Callable[..., Value] | None = None) -> Value:
-        """Result of a function in the process. Raises RunFailed where it was ended, and what it raises."""
+        """Return the result of a function in the child. Raises RunFailed after `close`, and the function's errors."""
         if self._closed:
-            raise RunFailed(f"the session of {self.interface.model} is closed; open another one.")
+            raise RunFailed(f"the session of {self.interface.model} is closed; open a new one.")
         return self._child.call(function, *values, ask=ask)
 
 
 @contextmanager
 def loaded_library(folder: Path, library: Path, limits: ChildLimits, writes: Sequence[Path] = ()) -> Generator[Child]:
-    """A process that holds the library of a package. writes: files that it may write. Raises BadPackage."""
+    """Yield a child process that holds the library of a package. writes: files that it may write. Raises BadPackage."""
     with Child("tvm_ext.execution.host_library", limits=limits, writes=writes) as child:
         try:
             child.call("load", str(library))
@@ -194,11 +198,11 @@ def host_library(
     flags: Sequence[str] = (),
     objects: Sequence[Path] = (),
 ) -> Path:
-    """The package's C as a shared library in `out_dir`. Nothing is run here.
+    """Compile the package's C to a shared library in `out_dir`, without running anything.
 
-    others: models of the package, a bundle, that are checked, too. beside: names of what else has self-tests there.
-    objects: all of its C, compiled with -fPIC already; then it is not compiled again.
-    Raises MissingTool, BuildFailed, and BadPackage where the interface is not that of the package's header.
+    others: further models of a bundle, whose interfaces are checked, too. beside: further names with self-test files,
+    which are left out of the library. objects: all of the C, already compiled with -fPIC; it is not compiled again.
+    Raises MissingTool, BuildFailed, and BadPackage if an interface does not match the package's header.
     """
     sources = library_sources(folder, interface.model, *(other.model for other in others), *beside)
     out_dir.mkdir(parents=True, exist_ok=True)
@@ -209,7 +213,7 @@ def host_library(
             compile_objects([check], out_dir / "check", toolchain, include_dirs=[folder])
         except BuildFailed as error:
             raise BadPackage(
-                f"{folder}: report.json does not describe {one.model}.h; compile the model again. {error}"
+                f"{folder}: report.json does not match {one.model}.h; compile the model again. {error}"
             ) from None
     objects = objects or compile_objects(
         sources, out_dir / "objects", toolchain, optimize=optimize, flags=["-fPIC", *flags], include_dirs=[folder]
@@ -220,9 +224,9 @@ def host_library(
 def run_host(
     folder: Path, interface: Interface, samples: Sequence[Sample], *, beside: Sequence[str] = ()
 ) -> list[dict[str, np.ndarray]]:
-    """Build the package for the host, run samples in order, clean up. Raises as HostModel does.
+    """Build the package for the host, run samples in order, and clean up. Raises the errors of HostModel.
 
-    Of a few samples compiling takes longer than running them, and is done without optimization.
+    A few samples run faster than the compiler optimizes, so the C is then compiled without optimization.
     """
     toolchain = QUICK_TOOLCHAIN if len(samples) < _MANY_SAMPLES else HOST_TOOLCHAIN
     with HostModel(folder, interface, beside=beside, toolchain=toolchain) as model:
@@ -230,19 +234,19 @@ def run_host(
 
 
 def library_sources(folder: Path, *models: str) -> list[Path]:
-    """The package's C files that make the library, sorted: all but self-tests. Raises BadPackage.
+    """Return the package's C files without its self-tests, sorted. Raises BadPackage.
 
-    models: names that files of self-tests begin with; of a bundle its own name, too.
+    models: names with which files of self-tests begin: of all models, and of the bundle itself.
     """
     test = re.compile(rf"({'|'.join(map(re.escape, models))})_(selftest|selftest_main|vectors)\.c")
     sources = sorted(path for path in folder.glob("*.c") if not test.fullmatch(path.name))
     if not sources:
-        raise BadPackage(f"{folder}: holds no C sources of a package.")
+        raise BadPackage(f"{folder}: holds no C sources of a package; compile the model again.")
     return sources
 
 
 def _called(interface: Interface, port: Port) -> dict[str, Value]:
-    """A port by its names and rows, as the process that holds the library needs it."""
+    """Return the entries of a port that `host_library.run` needs: its names, rows, strips and columns."""
     symbol = interface.accessor(port)
     stream = port.stream
     strips = list(map(list, stream.strips)) if stream else []

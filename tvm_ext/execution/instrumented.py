@@ -1,4 +1,4 @@
-"""A host build of a model that stops after every step and lets others look into, or write to, its arenas."""
+"""A host build of a model that stops after every step, so that callers can read and write its arenas."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Arenas = Mapping[str, Array]
 
 
 class InstrumentedModel:
-    """Built once, for many runs; use it as a context manager. inputs and outputs are under the model's own names.
+    """A model built once for many instrumented runs. Use as a context manager.
 
-    They lie in the arena, or are streamed where the model is built so. Raises as `HostModel` does.
+    Inputs and outputs are arrays by the model's own names. They lie in the arena, or are streamed if the model is built
+    for streaming. Raises the errors of `HostModel`.
     """
 
     def __init__(self, compiled: Compiled) -> None:
@@ -39,9 +40,9 @@ class InstrumentedModel:
             self._host = HostModel(folder, self.compiled.interface, toolchain=QUICK_TOOLCHAIN)
 
     def run(self, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]) -> dict[str, Array]:
-        """Outputs; after_step(step index, {memory: uint8 array of its arena}) is called behind each step.
+        """Run and return the outputs; after_step(step index, {memory: uint8 array of its arena}) is called each step.
 
-        What it writes to the arrays goes back to the arenas.
+        Bytes that after_step changes in the arrays are written back to the arenas.
         """
 
         def answer(step: int, arenas: Arenas) -> dict[str, Array]:
@@ -52,11 +53,9 @@ class InstrumentedModel:
         return self._run_watched(inputs, [], answer)[0]
 
     def trace(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Every whole tensor that a step wrote, by its name in the program, as it was right after that step.
+        """Run and return every whole tensor by its name in the program, copied right after the step that wrote it.
 
-        Rings, and what is pushed into one that turns, are left out.
-
-        Streamed outputs are there too, as they went out.
+        Ring buffers, and the frames pushed into a ring with a write index, are left out. Streamed outputs are included.
         """
         program, placements = self.compiled.program, self.compiled.plan.placements
         copied = [
@@ -80,7 +79,7 @@ class InstrumentedModel:
         copied: Sequence[Sequence[tuple[str, str, int, int]]],
         ask: Callable[..., Value] | None,
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Outputs of one run, and the bytes of what was copied behind each step: (name, memory, offset, bytes)."""
+        """Return the outputs of a run and the copied bytes. copied: (name, memory, offset, bytes) for each step."""
         model = self.compiled.interface.model
         arenas = {
             a.memory: (union_name(model, a.memory), a.num_bytes) for a in self.compiled.plan.arenas if a.num_bytes
@@ -99,19 +98,19 @@ class InstrumentedModel:
 def run_instrumented(
     compiled: Compiled, inputs: Mapping[str, Array], after_step: Callable[[int, Arenas], None]
 ) -> dict[str, Array]:
-    """`InstrumentedModel.run`, built for one run."""
+    """Build an `InstrumentedModel` for a single run and return its outputs."""
     with InstrumentedModel(compiled) as model:
         return model.run(inputs, after_step)
 
 
 def _static(compiled: Compiled) -> Compiled:
-    """The same program and plan on one processor, with arenas of its own, which others can look into by name."""
+    """Return the same program and plan for one processor, with static arenas that can be found by their symbols."""
     interface = replace(compiled.interface, context="static", context_bytes=0, servers=(), in_flight=1)
     return replace(compiled, interface=interface, sharing=ALONE, parallel=None)
 
 
 def with_ports_in_arena(compiled: Compiled) -> Compiled:
-    """The same program with inputs and outputs in the arena; streamed ones stay as they are."""
+    """Return the same program with inputs and outputs in the arena; streamed ports stay unchanged."""
     if compiled.interface.io != "caller":
         return compiled
     program, plan = plan_memory(compiled.program, activations=compiled.platform.activations)

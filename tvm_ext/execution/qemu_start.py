@@ -1,9 +1,9 @@
-"""Start QEMU on firmware, without the right to start other programs, and compile QEMU's plugins.
+"""Start QEMU on firmware without the right to start other programs, and compile QEMU's plugins.
 
-Firmware calls its debugger by semihosting, and QEMU does what it asks: open, write, rename and remove files, run a
-command by the shell (SYS_SYSTEM). Firmware needs two files. So QEMU gets rights to these alone, and to its own program
-and libraries, and none to start a process: by the kernel (`tvm_ext/core/processes/confine.py`) before QEMU begins, and
-once more by QEMU's own `-sandbox`, where it has that.
+By semihosting, firmware can ask QEMU to open, write, rename and remove files, and to run a shell command (SYS_SYSTEM).
+Our firmware needs only two files. QEMU therefore gets rights to these files, to its own program and to its libraries,
+and no right to start a process. The kernel enforces this (`tvm_ext/core/processes/confine.py`), and QEMU's own
+`-sandbox` enforces it again if QEMU was built with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvm_ext.core.processes.process import allowed_seconds, run_program
 from tvm_ext.core.toolchain import compile_objects, find_program, shared_library
 
 INPUTS, OUTPUTS = "in.bin", "out.bin"
-"""Files that firmware reads and writes in the folder that it runs in."""
+"""Files that firmware reads and writes, in its working folder."""
 
 _SANDBOX = ("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
 _SYSTEM = (
@@ -41,16 +41,16 @@ _SYSTEM = (
     "/home/linuxbrew",
     "/etc/ld.so.cache",
 )
-"""Programs and libraries of a system: QEMU and what it is linked with are read from there."""
+"""Folders of a system's programs and libraries, from which QEMU and its libraries are read."""
 _PREFIX_FOLDERS = ("lib", "lib64", "libexec", "share")
-"""Folders beside that of QEMU's program, where it is installed elsewhere."""
+"""Folders beside the folder of QEMU's program that it reads if it is installed under another prefix."""
 _FILE_BYTES = 1 << 30
 _PROBE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class QemuExtras:
-    """Arguments of QEMU's beside those of the board, and the files that these concern."""
+    """Additional arguments of QEMU, and the files that they read and write."""
 
     arguments: tuple[str, ...] = ()
     reads: tuple[Path, ...] = ()
@@ -64,7 +64,7 @@ class QemuExtras:
 
 
 def keeps_firmware_in(emulator: str) -> bool:
-    """Whether an emulator, or this machine, keeps firmware from running programs."""
+    """Return True if the emulator or this machine's kernel prevents firmware from running programs."""
     return bool(_sandboxed(emulator)) or has_filter()
 
 
@@ -77,21 +77,21 @@ def qemu_command(
     words: Sequence[str] = (),
     extras: QemuExtras | None = None,
 ) -> list[str]:
-    """The command that starts firmware on its board with a command line of `words`; it runs in `folder`.
+    """Return the command that starts firmware on its board, with arguments `words`, in the working folder `folder`.
 
-    The firmware reads `in.bin` and writes `out.bin` there; files that extras name are read and written, too, and no
-    others. What is written is made here, empty, where it does not exist. shift: as `qemu_arguments` takes it.
+    The firmware may only read `in.bin`, write `out.bin`, and use the files of `extras`. Files to write are created here
+    if they do not exist, because the sandbox needs their paths. shift: as in `qemu_arguments`.
 
-    Raises MissingTool, and RunFailed where nothing here keeps QEMU from starting programs.
+    Raises MissingTool, and RunFailed if nothing on this machine can prevent QEMU from starting programs.
     """
     given = extras or QemuExtras()
     emulator = find_program(startup_of(platform).emulator)
     own = _sandboxed(emulator)
     if not keeps_firmware_in(emulator):
         raise RunFailed(
-            f"{Path(emulator).name}: was built without -sandbox, and this machine has no filter of system calls, so "
-            "nothing keeps firmware from running programs here. --verify host leaves the board out; or install a QEMU "
-            "with seccomp."
+            f"{Path(emulator).name} was built without -sandbox, and this machine has no filter of system calls, so "
+            "nothing prevents firmware from running programs here. Install a QEMU with seccomp, or leave the board out "
+            "with --verify host."
         )
     line = "".join(f",arg={word}" for word in words)
     command = [
@@ -120,36 +120,36 @@ def started(
     words: Sequence[str],
     extras: QemuExtras,
 ) -> list[str]:
-    """One start of the board to its end: its report lines. shift, words, extras: as `qemu_command` takes them.
+    """Run the board to its end and return its report lines. shift, words, extras: as in `qemu_command`.
 
-    prefixes: of report lines, each before `instructions=`.
-    Raises MissingTool, and RunFailed with what the board said.
+    prefixes: texts before `instructions=` in the report lines, one for each line.
+    Raises MissingTool, and RunFailed with the board's output.
     """
-    assert platform.board is not None, "the caller has looked"
+    assert platform.board is not None, "the caller checked the board"
     command = qemu_command(elf, platform, folder, shift=shift, words=words, extras=extras)
     done = run_program(command, folder, seconds=seconds)
     said = (done.stdout + done.stderr).strip()
     lines = [re.search(rf"^{re.escape(one)}instructions=.*$", said, re.MULTILINE) for one in prefixes]
     if done.problem or done.status or None in lines:
         tail = "\n".join([":", *(text[:1000] for text in said.splitlines()[-12:])])
-        silent = " and said nothing; look for an endless loop, or for what keeps it from starting."
+        silent = " and printed nothing; look for an endless loop, or for a reason why it does not start."
         left = _FORBIDDEN if done.status == -signal.SIGSYS and not done.problem else done.left
         raise RunFailed(f"{elf.name} on {platform.board.qemu_machine} {left}{tail if said else silent}")
     return [found[0] for found in lines if found]
 
 
-_FORBIDDEN = "was ended, since it asked QEMU for what is forbidden, such as to run a command of this machine"
+_FORBIDDEN = "was stopped, because it made a forbidden request to QEMU, such as to run a command on this machine"
 
 
 @cache
 def _sandboxed(emulator: str) -> tuple[str, ...]:
-    """QEMU's arguments by which it denies itself new processes; none where it was built without."""
+    """Return QEMU's arguments that forbid it to start processes; empty if it was built without a sandbox."""
     done = run_program([emulator, *_SANDBOX, "-version"], Path("/"), seconds=allowed_seconds(_PROBE_SECONDS))
     return () if done.problem or done.status else _SANDBOX
 
 
 def _program_folders(emulator: str) -> list[str]:
-    """Files and folders that QEMU's program, its libraries and its firmware are read from."""
+    """Return the files and folders from which QEMU's program, its libraries and its firmware are read."""
     program = Path(emulator).resolve()
     beside = [str(program.parent.parent / name) for name in _PREFIX_FOLDERS]
     libraries = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path.startswith("/")]
@@ -157,7 +157,7 @@ def _program_folders(emulator: str) -> list[str]:
 
 
 def compiled_plugin(package: str, name: str, folder: Path) -> Path:
-    """The library of a plugin in `folder`. package: Python's, in which `<name>.c` stands.
+    """Compile a QEMU plugin to a library in `folder`. package: the Python package that holds `<name>.c`.
 
     Raises MissingTool, BuildFailed.
     """
@@ -167,5 +167,5 @@ def compiled_plugin(package: str, name: str, folder: Path) -> Path:
 
 
 def quoted(path: Path) -> str:
-    """A path as QEMU reads it in a list of options: two commas are one."""
+    """Return a path in the form of QEMU's option lists, in which a comma is written twice."""
     return str(path.resolve()).replace(",", ",,")

@@ -1,4 +1,4 @@
-"""Samples, which are arrays under the model's own names, and the results of running them."""
+"""Samples, which are arrays by the model's own names, and the results of their runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Sample = Mapping[str, np.ndarray]
 
 
 def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
-    """The arrays in the order of the interface, contiguous. Raises BadInput: name, shape or dtype is wrong."""
+    """Return the arrays in the order of the interface, contiguous. Raises BadInput for a wrong name, shape or dtype."""
     if not isinstance(inputs, Mapping):
-        raise BadInput(f"inputs are a {type(inputs).__name__}; a dict of arrays by name is needed.")
+        raise BadInput(f"inputs are a {type(inputs).__name__}; give a dict of arrays by name.")
     check_names(interface, inputs)
     arrays: list[np.ndarray] = []
     for port in interface.inputs:
@@ -33,31 +33,34 @@ def check_inputs(interface: Interface, inputs: Sample) -> list[np.ndarray]:
 
 
 def check_names(interface: Interface, inputs: Collection[str]) -> None:
-    """Raises BadInput where an input is missing, or a name is none."""
+    """Raise BadInput if an input is missing, or a name is not an input."""
     names = [port.source for port in interface.inputs]
     for name in inputs:
         if name not in names:
             near = get_close_matches(str(name), names, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise BadInput(f"{name!r} is not an input of {interface.model}: {', '.join(names)}.{hint}")
+            raise BadInput(f"{name!r} is not an input of {interface.model}, which reads {', '.join(names)}.{hint}")
     for name in names:
         if name not in inputs:
             raise BadInput(f"input {name!r} is missing; {interface.model} reads {', '.join(names)}.")
 
 
 def array_of(name: str, value: object) -> np.ndarray:
-    """An input as an array. Raises BadInput."""
+    """Return an input as an array. Raises BadInput."""
     try:
         return np.asarray(value)
     except ValueError:
-        raise BadInput(f"input {name!r} is no array: its rows differ in length.") from None
+        raise BadInput(f"input {name!r} is not an array: its rows differ in length; make them equal.") from None
 
 
 def outputs_of(data: bytes, interface: Interface, num_samples: int, writer: str) -> tuple[dict[str, np.ndarray], ...]:
-    """Raw outputs of all samples as arrays. writer: for errors, the firmware's name. Raises RunFailed."""
+    """Return the raw outputs of all samples as arrays. writer: firmware's name, for errors. Raises RunFailed."""
     expected = num_samples * sum(port.num_bytes for port in interface.outputs)
     if len(data) != expected:
-        raise RunFailed(f"{writer} wrote {len(data)} B of outputs; {expected} B were due. Is it of this package?")
+        raise RunFailed(
+            f"{writer} wrote {len(data)} B of outputs, and {expected} B are expected; check that it belongs to this "
+            "package."
+        )
     samples: list[dict[str, np.ndarray]] = []
     offset = 0
     for _ in range(num_samples):
@@ -71,27 +74,27 @@ def outputs_of(data: bytes, interface: Interface, num_samples: int, writer: str)
 
 
 def _way_out(port: Port, array: np.ndarray) -> str:
-    """Advice on an array of another type or shape, as sentences; empty where it cannot be guessed."""
+    """Return advice on an array of a wrong type or shape, as sentences; empty if no conversion is likely."""
     said = ""
     if array.shape != port.shape and array.size == port.num_elements:
-        said = f" It has as many elements: .reshape({list(port.shape)})."
+        said = f" The number of elements is right: .reshape({list(port.shape)}) converts it."
     if array.dtype == np.dtype(port.dtype) or array.dtype.kind not in "biuf":
         return said
     if port.quantization is not None and array.dtype.kind == "f":
         scale, zero_point = np.float32(port.quantization.scale), port.quantization.zero_point
-        return f"{said} It is quantized: round(x / {scale!s}) + {zero_point}, cut off to {port.dtype}."
+        return f"{said} The input is quantized: round(x / {scale!s}) + {zero_point}, clipped to {port.dtype}."
     return f'{said} .astype("{port.dtype}") converts it.'
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunResult:
-    """Outputs per sample, and figures of one run on the first sample, after a warm-up.
+    """Outputs of each sample, and measurements of a run on the first sample, after a warm-up run.
 
-    stack_bytes: high-water mark below the caller of run(). instructions: executed, from begin to end, counted by QEMU;
-    None on a device, and where several processors share a run and nothing counted them. Instructions are not cycles.
-    cycles: of the processor, by the board's timer; None in QEMU, and where the timer wrapped. moved_bytes: counted in
-    QEMU, for each pair of memories (from, to) between which any went. shared: figures of each processor of several.
-    driver_calls: counted in QEMU, starts of accelerators and waits for them. said: what a runner printed.
+    stack_bytes: high-water mark of the stack of run(). instructions: executed instructions of the run, counted by QEMU,
+    which are not cycles; None on a device, and if several processors share a run and could not be counted. cycles: of
+    the processor, by the board's timer; None in QEMU, and if the timer wrapped. moved_bytes: bytes copied between
+    memories in QEMU, by (from, to). shared: measurements of each processor that shares the run. driver_calls: starts of
+    accelerators and waits for them, counted in QEMU. said: text that a runner printed.
     """
 
     outputs: tuple[dict[str, np.ndarray], ...]

@@ -25,17 +25,17 @@ from tvm_ext.execution.samples import Sample, check_inputs, outputs_of
 
 
 class Session(ABC):
-    """A package kept ready for many runs: on the host, or on its board in QEMU. `Package.session` opens one.
+    """A package kept ready for many runs, on the host or on its board in QEMU. `Package.session` opens a session.
 
-    A model with states begins reset, and carries them from run to run. Use as a context manager, or call `close`.
+    A model with states starts reset and keeps its states from run to run. Use as a context manager, or call `close`.
     """
 
     interface: Interface
 
     def run(self, inputs: Inputs, *, quantize: bool = True) -> dict[str, np.ndarray]:
-        """Outputs of one sample or of a batch, as `Package.run` takes and gives them.
+        """Return the outputs of a sample or of a batch, in the forms of `Package.run`.
 
-        Raises BadInput, NotReady while a window over time is not full, RunFailed for a status other than 0 or no end.
+        Raises BadInput, NotReady while a window over time is not full, RunFailed for a nonzero status or a timeout.
         """
         return run_batch(
             self.interface, inputs, lambda samples: [self.run_sample(one) for one in samples], quantize=quantize
@@ -43,7 +43,10 @@ class Session(ABC):
 
     @abstractmethod
     def run_sample(self, sample: Sample) -> dict[str, np.ndarray]:
-        """Outputs of one sample, arrays by name, of the model's own shapes and types. Raises as `run` does."""
+        """Return the outputs of a sample as arrays by name. The sample has the model's shapes and types.
+
+        Raises the errors of `run`.
+        """
 
     @abstractmethod
     def reset(self) -> None:
@@ -54,12 +57,15 @@ class Session(ABC):
         """End the process and remove the temporary folder."""
 
     def state(self) -> bytes:
-        """State that the last run left for the next one; empty for a model that keeps nothing. On the host alone."""
-        raise RunFailed(f"the state of {self.interface.model} cannot be read here; open the session on the host.")
+        """Return the bytes of the states after the last run; empty for a model without states. Host sessions only."""
+        raise RunFailed(f"the state of {self.interface.model} cannot be read on a board; open the session on the host.")
 
     def restore(self, state: bytes) -> None:
-        """Go on from what `state` gave, of a session with the same package. Raises BadInput. On the host alone."""
-        raise RunFailed(f"the state of {self.interface.model} cannot be set here; open the session on the host.")
+        """Set the states to the result of `state` of a session with the same package. Host sessions only.
+
+        Raises BadInput.
+        """
+        raise RunFailed(f"the state of {self.interface.model} cannot be set on a board; open the session on the host.")
 
     def __enter__(self) -> Self:
         return self
@@ -72,15 +78,15 @@ class Session(ABC):
 
 _RESET, _RUN = 0, 1
 _LOOK_SECONDS = 0.2
-"""Seconds between looks at whether QEMU still runs."""
+"""Seconds between checks that QEMU still runs."""
 
 
 class QemuSession(Session):
-    """A package's firmware on its board in QEMU: it starts once and runs many samples.
+    """A package's firmware on its board in QEMU: QEMU starts once and runs many samples.
 
-    A model with states carries them from run to run; it begins reset. Instructions are not counted here, for QEMU is
-    faster without; `Package.run_board` counts them. Use as a context manager, or call `close`.
-    Raises RunFailed where there is no board, MissingTool.
+    A model with states starts reset and keeps its states from run to run. Instructions are not counted, because QEMU is
+    faster without counting; `Package.run_board` counts them. Use as a context manager, or call `close`.
+    Raises RunFailed for a platform without a board, MissingTool.
     """
 
     def __init__(self, elf: Path, platform: Platform, interface: Interface, *, seconds: float) -> None:
@@ -95,10 +101,11 @@ class QemuSession(Session):
             self._outputs = folder / OUTPUTS
             self._inputs.write_bytes(np.uint32(1).tobytes() + bytes(sum(port.num_bytes for port in interface.inputs)))
             if not hasattr(os, "mkfifo"):
-                raise RunFailed("a session on a board needs named pipes, which this system has none of; run samples.")
+                raise RunFailed("a session on a board needs named pipes, which this system lacks; use `Package.run`.")
             for name in ("commands", "answers"):
                 os.mkfifo(folder / name)
-            # For both directions: neither waits here for QEMU to open its end, and QEMU ends when we do.
+            # Both pipes are opened for reading and writing: then open() does not block until QEMU opens its end, and
+            # QEMU sees the end of the file when this process ends.
             self._commands, self._answers = (
                 held.enter_context(open(folder / name, "r+b", buffering=0)) for name in ("commands", "answers")
             )
@@ -124,8 +131,8 @@ class QemuSession(Session):
         status = self._told(_RUN)
         if status == NOT_READY and self.interface.warm_up_runs:
             raise NotReady(
-                f"{self.interface.run}: the window is not full before {self.interface.warm_up_runs} runs behind a "
-                "reset."
+                f"{self.interface.run}: the window over time is full after {self.interface.warm_up_runs} runs from a "
+                "reset; run more samples."
             )
         if status != 0:
             raise RunFailed(f"{self.interface.run} returned {status} on {self._machine}; 0 is success.")
@@ -141,10 +148,10 @@ class QemuSession(Session):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RunFailed(f"the session of {self.interface.model} is closed; open another one.")
+            raise RunFailed(f"the session of {self.interface.model} is closed; open a new one.")
 
     def _told(self, command: int) -> int:
-        """The firmware's answer to a command. Raises RunFailed where QEMU ended or does not answer in time."""
+        """Send a command to the firmware and return its status. Raises RunFailed if QEMU ended or exceeds the time."""
         self._commands.write(np.uint32(command).tobytes())
         end = time.monotonic() + self._seconds
         while not select.select([self._answers], [], [], _LOOK_SECONDS)[0]:
@@ -153,15 +160,15 @@ class QemuSession(Session):
             if time.monotonic() > end:
                 self._end()
                 raise RunFailed(
-                    f"{self._machine} did not answer within {self._seconds:g} s; {PATIENCE}=10 in the environment "
-                    f"allows ten times that{self._tail()}"
+                    f"{self._machine} did not answer within {self._seconds:g} s; set {PATIENCE}=10 in the environment "
+                    f"to allow ten times as long{self._tail()}"
                 )
         return int(np.frombuffer(self._answers.read(4), np.int32)[0])
 
     def _tail(self) -> str:
         self._said.seek(0)
         lines = self._said.read().decode(errors="replace").strip().splitlines()[-12:]
-        return "\n".join([":", *(line[:1000] for line in lines)]) if lines else " and said nothing."
+        return "\n".join([":", *(line[:1000] for line in lines)]) if lines else " and printed nothing."
 
     def _end(self) -> None:
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Programs and libraries that measured results come from: with another compiler or C library, other instructions."""
+"""Versions of the programs and libraries that affect measurements: other versions give other instruction counts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LIBRARIES = ("libc.a", "libm.a", "libgcc.a")
 
 
 def tool_versions(platform: Platform, *, host: bool = True, emulator: bool = True) -> list[str]:
-    """First lines that the C compiler, the linker and the board's emulator say of themselves, hashes of the C library.
+    """Return the version lines of the C compiler, the linker and the board's emulator, and hashes of the C library.
 
-    Of what is not here, its absence. host: the compiler of this machine, by which packages are verified, too.
-    emulator: whether one runs the board.
+    A missing program gives the error message instead. host: True to include the compiler of this machine, with which
+    packages are verified. emulator: True if an emulator runs the board.
     """
     toolchain = platform.toolchain_of(platform.processor)
     asked: list[Callable[[], list[str]]] = [partial(find_compiler, toolchain)]
@@ -44,7 +44,7 @@ def _version_of(command: Callable[[], list[str]]) -> str:
 
 
 def _libraries(toolchain: Toolchain) -> list[str]:
-    """Name and hash of each library that the C library of a cross compiler consists of."""
+    """Return the name and hash of each part of a cross compiler's C library."""
     if not toolchain.prefix:
         return []
     try:
@@ -66,7 +66,7 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def _said(command: tuple[str, ...]) -> str:
-    """The first line that a program prints."""
+    """Return the first line that a program prints."""
     try:
         done = run_program(command, Path("/"), seconds=_TIME_LIMIT_S)
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Makes a model fit the memories it may take: what may be tried, what is tried next, and who compiles it."""
+"""Fit a model into its memory limits: the methods, the choice of the next method, and parallel compilation."""

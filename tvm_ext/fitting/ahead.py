@@ -1,7 +1,7 @@
-"""Tries to make a model fit, compiled by several services at once: also those that are only likely to be asked for.
+"""Speculative compilation: services compile the next tries of a search in parallel, before the search needs them.
 
-Which try follows is decided by what came of those before (`next_try.py`): results are the same for any number of
-services, and what was compiled in vain is left.
+The outcomes of earlier tries decide which try follows (`next_try.py`). The result is therefore the same for any number
+of services, and tries that turn out to be unnecessary are discarded.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _Key = tuple[Try, str]
 
 
 class TriesAhead:
-    """Outcomes of a model's tries by services, which have likely ones to do while this process is busy with one.
+    """Outcomes of a model's tries, compiled by services that also work on likely later tries.
 
-    compute: does a try here, and keeps what it comes to. figures: as in `fitter_of`.
-    The first try is asked for alone, as mostly nothing follows it: services read the model meanwhile.
+    compute: compiles a try in this process and keeps its outcome. figures: measurements of kernels, as in `fitter_of`.
+    The first try is compiled in this process, because usually no other follows; services read the model meanwhile.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class TriesAhead:
         self._texts: dict[Quantize, bytes] = {}
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome | None:
-        """Outcome of a try by a service; None where none has begun it, or comes to an end with it.
+        """Return the outcome of a try by a service; None if no service has begun the try, or the service failed.
 
-        Raises WorkerRefused.
+        While the outcome is not ready, this process compiles likely later tries itself. Raises WorkerRefused.
         """
         key = asked[1], self._told(options)
         if not self._own:
@@ -72,15 +72,15 @@ class TriesAhead:
                 wait([future])
             else:
                 self._own.add(following)
-                with suppress(UnsupportedModel):  # who asks for it will meet it again
+                with suppress(UnsupportedModel):  # the error is raised again if the search needs this try
                     self._compute(self._handed_over[following][0], options)
         error = future.exception()
-        if isinstance(error, WorkerRefused):  # every later answer of that worker would be refused, too
+        if isinstance(error, WorkerRefused):  # every later result of the same worker would be refused, too
             raise error
         return None if error else TryOutcome.from_json(future.result())
 
     def _hand_over(self, likely: Iterator[Asked], options: BuildOptions) -> None:
-        """Hand over tries in the order in which they may be asked for, and take back those that no longer may."""
+        """Submit likely tries in their order, and cancel submitted tries that are no longer likely."""
         told = self._told(options)
         following = {(asked[1], told): asked for asked in islice(likely, self._services.most_ahead)}
         for key in [key for key in self._handed_over if key not in following and key not in self._own]:
@@ -91,11 +91,11 @@ class TriesAhead:
                 self._handed_over[key] = asked, self._submit(_TRY, asked, options)
 
     def _taken_back(self, key: _Key) -> bool:
-        """True for a try that no service has begun, and none will."""
+        """Cancel a submitted try. Return True if no service had begun it."""
         return self._handed_over[key][1].cancel()
 
     def _told(self, options: BuildOptions) -> str:
-        """Options by which outcomes differ."""
+        """Return the options as text, without a limit that does not affect outcomes, so that tries can be shared."""
         return (options if _limits_decide(self._platform, options) else replace(options, ram=None)).to_json()
 
     def _submit(self, function: str, asked: Asked, options: BuildOptions) -> Future[bytes]:
@@ -109,6 +109,6 @@ class TriesAhead:
 
 
 def _limits_decide(platform: Platform, options: BuildOptions) -> bool:
-    """True where what a try comes to depends on the bytes that memories may give."""
+    """Return True if the outcome of a try depends on the limits of memories."""
     moves = options.memories == "all" and len(options.limits_bytes(platform)) > 1
     return moves or len(options.processors_of(platform)) > 1

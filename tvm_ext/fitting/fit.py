@@ -1,19 +1,19 @@
 """Make a model fit its memory: a search over whole runs of the pipeline.
 
-`methods.py` is the table of what may be tried, and `next_try.py` decides what is tried next:
+`methods.py` is the table of methods, and `next_try.py` decides which method and budget is tried next:
 
-1. whole: operators reordered, tensors overlapping; costs nothing.
-2. split: sequences of operators run row by row through rings; a few more calls, nothing computed twice.
-3. what computes twice: heads, attention a few heads after the other, by rows, whose dense layers' input is computed
-   again for each; patches, strips of columns one after the other, each row by row, with halos that are computed
-   twice; recompute, results computed again instead of kept; split and recompute, the same row by row where they are
-   read.
-4. least scratch: whole, split, heads or patches, with kernels that need no buffers of their own; they are slower.
+1. whole: reorder operators and overlap tensors. This costs no time.
+2. split: run sequences of operators row by row through ring buffers. This adds a few calls and computes nothing twice.
+3. methods that compute values twice. heads: run attention a few heads at a time, row by row, and compute the input of
+   its dense layers again for each part. patches: run strips of columns one after the other, row by row, and compute
+   their halos twice. recompute: compute results again instead of keeping them. split and recompute: the same, row by
+   row at the reader.
+4. least scratch: whole, split, heads or patches, with slower kernels that need no scratch.
 
-Of all that fits the one of fewest modelled instructions is taken. With streamed inputs every way is a split: the
-cheapest in which only rows of the inputs are kept, and where none fits, heads, patches, and kernels without buffers.
-Where `quantize = "auto"` allows it, all of it is tried again with the model in int8, last of all. A plan that the
-validator rejects is a defect of ours: it is reported and skipped.
+Of all results that fit, the one with the fewest predicted instructions is taken. With streamed inputs every method is a
+split: the cheapest that keeps only rows of the inputs; if none fits, heads, patches, and kernels without scratch. If
+`quantize = "auto"`, all methods are tried again with the model in int8, last of all. A plan that the validator rejects
+is a defect of tvm_ext: it is reported and skipped.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from tvm_ext.fitting.next_try import Tried, likely_tries
 
 
 def fit(fitter: Fitter, platform: Platform, options: BuildOptions) -> tuple[Compiled, Way]:
-    """The best result within the limits, with all attempts on it, the one taken last, and how it was compiled.
+    """Return the best result within the limits, with all attempts (the chosen last), and how it was compiled.
 
-    Raises DoesNotFit naming the nearest that can be had, and what else could help; PlanRejected where every plan is.
+    Raises DoesNotFit with the smallest budget that can be met and options that could help; PlanRejected if the
+    validator rejects every plan.
     """
     return _taken(fitter, platform, options, search(fitter, platform, options))
 
@@ -47,10 +48,11 @@ def fit_in_flash(
     platform: Platform,
     options: BuildOptions,
 ) -> tuple[Compiled, Way]:
-    """`fit`, where a model has to be made to fit also without weights that grow for speed; the better of both.
+    """Fit a model with and without pre-transformed weights, and return the better result.
 
-    Kernels of such weights take more scratch, which leaves less memory for tensors. fitter: by whether weights may not
-    grow. Raises what `fit` does.
+    Kernels with pre-transformed weights take more scratch, which leaves less memory for tensors; the second search only
+    runs if the first did not fit at once and uses kernels of this kind. fitter: returns the fitter; its argument is
+    True to forbid pre-transformed weights. Raises the errors of `fit`.
     """
     first = fitter(options.least_flash)
     found = search(first, platform, options)
@@ -69,6 +71,7 @@ def _taken(
     options: BuildOptions,
     found: Found,
 ) -> tuple[Compiled, Way]:
+    """Return the best result of a search with its attempts. Raises DoesNotFit, PlanRejected."""
     best = found.best
     if best is None:
         raise nothing_fits(fitter, platform, options, found)
@@ -76,18 +79,18 @@ def _taken(
     attempts = [_attempt(other, first) for other in found.results if other is not best and _is_told(other)]
     method = found.method(best)
     compiled = fitter.compiled(method, best.one, options)
-    assert compiled is not None, "a result that fits is one"
+    assert compiled is not None, "a result that fits was compiled"
     taken = replace(compiled, attempts=(*attempts, _attempt(best, first)))
     return taken, fitter.way(method, best.one.index)
 
 
 def _fits_at_once(found: Found) -> bool:
-    """True where the first try is the best, and of the ways that are looked at first."""
+    """Return True if the first try is the best result and belongs to the first group of methods."""
     return found.best is found.results[0] and found.method(found.best).group == 0
 
 
 def _has_grown(fitter: Fitter, found: Found, options: BuildOptions) -> bool:
-    """True where kernels whose weights grow are the best for any layer of the first result."""
+    """Return True if a layer of the first result uses a kernel with pre-transformed weights."""
     if options.least_flash or not found.reached:
         return False
     compiled = fitter.compiled(found.method(found.reached[0]), found.reached[0].one, options)
@@ -95,7 +98,7 @@ def _has_grown(fitter: Fitter, found: Found, options: BuildOptions) -> bool:
 
 
 def _worth(found: Found) -> tuple[float, ...]:
-    """Rank of what a search came to, the better the less: by what it costs, or by the least that was reached."""
+    """Return the rank of a search, lower is better: by the cost of the best fit, or by the smallest arena reached."""
     best = found.best
     if best is not None:
         return 0, found.method(best).group, best.instructions
@@ -103,12 +106,12 @@ def _worth(found: Found) -> tuple[float, ...]:
 
 
 def _is_told(tried: Tried) -> bool:
-    """True for a part of the report: all but tries that found nothing, or that were to be tried with less."""
+    """Return True if the report lists the try: not if its pass changed nothing, or it was repeated with less memory."""
     return not tried.over_bytes and (tried.arena_bytes is not None or tried.rejected is not None)
 
 
 def _attempt(tried: Tried, first: int) -> Attempt:
-    """A try as the report has it. first: modelled instructions of the first one."""
+    """Return a try as an entry of the report. first: predicted instructions of the first try."""
     if tried.arena_bytes is None:
         return Attempt(method=tried.one.method, arena_bytes=None, added_instructions=None, rejected=tried.rejected)
     return Attempt(
@@ -117,12 +120,12 @@ def _attempt(tried: Tried, first: int) -> Attempt:
 
 
 def nothing_fits(fitter: Fitter, platform: Platform, options: BuildOptions, found: Found) -> DoesNotFit | PlanRejected:
-    """The error of a model that nothing makes fit."""
+    """Return the error for a model that no method makes fit."""
     rejected = [f"{tried.one.method}: {tried.rejected}" for tried in found.results if tried.rejected is not None]
     if not found.reached:
         return PlanRejected(
-            f"every plan was rejected. {'; '.join(rejected)} This is a defect of tvm-ext: please report it with the "
-            "model file and the options."
+            f"the validator rejected every memory plan. {'; '.join(rejected)} This is a defect of tvm-ext: please "
+            "report it with the model file and the options."
         )
     least: dict[str, int] = {}
     for tried in found.reached:
@@ -130,7 +133,7 @@ def nothing_fits(fitter: Fitter, platform: Platform, options: BuildOptions, foun
         least[tried.one.method] = min(num_bytes, least.get(tried.one.method, num_bytes))
     smallest = min(found.reached, key=lambda tried: tried.arena_bytes or 0)
     compiled = fitter.compiled(found.method(smallest), smallest.one, options)
-    assert compiled is not None, "it has come to an arena"
+    assert compiled is not None, "a result with an arena was compiled"
     is_arena = (smallest.arena_bytes or 0) > options.limit_bytes(platform)
     nearest = nearest_bytes(fitter, platform, options, found) if is_arena else None
     said = [
@@ -138,14 +141,14 @@ def nothing_fits(fitter: Fitter, platform: Platform, options: BuildOptions, foun
         *_what_helps(compiled, options),
         *([f"The nearest budget that can be met is {nearest} B."] if nearest is not None else []),
         *([found.refused] if found.refused else []),
-        *([f"Rejected, by a defect of tvm-ext: {'; '.join(rejected)}."] if rejected else []),
-        f"Tried, best shown: {'; '.join(f'{method}: {num_bytes} B' for method, num_bytes in least.items())}.",
+        *([f"Rejected because of a defect of tvm-ext: {'; '.join(rejected)}."] if rejected else []),
+        f"Best of each method: {'; '.join(f'{method}: {num_bytes} B' for method, num_bytes in least.items())}.",
     ]
     return DoesNotFit(" ".join(said), nearest_bytes=nearest, least_bytes=least)
 
 
 def _excess(compiled: Compiled, options: BuildOptions) -> str:
-    """Reason why a result does not fit, with its arena of the default memory within a limit."""
+    """Return the message that says why a result does not fit."""
     platform, most = compiled.platform, options.limits_bytes(compiled.platform)
     limits = {platform.activations: options.limit_bytes(platform)}
     limits |= {memory: most[memory] for memory in ports_beside(compiled)}
@@ -153,31 +156,31 @@ def _excess(compiled: Compiled, options: BuildOptions) -> str:
         check_capacity(compiled.program, compiled.plan, platform, limits)
     except DoesNotFit as error:
         return str(error)
-    raise AssertionError("it does not fit")
+    raise AssertionError("the result fits, but the search rejected it")
 
 
 def _what_helps(compiled: Compiled, options: BuildOptions) -> list[str]:
-    """Options that were not given and would take less memory."""
+    """Return sentences on options that would reduce the memory and were not given."""
     helps: list[str] = []
     if options.quantize == "none" and not compiled.is_quantized:
-        helps.append("--quantize auto, with calibration data, makes the model int8 where float does not fit.")
+        helps.append("--quantize auto with calibration data uses int8 if float does not fit.")
     inputs = [compiled.program.tensors[name] for name in compiled.program.inputs]
     if options.io == "arena" and any(len(tensor.shape) == 4 and tensor.shape[0] == 1 for tensor in inputs):
-        helps.append("--io stream holds only rows of the input.")
+        helps.append("--io stream keeps only rows of the input in memory.")
     if (
         options.io == "stream"
         and not options.reread
         and any(kind.implementation.callback for kind in compiled.program.kernel_calls())
     ):
         helps.append(
-            "--reread asks for rows of the input again, where they can be had, for a strip of columns each time."
+            "--reread reads the rows of the input once for each strip of columns, if your input can be read again."
         )
     return helps
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Results of all tries within a limit. methods: those that compile the model; refused: why none of int8 does."""
+    """Results of all tries within a limit. methods: that can compile the model. refused: why int8 methods cannot."""
 
     results: tuple[Tried, ...]
     methods: tuple[FitMethod, ...]
@@ -185,24 +188,24 @@ class Found:
 
     @property
     def best(self) -> Tried | None:
-        """The result to take; None where nothing fits."""
+        """The result to take; None if no result fits."""
         fitting = [tried for tried in self.results if tried.fits]
         return min(fitting, key=lambda tried: (self.method(tried).group, tried.instructions), default=None)
 
     @property
     def reached(self) -> list[Tried]:
-        """Results that the validator has nothing against, within what the other memories may give."""
+        """Results with a valid plan that is within the limits of all memories except the default one."""
         return [tried for tried in self.results if tried.arena_bytes is not None and not tried.over_bytes]
 
     def method(self, tried: Tried) -> FitMethod:
-        """The method of a result."""
+        """Return the method of a result."""
         return next(method for method in self.methods if method.name == tried.one.method)
 
 
 def search(
     fitter: Fitter, platform: Platform, options: BuildOptions, methods: tuple[FitMethod, ...] | None = None
 ) -> Found:
-    """Tries one way after the other until nothing better can come. methods: None for all.
+    """Compile try after try until no better result is possible. methods: None for all.
 
     Raises UnsupportedModel.
     """
@@ -231,8 +234,11 @@ def search(
 
 
 def nearest_bytes(fitter: Fitter, platform: Platform, options: BuildOptions, found: Found) -> int:
-    """The nearest budget of the default memory that can be met, where none is: the smallest arena that came out, if a
-    search within that budget comes to it again, else what promises one."""
+    """Return the smallest budget of the default memory that can be met, after a search without a fit.
+
+    This is the smallest arena of the tries if a search within that budget finds a fit again. Otherwise it is the
+    smallest budget at which the search is certain to try an offer of that size.
+    """
     arenas = [(tried.arena_bytes or 0, tried.one) for tried in found.reached]
     least = min(num_bytes for num_bytes, _ in arenas)
     asked = options.ram_bytes if isinstance(options.ram_bytes, Mapping) else {}
@@ -248,11 +254,11 @@ def nearest_bytes(fitter: Fitter, platform: Platform, options: BuildOptions, fou
 
 
 def _say(method: str, rejected: str, platform: Platform) -> None:
-    """Tells the user of a plan of ours that the validator rejects."""
+    """Warn the user of a plan that the validator rejected."""
     warnings.warn(
         f"{method}: this plan was rejected and is not used: {rejected} This is a defect of tvm-ext, not of the "
-        "model; other ways to make it fit are tried. Please report it with this line, the model file, the options, "
-        f"platform {platform.name}, and tvm-ext {version('tvm-ext')}.",
+        "model; other methods are tried. Please report it with this line, the model file, the options, platform "
+        f"{platform.name}, and tvm-ext {version('tvm-ext')}.",
         DefectNotice,
         stacklevel=3,
     )

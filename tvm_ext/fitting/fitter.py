@@ -1,4 +1,4 @@
-"""Compile one model by the methods that make it fit, and keep what several attempts share."""
+"""Compile a model by the methods that make it fit, and keep intermediate results that several tries share."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tvm_ext.fitting.next_try import Offer, Tried, Try
 
 @dataclass(frozen=True, kw_only=True)
 class TryOutcome:
-    """Bytes of arenas by memory, none where a method's pass found nothing to change, and modelled instructions.
+    """Outcome of a try: bytes of the arenas by memory, empty if the pass changed nothing, and predicted instructions.
 
-    is_held: all memories of the platform hold their arenas and weights. ports: memories beside the default one that
-    inputs and outputs were placed in. rejected: objection of the validator to the plan, which then has no bytes.
+    is_held: True if all memories of the platform hold their arenas and weights. ports: memories other than the default
+    one that hold inputs or outputs. rejected: the validator's objection to the plan, which then has no bytes.
     """
 
     num_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -38,7 +38,7 @@ class TryOutcome:
 
     @classmethod
     def of(cls, compiled: Compiled | None) -> Self:
-        """The outcome of a compiled try that the validator has nothing against; None where nothing was found."""
+        """Return the outcome of a compiled try with a valid plan. compiled: None if the pass changed nothing."""
         if compiled is None:
             return cls()
         plan, platform = compiled.plan, compiled.platform
@@ -55,18 +55,21 @@ class TryOutcome:
         )  # fmt: skip
 
     def to_json(self) -> str:
-        """The outcome as text that `from_json` reads."""
+        """Return the outcome as text for `from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """The outcome that `to_json` wrote."""
+        """Return the outcome from the text of `to_json`."""
         values = json.loads(text)
         return cls(**{**values, "ports": tuple(values["ports"])})
 
     def within(self, one: Try, limits: Mapping[str, int], home: str) -> Tried:
-        """The outcome of a try where memories may give these bytes. home: the default one, whose limit tells alone
-        where the try has no other memory, but for those that ports are in."""
+        """Return the result of a try under limits of memories.
+
+        home: the default memory. A try with the default memory alone is only limited by it, and by the memories that
+        ports are in.
+        """
         if self.rejected is not None or not self.num_bytes:
             return Tried(one=one, rejected=self.rejected)
         others = [memory for memory in (self.ports if one.is_alone else limits) if memory != home]
@@ -80,7 +83,7 @@ class TryOutcome:
 
 
 def ports_beside(compiled: Compiled) -> tuple[str, ...]:
-    """Memories of the platform, but its default one, that a model's inputs and outputs lie in."""
+    """Return the memories other than the platform's default one that hold a model's inputs and outputs."""
     program, platform = compiled.program, compiled.platform
     found = dict.fromkeys(program.tensors[name].memory for name in (*program.inputs, *program.outputs))
     return tuple(
@@ -90,19 +93,19 @@ def ports_beside(compiled: Compiled) -> tuple[str, ...]:
 
 T = TypeVar("T")
 Spread = Literal["all", "first"] | int
-"""Processors that operators go to: all, or the first core; a number: accelerators beside that core, in the order that
-came, as far as so many bytes in the default memory are enough."""
+"""Processors that run operators: all, or only the first core. A number: the first core and accelerators, in the order
+of the operators, as far as this number of bytes in the default memory is enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """The pipeline in front of what makes a model fit, and behind it.
+    """The pipeline before and after the memory pass of a method.
 
-    scheduled: the module in front, by type of numbers, ordered for the fastest kernels or those of least scratch, with
-    sequences as images along an axis.
-    cut: a scheduled module, with bytes that each memory may give, cut where it is faster with several memories.
-    compiled: a module from behind, with such bytes; None: the default memory alone. Then, the processors that operators
-    go to.
+    scheduled: returns the module before the pass, with scheduled operators. Arguments: quantization, True for kernels
+    of least scratch, axis of images along which sequences lie.
+    cut: cuts a scheduled module where it is faster with several memories. The last argument: limits of memories.
+    compiled: compiles a module after the pass. Arguments: module, options, limits of memories (None for the default
+    memory alone), processors that run operators.
     """
 
     scheduled: Callable[[Quantize, bool, TimeAxis], tvm.IRModule]
@@ -113,7 +116,7 @@ class Stages:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """Options and pass that compile a model to take less memory. memory_pass: runs behind the order of operators."""
+    """Options and pass by which a method compiles a model. memory_pass: runs after operators are ordered."""
 
     method: str
     options: BuildOptions
@@ -122,12 +125,15 @@ class Way:
 
 Asked = tuple[FitMethod, Try]
 Ahead = Callable[[Asked, BuildOptions, Iterator[Asked]], TryOutcome | None]
-"""Outcome of a try that somebody else compiles, who may begin those that are likely to follow; None: nobody does, or it
-came to no end there. Options: with the limits of memories."""
+"""Function that returns the outcome of a try from a service, and may start likely later tries there. It returns None if
+no service compiles the try or the service failed. The options hold the limits of memories."""
 
 
 class Fitter:
-    """One model, ready to be compiled by any method within any limit. ahead: who compiles tries beside this one."""
+    """A model prepared for compilation by any method within any limit. ahead: services that compile tries in parallel.
+
+    Modules and results are kept by their keys, because methods and budgets share most of the work.
+    """
 
     ahead: Ahead | None = None
 
@@ -136,7 +142,7 @@ class Fitter:
         self._made: dict[Hashable, Any] = {}
 
     def offers(self, method: FitMethod) -> tuple[Offer, ...]:
-        """Budgets to ask a method for; none that saves scratch where there is none."""
+        """Return the offers of a method; empty for a method that saves scratch if the model uses no scratch."""
 
         def make() -> tuple[Offer, ...]:
             if method.saves_scratch and not self._has_scratch(method):
@@ -146,11 +152,11 @@ class Fitter:
         return self._once(("offers", method.name), make)
 
     def known_offers(self, method: FitMethod) -> tuple[Offer, ...]:
-        """The same where it is known by now; else none."""
+        """Return the offers of a method if they are already known; otherwise an empty tuple."""
         return self._made.get(("offers", method.name), ())
 
     def way(self, method: FitMethod, index: int) -> Way:
-        """The way that an offer stands for."""
+        """Return the options and the pass of an offer."""
         offer = self.offers(method)[index]
         if method.make is None or offer.budget_bytes is None:
             return Way(method=method.name, options=method.options)
@@ -158,7 +164,7 @@ class Fitter:
         return Way(method=method.name, options=method.options, memory_pass=memory_pass)
 
     def outcome(self, asked: Asked, options: BuildOptions, likely: Iterator[Asked]) -> TryOutcome:
-        """Outcome of a try. options: with the limits of memories. likely: tries that may follow.
+        """Return the outcome of a try. options: with the limits of memories. likely: tries that may follow.
 
         Raises UnsupportedModel.
         """
@@ -166,7 +172,7 @@ class Fitter:
         return known or self.outcome_here(asked, options)
 
     def outcome_here(self, asked: Asked, options: BuildOptions) -> TryOutcome:
-        """The same without help."""
+        """Return the outcome of a try, compiled in this process."""
         try:
             return TryOutcome.of(self.compiled(*asked, options))
         except PlanRejected as rejected:
@@ -174,7 +180,7 @@ class Fitter:
 
     @native_warnings_dropped()
     def compiled(self, method: FitMethod, one: Try, options: BuildOptions) -> Compiled | None:
-        """Result of a try; None where the method's pass finds nothing to change.
+        """Return the compiled model of a try; None if the method's pass changes nothing.
 
         options: with the limits of memories. Raises UnsupportedModel, PlanRejected.
         """
@@ -203,16 +209,20 @@ class Fitter:
         spread: Spread = "all"
         compiled = within(allowed, spread)
         while compiled.placement is not None and _is_over(compiled, {home: limits[home]}) and narrower:
-            spread = narrower.pop(0)  # processors at once keep more alive than one
+            # Processors that run in parallel keep more tensors alive than a single one.
+            spread = narrower.pop(0)
             compiled = within(allowed, spread)
-        if compiled.moved_to_fit:  # overlaps are planned after places are chosen, and may make it fit unmoved
+        # Tensors were spilled to another memory before overlaps were planned. With overlaps, the model may fit without.
+        if compiled.moved_to_fit:
             at_home = within(None, spread)
             return at_home if at_home.plan.bytes_in(home) <= limits[home] else compiled
         return compiled
 
     def _cut(self, method: FitMethod, memories: Mapping[str, int]) -> tvm.IRModule:
-        """The scheduled module cut for several memories, whatever the default one may give: other methods see to that,
-        and budgets of it share what is searched for."""
+        """Return the scheduled module, cut for several memories.
+
+        The limit of the default memory is ignored: other methods meet it, and so all budgets share a single search.
+        """
         home = self.platform.activations
         limits = {**memories, home: self.platform.memory(home).usable_bytes}
         known = self._searched(method)
@@ -220,7 +230,7 @@ class Fitter:
         return self._once(key, lambda: self.stages.cut(known, method.options, limits))
 
     def _changed(self, method: FitMethod, index: int) -> tvm.IRModule | None:
-        """The module behind a method's pass; None where the whole would be compiled once more."""
+        """Return the module after a method's pass; None if the pass changed nothing and `whole` is already compiled."""
         scheduled, way = self._searched(method).mod, self.way(method, index)
         if way.memory_pass is None:
             return scheduled
@@ -234,7 +244,7 @@ class Fitter:
         return self._once(("searched", *_kind(method)), make)
 
     def _has_scratch(self, method: FitMethod) -> bool:
-        """True where the fastest kernels need any scratch."""
+        """Return True if the fastest kernels need scratch."""
         fastest = replace(method, options=replace(method.options, least_scratch=False))
         return any(node.extra_bytes for node in self._searched(fastest).graph.nodes)
 
@@ -245,12 +255,12 @@ class Fitter:
 
 
 def _kind(method: FitMethod) -> tuple[Quantize, bool, TimeAxis]:
-    """Kind of scheduled module that a method starts from."""
+    """Return the arguments of `Stages.scheduled` for a method."""
     return method.options.quantize, method.options.least_scratch, method.time_axis
 
 
 def _is_over(compiled: Compiled, limits: Mapping[str, int]) -> bool:
-    """True where an arena takes more than a memory may give, or holds."""
+    """Return True if an arena takes more than the limit or the usable bytes of its memory."""
     plan, platform = compiled.plan, compiled.platform
     return any(
         plan.bytes_in(memory.name) > limits.get(memory.name, memory.usable_bytes)

@@ -1,4 +1,4 @@
-"""Constants within a budget: layers get weights of 4 bits, a few more at each try, until they fit."""
+"""Fit constants into a flash budget: each try gives more layers 4-bit weights, until the constants fit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from tvm_ext.core.errors import DoesNotFit
 from tvm_ext.core.options import BuildOptions, Quantize
 
 MOST_TRIES = 7
+"""Limit of tries. The bytes to save more than double with each, so seven reach any sensible budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlashTry:
-    """A model compiled, the module whose answers it gives, and how that is quantized."""
+    """A compiled model, the module with the same results (for verification), and the quantization of that module."""
 
     module: tvm.IRModule
     compiled: Compiled
@@ -24,10 +25,11 @@ class FlashTry:
 
 
 def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: BuildOptions) -> FlashTry:
-    """The first try whose constants take no more than `options.flash`; the only one where that is None.
+    """Return the first try whose constants fit into `options.flash`, or the first try if there is no limit.
 
-    compiled: a try, by bytes that weights of 4 bits have to save beyond those that `options.weights` gives them to.
-    Weights that grew for speed are the first to go; then a float model that may be quantized is. Raises DoesNotFit.
+    compiled: compiles a try; its second argument is the bytes to save by 4-bit weights in addition to
+    `options.weights`. Pre-transformed weights are given up first; then a float model is quantized if options allow it.
+    Raises DoesNotFit.
     """
     options, found = _first(compiled, options)
     more, most = 0, found.compiled.program.weights_bytes
@@ -48,7 +50,10 @@ def within_flash(compiled: Callable[[BuildOptions, int], FlashTry], options: Bui
 
 
 def _first(compiled: Callable[[BuildOptions, int], FlashTry], options: BuildOptions) -> tuple[BuildOptions, FlashTry]:
-    """A try without bytes to save, and its options: where a memory does not hold constants that may grow, without."""
+    """Return the options and the first try, without bytes to save.
+
+    If a memory does not hold the constants, it is compiled again without pre-transformed weights. Raises DoesNotFit.
+    """
     try:
         return options, compiled(options, 0)
     except DoesNotFit as error:
@@ -60,11 +65,11 @@ def _first(compiled: Callable[[BuildOptions, int], FlashTry], options: BuildOpti
 
 
 def exceeds_flash(compiled: Compiled, options: BuildOptions) -> DoesNotFit:
-    """The error of constants that take more than the budget."""
+    """Return the error for constants that exceed the flash budget."""
     return DoesNotFit(
-        f"{compiled.program.name}: its constants are {compiled.program.weights_bytes} B, and flash = {options.flash}, "
-        "which counts weights and tables, no code. "
-        "Of a float model, quantize = 'int8' or 'auto' with calibration data makes weights of 8 bits, and of 4 where "
-        "that is not enough; of a quantized one weights = 'mixed' packs what 4 bits hold. Else give more, or change "
-        "the model."
+        f"{compiled.program.name}: its constants take {compiled.program.weights_bytes} B, and flash = {options.flash}, "
+        "which counts weights and tables, without code. "
+        "For a float model, quantize = 'int8' or 'auto' with calibration data gives 8-bit weights, and 4-bit weights "
+        "if 8 bits are not enough; for a quantized model, weights = 'mixed' packs weights that 4 bits can hold. "
+        "Otherwise raise the limit, or change the model."
     )

@@ -1,4 +1,4 @@
-"""Jobs of a service: a try to make a model fit, and what comes before it."""
+"""Jobs of a service: compile a try, and prepare a model for tries."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from tvm_ext.fitting.next_try import Try
 
 
 def try_job(one: bytes, options: bytes, platform: bytes, figures: bytes, module: bytes) -> bytes:
-    """Outcome of a try as JSON. options: with the limits of memories; figures: of kernels, measured; module: in the
-    form that the method compiles."""
+    """Return the outcome of a try as JSON.
+
+    options: with the limits of memories. figures: measurements of kernels. module: in the method's quantization.
+    """
     asked, chosen, fitter = _read(one, options, platform, figures, module)
     return fitter.outcome(asked, chosen, iter(())).to_json().encode()
 
 
 def read_job(one: bytes, options: bytes, platform: bytes, figures: bytes, module: bytes) -> bytes:
-    """Nothing: what the tries of a module in one form share is known to this process from now on."""
+    """Read a model and compute the offers of its methods, which this process keeps for later tries. Return nothing."""
     (method, _), chosen, fitter = _read(one, options, platform, figures, module)
     for other in fit_methods(chosen):
         if other.options.quantize == method.options.quantize:
@@ -36,6 +38,7 @@ def read_job(one: bytes, options: bytes, platform: bytes, figures: bytes, module
 def _read(
     one: bytes, options: bytes, platform: bytes, figures: bytes, module: bytes
 ) -> tuple[Asked, BuildOptions, Fitter]:
+    """Parse the arguments of a job to a try with its method, the options, and the fitter of the model."""
     values = json.loads(one)
     values["less_bytes"] = tuple((memory, num_bytes) for memory, num_bytes in values["less_bytes"])
     asked, chosen = Try(**values), BuildOptions.from_json(options.decode())
@@ -45,6 +48,7 @@ def _read(
 
 @lru_cache(maxsize=2)
 def _known_model(options: str, platform: bytes, figures: bytes, module: bytes) -> Fitter:
+    """Return the fitter of a model. The cache keeps two, for the float and the int8 form of the same model."""
     loaded, chosen = tvm.ir.load_json(module.decode()), BuildOptions.from_json(options)
     known = KernelFigures.from_text(figures.decode())
     return fitter_of(lambda _: loaded, Platform.from_json(platform.decode()), chosen, figures=known)

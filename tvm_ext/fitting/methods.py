@@ -1,4 +1,4 @@
-"""The table of ways to make a model need less memory: the options each compiles with, its pass, what it offers."""
+"""The table of methods that reduce the memory of a model: the options, the pass and the offers of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MakePass = Callable[[Searched, Offer], tvm.transform.Pass]
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Parts of the bytes, and of the instructions added, that a search expects and its result has at the least."""
+    """Lower bounds of a compiled result, as fractions of the bytes and added instructions that a search predicted."""
 
     least_bytes: tuple[int, int]
     least_cost: tuple[int, int]
@@ -35,22 +35,24 @@ class Trust:
 
 OF_ROWS = Trust(least_bytes=(255, 256), least_cost=(7, 8))
 OF_STRIPS = Trust(least_bytes=(31, 32), least_cost=(1, 2))
-"""Rows of strips are cut once more, which the search for strips does not see."""
+"""Bounds for strips, looser than for rows: rows of strips are cut once more, which the search does not predict."""
 RUNG = (31, 32)
-"""Next budget as a part of the one before, for a search that has to be asked budget by budget."""
+"""Ratio of a budget to the previous one, for a search that returns a single result for each budget."""
 NUM_LEAST = 3
-"""Last offers of attention in parts: where rows of a result grow over an operand, plans may come out larger."""
+"""Number of last offers of head-wise tiling that may be the smallest: plans may come out larger than predicted where
+rows of a result overlap an operand."""
 LOWEST = 32
-"""Least part of the bytes of the whole that such a search is asked for."""
+"""The smallest budget of a search with budgets, as the divisor of the bytes of the whole model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitMethod(Method):
     """A row of the table.
 
-    offers: of a scheduled model, budgets to ask for, and make: for one of these, what runs behind the order of
-    operators; None where nothing does. saves_scratch: it takes slower kernels for less scratch. time_axis: axis of
-    images along which sequences lie: rows can be split, and patches are strips of columns.
+    offers: returns the offers for a scheduled model, None for a method without a budget. make: returns the pass of an
+    offer, which runs after operators are ordered; None without a pass. saves_scratch: True for a method with slower
+    kernels that need less scratch. time_axis: axis of images along which sequences lie; rows can be split, and patches
+    are strips of columns.
     """
 
     options: BuildOptions
@@ -61,7 +63,7 @@ class FitMethod(Method):
 
 
 def fit_methods(options: BuildOptions) -> tuple[FitMethod, ...]:
-    """All methods for a model, in the order in which they are looked at: as float first where int8 comes last."""
+    """Return all methods for a model in the order of the search; with `quantize = "auto"`, float before int8."""
     if options.quantize != "auto":
         return _methods(options)
     as_float = _methods(replace(options, quantize="none", io_type="int8", activations="int8"))
@@ -77,7 +79,7 @@ def fit_methods(options: BuildOptions) -> tuple[FitMethod, ...]:
 
 
 def _methods(options: BuildOptions) -> tuple[FitMethod, ...]:
-    """The table for one type of numbers."""
+    """Return the methods for a single quantization."""
     patches = FitMethod(
         name="patches", options=options, offers=_patches, make=_patch, is_estimated=True, time_axis="columns"
     )
@@ -108,10 +110,11 @@ _SLOWER = {
     "patches": "patches, least scratch",
     "stream": "stream, least scratch",
 }
-"""Method -> the same with kernels that need the least scratch."""
+"""Name of a method -> name of the same method with kernels of least scratch."""
 
 
 def _of_least_scratch(method: FitMethod) -> FitMethod:
+    """Return the same method with kernels of least scratch."""
     return replace(
         method, name=_SLOWER[method.name], options=replace(method.options, least_scratch=True), saves_scratch=True,
         floor=_SLOWER.get(method.floor or "", "whole" if method.name == "whole" else None),
@@ -152,7 +155,7 @@ def _sequences(known: Searched) -> tuple[Offer, ...]:
 
 
 def _heads(known: Searched) -> tuple[Offer, ...]:
-    """Offers of attention in parts, few or many, that come to fewer bytes than every cheaper one."""
+    """Return the offers of head-wise tiling, for all numbers of parts, that take fewer bytes than every cheaper one."""
     whole = sum(known.operators.instructions)
     found: list[Offer] = []
     for parts, searched in known.in_parts.items():
@@ -166,7 +169,10 @@ def _heads(known: Searched) -> tuple[Offer, ...]:
 
 
 def _patches(known: Searched) -> tuple[Offer, ...]:
-    """Offers of strips; behind them, one whose rows are cut as small as they can be."""
+    """Return the offers of strips, followed by an offer whose rows are cut as small as possible.
+
+    The last offer's bytes are unknown before it is compiled; 7/8 of the offer before it is a guess.
+    """
     offers = tuple(
         _offer(found, OF_STRIPS) for found in frontier(known.in_patches) if any(part.strips for part in found.segments)
     )
@@ -175,6 +181,7 @@ def _patches(known: Searched) -> tuple[Offer, ...]:
 
 
 def _offer(found: Split, trust: Trust) -> Offer:
+    """Return the offer of a split that a search found."""
     return Offer(
         budget_bytes=found.peak_bytes, arena_bytes=_share(found.peak_bytes, trust.least_bytes),
         added_instructions=_share(found.price, trust.least_cost),
@@ -182,7 +189,7 @@ def _offer(found: Split, trust: Trust) -> Offer:
 
 
 def _repeats(known: Searched) -> tuple[Offer, ...]:
-    """Offers down to the bytes that one operator needs alone."""
+    """Return offers down to the bytes that the largest operator needs alone."""
     graph = known.graph
     alone = (
         sum(graph.sizes[value] for value in {*node.reads, *node.writes}) + node.extra_bytes
@@ -193,13 +200,16 @@ def _repeats(known: Searched) -> tuple[Offer, ...]:
 
 
 def _repeats_in_rows(known: Searched) -> tuple[Offer, ...]:
-    """Offers below what rows alone come to, where nothing need be computed again."""
+    """Return offers smaller than a split by rows reaches, which recomputes nothing and is cheaper."""
     by_rows = cut(known.by_rows, None).peak_bytes
     return tuple(offer for offer in _rungs(known, 0) if offer.arena_bytes < by_rows)
 
 
 def _rungs(known: Searched, least_bytes: int) -> tuple[Offer, ...]:
-    """Smaller and smaller budgets, where some result waits for a later reader and could be computed again."""
+    """Return smaller and smaller budgets if a result waits for a later reader and could be recomputed.
+
+    The added instructions of each offer are a lower bound: half of the cheapest operator with a waiting result.
+    """
     graph = known.graph
     waiting = [
         known.operators.instructions[index]

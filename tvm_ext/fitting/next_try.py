@@ -1,11 +1,12 @@
-"""The next try where a model needs more memory than it may take: a pure function of the tries before.
+"""The choice of the next try in the search for a fit: a pure function of the earlier tries.
 
-A method offers budgets to ask its pass for, from the cheapest to the one of fewest bytes. They depend on the model
-alone, and of those that come within the limit the cheapest is taken: so a larger limit never costs more.
+A method makes offers, which are budgets for its pass, from the cheapest to the one with the fewest bytes. The offers
+depend on the model alone, and the cheapest offer within the limit is taken, so a larger limit never costs more time.
 
-1. Of each method, the offers that may come within the limit, the cheapest first, until one does; left out is what
-   cannot cost less than a result that fits already.
-2. Where nothing fits, the next group of methods, and last of all the least that each method comes to, for the error.
+1. For each method, try the offers that may be within the limit, the cheapest first, until an offer fits. Skip offers
+   that cannot cost less than a result that already fits.
+2. If nothing fits, go on with the next group of methods. If no group fits, try the smallest offer of each method, for
+   the error message.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 MOST_TRIES = 64
-"""Limit for one model within one memory limit, all methods together."""
+"""Limit of tries for a model within a memory limit, over all methods."""
 NEGLIGIBLE = 64
-"""Part of the instructions of a floor, up to which a result above it is not worth the search for a better one."""
+"""A result within 1/64 of a method's floor of instructions is good enough to skip the method."""
 LEAST_REPEATED = 0.75
-"""Part of a method's least factor so far, of cost over promised cost, that its next offers are taken to have."""
+"""Fraction of a method's smallest ratio of actual to offered cost that is assumed for its further offers."""
 MOST_IN_VAIN = 2
-"""Offers of a method, one after the other, in which its pass finds nothing: smaller ones are left."""
+"""Number of successive offers whose pass changes nothing after which a method's smaller offers are skipped."""
 MOST_SPILLS = 5
-"""Tries with less and less of other memories, before one offer has to do with the default memory alone."""
+"""Number of tries with less and less of the other memories, before an offer gets the default memory alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A way to need less memory, one of a table.
+    """A method that reduces the memory of a model.
 
-    group: what fits in one is taken before anything of a later one. floor: the method of which no result of this one
-    takes fewer instructions. is_estimated: a later offer may cost less than an earlier one. num_least: last offers,
-    any of which may come to the fewest bytes.
+    group: a fit of an earlier group is preferred to every fit of a later group. floor: name of a method that never
+    takes more instructions than this one. is_estimated: True if a later offer may cost less than an earlier one.
+    num_least: number of last offers of which any may have the fewest bytes.
     """
 
     name: str
@@ -43,10 +44,10 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """A budget to ask a method for; None where it takes none.
+    """A budget for a method's pass; budget_bytes is None for a method without a budget.
 
-    arena_bytes, added_instructions: the fewest that it may come to, the latter beyond those of the method's floor.
-    parts: in which attention runs.
+    arena_bytes, added_instructions: lower bounds of the result; instructions are in addition to the method's floor.
+    parts: number of parts in which attention runs.
     """
 
     budget_bytes: int | None = None
@@ -57,9 +58,9 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """An offer of a method, by its index. less_bytes: memory beside the default one -> bytes less that it may give.
+    """An offer of a method, by its index. less_bytes: reduction of the limits of memories other than the default one.
 
-    is_alone: the default memory is the only one for tensors.
+    is_alone: True if tensors may only use the default memory.
     """
 
     method: str
@@ -70,9 +71,9 @@ class Try:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """Outcome of a try; arena_bytes: in the default memory, None where its pass found nothing or it was rejected.
+    """Result of a try. arena_bytes: in the default memory; None if its pass changed nothing or its plan was rejected.
 
-    fits: all memories hold it. over_bytes: memory beside the default one -> bytes beyond what it may give.
+    fits: True if all memories hold the result. over_bytes: excess over the limits of memories other than the default.
     """
 
     one: Try
@@ -84,11 +85,11 @@ class Tried:
 
 
 Offers = Callable[[Method], Sequence[Offer]]
-"""Offers of a method, the cheapest first; no more are asked for than are needed."""
+"""Function that returns the offers of a method, the cheapest first. It is only called if the offers are needed."""
 
 
 def next_try(methods: Sequence[Method], offers: Offers, history: Sequence[Tried], limit_bytes: int) -> Try | None:
-    """The next try; None where the best of the history is the answer."""
+    """Return the next try; None if the search is finished."""
     if len(history) >= MOST_TRIES:
         return None
     if history and history[-1].over_bytes:
@@ -113,9 +114,9 @@ def next_try(methods: Sequence[Method], offers: Offers, history: Sequence[Tried]
 def likely_tries(
     methods: Sequence[Method], offers: Offers, history: Sequence[Tried], limit_bytes: int, known: Offers
 ) -> Iterator[Try]:
-    """The next try, and those that follow where none comes within the limit: they may begin before it has ended.
+    """Yield the next try, and the tries that follow if none is within the limit, so that they can start early.
 
-    known: offers without any work, none for methods that are not in the history and were not asked for theirs.
+    known: returns the offers of a method without any work; empty for a method whose offers are not yet computed.
     """
     ahead, source = [*history], offers
     while one := next_try(methods, source, ahead, limit_bytes):
@@ -127,7 +128,7 @@ def likely_tries(
 
 
 def _with_less(history: Sequence[Tried]) -> Try:
-    """The last try again, with less of the memories that it took too much of, at last without them."""
+    """Return the last try with lower limits of the memories that it exceeded; after some repeats, without them."""
     last = history[-1]
     spills = sum(
         bool(tried.over_bytes) and (tried.one.method, tried.one.index) == (last.one.method, last.one.index)
@@ -141,13 +142,13 @@ def _with_less(history: Sequence[Tried]) -> Try:
 
 
 def _is_hopeless(tried: Sequence[Tried], limit_bytes: int) -> bool:
-    """True where weights are too large, which no method of a group makes smaller: an arena is within the limit."""
+    """Return True if an arena is within the limit and yet nothing fits: weights are too large for every method."""
     within = [one for one in tried if one.arena_bytes is not None and one.arena_bytes <= limit_bytes]
     return bool(within) and not any(one.fits for one in within)
 
 
 def _floor(method: Method, methods: Sequence[Method], tried: Sequence[Tried]) -> int:
-    """Instructions below which a method cannot come: those of its floor, or where that was left out, of its floor's."""
+    """Return a lower bound of a method's instructions: those of its floor or, if untried, of the floor's floor."""
     below = next((other for other in methods if other.name == method.floor), None)
     if below is None:
         return 0
@@ -156,9 +157,9 @@ def _floor(method: Method, methods: Sequence[Method], tried: Sequence[Tried]) ->
 
 
 def _within(method: Method, floor: int, offers: Offers, tried: Sequence[Tried], limit_bytes: int) -> Try | None:
-    """A method's cheapest offer that is not tried and may come within a limit for less than what fits already.
+    """Return a method's cheapest untried offer that may be within the limit and cost less than the best fit; or None.
 
-    floor: instructions below which the method cannot come.
+    floor: lower bound of the method's instructions.
     """
     best = min((one.instructions for one in tried if one.fits), default=None)
     if best is not None and best <= floor + floor // NEGLIGIBLE:
@@ -170,6 +171,7 @@ def _within(method: Method, floor: int, offers: Offers, tried: Sequence[Tried], 
         for index, one in done.items()
         if one.arena_bytes is not None and known[index].added_instructions
     ]
+    # Offers are lower bounds. The smallest ratio of actual to offered cost so far makes the bounds of the rest tighter.
     factor = max(1.0, LEAST_REPEATED * min(dearer, default=0))
     for index, offer in enumerate(known):
         if offer.arena_bytes > limit_bytes or (best is not None and floor + factor * offer.added_instructions >= best):
@@ -185,7 +187,10 @@ def _within(method: Method, floor: int, offers: Offers, tried: Sequence[Tried], 
 
 
 def _nearest(method: Method, offers: Offers, history: Sequence[Tried]) -> Try | None:
-    """A method's last offers, or where these come to nothing, what leads to the last one that comes to something."""
+    """Return one of a method's smallest offers that is untried, or the next step of a bisection for the smallest.
+
+    The pass of a very small offer may change nothing. The bisection then finds the smallest offer that does.
+    """
     done = {one.one.index: one for one in history if one.one.method == method.name and not one.over_bytes}
     last = len(offers(method)) - 1
     for index in range(last, max(-1, last - method.num_least), -1):

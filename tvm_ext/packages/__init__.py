@@ -1,1 +1,1 @@
-"""Packages: the folder that a build leaves, its self-test and its allocation problems."""
+"""Packages: the output folder of a build, its model file and its allocation problems."""

@@ -1,9 +1,9 @@
-"""Allocation problems of a package as CSV: what was planned, in the form that MiniMalloc reads.
+"""Memory allocation problems of a package as CSV, in the format of MiniMalloc.
 
-One file for each memory with an arena: a header `id,lower,upper,size`, and a line for each buffer, which is alive in
-steps [lower, upper) and takes `size` bytes. Sizes are rounded up to 16, of which offsets in an arena are multiples.
-Tensors inside of another one are no lines of their own, and bytes that a kernel's input and output may share count
-twice: the plan of the package may be lower than any solution of the file.
+Each memory with an arena has a file: a header `id,lower,upper,size`, and a line for each buffer, which is alive in
+steps [lower, upper) and takes `size` bytes. Sizes are rounded up to multiples of 16, the alignment of offsets. Tensors
+inside another tensor have no line. Bytes that a kernel's input and output may share count twice, so the plan of the
+package may be smaller than any solution of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLUMNS = ("id", "lower", "upper", "size")
 
 
 def allocation_problems(report: Mapping[str, Any]) -> dict[str, str]:
-    """Text of the CSV file of each memory, by its name. Raises BadPackage for a report without placed tensors."""
+    """Return the text of the CSV file of each memory, by its name. Raises BadPackage for a damaged report."""
     try:
         found: dict[str, list[tuple[str, int, int, int]]] = {}
         for one in report["tensors"]:
@@ -32,12 +32,12 @@ def allocation_problems(report: Mapping[str, Any]) -> dict[str, str]:
                 row = (_name(one["c_name"]), int(one["begin"]), int(one["end"]), size)
                 found.setdefault(_name(one["memory"]), []).append(row)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise BadPackage(f"report.json: is damaged at {error}. Compile the model again.") from None
+        raise BadPackage(f"report.json is damaged at {error}. Compile the model again.") from None
     return {memory: _csv(rows) for memory, rows in found.items()}
 
 
 def write_allocation_problems(report: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write `<memory>.csv` for each memory into a folder, which is replaced; the files. Raises BadPackage."""
+    """Write `<memory>.csv` for each memory into a folder, which is replaced. Return the files. Raises BadPackage."""
     texts = allocation_problems(report)
     with replaced_folder(folder) as new:
         for memory, text in texts.items():
@@ -46,7 +46,7 @@ def write_allocation_problems(report: Mapping[str, Any], folder: Path) -> list[P
 
 
 def _name(value: object) -> str:
-    """A name of C or of a memory, which may be a part of a file's name and of a line. Raises ValueError."""
+    """Return a name of a C tensor or a memory if it is safe as a part of a file name and a line. Raises ValueError."""
     if not isinstance(value, str) or not re.fullmatch(r"\w{1,128}", value, re.ASCII):
         raise ValueError(f"the name {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""A package: the folder a build leaves, and what can be done with it."""
+"""A package: the output folder of a build, with methods to run, evaluate and profile it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from tvm_ext.report.summary import summary_facts, summary_line, title
 PLATFORM_FILE = "platform.json"
 TRACE_FILE = "trace.json"
 _NEEDED = (PLATFORM_FILE, "report.html", "README.md", "Makefile", "CMakeLists.txt")
-"""Files of every package beside its C."""
+"""Files of every package besides its C."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
-    """An input or output as the model has it; real = scale * (value - zero_point) where it is quantized."""
+    """Shape and type of a model's input or output. If it is quantized, real = scale * (value - zero_point)."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -55,7 +55,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Package:
-    """A compiled model on disk; `report` is its report.json."""
+    """A compiled model on disk. `report` is the content of its report.json."""
 
     folder: Path
     report: dict[str, Any]
@@ -69,12 +69,12 @@ class Package:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Open a package that a build left earlier. Raises BadPackage, also where report and header disagree."""
+        """Open the package in a folder. Raises BadPackage, also if the report and the C header disagree."""
         path = path_of(folder, "folder", BadPackage)
         package = cls(folder=path, report=read_report(path))
         if "model" not in package.report and "bundle" in package.report:
             raise BadPackage(
-                f"{folder}: is a bundle of several models; name one with --model, or open it with "
+                f"{folder} is a bundle of several models; name a model with --model, or open the bundle with "
                 "tvm_ext.BundlePackage.load."
             )
         check_header(package.folder, package.interface)
@@ -82,9 +82,9 @@ class Package:
 
     @short_tracebacks
     def save(self, folder: str | PathLike[str]) -> Self:
-        """Copy the package to a folder, which is replaced whole or not at all, and return the copy.
+        """Copy the package to a folder, which is replaced as a whole or not at all, and return the copy.
 
-        A package that was built without a folder lies in a temporary one. Raises BadPackage, BadOptions.
+        A package that was built without a folder is in a temporary folder. Raises BadPackage, BadOptions.
         """
         place = path_of(folder, "folder")
         with replaced_folder(place) as new:
@@ -93,22 +93,22 @@ class Package:
 
     @property
     def inputs(self) -> dict[str, TensorSpec]:
-        """The model's own names -> specs, in order."""
+        """Specs of the inputs by the model's own names, in order."""
         return _specs(self.interface.inputs)
 
     @property
     def outputs(self) -> dict[str, TensorSpec]:
-        """The model's own names -> specs, in order."""
+        """Specs of the outputs by the model's own names, in order."""
         return _specs(self.interface.outputs)
 
     @property
     def interface(self) -> Interface:
-        """Interface of the package's C, as its report says. Raises BadPackage for a report that can't be."""
+        """Interface of the package's C, read from its report. Raises BadPackage for an invalid report."""
         return interface_of(self.report)
 
     @property
     def platform(self) -> Platform:
-        """The platform the package was built for. Raises BadPackage."""
+        """Platform for which the package was built. Raises BadPackage."""
         try:
             return Platform.from_json((self.folder / PLATFORM_FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError, BadPlatform) as error:
@@ -130,23 +130,24 @@ class Package:
         runner: str | Runner | None = None,
         quantize: bool = True,
     ) -> dict[str, np.ndarray]:
-        """Outputs under the model's own names, of one inference or of a batch.
+        """Run a sample or a batch and return the outputs by the model's own names.
 
-        inputs: arrays by name; a single array, where the model has one input; or a list or tuple of arrays in the order
-        of the inputs. Where the model reads T[1, ...], T[N, ...] is a batch, and outputs T[1, ...] come as T[N, ...];
-        otherwise arrays with one axis more, in front, are one, T[N, *shape], and so is a list of dicts. Its samples run
-        one after another: a model with states begins reset, and carries them from sample to sample.
-        quantize: floats for a port of integers that has a scale are quantized by it, as `NAME_quantize_PORT` of the
-        header does; outputs that have scales are then real numbers, float32. False refuses floats there.
+        inputs: arrays by name; a single array for a model with one input; or a list or tuple of arrays in the order of
+        the inputs. If the model reads T[1, ...], then T[N, ...] is a batch, and outputs T[1, ...] are returned as
+        T[N, ...]. Otherwise a batch is T[N, *shape], with an additional first axis. A list of dicts is a batch, too.
+        Samples run one after another: a model with states starts reset and keeps its states from sample to sample.
+        quantize: True to quantize floats for an integer input by its scale, like `NAME_quantize_PORT` of the C header;
+        quantized outputs are then returned as real numbers, float32. False refuses floats for integer inputs.
 
-        The package's C is compiled and run: on the host, which is the default, in a process of its own, with limits of
-        time and memory. runner: a command that runs the firmware on a device, in place of both; see `run_device`.
+        on: 'host', the default, compiles the package's C and runs it in a child process with limits of time and memory;
+        'qemu' runs the firmware on its board. runner: a command that runs the firmware on a device instead; see
+        `run_device`.
         Raises BadInput, RunFailed, MissingTool, BuildFailed, BadPackage, BadOptions.
         """
         if on not in (None, "host", "qemu"):
             raise BadOptions(f"on = {on!r}: a package runs on 'host' or 'qemu', or by a runner.")
         if runner is not None and on is not None:
-            raise BadOptions(f"on = {on!r}: a runner is given, which is another place; leave one out.")
+            raise BadOptions(f"on = {on!r}: a runner is given, too, which runs on a device; leave one of them out.")
 
         def run(samples: Sequence[Sample]) -> Sequence[Mapping[str, np.ndarray]]:
             if runner is not None:
@@ -170,14 +171,15 @@ class Package:
         class_names: Sequence[str] | None = None,
         reference: str | Path | bool | None = None,
     ) -> PackageEvaluation:
-        """Scores of the package on data, and of the model's file on the same.
+        """Return the scores of the package on data, and the scores of the model file on the same data.
 
-        x, on, runner: as `run` takes them. y: one integer per sample, the index of its class, which the largest element
-        of the output has to be; or numbers, as many as the output has for each sample. task: "classification" or
-        "regression" where y could be both. output: that is judged; None is the first. class_names: in order.
-        reference: the model's file, run by a runtime of its own format, float where the package was quantized; None
-        looks for it in the working folder, beside the package, and among models of this process; False leaves it out.
-        Raises BadInput, BadOptions, and what `run` raises.
+        x, on, runner: as in `run`. y: for a classification, an integer per sample, the index of the true class; for a
+        regression, the true values of all elements of the output. task: "classification" or "regression"; None derives
+        it from y. output: name of the evaluated output; None is the first. class_names: in the order of the classes.
+        reference: the model file, which runs in the reference runtime of its format, in float if this build quantized
+        the model; None searches it in the working folder, beside the package, and among the models of this process;
+        False leaves it out.
+        Raises BadInput, BadOptions, and the errors of `run`.
         """
         place = "runner" if runner is not None else on or "host"
         return evaluated(
@@ -187,22 +189,23 @@ class Package:
 
     @short_tracebacks
     def run_device(self, samples: Sequence[Sample], runner: str | Runner) -> RunResult:
-        """Several inferences in one run of the firmware on a device, by a command such as "probe-rs run {elf}".
+        """Run samples in a single start of the firmware on a device, by a command such as "probe-rs run {elf}".
 
-        The command is divided into words as a shell does it, `{elf}` is the firmware's path, and no shell runs it. It
-        has to serve semihosting: files of the folder that it is run in, and text. Gives cycles by the board's timer.
-        A model with states begins reset, and carries them from sample to sample.
-        Raises BadOptions (a command without {elf}), MissingTool, BadInput, BadPackage, RunFailed: another status than
-        0, no end, nothing printed, or not what the firmware prints.
+        The command is split into words like a shell command, with `{elf}` for the firmware's path, but is run without a
+        shell. It has to serve semihosting: files in its working folder, and printed text. The result holds cycles by
+        the board's timer. A model with states starts reset and keeps its states from sample to sample.
+        Raises BadOptions (a command without {elf}), MissingTool, BadInput, BadPackage; RunFailed for a nonzero status,
+        a timeout, or output that is not the firmware's.
         """
         self._refuse_bundle()
         return run_by(Runner.parse(runner), self._firmware(), self.platform, self.interface, samples)
 
     def session(self, on: Literal["host", "qemu"] = "host") -> Session:
-        """The package kept ready for many runs, in one process; states carry over. Use it as a context manager.
+        """Open a session: the package kept ready for many runs, with states kept from run to run.
 
-        on: the host, where its C is compiled once, or its board in QEMU, which starts once and counts nothing.
-        Raises as `run` does; BadOptions for another place, RunFailed for a bundle's model in QEMU.
+        Use as a context manager. on: 'host', where the C is compiled once, or 'qemu', where the board starts once and
+        counts no instructions.
+        Raises the errors of `run`; BadOptions for another value of `on`, RunFailed for a bundle's model in QEMU.
         """
         if on == "host":
             return HostModel(self.folder, self.interface, beside=self._beside)
@@ -210,7 +213,7 @@ class Package:
             raise BadOptions(f"on = {on!r}: a session runs on 'host' or 'qemu'.")
         if bundle_names(self.report) is not None:
             raise RunFailed(
-                f"{self.interface.model} is of a bundle, whose firmware runs all its models in turn; open the session "
+                f"{self.interface.model} belongs to a bundle, whose firmware runs all models in turn; open the session "
                 "on the host, or compile the model alone."
             )
         limit = board_seconds(modelled_instructions(self.report), 1)
@@ -218,9 +221,9 @@ class Package:
 
     @short_tracebacks
     def run_board(self, samples: Sequence[Sample]) -> RunResult:
-        """Several inferences in one run of the board in QEMU, with executed instructions and stack.
+        """Run samples in a single start of the board in QEMU, and measure executed instructions and stack.
 
-        A model with states begins reset, and carries them from sample to sample.
+        A model with states starts reset and keeps its states from sample to sample. Raises the errors of `run`.
         """
         elf = self._firmware()
         limit = board_seconds(modelled_instructions(self.report), len(samples))
@@ -238,10 +241,10 @@ class Package:
     @overload
     def profile(self, inputs: Sample | None = None, *, runner: str | Runner) -> DeviceProfile: ...
     def profile(self, inputs: Sample | None = None, *, runner: str | Runner | None = None) -> Profile | DeviceProfile:
-        """Instructions, estimated cycles, memory traffic and stack of each layer, by one run on the board in QEMU.
+        """Measure instructions, estimated cycles, memory traffic and stack of each layer, on the board in QEMU.
 
-        inputs: as `run` takes them; noise by default. runner: a command as `run_device` takes it: then a device
-        measures cycles of each layer by the hooks of a package that was compiled with them, and nothing else of it.
+        inputs: a sample, arrays by name; random values by default. runner: a command as in `run_device`; a device then
+        measures only the cycles of each layer, by the hooks of a package that was compiled with `hooks`.
         Raises RunFailed (no firmware, no board, several processors, no hooks), BadPlatform (no table of cycles for the
         core), BadInput, BadPackage, MissingTool, BuildFailed.
         """
@@ -268,21 +271,23 @@ class Package:
     def _refuse_bundle(self) -> None:
         if bundle_names(self.report) is not None:
             raise RunFailed(
-                f"{self.interface.model} is of a bundle, whose firmware no runner takes; compile the model alone."
+                f"{self.interface.model} belongs to a bundle, whose firmware does not support runners; compile the "
+                "model alone."
             )
 
     def _firmware(self) -> Path:
+        """Return the package's firmware. Raises RunFailed if it has none."""
         elf = firmware_of(self.folder, self.report)
         if elf is None:
             raise RunFailed(
-                f"{self.folder}: has no firmware: {self.report['platform']} has no board, or its tools were missing "
-                "when the package was built."
+                f"{self.folder} has no firmware: {self.report['platform']} has no board, or its tools were missing "
+                "when the package was built. Choose a platform with a board, or install the tools and build again."
             )
         return elf
 
     @property
     def _beside(self) -> tuple[str, ...]:
-        """Names of what else has self-tests in the folder: of a bundle, and its other models."""
+        """Further names with self-test files in the folder: the bundle and its models; empty without a bundle."""
         bundle = bundle_names(self.report)
         return (bundle.name, *bundle.models) if bundle else ()
 
@@ -290,10 +295,10 @@ class Package:
 def check_finished(
     folder: Path, destination: Path, compiled: Mapping[str, Interface], read: Callable[[], Mapping[str, Package]]
 ) -> None:
-    """Read a package back before it is put in place at `destination`. Raises BadPackage where anything is amiss.
+    """Read a package back and check it before it replaces `destination`. Raises BadPackage.
 
-    compiled: by model, the interface that its C was written for, which its report and header have to say. read: opens
-    the folder's models.
+    compiled: the interface of each model's C, which the report and the header have to match. read: opens the models of
+    the folder.
     """
     try:
         packages = read()
@@ -304,20 +309,20 @@ def check_finished(
     except BadPackage as error:
         reason = str(error).replace(str(folder), str(destination))
         raise BadPackage(
-            f"{destination}: was not replaced: the finished package does not read back ({reason}). This is a defect of "
-            "tvm-ext; please report it with the model."
+            f"{destination} was not replaced, because the new package cannot be read back ({reason}). This is a defect "
+            "of tvm-ext; please report it with the model."
         ) from None
 
 
 def _faults(package: Package, compiled: Interface) -> list[str]:
-    """What a finished package lacks, or says otherwise than it was compiled."""
+    """Return the faults of a finished package: missing files, and differences to the compiled interface."""
     artifacts: dict[str, str | None] = package.report["artifacts"]
     needed = [name for name in (*artifacts.values(), *_NEEDED, package.trace_file) if name is not None]
     faults = [f"{name} is missing" for name in needed if not (package.folder / name).is_file()]
     said, wanted = (
         (_specs(one.inputs), _specs(one.outputs), one.io, one.state_bytes) for one in (package.interface, compiled)
     )
-    return faults + (["its report has other inputs and outputs than its C"] if said != wanted else [])
+    return faults + (["the inputs and outputs of its report differ from its C"] if said != wanted else [])
 
 
 def _specs(ports: Sequence[Port]) -> dict[str, TensorSpec]:
