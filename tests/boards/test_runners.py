@@ -93,7 +93,7 @@ def test_a_counter_that_stands_still_is_an_error(model: Path, tmp_path: Path) ->
     """QEMU's Cortex-M4 has no DWT: its counter reads 0."""
     options = BuildOptions(hooks=True, verify=(), name="m")
     other = tvm_ext.build(model, "cortex_m4", tmp_path / "out", options)
-    with pytest.raises(RunFailed, match=r"counter of cycles stands still at 0 on this device. QEMU has no DWT"):
+    with pytest.raises(RunFailed, match=r"cycle counter stays at 0 on this device. QEMU has no DWT"):
         other.profile(runner=stand_in("cortex_m4"))
 
 
@@ -176,7 +176,7 @@ def test_choices_that_do_not_go_with_a_runner(model: Path, package: Package, tmp
     with pytest.raises(BadOptions, match="on = 'moon': a package runs on"):
         package.run(INPUTS, on="moon")  # type: ignore[arg-type]
     plain = tvm_ext.build(model, "cortex_m0plus", tmp_path / "o", BuildOptions(verify=()))
-    with pytest.raises(RunFailed, match=r"has no hooks around its layers, by which a device counts; .* --hooks"):
+    with pytest.raises(RunFailed, match=r"has no hooks around its layers, which a device needs .* --hooks"):
         plain.profile(runner=stand_in())
 
 

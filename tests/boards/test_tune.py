@@ -128,14 +128,14 @@ def test_what_was_measured_is_not_measured_again(
 
 
 @pytest.mark.parametrize(
-    ("more_bytes", "said"), [(400, "whose scratch is free while their layers run"), (0, "the modelled ones stay")]
+    ("more_bytes", "said"), [(400, "whose scratch fits into memory that is free"), (0, "the predicted choice is kept")]
 )
 def test_kernels_of_more_scratch_are_left_where_the_model_would_not_fit(
     loaded: tvm.IRModule, plain: Package, tuned: Package, tmp_path: Path, more_bytes: int, said: str
 ) -> None:
     limit = plain.report["arena_bytes"] + more_bytes
     assert limit < tuned.report["arena_bytes"], "what measured best takes more"
-    with pytest.warns(ModelNotice, match=f"tune: m: .* another way to fit, .* {said}"):
+    with pytest.warns(ModelNotice, match=f"tune: m: .* a slower method, .* {said}"):
         tight = built(loaded, tmp_path / "m", replace(TUNED, ram=limit))
     assert tight.report["arena_bytes"] <= limit and said in tight.report["tuning"]["notice"]
     assert [one["method"] for one in tight.report["fit"]["attempts"]] == ["whole"]

@@ -100,7 +100,7 @@ def test_a_device_that_is_not_here(kind: str, mod: tvm.IRModule) -> None:
     with pytest.raises(MissingTool, match=rf"processors\.gpu\.tvm\.target = '{kind}': .* or leave gpu out of"):
         tvm_ext.place(mod, platform)
     pipeline = tvm_ext.relax_pipeline(platform)
-    with pytest.raises(MissingTool, match="was built without its runtime"):
+    with pytest.raises(MissingTool, match="was built without the .* runtime"):
         tvm.compile(mod, target="llvm", relax_pipeline=pipeline)
     assert tvm_ext.relax_pipeline(platform, BuildOptions(processors=("cpu",))) is not None
 
@@ -114,7 +114,7 @@ def test_back_ends_that_are_not_here(mod: tvm.IRModule) -> None:
     tvm_ffi.register_global_func("relax.ext.unpatterned", lambda *_: [], override=True)
     with pytest.raises(MissingTool, match=r"no patterns are registered under unpatterned\."):
         place("unpatterned")
-    with pytest.raises(BadPlatform, match=r"tvm\.target = 'mips': is no target of TVM"):
+    with pytest.raises(BadPlatform, match=r"tvm\.target = 'mips': TVM .* has no target of this name"):
         tvm_ext.place(mod, mixed(("npu", TvmBackend(target="mips"))))
 
 
@@ -138,7 +138,7 @@ def test_forced_choices(forced: dict[str, str], message: str, mod: tvm.IRModule)
         ({"quantize": "auto"}, r"ram and quantize = 'auto'"),
         (
             {"placement_objective": "throughput"},
-            r"placement_objective = 'throughput' and placement_gran.* in turn",
+            r"placement_objective = 'throughput' and placement_gran.* one after the other",
         ),
         ({"placement_granularity": "branches"}, r"placement_objective = 'throughput' and placement_granularity"),
         (
@@ -154,13 +154,13 @@ def test_options_that_a_mix_has_no_place_for(options: dict[str, Any], message: s
 
 
 def test_nothing_to_place_on(mod: tvm.IRModule) -> None:
-    with pytest.raises(BadOptions, match=r"place: host has no processor of kind = "):
+    with pytest.raises(BadOptions, match=r"place: host uses no processor of kind = "):
         tvm_ext.place(mod, "host")
-    with pytest.raises(BadOptions, match=r"placing: host has no processor of kind = "):
+    with pytest.raises(BadOptions, match=r"placing: host uses no processor of kind = "):
         tvm_ext.relax_pipeline("host", placing=Placing())
-    with pytest.raises(BadOptions, match=r"place: cortex_m4 has no processor of .*, on a platform of this machine"):
+    with pytest.raises(BadOptions, match=r"place: cortex_m4 uses no processor of .* on a platform of this machine"):
         tvm_ext.place(mod, "cortex_m4", placing=Placing(measure=True))
-    with pytest.raises(BadOptions, match=r"place: host has no processor of kind = "):
+    with pytest.raises(BadOptions, match=r"place: host uses no processor of kind = "):
         tvm_ext.place(mod, "host", BuildOptions(processors=("cpu",)), placing=Placing(measure=True))
 
 

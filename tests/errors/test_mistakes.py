@@ -79,7 +79,7 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "package 5": (lambda _: tvm_ext.Package.load(5), "folder is of type int; a path is needed"),  # type: ignore[arg-type]
     "no package": (lambda d: tvm_ext.Package.load(d.folder / "no"), r"is not a package: report\.json: No such file"),
     "bundle 5": (lambda d: tvm_ext.bundle(5, "host", d.folder / "o"), "source is of type int; a path is needed"),  # type: ignore[arg-type]
-    "one model": (lambda d: tvm_ext.sweep(str(d.path), ["host"]), r"models is a text, .*; a list is needed"),
+    "one model": (lambda d: tvm_ext.sweep(str(d.path), ["host"]), r"models is a text, .*; give a list"),
     "one platform": (lambda d: tvm_ext.sweep([d.path], "host"), r"platforms is a text, 'host'; a list is needed"),
 }  # fmt: skip
 

@@ -146,7 +146,7 @@ def test_mistakes_that_need_no_run() -> None:
 
 
 def test_an_unknown_task(package: Package) -> None:
-    with pytest.raises(BadOptions, match="task = 'ranking': allowed are 'classification', 'regression', or None"):
+    with pytest.raises(BadOptions, match="task = 'ranking': give 'classification', 'regression', or None"):
         package.evaluate(X, CLASSES, task="ranking")  # type: ignore[arg-type]
 
 

@@ -247,7 +247,7 @@ def test_tvm_compile_leaves_inputs_and_outputs_as_they_are(tmp_path: Path) -> No
     from tvm_ext.relax.compile import relax_pipeline
 
     mod = tvm_ext.load(saved(network(), tmp_path))
-    with pytest.raises(BadOptions, match=r"inside tvm\.compile inputs and outputs are those of the module"):
+    with pytest.raises(BadOptions, match=r"inside tvm\.compile the module's own inputs and outputs are kept"):
         relax_pipeline("host", options=BuildOptions(argmax=("y",)))(mod)
 
 

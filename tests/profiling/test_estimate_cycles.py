@@ -113,7 +113,7 @@ def test_calls_for_some_rows_at_a_time_are_one_layer() -> None:
 )
 def test_a_damaged_trace_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "trace.json").write_text(text)
-    with pytest.raises(BadPackage, match="does not say which steps a function computes"):
+    with pytest.raises(BadPackage, match="the steps of functions are missing"):
         steps_of_package(tmp_path / "trace.json")
 
 

@@ -46,14 +46,14 @@ def test_noise_is_the_same_each_time_and_indexes_any_table() -> None:
 
 
 def test_a_platform_without_a_board() -> None:
-    with pytest.raises(RunFailed, match=r"platform host has no board in QEMU.*compile for one that has"):
+    with pytest.raises(RunFailed, match=r"platform host has no board in QEMU.*compile for a platform with a board"):
         profile_model(subject(Platform.load("host")), noise(INTERFACE), time_limit_s=10)
 
 
 def test_a_run_that_several_processors_share() -> None:
     shared = replace(INTERFACE, servers=("cpu1",))
     platform = Platform.load("dual_m33")
-    with pytest.raises(RunFailed, match=rf"shared by several processors.*--processors {platform.processor.name}"):
+    with pytest.raises(RunFailed, match=rf"several processors share a run.*--processors {platform.processor.name}"):
         profile_model(subject(platform, shared), noise(shared), time_limit_s=10)
 
 

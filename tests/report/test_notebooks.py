@@ -100,7 +100,7 @@ def test_an_estimate() -> None:
 def test_a_sweep() -> None:
     row = {"model": NAUGHTY, "platform": "cortex_m4", "options": "default", "ram_bytes": 12_345, "error": None}
     table = SweepTable(rows=[row] * 20 + [row | {"error": "DoesNotFit", "ram_bytes": None}] * 5)
-    assert repr(table) == "<SweepTable of 25 rows, 5 without figures>"
+    assert repr(table) == "<SweepTable of 25 rows, 5 failed>"
     assert "12,345" in shown(table) and "and 5 more" in shown(table)
 
 

@@ -47,7 +47,7 @@ def test_what_dies_hangs_or_raises_is_an_outcome_and_not_the_end() -> None:
     services = LocalServices(jobs=2, limits=ChildLimits(seconds=3), entry="run")
     found = dict(services.outcomes(asked))
     assert [found[index].kind for index in range(4)] == ["ChildLost", "ChildExpired", "ChildFailed", ""]
-    assert f"{TRIES} processes ended with it" in found[0].problem and "SIGKILL" in found[0].problem
+    assert f"{TRIES} processes ended during this job" in found[0].problem and "SIGKILL" in found[0].problem
     assert "did not end within 3 s" in found[1].problem
     assert "raised KeyError: 'nothing here'" in found[2].problem
     assert found[3].result == b"xx"
@@ -226,7 +226,7 @@ def test_the_cache_goes_where_the_user_says(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_cache_that_cannot_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="cannot hold a cache"):
+    with pytest.raises(BadInput, match="the cache folder cannot be created"):
         ResultCache(folder=tmp_path / "file" / "cache")
 
 

@@ -41,12 +41,12 @@ OLD_NUMPY = {**libraries(), "numpy": "1.0"}
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"xx", "does not say which code"),
-        (b"", "does not say which code"),
-        (b"[]\nxx", "does not say which code"),
-        (b'{"mark": "tvm_ext answer 1"}\nxx', "does not say which code"),
-        (answer_of(mark="tvm_ext answer 0"), "does not say which code"),
-        (answer_of(libraries=3), "does not say which code"),
+        (b"xx", "does not state the version of its code"),
+        (b"", "does not state the version of its code"),
+        (b"[]\nxx", "does not state the version of its code"),
+        (b'{"mark": "tvm_ext answer 1"}\nxx', "does not state the version of its code"),
+        (answer_of(mark="tvm_ext answer 0"), "does not state the version of its code"),
+        (answer_of(libraries=3), "does not state the version of its code"),
         (answer_of(code="0" * 64, host="there", pid=7), r"worker on 'there', process 7, .* files of tvm_ext differ"),
         (answer_of(code="0" * 64, libraries=OLD_NUMPY), rf"numpy is 1\.0, here {re.escape(libraries()['numpy'])}"),
         (answer_of(code="0" * 64, libraries={}), r"apache-tvm is None, here"),

@@ -1,4 +1,4 @@
-"""Tables of cycles, one file of `cores/` for each core: what an instruction of each class takes, and after which."""
+"""Tables of a core's cycles, in the files of `cores/`: cycles by class of instruction, and by pairs of classes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Cycles = Annotated[float, Field(ge=-100, le=100)]
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Pair:
-    """Cycles that an instruction takes more, or less, behind one of the classes `behind`.
+    """Cycles added to an instruction of a class in `then` if it follows an instruction of a class in `behind`.
 
-    when: `depends`: where it reads a register that the other one writes; `independent`: where it reads none.
+    cycles: may be negative. when: `depends` if the instruction reads a register that the one before writes,
+    `independent` if it does not.
     """
 
     behind: tuple[Kind, ...]
@@ -36,13 +37,13 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class CoreTable:
-    """Cycles of one core.
+    """Cycles of a core's instructions.
 
-    cpus: names of the core as `-mcpu` has them, or the `isa` of processors that are compiled for without.
-    source: the manual, or what stands in its place. bound: what the estimate leaves out. bus_bytes: bytes of data that
-    a cycle moves at most. cycles: of a class, where it is not 1. per_register: cycles more for each register of a list,
-    or of a group of vectors. taken: cycles more of a branch that is taken; loop: of the
-    end of a hardware loop that goes on.
+    cpus: names of the core for `-mcpu`, or the `isa` of processors that are compiled for without -mcpu.
+    source: the manual, or another source of the cycles. bound: effects that the estimate ignores. bus_bytes: largest
+    number of data bytes in a cycle. cycles: of a class of instructions, if not 1. per_register: additional cycles for
+    each register in a list or in a vector group. taken: additional cycles of a taken branch. loop: additional cycles at
+    the end of a hardware loop that repeats.
     """
 
     cpus: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -56,7 +57,7 @@ class CoreTable:
     pairs: tuple[Pair, ...] = ()
 
     def block_cycles(self, instructions: Sequence[FirmwareInstruction]) -> list[float]:
-        """Cycles of each of the instructions of a block, which run one after the other."""
+        """Return the cycles of each instruction of a basic block."""
         found: list[float] = []
         before: FirmwareInstruction | None = None
         for one in instructions:
@@ -66,10 +67,11 @@ class CoreTable:
         return found
 
     def taken_cycles(self, last: FirmwareInstruction) -> float:
-        """Cycles more where a block that ends with `last` is left elsewhere than at its end."""
+        """Return the additional cycles if the branch at the end of a block, `last`, is taken."""
         return self.loop if last.kind == "loop" else self.taken
 
     def _behind(self, before: FirmwareInstruction, one: FirmwareInstruction) -> float:
+        """Return the cycles that all matching pairs add to `one` after `before`."""
         depends = bool(before.writes & one.reads)
         holds = {"always": True, "depends": depends, "independent": not depends}
         return sum(
@@ -80,27 +82,24 @@ class CoreTable:
 
 
 def core_table(platform: Platform) -> CoreTable:
-    """The table of the core that the platform compiles for, of its -mcpu or of its processor's isa.
-
-    Raises BadPlatform where neither names one that has a table.
-    """
+    """Return the table of the platform's core, by its -mcpu or by its processor's isa. Raises BadPlatform if none."""
     name, known = platform.core_of(platform.processor), core_tables()
     if name in known:
         return known[name]
     if name == platform.processor.isa:
         raise BadPlatform(
-            f"platform {platform.name}: the flags of its compiler name no core; add -mcpu= to them. There are tables "
-            f"of cycles for {', '.join(known)}."
+            f"platform {platform.name}: its compiler flags name no core; add -mcpu= to them. Cores with a table of "
+            f"cycles are {', '.join(known)}."
         )
     raise BadPlatform(
-        f"platform {platform.name}: there is no table of cycles for {name}; there are those of {', '.join(known)}. Run "
-        "the package instead to count its instructions."
+        f"platform {platform.name}: there is no table of cycles for {name}; cores with a table are {', '.join(known)}. "
+        "Run the package in QEMU instead, which counts its instructions."
     )
 
 
 @cache
 def core_tables() -> Mapping[str, CoreTable]:
-    """All tables by the name of the core."""
+    """Return all tables by the name of the core."""
     adapter = TypeAdapter(CoreTable)
     tables = [adapter.validate_python(read_table(path, "core", BadPlatform)) for path in sorted(_FOLDER.glob("*.toml"))]
     return {cpu: table for table in tables for cpu in table.cpus}

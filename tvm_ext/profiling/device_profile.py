@@ -1,4 +1,4 @@
-"""A profile from a device: cycles of each layer by the hooks of `<model>_profile.h`, which the firmware prints."""
+"""Profile from a device: the cycles of each layer, which the firmware counts by the hooks of `<model>_profile.h`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tvm_ext.execution.runner import Runner, check_device, run_by, tail_of
 from tvm_ext.execution.samples import Sample
 
 NOT_AVAILABLE = ("executed instructions", "loads and stores of each memory", "functions and stack of each layer")
-"""Figures that QEMU's plugin counts, and no device does."""
+"""Measurements that only QEMU's plugin makes."""
 _LINE = re.compile(r"^layer=(\w+) (cycles|ticks)=(\d{1,20}) calls=(\d{1,10})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredLayer:
-    """A layer as a device ran it. calls: in one run, more than one where it runs for some rows at a time."""
+    """Measurement of a layer on a device. calls: in a run; more than 1 for a layer that runs some rows at a time."""
 
     name: str
     cycles: int
@@ -38,10 +38,10 @@ class MeasuredLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceProfile:
-    """A profile of one run on a device: measured cycles of the processor, hooks around layers included.
+    """Profile of a run on a device: measured cycles of the processor, including the hooks around layers.
 
-    counter: `cycles` of the processor's own counter (DWT), or `ticks` of the board's timer, turned into cycles.
-    total_cycles: of the whole run by the board's timer; None where that wrapped. stack_bytes: of the whole run.
+    counter: `cycles` for the processor's own counter (DWT), or `ticks` for the board's timer, converted to cycles.
+    total_cycles: of the whole run by the board's timer; None if the timer wrapped. stack_bytes: of the whole run.
     """
 
     model: str
@@ -64,15 +64,15 @@ class DeviceProfile:
 
     @property
     def cycles(self) -> int:
-        """Cycles of all layers."""
+        """Sum of the cycles of all layers."""
         return sum(layer.cycles for layer in self.layers)
 
     def milliseconds(self, cycles: float) -> float:
-        """Time at the platform's clock."""
+        """Return the time of a number of cycles at the platform's clock."""
         return cycles * 1000 / self.clock_hz
 
     def to_json(self) -> dict[str, Any]:
-        """profile.json of a device, and what it does not have."""
+        """Return the content of profile.json. The entry `not_available` lists measurements that a device lacks."""
         return {
             "schema_version": 1,
             "note": f"Cycles are measured on a device by {self.program}.",
@@ -97,7 +97,7 @@ class DeviceProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledPackage:
-    """A package whose firmware is built anew with its hooks on. report_steps: rows of its report."""
+    """A package whose firmware is built again with hooks enabled. report_steps: entry `steps` of its report."""
 
     folder: Path
     platform: Platform
@@ -107,20 +107,23 @@ class ProfiledPackage:
 
 
 def profile_on_device(package: ProfiledPackage, sample: Sample, runner: Runner) -> DeviceProfile:
-    """The profile of one run behind a warm-up.
+    """Profile a run on a device, after a warm-up run.
 
-    Raises RunFailed (no hooks, no firmware, a counter that stands still, what the runner comes to), BadInput,
-    BadOptions for a platform whose firmware is for QEMU alone, MissingTool, BuildFailed, DoesNotFit.
+    Raises RunFailed (no hooks, no firmware, a counter that does not count, a failure of the runner), BadInput,
+    BadOptions for a platform whose firmware only runs in QEMU, MissingTool, BuildFailed, DoesNotFit.
     """
     interface, platform = package.interface, package.platform
     header = package.folder / f"{interface.model}_profile.h"
     if platform.board is None:
-        raise RunFailed(f"platform {platform.name} has no board, so there is no firmware for a device.")
+        raise RunFailed(
+            f"platform {platform.name} has no board, so there is no firmware for a device; add the device's timer in "
+            "[board] of a copy of the platform file."
+        )
     check_device(platform)
     if not header.is_file():
         raise RunFailed(
-            f"{package.folder}: has no hooks around its layers, by which a device counts; compile it with --hooks, in "
-            "Python BuildOptions(hooks=True)."
+            f"{package.folder} has no hooks around its layers, which a device needs to count cycles; compile the model "
+            "with --hooks, or in Python with BuildOptions(hooks=True)."
         )
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         built = Path(name)
@@ -145,16 +148,16 @@ def profile_on_device(package: ProfiledPackage, sample: Sample, runner: Runner) 
 
 
 def counting_flags(model: str, folder: Path) -> list[str]:
-    """Flags that turn hooks on, with the header in a folder that names the counter."""
+    """Return the compiler flags that enable hooks, and write a header with the counter into the folder."""
     header = folder / "profile_counter.h"
     header.write_text(profile_counter(model), encoding="utf-8")
     return [f"-D{model.upper()}_PROFILE", "-include", str(header)]
 
 
 def measured_layers(said: str, platform: Platform) -> dict[str, MeasuredLayer]:
-    """Layers by name, as firmware printed them; ticks of the board's timer as cycles.
+    """Parse the layers that firmware printed, by name. Ticks of the board's timer are converted to cycles.
 
-    Raises RunFailed where it printed none, or the counter stands still.
+    Raises RunFailed if no layer was printed, or all counts are 0.
     """
     assert platform.board is not None, "firmware was run"
     ticks = platform.processor.clock_hz / platform.board.timer_hz
@@ -163,16 +166,20 @@ def measured_layers(said: str, platform: Platform) -> dict[str, MeasuredLayer]:
         for name, unit, count, calls in _LINE.findall(said)
     }
     if not found:
-        raise RunFailed(f"runner: the firmware printed no line of a layer (layer=... cycles=...){tail_of(said)}")
+        raise RunFailed(
+            "runner: the firmware printed no line for a layer (layer=... cycles=...); check that the command shows the "
+            f"whole output of the device{tail_of(said)}"
+        )
     if not any(layer.cycles for layer in found.values()):
         raise RunFailed(
-            "runner: the counter of cycles stands still at 0 on this device. QEMU has no DWT; a debugger may hold it, "
-            "or the core lacks one."
+            "runner: the cycle counter stays at 0 on this device. QEMU has no DWT; on a device, a debugger may have "
+            "disabled the counter, or the core lacks it."
         )
     return found
 
 
 def _reported(layer: MeasuredLayer, step: Mapping[str, Any]) -> MeasuredLayer:
+    """Return the layer with the kernel and the multiply-accumulates of its step in the report."""
     kernel, macs = step.get("kernel"), step.get("macs")
     return MeasuredLayer(
         name=layer.name, cycles=layer.cycles, calls=layer.calls, kernel=kernel if isinstance(kernel, str) else None,

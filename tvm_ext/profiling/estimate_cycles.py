@@ -1,4 +1,4 @@
-"""Estimate cycles by layer from the counts that the QEMU plugin wrote."""
+"""Estimate the cycles of each layer from the counts of the QEMU plugin."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tvm_ext.profiling.instructions import FirmwareInstruction
 from tvm_ext.profiling.profile import WAITS, FunctionProfile, LayerProfile, MemoryProfile
 
 ELSEWHERE = "elsewhere"
-"""Memory of addresses that the platform does not name, such as a device's."""
+"""Name for addresses outside of the platform's memories, such as registers of peripherals."""
 
 FunctionRange = tuple[str, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Firmware:
-    """Firmware that was run: its instructions by address, its functions, the names of its memories."""
+    """Firmware of a run: its instructions by address, its functions, the names of its memories."""
 
     instructions: Mapping[int, FirmwareInstruction]
     functions: Sequence[FunctionRange]
@@ -42,9 +42,9 @@ class _Sums:
 def layer_profiles(
     counts: RunCounts, names: Sequence[str], firmware: Firmware, table: CoreTable, time: TimeModel
 ) -> list[LayerProfile]:
-    """Profiles of layers in the order in which they first ran. names: of the layer of each call.
+    """Return the profiles of layers in the order of their first run. names: layer of each call.
 
-    Raises RunFailed for an instruction that the disassembly does not have.
+    Raises RunFailed for an executed instruction that is not in the disassembly.
     """
     sums: dict[str, _Sums] = {name: _Sums() for name in names}
     costs: dict[tuple[int, ...], tuple[list[FirmwareInstruction], list[float]]] = {}
@@ -73,7 +73,7 @@ def layer_profiles(
 
 
 def wait_cycles(traffic: Traffic, memory: str, time: TimeModel, *, is_store: bool) -> float:
-    """Cycles that a memory adds to those of the instructions; none where the platform does not say."""
+    """Return the cycles that a memory adds to the instructions; 0 if the platform does not describe its timing."""
     if memory == ELSEWHERE or not time.reaches(memory):
         return 0.0
     return time.wait_cycles(memory, traffic, is_store=is_store)
@@ -89,6 +89,7 @@ def _add(
     memories: Sequence[str],
     function: str,
 ) -> None:
+    """Add the executions of a block to the sums of its layer."""
     spent = into.cycles[function]
     into.executed[function] += block.executed * len(code)
     for one, each in zip(code, cycles, strict=True):
@@ -107,16 +108,18 @@ def _add(
 
 
 def _code(block: BlockCount, firmware: Firmware) -> list[FirmwareInstruction]:
+    """Return the instructions of a block. Raises RunFailed for an address that is not in the disassembly."""
     unknown = [address for address in block.addresses if address not in firmware.instructions]
     if unknown:
         raise RunFailed(
-            f"the firmware executed {unknown[0]:#x}, where its disassembly has no instruction; compile the model again."
+            f"the firmware executed address {unknown[0]:#x}, at which its disassembly has no instruction; compile the "
+            "model again."
         )
     return [firmware.instructions[address] for address in block.addresses]
 
 
 def _function(functions: Sequence[tuple[int, int, str]], block: BlockCount) -> str:
-    """Name of the function that a block stands in; its address where the ELF file names none."""
+    """Return the name of the function that contains a block; its address if the ELF file has no name for it."""
     address = block.addresses[0]
     position = bisect_right(functions, (address, 1 << 64, "")) - 1
     if position >= 0 and functions[position][0] <= address < functions[position][1]:
@@ -127,6 +130,7 @@ def _function(functions: Sequence[tuple[int, int, str]], block: BlockCount) -> s
 def _memories(
     traffic: Mapping[tuple[int, bool], Traffic], memories: Sequence[str], time: TimeModel
 ) -> list[MemoryProfile]:
+    """Return the profile of each memory that was accessed."""
     found: list[MemoryProfile] = []
     for number in sorted({number for number, _ in traffic}):
         name = _memory(memories, number)
@@ -149,9 +153,10 @@ def _memory(memories: Sequence[str], number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CallSite:
-    """A call in the run function: address behind it, function called, lowest address of the stack stored to below.
+    """A call in the run function; the first entry of a run stands for the run function itself.
 
-    The first of all stands for the run function itself. lowest: None where nothing was stored there.
+    site: return address. target: address of the called function. lowest: lowest stack address that was stored to; None
+    if nothing was stored.
     """
 
     site: int
@@ -161,9 +166,9 @@ class CallSite:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockCount:
-    """Executions of a block in a call. taken: how often it was left elsewhere than at its end.
+    """Executions of a basic block in a call. taken: number of executions that ended with a taken branch.
 
-    traffic: by number of the memory and whether it was stored to.
+    traffic: by the index of the memory, and True for stores.
     """
 
     addresses: tuple[int, ...]
@@ -175,7 +180,7 @@ class BlockCount:
 
 @dataclass(frozen=True, kw_only=True)
 class RunCounts:
-    """Counts of one run. stack_top: address below which the run function stores; None where it stores nothing."""
+    """Counts of a run. stack_top: address below which the run function stores; None if it stores nothing."""
 
     stack_top: int | None
     calls: tuple[CallSite, ...]
@@ -183,14 +188,15 @@ class RunCounts:
 
 
 def read_counts(path: Path) -> RunCounts:
-    """The plugin's file. Raises RunFailed where it wrote none."""
+    """Read the counts that the plugin wrote. Raises RunFailed if there are none."""
     try:
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     except OSError:
         lines = []
     if not lines:
         raise RunFailed(
-            "QEMU's plugin counted no run: the firmware ended before it, or its run function never returned."
+            "QEMU's plugin counted no run: the firmware ended before the measured run, or the run function did not "
+            "return. Compile the model again."
         )
     top = next(int(words[1], 16) for words in lines if words[0] == "T")
     calls = [tuple(int(word, 16) for word in words[2:]) for words in lines if words[0] == "L"]

@@ -1,7 +1,7 @@
-"""Instructions of firmware by address, from its disassembly (Arm and RISC-V): class, registers, targets.
+"""Instructions of firmware by address, from its disassembly (Arm and RISC-V): class and registers.
 
-Those of Arm; `instructions.py` has RISC-V's. Classes are those that tables of cycles tell apart
-(`core_table.py`); a mnemonic of no other class is `alu`.
+The classes are the ones for which tables of cycles (`core_table.py`) have entries. An unknown mnemonic is of class
+`alu`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ _WRITES_NOTHING = re.compile(r"(cmp|cmn|tst|teq|v?str|v?stm|v?push|stm|stl|b|cb|
 class FirmwareInstruction:
     """An instruction of firmware.
 
-    registers: those that a list in braces names, or of a group of RISC-V's vectors; 0 where there is neither.
+    registers: number of registers in a list in braces, or in a vector group of RISC-V; 0 without a list or group.
+    reads, writes: names of registers.
     """
 
     kind: Kind
@@ -70,12 +71,12 @@ class FirmwareInstruction:
 
 
 def read_disassembly(text: str) -> dict[int, FirmwareInstruction]:
-    """Instructions by address, of text that `tvm_ext.core.toolchain.disassembly` gives."""
+    """Parse the Arm disassembly of `tvm_ext.core.toolchain.disassembly` to instructions by address."""
     return {int(at, 16): instruction(mnemonic, operands or "") for at, mnemonic, operands in LINE.findall(text)}
 
 
 def instruction(mnemonic: str, operands: str) -> FirmwareInstruction:
-    """An instruction as objdump prints it: its name, and its operands behind the tabulator."""
+    """Return the Arm instruction of a mnemonic and its operands, in objdump's text."""
     kind = _kind(mnemonic.removesuffix(".n").removesuffix(".w"), operands)
     listed = _expanded(operands.partition("{")[2].partition("}")[0]) if "{" in operands else []
     if listed:
@@ -107,7 +108,7 @@ def _first(
     *,
     otherwise: Kind,
 ) -> Kind:
-    """Kind of the first pattern that fits."""
+    """Return the class of the first pattern that matches, or `otherwise`."""
     for pattern, kind in kinds:
         if fits(pattern):
             return kind
@@ -115,7 +116,7 @@ def _first(
 
 
 def _vector_kind(mnemonic: str) -> Kind:
-    """Class of an instruction that names a register of 128 bits."""
+    """Return the class of an Arm instruction on 128-bit vector registers."""
     if mnemonic.startswith(("vld", "vpop")):
         return "vector_load"
     if mnemonic.startswith(("vst", "vpush")):
@@ -124,6 +125,7 @@ def _vector_kind(mnemonic: str) -> Kind:
 
 
 def _float_kind(mnemonic: str) -> Kind:
+    """Return the class of an Arm instruction on floats, or of a vector instruction without a vector register."""
     if mnemonic.startswith(("vpst", "vpt", "vctp", "vpnot")):
         return "vector"
     kind = _first(_FLOAT_KINDS, lambda pattern: pattern.match(mnemonic), otherwise="float")
@@ -134,7 +136,7 @@ def _float_kind(mnemonic: str) -> Kind:
 
 
 def _expanded(listed: str) -> list[str]:
-    """Names of registers in a list, ranges written out."""
+    """Return the names of the registers in a list, with ranges expanded."""
     ranges = _RANGE.findall(listed)
     spread = [f"{bank}{number}" for bank, begin, end in ranges for number in range(int(begin), int(end) + 1)]
     return spread + _REGISTER.findall(_RANGE.sub("", listed))
@@ -168,7 +170,10 @@ _RISCV_WRITES_NOTHING: tuple[Kind, ...] = ("branch", "store", "vector_store", "f
 
 
 def read_riscv(text: str) -> dict[int, FirmwareInstruction]:
-    """Instructions by address, of text that `tvm_ext.core.toolchain.disassembly` gives."""
+    """Parse the RISC-V disassembly of `tvm_ext.core.toolchain.disassembly` to instructions by address.
+
+    The element width and the group size of vector instructions come from the last `vsetvli` before them in the text.
+    """
     found: dict[int, FirmwareInstruction] = {}
     width, group = 32, 1.0
     for at, mnemonic, operands in LINE.findall(text):
@@ -180,7 +185,10 @@ def read_riscv(text: str) -> dict[int, FirmwareInstruction]:
 
 
 def riscv_instruction(mnemonic: str, operands: str, *, width: int = 32, group: float = 1.0) -> FirmwareInstruction:
-    """An instruction as objdump prints it. width: bits of elements; group: registers of a group of them."""
+    """Return the RISC-V instruction of a mnemonic and its operands, in objdump's text.
+
+    width: bits of a vector's elements. group: registers of a vector group (LMUL).
+    """
     name = mnemonic.partition(".")[0]
     kind = _riscv_kind(name)
     first, _, rest = operands.partition("#")[0].partition(",")
@@ -188,7 +196,7 @@ def riscv_instruction(mnemonic: str, operands: str, *, width: int = 32, group: f
     return FirmwareInstruction(
         kind=kind, mnemonic=mnemonic,
         registers=_registers(mnemonic, width, group) if kind.startswith("vector") else 0,
-        # Multiplications that add read what they write, as a vector's tail may.
+        # A multiply-accumulate reads the register that it writes.
         reads=frozenset(_RISCV_REGISTER.findall(rest if written and kind != "vector_multiply" else operands)),
         writes=frozenset(written),
     )  # fmt: skip
@@ -202,7 +210,7 @@ def _riscv_kind(name: str) -> Kind:
 
 
 def _registers(mnemonic: str, width: int, group: float) -> int:
-    """Registers of the widest group of a vector instruction."""
+    """Return the number of registers in the widest vector group of an instruction."""
     whole = re.match(r"v(?:mv|l|s)(\d)r", mnemonic)
     if whole:
         return int(whole[1])

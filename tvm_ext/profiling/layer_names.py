@@ -1,7 +1,7 @@
-"""Layers of a model as its calls are told apart: by the function that a call of the run function enters, and in order.
+"""Assignment of the calls in the run function to layers, by the called function and by the order of the calls.
 
-Layers of one shape share a function, and a compiler folds functions of equal code into one; such calls come in the
-order of the program's steps.
+Layers of the same shape share a function, and a compiler merges functions with equal code. The calls of a shared
+function are assigned to its layers in the order of the program's steps.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from tvm_ext.core.errors import BadPackage
 from tvm_ext.profiling.estimate_cycles import CallSite
 
 RUN = "run"
-"""Name of the layer that stands for the run function's own instructions."""
+"""Layer name for the run function's own instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackageSteps:
-    """Kernel calls of a package. functions: those that each function computes. order: those of each step, in order."""
+    """Kernel calls of a package. functions: the calls that each function computes. order: the calls of each step."""
 
     functions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, list[str]])
     order: Sequence[Sequence[str]] = ()
 
     @property
     def rows(self) -> set[str]:
-        """Calls that are repeated in turn with others: they compute some rows at a time."""
+        """Calls that alternate with other calls of their step, because each computes some rows at a time."""
         return {call for step in self.order if len(step) > 1 for call in step}
 
 
 def layer_names(calls: Sequence[CallSite], functions: Mapping[int, str], steps: PackageSteps) -> list[str]:
-    """A name for each call: the step that it computes, or the function, such as one that copies, that no step has.
+    """Return a name for each call: the layer, or the called function if no layer uses it, such as a copy function.
 
-    calls: in the order in which they first ran, the run function first. functions: names by address.
+    calls: in the order of their first run, with the run function first. functions: names by address.
     """
     own = {name: steps.functions.get(_plain(name), ()) for name in functions.values()}
     there = {step for computed in own.values() for step in computed}
     rows = steps.rows
+    # Calls whose own function is not in the firmware: the compiler merged it into an equal function.
     folded = {step for computed in steps.functions.values() for step in computed} - there - rows
     left = [call for step in steps.order for call in step if call in there or call in folded]
     names = [RUN]
@@ -58,7 +59,7 @@ def layer_names(calls: Sequence[CallSite], functions: Mapping[int, str], steps: 
 
 
 def steps_of_package(trace: Path) -> PackageSteps:
-    """Steps of a package, by its trace. Raises BadPackage where that is damaged."""
+    """Read the steps of a package from its trace file. Raises BadPackage if the file is damaged."""
     try:
         entries = cast("list[Any]", json.loads(trace.read_text(encoding="utf-8"))["code"])
         found = {
@@ -70,7 +71,7 @@ def steps_of_package(trace: Path) -> PackageSteps:
             for kind in ("function", "step")
         }
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise BadPackage(f"{trace}: does not say which steps a function computes; compile the model again.") from None
+        raise BadPackage(f"{trace} is damaged: the steps of functions are missing; compile the model again.") from None
     return PackageSteps(functions=dict(found["function"]), order=[steps for _, steps in found["step"]])
 
 
@@ -81,5 +82,5 @@ def _text(value: object) -> str:
 
 
 def _plain(name: str) -> str:
-    """A function's name without what a compiler appends to that of a copy: `f.constprop.0` is `f`."""
+    """Return a function's name without the suffix of a compiler's copy: `f.constprop.0` becomes `f`."""
     return name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""profile.html: a flame graph of estimated cycles, bars of what layers spend them on, and the table; in one file."""
+"""The page profile.html: a flame graph of estimated cycles, a bar of their kinds for each layer, and the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from tvm_ext.profiling.profile import NOTE, WAITS, LayerProfile, Profile
 
 WIDTH = 1080.0
-"""Width of the pictures in their own units."""
+"""Width of the pictures in SVG units."""
 _ROW = 26.0
 _CHARACTER = 6.4
 _GROUPS = (
@@ -23,12 +23,12 @@ _GROUPS = (
     ("branch", ("branch", "loop")),
     ("wait", (WAITS,)),
 )  # fmt: skip
-"""Classes of instructions that a bar shows as one colour."""
+"""Classes of instructions that share a colour in the bars."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Frame:
-    """A rectangle: row, place and width in the picture's units, words inside, and on pointing at it."""
+    """A rectangle of a picture: its row, its position and width in SVG units, its label, and its tooltip `facts`."""
 
     row: int
     x: float
@@ -39,7 +39,7 @@ class _Frame:
 
 
 def profile_page(profile: Profile) -> str:
-    """Text of profile.html, which needs no other file."""
+    """Return the text of profile.html, which needs no other file."""
     template = (Path(__file__).parent / "profile.html.j2").read_text(encoding="utf-8")
     environment = Environment(undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template).render(
@@ -49,7 +49,7 @@ def profile_page(profile: Profile) -> str:
 
 
 def _frames(profile: Profile) -> list[_Frame]:
-    """The model, its layers side by side, and below each its functions."""
+    """Return the frames of the flame graph: the model, below it its layers, and below each layer its functions."""
     total = profile.cycles or 1.0
     facts = f"{profile.model}: {_facts(profile, profile.cycles, profile.num_instructions)}"
     frames = [_frame(0, 0.0, WIDTH, profile.model, facts, "model")]
@@ -70,7 +70,7 @@ def _frames(profile: Profile) -> list[_Frame]:
 
 
 def _bars(profile: Profile) -> list[tuple[LayerProfile, Sequence[_Frame]]]:
-    """For each layer its cycles by group, as long as those of the longest fill the width."""
+    """Return a bar for each layer, divided by group; the bar of the longest layer fills the width."""
     longest = max((layer.cycles for layer in profile.layers), default=0.0) or 1.0
     bars: list[tuple[LayerProfile, Sequence[_Frame]]] = []
     for row, layer in enumerate(profile.layers):
@@ -85,6 +85,7 @@ def _bars(profile: Profile) -> list[tuple[LayerProfile, Sequence[_Frame]]]:
 
 
 def _frame(row: int, x: float, width: float, label: str, facts: str, group: str) -> _Frame:
+    """Return a frame whose label is shortened to fit, or empty if only a few characters fit."""
     room = int(width / _CHARACTER) - 1
     shown = label if len(label) <= room else f"{label[: room - 1]}…" if room > 3 else ""
     return _Frame(row=row, x=round(x, 2), width=round(max(width, 0.0), 2), label=shown, facts=facts, group=group)

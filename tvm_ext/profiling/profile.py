@@ -1,4 +1,4 @@
-"""A profile: of each layer of one run the instructions, estimated cycles, memory traffic and stack."""
+"""Profile of a run: the instructions, estimated cycles, memory traffic and stack of each layer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tvm_ext.core.rich_display import bars_html, rows_html
 
 SCHEMA_VERSION = 1
 NOTE = (
-    "Cycles are estimated from executed instructions; nothing measured them. The report's predicted cycles differ: "
-    "they are made of modelled instructions, without a run."
+    "Cycles are estimated from executed instructions and not measured. The report's predicted cycles differ, because "
+    "they are derived from predicted instructions, without a run."
 )
 WAITS = "waits"
-"""Name, beside the classes of instructions, of cycles that memories add."""
+"""Name of the cycles that memories add, beside the classes of instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionProfile:
-    """A function in a layer. cycles: estimated, by class of instruction; `waits` are those that memories add."""
+    """A function in a layer. cycles: estimated, by class of instruction; `waits` are the cycles that memories add."""
 
     name: str
     instructions: int
@@ -28,9 +28,9 @@ class FunctionProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryProfile:
-    """Accesses of a layer to a memory, data alone: instructions that are fetched are not among them.
+    """Data accesses of a layer to a memory. Instruction fetches are not counted.
 
-    load_bursts, store_bursts: those of the loads and stores that do not go on where the last access ended.
+    load_bursts, store_bursts: number of loads and stores that do not continue at the end of the access before.
     """
 
     name: str
@@ -45,10 +45,10 @@ class MemoryProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerProfile:
-    """A layer of the model, or `run`: the run function itself.
+    """Measurements of a layer of the model, or of the run function itself under the name `run`.
 
-    kernel, macs: as the report has them; None for what is no step of it. instructions: executed, by class.
-    stack_bytes: most that lay below the caller of the run function; None where the layer stored nothing there.
+    kernel, macs: from the report; None for a function that is not a step. instructions: executed instructions by class.
+    stack_bytes: largest stack below the caller of the run function; None if the layer stored nothing there.
     """
 
     name: str
@@ -65,11 +65,11 @@ class LayerProfile:
 
     @property
     def cycles(self) -> float:
-        """Estimated, waits included."""
+        """Estimated cycles, including waits."""
         return sum(sum(function.cycles.values()) for function in self.functions)
 
     def cycles_by_kind(self) -> dict[str, float]:
-        """Estimated cycles by class of instruction, waits beside them."""
+        """Return the estimated cycles by class of instruction, and the waits."""
         found: dict[str, float] = {}
         for function in self.functions:
             for kind, cycles in function.cycles.items():
@@ -79,9 +79,10 @@ class LayerProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """A profile of one run on a board in QEMU.
+    """Profile of a run on a board in QEMU.
 
-    cycles: an estimate, by a table of the core's (`core_source`), which leaves out what `core_bound` says.
+    cycles: an estimate by the core's table. core_source: source of the table. core_bound: effects that the estimate
+    ignores.
     """
 
     model: str
@@ -114,7 +115,7 @@ class Profile:
 
     @property
     def num_instructions(self) -> int:
-        """Executed instructions, exact."""
+        """Exact number of executed instructions."""
         return sum(layer.num_instructions for layer in self.layers)
 
     @property
@@ -124,19 +125,19 @@ class Profile:
 
     @property
     def stack_bytes(self) -> int | None:
-        """Most stack below the caller of the run function; None where nothing was stored there."""
+        """Largest stack below the caller of the run function; None if nothing was stored there."""
         return max((layer.stack_bytes for layer in self.layers if layer.stack_bytes is not None), default=None)
 
     def milliseconds(self, cycles: float) -> float:
-        """Time at the platform's clock."""
+        """Return the time of a number of cycles at the platform's clock."""
         return cycles * 1000 / self.clock_hz
 
     def memories(self) -> Iterator[str]:
-        """Names of memories with accesses, in order."""
+        """Yield the names of the accessed memories, in order."""
         yield from dict.fromkeys(memory.name for layer in self.layers for memory in layer.memories)
 
     def to_json(self) -> dict[str, Any]:
-        """profile.json: sums, then the layers in the order in which they first ran."""
+        """Return the content of profile.json: sums, then the layers in the order of their first run."""
         return {
             "schema_version": SCHEMA_VERSION,
             "note": NOTE,
@@ -152,7 +153,7 @@ class Profile:
         }
 
     def folded(self) -> str:
-        """Estimated cycles as folded stacks `model;layer;function count`, which viewers of flame graphs read."""
+        """Return the estimated cycles as folded stacks `model;layer;function count`, for viewers of flame graphs."""
         lines = [
             f"{self.model};{_frame(layer.name)};{_frame(function.name)} {round(sum(function.cycles.values()))}"
             for layer in self.layers
@@ -184,5 +185,5 @@ class Profile:
 
 
 def _frame(name: str) -> str:
-    """A name as a frame of a folded stack, in which a semicolon would begin another one."""
+    """Return a name as a frame of a folded stack, without semicolons and spaces, which separate frames and counts."""
     return name.replace(";", ",").replace(" ", "")

@@ -1,4 +1,4 @@
-"""Profile a package: run its firmware once in QEMU beside the counting plugin."""
+"""Profile a package: run its firmware once in QEMU with the counting plugin."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tvm_ext.profiling.layer_names import PackageSteps, layer_names
 from tvm_ext.profiling.profile import LayerProfile, Profile
 
 _WARM_UP_RUNS = 1
-"""Runs of firmware before the one that it measures."""
+"""Number of runs of the firmware before the measured run."""
 _COUNTS = "counts"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledModel:
-    """A model as its package has it. order: of a bundle, names of all its models as the firmware takes their samples.
+    """A model of a package, for profiling. order: names of all models of a bundle, in the firmware's order of samples.
 
-    report_steps: rows of the report.
+    report_steps: entry `steps` of the report.
     """
 
     elf: Path
@@ -47,21 +47,21 @@ class ProfiledModel:
 
 
 def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float) -> Profile:
-    """The profile of one run behind a warm-up.
+    """Profile a run in QEMU, after a warm-up run.
 
-    Raises RunFailed (no board, several processors, no end), BadPlatform (no table of cycles for the core), BadInput,
+    Raises RunFailed (no board, several processors, a timeout), BadPlatform (no table of cycles for the core), BadInput,
     MissingTool, BuildFailed.
     """
     platform, interface = subject.platform, subject.interface
     if platform.board is None:
         raise RunFailed(
-            f"platform {platform.name} has no board in QEMU, which counts what a profile shows; compile for one that "
-            "has, or count instructions on the host by callgrind."
+            f"platform {platform.name} has no board in QEMU, which a profile needs; compile for a platform with a "
+            "board, or count instructions on the host with callgrind."
         )
     if interface.servers:
         raise RunFailed(
-            f"{interface.model}: its runs are shared by several processors, and a profile is that of one; compile with "
-            f"--processors {platform.processor.name}."
+            f"{interface.model}: several processors share a run, and a profile only supports one processor; compile "
+            f"with --processors {platform.processor.name}."
         )
     table = core_table(platform)
     with TemporaryDirectory(prefix="tvm_ext_") as name:
@@ -78,9 +78,9 @@ def profile_model(subject: ProfiledModel, sample: Sample, *, time_limit_s: float
 def counted_layers(
     elf: Path, platform: Platform, table: CoreTable, folder: Path, steps: PackageSteps
 ) -> list[LayerProfile]:
-    """Layers of the run that was counted into `folder`. table: of the core's cycles.
+    """Return the layers of the run that the plugin counted into `folder`. table: cycles of the core.
 
-    Raises RunFailed where none was counted, MissingTool, BuildFailed.
+    Raises RunFailed if no run was counted, MissingTool, BuildFailed.
     """
     counts = read_counts(folder / _COUNTS)
     functions = function_ranges(elf, platform.toolchain)
@@ -96,9 +96,9 @@ def counted_layers(
 
 
 def noise(interface: Interface) -> dict[str, np.ndarray]:
-    """Inputs that are the same each time: normal floats, quantized integers of the whole range, others of 0 to 2.
+    """Return reproducible random inputs: normally distributed floats, quantized integers over their whole range.
 
-    Integers that are not quantized may be indices.
+    Other integers are 0 to 2, because they may be indices; booleans are 0 or 1.
     """
     generator = np.random.default_rng(0)
     found: dict[str, np.ndarray] = {}
@@ -115,9 +115,9 @@ def noise(interface: Interface) -> dict[str, np.ndarray]:
 
 
 def profile_plugin(elf: Path, platform: Platform, table: CoreTable, run: str, folder: Path, *, skip: int) -> QemuExtras:
-    """The plugin that counts a run of the function `run` into `folder`, after `skip` others.
+    """Return the QEMU plugin that counts a run of the function `run` into `folder`, after `skip` uncounted runs.
 
-    Raises RunFailed where the firmware has no such function, MissingTool, BuildFailed.
+    Raises RunFailed if the firmware has no function `run`, MissingTool, BuildFailed.
     """
     plugin = compiled_plugin("tvm_ext.profiling", "profile_plugin", folder)
     found = [(begin, end) for name, begin, end in function_ranges(elf, platform.toolchain) if name == run]
@@ -133,7 +133,7 @@ def profile_plugin(elf: Path, platform: Platform, table: CoreTable, run: str, fo
 
 
 def _reported(layer: LayerProfile, steps: Sequence[Mapping[str, Any]]) -> LayerProfile:
-    """The layer with the kernel and the multiply-accumulates of the report's step of its name."""
+    """Return the layer with the kernel and the multiply-accumulates of its step in the report."""
     own = next((step for step in steps if step.get("name") == layer.name), None)
     if own is None:
         return layer
@@ -153,11 +153,11 @@ def run_counted(
     *,
     time_limit_s: float = 300,
 ) -> None:
-    """Firmware over one sample in QEMU with a plugin: a warm-up, then runs of which the first counts.
+    """Run firmware on a sample in QEMU with the plugin: a warm-up run, then runs of which the first is counted.
 
-    order: of a bundle, names of all its models. Raises as `run_qemu` does.
+    order: names of all models of a bundle. Raises the errors of `run_qemu`.
     """
-    assert platform.board is not None, "the caller has looked"
+    assert platform.board is not None, "the caller checked the board"
     counts = np.array([int(name == interface.model) for name in order or [interface.model]], np.uint32)
     arrays = zip(interface.inputs, check_inputs(interface, sample), strict=True)
     came = counts.tobytes() + b"".join(port.handed_over(array).tobytes() for port, array in arrays)

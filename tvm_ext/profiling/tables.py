@@ -1,4 +1,4 @@
-"""A profile as tables: layers, and what the estimate is."""
+"""Tables of a profile: its layers, and a note on the estimate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_ext.report.cells import FoldingTable, escape, number
 
 
 def profile_tables(profile: Profile) -> list[RenderableType]:
-    """A row for each layer and their sum, then a note on the estimate."""
+    """Return a table with a row for each layer and their sum, and a note on the estimate."""
     title = f"{profile.model} on {profile.platform}, estimated at {profile.clock_hz / 1e6:g} MHz"
     table = FoldingTable(title=escape(title), title_justify="left")
     memories = list(profile.memories())
@@ -29,14 +29,14 @@ def profile_tables(profile: Profile) -> list[RenderableType]:
         )  # fmt: skip
     table.add_section()
     table.add_row(
-        "in all", "", number(profile.num_instructions), *_cycles(profile, profile.cycles),
+        "total", "", number(profile.num_instructions), *_cycles(profile, profile.cycles),
         number(profile.stack_bytes),
     )  # fmt: skip
     return [table, Text(f"{NOTE} {profile.core_source}. {profile.core_bound}")]
 
 
 def device_tables(profile: DeviceProfile) -> list[RenderableType]:
-    """A row for each layer that a device measured and their sum, then what is not known of it."""
+    """Return a table with a row for each measured layer and their sum, and a note on missing measurements."""
     title = f"{profile.model} on {profile.platform}, measured by {profile.program}"
     table = FoldingTable("layer", "kernel", title=escape(title), title_justify="left")
     for heading in ("calls", "cycles", "ms", "%"):
@@ -49,7 +49,7 @@ def device_tables(profile: DeviceProfile) -> list[RenderableType]:
             share,
         )  # fmt: skip
     table.add_section()
-    table.add_row("in all", "", "", number(profile.cycles), f"{profile.milliseconds(profile.cycles):,.3f}", "")
+    table.add_row("total", "", "", number(profile.cycles), f"{profile.milliseconds(profile.cycles):,.3f}", "")
     run = f"The whole run: {number(profile.total_cycles)} cycles, {number(profile.stack_bytes)} B of stack."
     return [table, Text(f"{run} Not available on a device: {', '.join(NOT_AVAILABLE)}.")]
 

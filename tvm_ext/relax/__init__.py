@@ -1,1 +1,1 @@
-"""tvm_ext inside TVM: pipelines for `tvm.compile`, and operators placed on several back ends."""
+"""tvm_ext inside TVM: pipelines for `tvm.compile`, and placement of operators on several back ends."""

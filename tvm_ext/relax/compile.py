@@ -1,4 +1,4 @@
-"""The pipeline as `tvm.compile` takes it: regions run as our C, the rest as TVM compiles it."""
+"""The pipeline for `tvm.compile`: subgraphs run as our C, and TVM compiles the rest."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ def relax_pipeline(
     executor: Executor | None = None,
     scheduler: str | None = None,
 ) -> tvm.transform.Pass:
-    """For `tvm.compile(mod, target, relax_pipeline=...)`: regions run as our C, the rest as TVM compiles it.
+    """Return a pipeline for `tvm.compile(mod, target, relax_pipeline=...)`: subgraphs run as our C, the rest as TVM's.
 
-    placing: where the platform has processors of `kind = "tvm"`, or times are measured, choices of placing operators on
-    them, or on TVM's own code for this machine; a module that `place` has placed keeps what it says. jobs: processes
-    that plan regions at once, and compile a model in several ways where it has to be made to fit; executor and
-    scheduler as those of `build`. What comes of it is the same for any number of them.
+    placing: choices for the placement of operators on the platform's processors of `kind = "tvm"` or, if times are
+    measured, on TVM's own code for this machine. The placement of a module from `place` is kept. jobs: number of
+    parallel processes that plan subgraphs and make a model fit. executor, scheduler: as in `build`. The result does not
+    depend on jobs, executor and scheduler.
+    Raises BadOptions, BadPlatform, MissingTool.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
@@ -63,8 +64,8 @@ def relax_pipeline(
         refuse_options(board, chosen)
     if placing is not None and not is_shared:
         raise BadOptions(
-            f'placing: {board.name} has no processor of kind = "tvm" in use; add one, leave it out, or have TVM\'s own '
-            "code for this machine measured: Placing(measure=True), on a platform of this machine."
+            f'placing: {board.name} uses no processor of kind = "tvm"; add a processor of this kind, leave placing '
+            "out, or measure TVM's own code on a platform of this machine with Placing(measure=True)."
         )
 
     @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{board.name}")
@@ -78,13 +79,14 @@ def relax_pipeline(
 
 
 def _submitting(services: OpenServices | None) -> Submit | None:
+    """Return a function that submits a job to the services; None without services."""
     return services and (lambda function, inputs: services.submit(Job(function=function, inputs=inputs)))
 
 
 def _as_regions(
     mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None, services: OpenServices | None
 ) -> tvm.IRModule:
-    """The module with its regions as our C."""
+    """Return the module with its subgraphs compiled to our C."""
     loaded_forms = _forms(mod, board, chosen, calibration)
     forms = cache(lambda quantize: _with_states_as_ports(loaded_forms(quantize)))
     decides = chosen.ram is not None or chosen.quantize == "auto"
@@ -95,7 +97,7 @@ def _as_regions(
     stages = passes(board, way.options, prefix, way.memory_pass)
     generate = relax.transform.RunCodegen(codegen_options(board, way.options))
     lowered = tvm.transform.Sequential([*stages, generate])(loaded)
-    lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
+    lowered = lowered.without_attr("const_name_to_constant")  # the C text already contains the constants
     return relax.get_pipeline("default_build")(lowered)
 
 
@@ -108,10 +110,10 @@ def place(
     calibration: Source | None = None,
     placing: Placing | None = None,
 ) -> PlacedModule:
-    """Operators placed on our C and on the platform's processors of `kind = "tvm"`, with a report, ready to compile.
+    """Place operators on our C and on the platform's processors of `kind = "tvm"`. The result has a report.
 
-    Where it has none and times are measured, on TVM's own code for this machine. Raises BadOptions, BadPlatform,
-    UnsupportedModel, and MissingTool for a back end or device that is not here.
+    If the platform has no processor of this kind and times are measured, place them on TVM's own code for this machine.
+    Raises BadOptions, BadPlatform, UnsupportedModel, and MissingTool for a back end or device that is not available.
     """
     board = Platform.load(platform) if isinstance(platform, str) else platform
     chosen = options or BuildOptions()
@@ -119,8 +121,8 @@ def place(
     board = with_own_code(board, chosen, placing)
     if not chosen.tvm_processors_of(board):
         raise BadOptions(
-            f'place: {board.name} has no processor of kind = "tvm" in use; add one to its file, or have TVM\'s own '
-            "code for this machine measured: placing = Placing(measure=True), on a platform of this machine."
+            f'place: {board.name} uses no processor of kind = "tvm"; add a processor of this kind to its file, or '
+            "measure TVM's own code on a platform of this machine with placing = Placing(measure=True)."
         )
     loaded = _with_states_as_ports(_forms(mod, board, chosen, calibration)(chosen.quantize))
     return placed_module(loaded, board, chosen, placing or Placing())
@@ -129,7 +131,7 @@ def place(
 def _shared(
     mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration: Source | None, placing: Placing
 ) -> tvm.IRModule:
-    """The module shared among our C and TVM's processors; one that is placed keeps what it says."""
+    """Compile the module for our C and TVM's processors. The placement of a placed module is kept."""
     if is_placed(mod):
         return lowering(board, chosen, chosen.name or ModelOrigin.read(mod).name)(mod)
     placed = place(mod, board, chosen, calibration=calibration, placing=placing)
@@ -142,7 +144,7 @@ def _forms(mod: tvm.IRModule, board: Platform, chosen: BuildOptions, calibration
 
 
 def _refuse_options(chosen: BuildOptions) -> None:
-    """Raises BadOptions for what only a package can be built with."""
+    """Raise BadOptions for options that only a package supports."""
     refuse_tune(chosen, "tvm.compile")
     if chosen.pin or chosen.keep or chosen.place_port:
         raise BadOptions(
@@ -155,14 +157,14 @@ def _refuse_options(chosen: BuildOptions) -> None:
         )
     if chosen.flash is not None:
         raise BadOptions(
-            "flash: inside tvm.compile no try follows another; choose weights = 'int4', or build a package."
+            "flash: tvm.compile cannot try several builds to meet it; choose weights = 'int4', or build a package."
         )
     if chosen.new_frames:
-        raise BadOptions("new_frames: inside tvm.compile the caller holds what runs keep; build a package instead.")
+        raise BadOptions("new_frames: inside tvm.compile the caller holds the states; build a package instead.")
     if chosen.input or chosen.argmax or chosen.labels or chosen.rename:
         raise BadOptions(
-            "input, argmax, labels and rename: inside tvm.compile inputs and outputs are those of the module; build a "
-            "package instead."
+            "input, argmax, labels and rename: inside tvm.compile the module's own inputs and outputs are kept; build "
+            "a package instead."
         )
     if chosen.io == "stream":
         raise BadOptions(
@@ -172,7 +174,7 @@ def _refuse_options(chosen: BuildOptions) -> None:
 
 
 def _with_states_as_ports(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module whose caller holds its states: they are the last inputs and outputs, of the shapes they have there."""
+    """Return the module with its states as the last inputs and outputs, so that the caller holds them."""
     states, names = KeptStates.read(mod).states, PortNames.read(mod)
     if not states:
         return mod

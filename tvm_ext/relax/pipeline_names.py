@@ -1,7 +1,7 @@
-"""Pipelines by name: `relax.get_pipeline("tvm_ext.cortex_m4")` works after `import tvm_ext`, for each shipped one.
+"""Pipelines by name: after `import tvm_ext`, `relax.get_pipeline("tvm_ext.cortex_m4")` works for each shipped platform.
 
-`import tvm_ext` does not import tvm. Where tvm is there already, its table gets the names at once; else as soon as tvm
-has made that table, by a finder of modules that does nothing but this, and leaves when it is done.
+`import tvm_ext` does not import tvm, which takes seconds. If tvm is already imported, the names are added to its table
+at once. Otherwise an import hook adds them as soon as tvm creates the table, and then removes itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TABLE = "tvm.relax.pipeline"
 
 
 def register_pipelines() -> None:
-    """Makes every shipped platform known to Relax as `tvm_ext.<platform>`, now or when tvm is imported."""
+    """Register the pipeline `tvm_ext.<platform>` of every shipped platform in Relax, now or when tvm is imported."""
     loaded = sys.modules.get(_TABLE)
     if loaded is not None and hasattr(loaded, "PIPELINE_MAP"):
         _register(loaded)
@@ -33,7 +33,7 @@ def _register(table: ModuleType) -> None:
 
 
 def _pipeline_of(platform: str) -> Callable[..., object]:
-    """A function that makes the pipeline; what it takes beside the platform is what `relax_pipeline` takes."""
+    """Return a function that creates the pipeline; it takes the arguments of `relax_pipeline` after the platform."""
 
     def pipeline(**arguments: object) -> object:
         return import_module("tvm_ext.relax.compile").relax_pipeline(platform, **arguments)
@@ -42,7 +42,7 @@ def _pipeline_of(platform: str) -> Callable[..., object]:
 
 
 class _TableFinder(MetaPathFinder):
-    """Finds TVM's module of pipelines as Python does, and has its loader register ours behind it."""
+    """Import hook that finds TVM's module of pipelines and makes its loader register our pipelines afterwards."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -58,7 +58,7 @@ class _TableFinder(MetaPathFinder):
 
 
 class _RegisteringLoader(Loader):
-    """A loader that registers the pipelines when the module is there."""
+    """Loader that registers the pipelines after it executed the module."""
 
     def __init__(self, loader: Loader, finder: MetaPathFinder) -> None:
         self._loader, self._finder = loader, finder

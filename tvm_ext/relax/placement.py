@@ -57,9 +57,12 @@ HOST_TARGET = "llvm"
 
 @dataclass(frozen=True, kw_only=True)
 class Placing:
-    """Choices of placing. measure: time each operator on this machine, by each back end that takes it, where else
-    costs are predicted. forced: operator, by the model's own name -> name of the processor that is to run it.
-    target: of the code that TVM makes for the host, when operators are timed."""
+    """Choices for the placement of operators.
+
+    measure: True to measure the time of each operator on this machine with each back end that supports it; False to use
+    predicted costs. forced: operator by the model's own name -> name of the processor that has to run it. target: TVM
+    target of the host code for measurements.
+    """
 
     measure: bool = False
     forced: Mapping[str, str] = field(default_factory=dict)
@@ -68,10 +71,10 @@ class Placing:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlacedModule:
-    """A module whose composites say the processor that runs them, which a pass of your own may change.
+    """A module whose fused operators have an attribute with their processor, which your own passes may change.
 
-    report: values for JSON: seconds of each operator on each processor, what was chosen, and the totals. devices: as
-    `relax.VirtualMachine` takes them.
+    report: values for JSON: seconds of each operator on each processor, the chosen processors, and the totals. devices:
+    arguments for `relax.VirtualMachine`.
     """
 
     module: tvm.IRModule
@@ -86,28 +89,30 @@ class PlacedModule:
         return f"<pre>{escape(self.table())}</pre>"
 
     def table(self) -> str:
-        """The report as text."""
+        """Return the report as text."""
         return backend_table(self.report)
 
     def compile(self, target: str | Mapping[str, Any] = HOST_TARGET) -> Any:
-        """The executable for `relax.VirtualMachine`. target: of the code that TVM makes for the host."""
+        """Compile the module to an executable for `relax.VirtualMachine`. target: TVM target of the host code."""
         return tvm.compile(self.module, target=_target(target), relax_pipeline=self.pipeline)
 
 
 def _target(given: str | Mapping[str, Any]) -> tvm.target.Target:
-    """A target by its name, or by what TVM's JSON says of it."""
+    """Return the TVM target of a name or of a dictionary in TVM's JSON form."""
     return tvm.target.Target(given if isinstance(given, str) else dict(given))
 
 
 def is_placed(mod: tvm.IRModule) -> bool:
-    """True where operators have their processors already."""
+    """Return True if the operators of a module are already placed on processors."""
     main = mod["main"] if "main" in [var.name_hint for var in mod.get_global_vars()] else None
     return main is not None and ProcessorPlacement.read(main).report is not None
 
 
 def with_own_code(platform: Platform, options: BuildOptions, placing: Placing | None) -> Platform:
-    """The platform, and beside its core TVM's own code for this machine, where that can be measured and nothing else is
-    there to place on: times that are measured need no rates."""
+    """Return the platform with an additional processor for TVM's own code on this machine, if it can be measured.
+
+    It is added only to a platform of this machine with a single processor. Measured times need no rates of a processor.
+    """
     is_here = not platform.toolchain.prefix and platform.board is None
     if not (placing and placing.measure and is_here and options.processors is None):
         return platform
@@ -122,7 +127,7 @@ def with_own_code(platform: Platform, options: BuildOptions, placing: Placing | 
 
 
 def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOptions, placing: Placing) -> PlacedModule:
-    """A loaded module, placed. Raises BadOptions, BadPlatform, UnsupportedModel, MissingTool."""
+    """Place the operators of a loaded module. Raises BadOptions, BadPlatform, UnsupportedModel, MissingTool."""
     refuse_options(platform, options)
     prefix = options.name or ModelOrigin.read(loaded).name
     pipeline = lowering(platform, options, prefix)
@@ -150,7 +155,7 @@ def placed_module(loaded: tvm.IRModule, platform: Platform, options: BuildOption
 
 
 def lowering(platform: Platform, options: BuildOptions, prefix: str) -> tvm.transform.Pass:
-    """From a placed module to TVM's virtual machine. prefix: of the functions' names."""
+    """Return the pipeline from a placed module to TVM's virtual machine. prefix: of the names of functions."""
     patterns = {one.name: found for one in options.tvm_processors_of(platform) if (found := patterns_of(one))}
     names = [processor.name for processor in options.tvm_processors_of(platform)]
     devices = devices_of(platform, options.tvm_processors_of(platform))
@@ -160,11 +165,11 @@ def lowering(platform: Platform, options: BuildOptions, prefix: str) -> tvm.tran
         generate = relax.transform.RunCodegen(codegen_options(platform, options))
         ours = [OutlineBackends(names, prefix), OutlineRegions(CODEGEN, prefix), generate]
         lowered = tvm.transform.Sequential(ours)(mod)
-        lowered = lowered.without_attr("const_name_to_constant")  # they stand in the C text already
+        lowered = lowered.without_attr("const_name_to_constant")  # the C text already contains the constants
         if patterns:
             lowered = PartitionBackends(patterns)(lowered)
             lowered = relax.transform.RunCodegen(entry_functions=_calling(lowered))(lowered)
-        fused = relax.get_pipeline("zero")(lowered)  # TVM's own operators, as it fuses them by default
+        fused = relax.get_pipeline("zero")(lowered)  # fuses TVM's own operators as it does by default
         if devices:
             host = tvm.target.Target.current(allow_none=True) or tvm.target.Target(HOST_TARGET)
             fused = MoveToDevices(host, devices)(fused)
@@ -174,29 +179,29 @@ def lowering(platform: Platform, options: BuildOptions, prefix: str) -> tvm.tran
 
 
 def _calling(mod: tvm.IRModule) -> list[str]:
-    """Functions that are no code generator's themselves, of which all calls are to be looked at."""
+    """Return the names of functions without a code generator, whose calls RunCodegen has to visit."""
     functions = {var.name_hint: func for var, func in mod.functions_items() if isinstance(func, relax.Function)}
     return sorted(name for name, func in functions.items() if not Region.read(func).codegen)
 
 
 def refuse_options(platform: Platform, options: BuildOptions) -> None:
-    """Raises BadOptions for what a mix of back ends has no place for."""
+    """Raise BadOptions for options that a mix of back ends does not support."""
     others = ", ".join(processor.name for processor in options.tvm_processors_of(platform))
     alone = f"processors = {platform.processor.name}"
     if options.ram is not None or options.quantize == "auto":
         raise BadOptions(
-            f"ram and quantize = 'auto' plan the memory of our C, and {others} take their own; to fit a budget "
-            f"choose {alone}."
+            f"ram and quantize = 'auto' plan the memory of our C, and {others} allocate other memory; to meet a "
+            f"budget, choose {alone}."
         )
     if options.placement_objective == "throughput" or options.placement_granularity != "none":
         raise BadOptions(
             f"placement_objective = 'throughput' and placement_granularity: TVM's virtual machine runs {others} and "
-            f"our C in turn, not at once; leave them out, or choose {alone}."
+            f"our C one after the other, not in parallel; leave the options out, or choose {alone}."
         )
 
 
 def _costs(platform: Platform, options: BuildOptions) -> Sequence[OperatorCosts]:
-    """Predicted costs, of the platform's first processor before those of TVM's."""
+    """Return the predicted costs of the platform's first processor, followed by the costs of TVM's processors."""
     first: Processor = platform.processor
     ours = ProcessorCosts(
         processor=first, time=time_model(platform), runs_floats=True,
@@ -213,19 +218,22 @@ def _costs(platform: Platform, options: BuildOptions) -> Sequence[OperatorCosts]
 
 
 class _Whatever:
-    """Takes what our C does not, operator by operator, so that it is placed, too."""
+    """Back end for operators that our C does not support. It takes single operators, so that they are placed, too."""
 
     elementwise: frozenset[str] = frozenset()
 
     def refuses(self, composite: relax.Function) -> str | None:
-        return None if len(composite.body.blocks[0].bindings) == 1 else "is more than one operator"
+        return None if len(composite.body.blocks[0].bindings) == 1 else "consists of several operators"
 
 
 HOST_KEY = "cpu"
 
 
 def patterns_of(processor: Processor) -> Patterns | None:
-    """Patterns of its BYOC back end; None for a target. Raises MissingTool, BadPlatform where it can't be used here."""
+    """Return the patterns of a processor's BYOC back end; None for a processor with a TVM target.
+
+    Raises MissingTool, BadPlatform if the back end or target cannot be used on this machine.
+    """
     assert processor.tvm is not None
     if processor.tvm.target:
         _check_target(processor.name, processor.tvm.target)
@@ -241,18 +249,18 @@ def patterns_of(processor: Processor) -> Patterns | None:
     patterns = relax.backend.get_patterns_with_prefix(f"{name}.")
     if not patterns:
         raise MissingTool(
-            f"{where}: no patterns are registered under {name}., so nothing is known that it takes; import the module "
-            f"that calls register_patterns of tvm.relax.backend.pattern_registry, {leave_out}."
+            f"{where}: no patterns are registered under {name}., so the operators that it supports are unknown; import "
+            f"the module that calls register_patterns of tvm.relax.backend.pattern_registry, {leave_out}."
         )
     return patterns
 
 
 def devices_of(platform: Platform, processors: Sequence[Processor]) -> tuple[BackendDevice, ...]:
-    """Devices of processors whose code has a memory of its own, numbered from 1 on the host and from 0 elsewhere."""
+    """Return the devices of processors with a separate memory, numbered from 1 on the host and from 0 elsewhere."""
     found: list[BackendDevice] = []
     for processor in processors:
         if processor.tvm is None or not processor.tvm.target:
-            continue  # a BYOC back end copies by itself
+            continue  # a BYOC back end copies its data itself
         target = tvm.target.Target(processor.tvm.target)
         is_host = HOST_KEY in list(target.keys)
         if is_host and memory_of(processor, platform) == platform.activations:
@@ -263,43 +271,46 @@ def devices_of(platform: Platform, processors: Sequence[Processor]) -> tuple[Bac
 
 
 def machine_devices(devices: Sequence[BackendDevice]) -> list[tvm.runtime.Device]:
-    """Devices as `relax.VirtualMachine` takes them, the host first."""
+    """Return the devices for `relax.VirtualMachine`, with the host first."""
     kinds = [HOST_KEY if HOST_KEY in list(device.target.keys) else device.target.kind.name for device in devices]
     others = [tvm.device(kind, device.number) for kind, device in zip(kinds, devices, strict=True)]
     return [tvm.cpu(), *others]
 
 
 def _check_target(processor: str, text: str) -> None:
+    """Raise BadPlatform for an unknown TVM target, MissingTool if this machine cannot run it."""
     where = f"processors.{processor}.tvm.target = {text!r}"
     try:
         target = tvm.target.Target(text)
     except ValueError:
-        raise BadPlatform(f"{where}: is no target of TVM {tvm.__version__}; llvm and cuda are some.") from None
+        raise BadPlatform(
+            f"{where}: TVM {tvm.__version__} has no target of this name; examples are llvm and cuda."
+        ) from None
     if HOST_KEY in list(target.keys):
         return
     kind = target.kind.name
     if not tvm.runtime.enabled(kind) or not tvm.device(kind).exist:
-        built = "finds no such device" if tvm.runtime.enabled(kind) else "was built without its runtime"
+        built = f"finds no device {kind}" if tvm.runtime.enabled(kind) else f"was built without the {kind} runtime"
         raise MissingTool(
-            f"{where}: this TVM {built}, and the result is to run here. Use a TVM built with {kind} on a machine that "
-            f"has such a device, or leave {processor} out of `processors`."
+            f"{where}: this TVM {built}, and the result has to run here. Use a TVM built with {kind} on a machine with "
+            f"a device of this kind, or leave {processor} out of `processors`."
         )
 
 
 REPEATS = 15
 LEAST_MILLISECONDS = 1
-"""Time of each repeat; the shortest counts, for what else a machine does only adds."""
+"""Duration of each repeat. The shortest repeat counts, because other work on the machine only adds time."""
 
 Compile = Callable[[tvm.IRModule], object]
-"""A module of placed composites -> what TVM's virtual machine runs."""
+"""Function that compiles a module of placed fused operators to an executable of TVM's virtual machine."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stopwatch:
-    """Seconds of operators, each measured once, and those that differ in their constants' values alone together.
+    """Measures the seconds of operators, once for all operators that only differ in the values of their constants.
 
-    compile: as `tvm.compile` would, for a module of one operator. devices: of the virtual machine. With a memory of its
-    own, a back end's copies are timed with the operator.
+    compile: compiles a module of a single operator. devices: of the virtual machine. For a back end with a separate
+    memory, the time includes the copies of the operator's data.
     """
 
     compile: Compile
@@ -307,7 +318,7 @@ class Stopwatch:
     known: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def seconds(self, composite: relax.Function, processor: str) -> float:
-        """The time of one call of an operator alone. processor: its name, empty for our C."""
+        """Return the time of a call of a single operator. processor: its name, empty for our C."""
         key = processor, operator_key(composite)
         if key not in self.known:
             self.known[key] = self._timed(composite, processor)
@@ -322,7 +333,7 @@ class Stopwatch:
 
     @cached_property
     def call_seconds(self) -> float:
-        """The time of a call of our C that does next to nothing."""
+        """Overhead of a call of our C: the time of an operator on a single element."""
         x = relax.Var("x", relax.TensorType((1,), "float32"))
         y = relax.VarBinding(relax.Var("y", x.ty), infer(relax.op.nn.relu(x)))
         return self.seconds(build([x], [y], [y.var], attrs=attributes("nn_relu", []), as_tuple=False), "")
@@ -330,9 +341,10 @@ class Stopwatch:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCosts:
-    """Times as measured. costs: say whether the processor runs an operator at all. runs: the operators' decision.
+    """Measured times of operators on a processor. costs: its predicted costs, None for an unsupported operator.
 
-    Of our C the call is left out: a run of operators has one together, and TVM's own operators one each.
+    For our C, the overhead of a call is subtracted: a sequence of operators in our C is a single call, while each of
+    TVM's own operators is a call.
     """
 
     costs: OperatorCosts
@@ -352,7 +364,7 @@ class MeasuredCosts:
 
 
 def alone(composite: relax.Function, processor: str) -> tvm.IRModule:
-    """A module whose main runs one composite on a processor."""
+    """Return a module whose main function runs a single fused operator on a processor."""
     params = [relax.Var(f"input_{index}", param.ty) for index, param in enumerate(composite.params)]
     mod = tvm.IRModule(dict(PrimFuncs.read(composite).functions or {}))
     call = call_new(mod, "operator", OperatorProcessor(processor=processor).write(composite), params)
@@ -363,7 +375,10 @@ def alone(composite: relax.Function, processor: str) -> tvm.IRModule:
 
 
 def operator_key(composite: relax.Function) -> str:
-    """Text that is the same for composites of equal operators, types and attributes, whatever their constants hold."""
+    """Return a text that is equal for fused operators with equal operators, types and attributes.
+
+    The values of constants are not part of the text, because they do not affect the time.
+    """
     numbers: dict[relax.Expr, int] = {param: index for index, param in enumerate(composite.params)}
     lines = [CompositeKind.read(composite).kind, *(str(param.ty) for param in composite.params)]
     functions = PrimFuncs.read(composite).functions or {}
@@ -383,7 +398,7 @@ def operator_key(composite: relax.Function) -> str:
 
 
 def _array(kind: relax.TensorType) -> np.ndarray:
-    """Numbers between 0 and 1; zeros of integers, which may be indices."""
+    """Return an array of random floats between 0 and 1, or of integer zeros, because integers may be indices."""
     shape, dtype = [int(extent) for extent in kind.shape.values], np.dtype(str(kind.dtype))
     if dtype.kind != "f":
         return np.zeros(shape, dtype)

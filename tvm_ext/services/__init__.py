@@ -1,1 +1,1 @@
-"""Compile services: pure functions from bytes to bytes, run by whoever is at hand, their results kept by content."""
+"""Compile services: pure functions from bytes to bytes, run on any worker, with results cached by content."""

@@ -1,8 +1,8 @@
-"""Results by the names of their jobs, in a folder: what was computed once is read back, in any later run.
+"""Cache of job results in a folder, by the names of the jobs, for later runs.
 
-An entry holds the name of its job and a digest of itself. An entry that does not parse, that is damaged or cut off,
-that belongs to another job or is no plain file is computed again and replaced. Nothing here tells an entry that this
-program wrote from one that somebody else made up with a digest: who writes to the folder is trusted with figures.
+An entry holds the name of its job and a digest of its content. A damaged entry, an entry of another job, and an entry
+that is not a regular file are computed again and replaced. The digest is no signature: everyone who can write to the
+folder can forge an entry, and is trusted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_ext.core.processes.system import NO_LINK, PLAIN_FILE_FLAGS
 from tvm_ext.services.job import Job, JobOutcome, OpenServices
 
 FOLDER = "TVM_EXT_CACHE"
-"""Environment variable: the folder of the cache."""
+"""Environment variable for the folder of the cache."""
 
 
 _MOST_BYTES = 64 << 20
@@ -32,7 +32,7 @@ _FIELDS = {"key": str, "result": str | None, "kind": str, "problem": str}
 
 
 class Services(Protocol):
-    """Whoever does jobs."""
+    """Workers that run jobs."""
 
     def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]: ...
 
@@ -40,14 +40,14 @@ class Services(Protocol):
 
 
 def default_folder() -> Path:
-    """The folder that TVM_EXT_CACHE names, else one of the user's."""
+    """Return the cache folder: TVM_EXT_CACHE, or `tvm_ext` in the user's cache folder."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get(FOLDER) or home / "tvm_ext")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultCache:
-    """A folder of results. suffix: joined to jobs' names, for outcomes that limits decide, too."""
+    """A folder of results. suffix: appended to names of jobs, for settings that affect outcomes, such as limits."""
 
     folder: Path
     suffix: str = ""
@@ -57,11 +57,11 @@ class ResultCache:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise BadInput(
-                f"{self.folder}: cannot hold a cache: {error.strerror}; give --cache another folder."
+                f"{self.folder}: the cache folder cannot be created: {error.strerror}; give --cache another folder."
             ) from None
 
     def get(self, key: str) -> JobOutcome | None:
-        """The outcome that was kept; None where there is none, or where the entry is not what `put` writes for it."""
+        """Return the cached outcome; None if there is no entry, or the entry is not valid for this job."""
         with suppress(OSError, ValueError, RecursionError):
             digest, _, text = _read_plain(self._place(key)).partition(b"\n")
             if digest != hashlib.sha256(text).hexdigest().encode():
@@ -74,7 +74,7 @@ class ResultCache:
         return None
 
     def put(self, key: str, outcome: JobOutcome) -> None:
-        """Keep an outcome, whole or not at all. A full disk keeps nothing: the result is there all the same."""
+        """Store an outcome as a whole or not at all. A failure, such as a full disk, is ignored: the result is kept."""
         result = outcome.result
         kept = {**asdict(outcome), "key": key + self.suffix}
         kept["result"] = None if result is None else result.decode("latin-1")
@@ -97,16 +97,16 @@ class ResultCache:
 
 
 def _read_plain(path: Path) -> bytes:
-    """Bytes of a file. Raises OSError for a link, for what is no plain file, and for one that is too large."""
+    """Return the bytes of a file. Raises OSError for a link, for a file that is not regular or is too large."""
     with open(os.open(path, os.O_RDONLY | NO_LINK | PLAIN_FILE_FLAGS), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
-            raise OSError("is no entry")
+            raise OSError("not a cache entry")
         return file.read(_MOST_BYTES)
 
 
 def _is_entry(fields: dict[str, Any], name: str) -> bool:
-    """True for the fields of an outcome of that job: a result, or the class of an error and its text."""
+    """Return True if the fields are an outcome of the named job: a result, or the class and text of an error."""
     if fields.keys() != _FIELDS.keys() or not all(isinstance(fields[key], kind) for key, kind in _FIELDS.items()):
         return False
     return fields["key"] == name and (fields["result"] is None) == bool(fields["kind"])
@@ -120,10 +120,10 @@ def remembered(
     again: bool = False,
     accepts: Callable[[JobOutcome], bool] = lambda _: True,
 ) -> Iterator[tuple[int, JobOutcome]]:
-    """Outcomes by index, as they come: those that the cache has at once, the others from services, and kept.
+    """Yield (index, outcome) of each job as it is ready: from the cache, or from the services, which is then cached.
 
-    again: jobs that came to nothing are done once more. accepts: false for an outcome of the cache that no such job
-    has; the job is done again.
+    again: True to run jobs again whose cached outcome is an error. accepts: returns False for an invalid outcome in the
+    cache, whose job is then run again.
     """
     asked: list[tuple[int, str]] = []
     known: list[tuple[int, JobOutcome]] = []
@@ -146,5 +146,6 @@ def remembered(
 
 
 def _drained(known: list[tuple[int, JobOutcome]]) -> Iterator[tuple[int, JobOutcome]]:
+    """Remove and yield the last entry until the list is empty."""
     while known:
         yield known.pop(0)

@@ -1,4 +1,4 @@
-"""Choose the services of a build: processes of this machine, or an executor that the caller brings."""
+"""Choose the services of a build: local processes, an executor of the caller, or a dask.distributed cluster."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tvm_ext.services.local import TRIES, LocalServices
 from tvm_ext.services.work import run
 
 MOST_AT_ONCE = 256
-"""Jobs handed over and not back yet: a search may make up its candidates while earlier ones run."""
+"""Limit of submitted jobs without a result. An iterator of jobs is read lazily, so a search may create them late."""
 MOST_AHEAD = 8
-"""Jobs of a search handed over before it is known that they are needed."""
+"""Limit of speculative jobs of a search, submitted before they are known to be needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorServices:
-    """Jobs through an executor; those that it loses, with a worker or with itself, are done on this machine.
+    """Services of an executor. Jobs that it loses, because a worker or the executor failed, run on this machine.
 
-    A job cannot be ended there: limits of time are for `local` alone.
+    A job of an executor cannot be stopped, so time limits only apply to `local`.
     """
 
     executor: Executor
     local: LocalServices
 
     def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
-        """As `LocalServices.outcomes` gives them. Raises WorkerRefused for a worker with other code."""
+        """Yield (index, outcome) of jobs, like `LocalServices.outcomes`. Raises WorkerRefused for different code."""
         source, running = enumerate(jobs), dict[Future[bytes], tuple[int, Job, int]]()
         lost: list[tuple[int, Job]] = []
 
@@ -68,7 +68,7 @@ class ExecutorServices:
 
     @contextmanager
     def opened(self) -> Generator[OpenServices]:
-        """The executor for jobs one by one; those that have not begun are cancelled with this."""
+        """Yield the executor for single jobs. At the end, jobs that have not begun are cancelled."""
         opened = _Opened(self.executor)
         try:
             yield opened
@@ -78,7 +78,7 @@ class ExecutorServices:
 
 
 class _Opened:
-    """An executor, which takes jobs one by one."""
+    """An executor that accepts single jobs."""
 
     at_once = most_ahead = MOST_AHEAD
 
@@ -87,7 +87,7 @@ class _Opened:
         self.handed_over: list[Future[bytes]] = []
 
     def submit(self, job: Job) -> Future[bytes]:
-        """A job's result to come, or whatever the executor raises; WorkerRefused for a worker with other code."""
+        """Return the future of a job. It raises the executor's errors, and WorkerRefused for different code."""
         try:
             answer = self.executor.submit(run, job.function, *job.inputs)
         except RuntimeError as error:  # a broken executor, or one that was shut down
@@ -99,7 +99,7 @@ class _Opened:
 
 
 class _Result(Future[bytes]):
-    """The result of an answer to come, which is cancelled with it."""
+    """Future of a job's result, made from the future of a worker's answer. Cancelling it cancels the answer."""
 
     def __init__(self, answer: Future[bytes]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class _Result(Future[bytes]):
         answer.add_done_callback(self._settle)
 
     def cancel(self) -> bool:
-        """Cancel the answer; False where a worker has begun it."""
+        """Cancel the answer. Return False if a worker has begun the job."""
         return self._answer.cancel() and super().cancel()
 
     def _settle(self, answer: Future[bytes]) -> None:
@@ -125,10 +125,10 @@ class _Result(Future[bytes]):
 
 @contextmanager
 def cluster(scheduler: str, local: LocalServices) -> Iterator[ExecutorServices]:
-    """Services of a cluster of dask.distributed, whose workers have this tvm_ext with the same libraries.
+    """Yield the services of a dask.distributed cluster, whose workers need the same tvm_ext with the same libraries.
 
-    scheduler: its address, as in `tcp://host:8786`. Raises MissingTool where the extra is not installed, or nothing
-    answers at the address.
+    scheduler: address of the cluster, such as `tcp://host:8786`. Raises MissingTool if dask.distributed is not
+    installed, or no scheduler answers at the address.
     """
     try:
         from distributed import Client  # pyright: ignore[reportMissingImports]
@@ -139,24 +139,26 @@ def cluster(scheduler: str, local: LocalServices) -> Iterator[ExecutorServices]:
     try:
         client = Client(scheduler, timeout="20s", set_as_default=False)
     except (OSError, ValueError) as error:
-        raise MissingTool(f"{scheduler}: no scheduler of dask.distributed answers: {error}.") from None
+        raise MissingTool(
+            f"{scheduler}: no scheduler of dask.distributed answers: {error}. Check the address and the scheduler."
+        ) from None
     with client:
         yield ExecutorServices(executor=client.get_executor(pure=False), local=local)
 
 
 def check_services(jobs: int, executor: Executor | None, scheduler: str | None) -> None:
-    """Raises BadOptions for a choice that is none."""
+    """Raise BadOptions for an invalid choice of services."""
     if executor is not None and scheduler is not None:
-        raise BadOptions("executor and scheduler: only one of them can do the jobs.")
+        raise BadOptions("executor and scheduler: only one of them can run the jobs; leave the other out.")
     if jobs < 1:
-        raise BadOptions(f"jobs = {jobs!r}: a number of processes is needed, 1 or more.")
+        raise BadOptions(f"jobs = {jobs!r}: give a number of processes, 1 or more.")
 
 
 @contextmanager
 def chosen_services(
     jobs: int, executor: Executor | None, scheduler: str | None, limits: ChildLimits
 ) -> Iterator[Services]:
-    """Processes of this machine, or what was given. limits: of a process. Raises MissingTool, as `cluster` does."""
+    """Yield local processes, or the services of the executor or cluster. limits: of a process. Raises MissingTool."""
     local = LocalServices(jobs=jobs, limits=limits)
     if scheduler is not None:
         with cluster(scheduler, local) as services:
@@ -169,7 +171,7 @@ def chosen_services(
 def opened_services(
     jobs: int, executor: Executor | None = None, scheduler: str | None = None
 ) -> Iterator[OpenServices | None]:
-    """Services for jobs one by one, beside this process, which is one of `jobs`; None where there is no other.
+    """Yield services for single jobs in addition to this process, which counts as one of `jobs`; None without any.
 
     Raises BadOptions, MissingTool.
     """

@@ -1,4 +1,4 @@
-"""Imports tvm without what a compilation does not need, in processes that are ours alone."""
+"""Fast import of tvm without PyTorch and GPU modules, for processes that run only our code."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _DISCO = "tvm.runtime.disco"
 
 
 def import_tvm_alone(*, with_torch: bool = False) -> None:
-    """Import tvm without PyTorch, unless it is asked for, and without what it has for GPUs.
+    """Import tvm without its GPU modules and, unless requested, without PyTorch.
 
-    Where PyTorch is installed, tvm_ffi would import it first, for half of all the seconds it takes, lest symbols clash
-    on Windows, and to take PyTorch's types as arguments, which a compilation of other files has none of. TVM's back
-    ends of GPUs, and its sessions on several (disco), look up operators and types that are not loaded by then; it goes
-    on without them, after the backtrace of that error: the symbols of all libraries, for nobody to read. What imports
-    PyTorch or disco later gets it.
+    If PyTorch is installed, tvm_ffi imports it first, to avoid a clash of symbols on Windows and to accept PyTorch's
+    types as arguments. This takes half of the import time, and only a compilation of PyTorch files needs it. TVM's GPU
+    back ends and its multi-GPU sessions (disco) look up operators that are not loaded yet. The lookups fail, TVM
+    continues without them, but each failure creates a slow backtrace with the symbols of all libraries. PyTorch and
+    disco can still be imported later.
     """
     if "tvm_ffi" in sys.modules:
         return

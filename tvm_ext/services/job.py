@@ -1,7 +1,7 @@
-"""A call of a pure function from bytes to bytes: its name and inputs decide the result, on any worker of the same code.
+"""Jobs: calls of pure functions from bytes to bytes. All workers with the same code return the same result.
 
-A worker's answer says which code it computes with, and an answer of other code is refused: its result would be kept
-under the name that this code gives the job.
+A worker's answer contains a hash of its code. An answer of different code is refused, because its result would be
+cached under the name that includes the hash of this process's code.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LIBRARIES = (
 )  # fmt: skip
 """Distributions whose versions may change a result; `tests/services/` compares them with pyproject.toml."""
 _EXTENSIONS = ("tvm_ext.targets", "tvm_ext.operators", PASSES, PLANNERS)
-"""Groups of entry points by which other distributions bring code that decides results."""
+"""Groups of entry points by which other distributions add code that affects results."""
 _MARK = "tvm_ext answer 1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A function's call. function: `package.module.name`; it takes `inputs` and returns bytes."""
+    """A call of a pure function. function: `package.module.name`; it takes `inputs` and returns bytes."""
 
     function: str
     inputs: tuple[bytes, ...]
 
     @property
     def key(self) -> str:
-        """Name of the result: a hash of the inputs, and of the code that the function is part of."""
+        """Name of the result: a hash of the function's name, of the inputs and of all code."""
         digest = hashlib.sha256(code_hash().encode())
         for part in (self.function.encode(), *self.inputs):
             digest.update(len(part).to_bytes(8, "little") + part)
@@ -50,7 +50,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """The end of a job: its result; or why there is none, as the class of an error of ours and its text."""
+    """Outcome of a job: its result, or the class name of an error in `kind` and its message in `problem`."""
 
     result: bytes | None
     kind: str = ""
@@ -58,9 +58,9 @@ class JobOutcome:
 
 
 class OpenServices(Protocol):
-    """Whoever does jobs that are handed over one by one, in the order in which they come.
+    """Workers that run single jobs in the order of their submission.
 
-    at_once: jobs that are done at once. most_ahead: jobs that may be handed over before it is known that they are
+    at_once: number of jobs that run in parallel. most_ahead: limit of speculative jobs, which may turn out not to be
     needed.
     """
 
@@ -74,7 +74,7 @@ class OpenServices(Protocol):
 
 
 def answer_with(result: bytes) -> bytes:
-    """A worker's answer: who it is and the code that it computes with, then the result."""
+    """Return a worker's answer: a line with its identity and the hash of its code, followed by the result."""
     worker = {
         "mark": _MARK, "code": code_hash(), "libraries": libraries(), "host": socket.gethostname(), "pid": os.getpid(),
     }  # fmt: skip
@@ -82,7 +82,7 @@ def answer_with(result: bytes) -> bytes:
 
 
 def result_of(answer: bytes) -> bytes:
-    """The result of an answer. Raises WorkerRefused where it is of other code than this process's, or does not say."""
+    """Return the result in an answer. Raises WorkerRefused if the worker's code is different or not stated."""
     head, _, result = answer.partition(b"\n")
     try:
         worker: dict[str, Any] = json.loads(head)
@@ -92,8 +92,8 @@ def result_of(answer: bytes) -> bytes:
         told, theirs = ("", "", "", 0), {}
     if told[0] != _MARK:
         raise WorkerRefused(
-            "a worker does not say which code it computes with, as those of this version of tvm_ext do; install this "
-            "version where the worker runs, and start it again."
+            "a worker does not state the version of its code, so it runs another version of tvm_ext; install this "
+            "version on the worker's machine, and restart the worker."
         )
     if told[1] == code_hash():
         return result
@@ -101,15 +101,15 @@ def result_of(answer: bytes) -> bytes:
         f"{name} is {theirs.get(name)}, here {own}" for name, own in libraries().items() if theirs.get(name) != own
     ]
     raise WorkerRefused(
-        f"the worker on {str(told[2])[:100]!r}, process {told[3]}, computes with other code: "
-        f"{'; '.join(others)[:500] or 'files of tvm_ext differ'}. Install the same there, and start it again; where "
-        "the worker is a process of this machine, files changed since this process began: start this one again."
+        f"the worker on {str(told[2])[:100]!r}, process {told[3]}, runs different code: "
+        f"{'; '.join(others)[:500] or 'files of tvm_ext differ'}. Install the same versions there, and restart the "
+        "worker; if the worker is a process of this machine, files changed after this process began: restart it."
     )
 
 
 @cache
 def libraries() -> dict[str, str]:
-    """Versions of all that decides results beside this compiler's own files: Python, libraries, extensions."""
+    """Return the versions of everything else that affects results: Python, libraries, extensions."""
     brought = {point.dist.name for group in _EXTENSIONS for point in entry_points(group=group) if point.dist}
     own = {"python": ".".join(map(str, sys.version_info[:3]))}
     return own | {name: _version(name) for name in (*LIBRARIES, *sorted(brought))}
@@ -124,9 +124,9 @@ def _version(name: str) -> str:
 
 @cache
 def code_hash(parts: tuple[str, ...] = PACKAGES) -> str:
-    """Hash of this compiler, file by file, and of the versions of what it stands on: another one, other results.
+    """Return a hash of all files of this compiler and of the versions of its libraries.
 
-    parts: folders and files of it, relative to the folder of its packages, where only some of them matter.
+    parts: files and folders to include, relative to the folder of the packages.
     """
     root = Path(__file__).parents[2]
     digest = hashlib.sha256(json.dumps(libraries()).encode())

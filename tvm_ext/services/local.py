@@ -1,4 +1,4 @@
-"""Services on this machine: processes with limits, each of which does one job after the other."""
+"""Services on this machine: child processes with limits, each of which runs a job at a time."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tvm_ext.core.processes.child import Child, ChildLimits
 from tvm_ext.services.job import Job, JobOutcome, OpenServices, result_of
 
 TRIES = 3
-"""Processes that a job may cost: what ends one may be the job, or somebody else."""
+"""Number of attempts for a job whose process was killed: the cause may be the job, or something else on the machine."""
 
 MOST_AHEAD = 64
-"""Jobs that may wait for a process: they cost nothing."""
+"""Limit of speculative jobs that wait for a process. Waiting jobs cost nothing."""
 
 _WORK = "tvm_ext.services.work"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalServices:
-    """So many processes at once. limits: of each, its seconds for one job. entry: function of `work` that does one."""
+    """Parallel child processes. limits: of each process; seconds are per job. entry: function of `work` to call."""
 
     jobs: int = 1
     limits: ChildLimits = field(default_factory=ChildLimits)
     entry: str = "run_alone"
 
     def outcomes(self, jobs: Iterable[Job]) -> Generator[tuple[int, JobOutcome]]:
-        """(index of a job, its outcome), as they come; jobs are taken when a process is free.
+        """Yield (index, outcome) of each job when it is ready. The next job is taken when a process is free.
 
-        What the iterable raises is raised here, and WorkerRefused. Closing the generator stops the processes.
+        Raises the errors of the iterable, and WorkerRefused. Closing the generator stops the processes.
         """
         source, ended = _Source(jobs), _Ended()
         services = [_Service(self.limits, self.entry) for _ in range(max(1, self.jobs))]
@@ -59,7 +59,7 @@ class LocalServices:
 
     @contextmanager
     def opened(self) -> Generator[OpenServices]:
-        """The processes for jobs one by one; they end with this, in the middle of what they do."""
+        """Yield the processes for single jobs. At the end they are stopped, even while they run a job."""
         services = [_Service(self.limits, self.entry) for _ in range(max(1, self.jobs))]
         threads = ThreadPoolExecutor(len(services))
         try:
@@ -73,7 +73,7 @@ class LocalServices:
 
 
 class _Service:
-    """One process that does jobs, a new one where it is gone."""
+    """A child process that runs jobs; a lost process is replaced."""
 
     def __init__(self, limits: ChildLimits, entry: str) -> None:
         self._limits, self._entry = limits, entry
@@ -81,7 +81,7 @@ class _Service:
         self._stopped = False
 
     def outcome(self, job: Job) -> JobOutcome:
-        """A job's outcome, tried again where its process is lost."""
+        """Return the outcome of a job. If its process is lost, the job is tried again in a new process."""
         lost = ""
         for _ in range(TRIES):
             if self._stopped:
@@ -98,11 +98,11 @@ class _Service:
             except ChildFailed as error:
                 return JobOutcome(result=None, kind="ChildFailed", problem=str(error))
         return JobOutcome(
-            result=None, kind="ChildLost", problem=f"{TRIES} processes ended with it; the last one: {lost}"
+            result=None, kind="ChildLost", problem=f"{TRIES} processes ended during this job; the last one: {lost}"
         )
 
     def stop(self) -> None:
-        """End what it does, from another thread."""
+        """Stop the current job, from another thread."""
         self._stopped = True
         if (child := self._child) is not None:
             child.kill()
@@ -114,7 +114,7 @@ class _Service:
 
 
 class _Opened:
-    """Services that take turns: each job goes to one that is free."""
+    """Services for single jobs: each job goes to a free process."""
 
     most_ahead = MOST_AHEAD
 
@@ -125,7 +125,7 @@ class _Opened:
             self._free.put(service)
 
     def submit(self, job: Job) -> Future[bytes]:
-        """A job's result to come; ChildFailed where it comes to none, WorkerRefused."""
+        """Return the future of a job. It raises ChildFailed if the job fails, and WorkerRefused."""
         return self._threads.submit(self._result, job)
 
     def _result(self, job: Job) -> bytes:
@@ -143,7 +143,7 @@ _Ended = queue.SimpleQueue[tuple[int, JobOutcome] | BaseException | None]
 
 
 class _Source:
-    """Jobs with their indices, of which several threads take the next one."""
+    """Thread-safe iterator of jobs with their indices."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._jobs, self._lock = enumerate(jobs), threading.Lock()
@@ -158,6 +158,7 @@ class _Source:
 
 
 def _serve(service: _Service, source: _Source, ended: _Ended) -> None:
+    """Run jobs of the source until it is empty. Put outcomes and errors into the queue, and at last None."""
     try:
         while (taken := source.take()) is not None:
             index, job = taken

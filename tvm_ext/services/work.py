@@ -1,4 +1,4 @@
-"""The work of a service: calls one function by name. It is the module that children and executors are handed."""
+"""Entry points of workers, which child processes and executors call: run the function of a job by its name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tvm_ext.services.job import answer_with
 
 
 def run(function: str, *inputs: bytes) -> bytes:
-    """The answer to a job: the code of this process, and the result of the job's function."""
+    """Run the function of a job and return the answer: the hash of this process's code, and the result."""
     module, _, name = function.rpartition(".")
     return answer_with(getattr(import_module(module), name)(*inputs))
 
 
 def run_alone(function: str, *inputs: bytes) -> bytes:
-    """The same in a process that is ours alone, where tvm does not have to bring PyTorch."""
+    """Run a job in a process that runs only our code, so that tvm can be imported without PyTorch."""
     import_tvm_alone()
     return run(function, *inputs)

@@ -1,1 +1,1 @@
-"""Sweeps: models x platforms x options, one row of figures for each."""
+"""Sweeps: models x platforms x options, with a row of results for each combination."""

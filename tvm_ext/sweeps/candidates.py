@@ -1,4 +1,4 @@
-"""Candidates of a sweep: a model, a platform and options, made one after the other as they are asked for."""
+"""Candidates of a sweep: combinations of a model, a platform and options, created lazily."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 FIGURES = "tvm_ext.sweeps.figures.figures"
 _MODULE = ".relax"
 _MOST_BYTES = 2 << 30
-"""Bytes of a model, or of samples: as one job they go to other processes."""
+"""Limit of the bytes of a model, or of its samples, which are sent to other processes as a whole."""
 
 Label = str | int | float | bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepModel:
-    """A model of a sweep. source: a file or a loaded module. name: in the table; by default the file's.
+    """A model of a sweep. source: a file or a loaded module. name: in the table; by default the name of the file.
 
-    shapes: as `load` takes them. calibration: an .npz file, for options that quantize. labels: columns of the user's
-    own, such as a width, or an accuracy that was measured elsewhere.
+    shapes: as in `load`. calibration: an .npz file, for options that quantize. labels: additional columns of the user,
+    such as a width, or an accuracy that was measured elsewhere.
     """
 
     source: str | Path | IRModule
@@ -43,7 +43,7 @@ class SweepModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One row to be: its first columns, and the job that gives the others; or the error that its files come to."""
+    """A future row of the table: its first columns, and the job for the other columns, or an error of its files."""
 
     model: str
     platform: str
@@ -55,7 +55,7 @@ class Candidate:
 def candidates_of(
     models: Iterable[SweepModel], platforms: Sequence[Platform], options: Mapping[str, BuildOptions], tier: str
 ) -> Iterator[Candidate]:
-    """Every model on every platform with all options, model by model."""
+    """Yield every combination of model, platform and options, model by model."""
     boards = [
         (
             platform.name,
@@ -78,7 +78,7 @@ def candidates_of(
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """A model as bytes; as a module where it is one, or lies in more than one file."""
+    """A model as bytes: its file, or its loaded module in JSON if it is a module or has weights in other files."""
 
     name: str
     suffix: str
@@ -88,13 +88,13 @@ class _Read:
 
     @classmethod
     def of(cls, model: SweepModel, index: int) -> Self:
-        """Raises BadModel and BadInput for files that cannot be read, and what `load` raises."""
+        """Read a model. Raises BadModel and BadInput for files that cannot be read, and the errors of `load`."""
         samples = _bytes(Path(model.calibration), BadInput) if model.calibration is not None else b""
         shapes = {key: list(shape) for key, shape in (model.shapes or {}).items()} or None
         if isinstance(model.source, str | Path):
             path = Path(model.source)
             suffix, content = path.suffix, _bytes(path, BadModel)
-            if suffix.lower() == ".onnx" and b"location" in content:  # the key of weights in other files
+            if suffix.lower() == ".onnx" and b"location" in content:  # ONNX's key for weights in other files
                 from tvm_ext.frontends.load import load
 
                 suffix, content = _MODULE, _as_json(load(path, shapes=model.shapes))
@@ -109,12 +109,12 @@ class _Read:
 
 
 def _name(model: SweepModel, index: int) -> str:
-    """The file's name without its suffix, which C prefixes are made of; of a module, its place."""
+    """Return the file's name without its suffix, from which C prefixes are made; for a module, a name by its index."""
     return Path(model.source).stem if isinstance(model.source, str | Path) else f"model_{index}"
 
 
 def _loaded(model: SweepModel) -> IRModule:
-    """The module of a model that is no file. Raises what `load` raises."""
+    """Return the module of a model that is not a file. Raises the errors of `load`."""
     import tvm
 
     from tvm_ext.frontends.load import load
@@ -132,4 +132,4 @@ def _bytes(path: Path, refusal: type[TvmExtError]) -> bytes:
     try:
         return read_file(path, most_bytes=_MOST_BYTES)
     except OSError as error:
-        raise refusal(f"{path}: cannot be read: {error.strerror}.") from None
+        raise refusal(f"{path}: cannot be read: {error.strerror}; check the path.") from None

@@ -1,4 +1,4 @@
-"""The job of a sweep: a model's bytes, a platform and options as JSON -> one row of figures as JSON."""
+"""The job of a sweep: from a model's bytes, a platform and options as JSON to a row of results as JSON."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tvm_ext.frontends.load import load
 
 Tier = Literal["estimate", "full"]
 MODULE = ".relax"
-"""Suffix, in place of a file's, of a module as JSON."""
+"""Suffix for a module as JSON, instead of the suffix of a file."""
 
 
 def figures(request: bytes, model: bytes, calibration: bytes) -> bytes:
-    """A row: figures of a candidate, or the error that it comes to.
+    """Return a row as JSON: the results of a candidate, or its error.
 
-    request: `tier`, `name` and `suffix` of the model, `shapes`, and `platform` and `options` as their `to_json` writes
-    them; what else it has names the result only. calibration: an .npz file, or nothing.
+    request: `tier`, `name` and `suffix` of the model, `shapes`, and `platform` and `options` in the form of `to_json`.
+    Other keys have no effect except on the name of the job. calibration: bytes of an .npz file, or empty.
     """
     asked = json.loads(request)
     before = processor_seconds()
@@ -40,7 +40,7 @@ def figures(request: bytes, model: bytes, calibration: bytes) -> bytes:
             row = _figures(asked, model, calibration, Path(name))
     except TvmExtError as error:
         row = {"error": type(error).__name__, "message": str(error)}
-    except Exception as error:  # a defect of ours, or of TVM's, is this candidate's row and nobody else's
+    except Exception as error:  # a defect of tvm_ext or TVM must not stop the other candidates
         exhausted = memory_message(error)
         kind = "InternalError" if exhausted is None else OutOfMemory.__name__
         row = {"error": kind, "message": exhausted or f"{type(error).__name__}: {error}"}
@@ -67,7 +67,7 @@ def _figures(asked: Mapping[str, Any], model: bytes, calibration: bytes, folder:
 def _measured(
     module: tvm.IRModule, platform: Platform, options: BuildOptions, samples: Path | None, folder: Path
 ) -> dict[str, Any]:
-    """Figures that a package's report has, in the place of estimated ones."""
+    """Build and run the package, and return the measured values that replace estimates."""
     report = build(module, platform, folder / "package", options, calibration=samples).report
     used = {"ram": 0, "rom": 0}
     for memory in report["memories"]:
@@ -81,7 +81,7 @@ def _measured(
 
 @lru_cache(maxsize=2)
 def _module(name: str, suffix: str, shapes: str, model: bytes) -> tvm.IRModule:
-    """The loaded model: a process often gets it several times in turn, for other platforms and options."""
+    """Load a model. The cache helps because a process often gets successive jobs for the same model."""
     wanted: Mapping[str, Sequence[int]] | None = json.loads(shapes)
     if suffix == MODULE:
         return load(tvm.ir.load_json(model.decode()), shapes=wanted)
@@ -90,5 +90,5 @@ def _module(name: str, suffix: str, shapes: str, model: bytes) -> tvm.IRModule:
         path.write_bytes(model)
         try:
             return load(path, shapes=wanted)
-        except TvmExtError as error:  # the same text wherever the file lay
+        except TvmExtError as error:  # the temporary folder is removed, so that the message is reproducible
             raise type(error)(str(error).replace(f"{folder}/", "")) from None

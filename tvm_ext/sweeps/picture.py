@@ -1,4 +1,4 @@
-"""The picture of a sweep: one column against another, a point for each row, a line through those that none beats."""
+"""The plot of a sweep: a column against another, with a point for each row and a line through the Pareto front."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _PICTURE = """\
 
 
 def picture(table: SweepTable, x: str = "ram_bytes", y: str = "predicted_instructions") -> str:
-    """An SVG, both axes logarithmic where all numbers are above 0; names of rows show under the pointer.
+    """Return the plot as an SVG. An axis is logarithmic if all its values are positive; tooltips name the rows.
 
-    x, y: columns; with a minus, as in `-accuracy`, where more is better.
+    x, y: columns, with a minus, such as `-accuracy`, if more is better.
     """
     columns = x.removeprefix("-"), y.removeprefix("-")
     rows = [row for row in table.rows if all(row.get(column) is not None for column in columns)]
@@ -63,7 +63,7 @@ def picture(table: SweepTable, x: str = "ram_bytes", y: str = "predicted_instruc
 
 
 class _Scale:
-    """Numbers as parts of an axis."""
+    """Scale of an axis: maps values to fractions of its length."""
 
     def __init__(self, values: Sequence[float]) -> None:
         self._log = bool(values) and min(values) > 0

@@ -1,4 +1,4 @@
-"""Models x platforms x options -> one table of figures, by any number of services; what was computed once is kept."""
+"""Sweep over models x platforms x options: a table of results, computed by any number of services and cached."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tvm import IRModule
 
 Progress = Callable[[int, Row], None]
-"""Told of each row when it is there: how many there are by now, and the row."""
+"""Function that is called for each finished row, with the number of finished rows and the row."""
 
 TIERS = ("estimate", "full")
 
@@ -47,26 +47,26 @@ def sweep(
     progress: Progress | None = None,
     timings: bool = False,
 ) -> SweepTable:
-    """Figures of every model on every platform with all options.
+    """Compile every model for every platform with every set of options, and return a table of results.
 
-    models: files, modules, or `SweepModel`s with names and columns of the user's own; an iterator is asked for the next
-    one when a service is free. options: by the name that the table has for them. tier: `estimate` compiles to a plan,
-    with no C compiler and no emulator; `full` builds, runs and measures as `build` does. jobs: processes of this
-    machine; or executor, any of `concurrent.futures`; or scheduler, the address of a cluster of dask.distributed.
-    limits: of one candidate in its process. cache: folder of results that earlier sweeps left; by default one of the
-    user's. again: candidates that came to nothing are tried once more. progress: called for each row; where it raises,
-    the sweep goes on without it, with a warning. timings: a column `seconds` beside, the processor time of each
-    candidate when it was computed; without it the table is the same for any number of services, and each time.
+    models: files, modules, or `SweepModel`s with names and additional columns; an iterator is read when a service is
+    free. options: sets of options by their name in the table. tier: `estimate` compiles to a memory plan, without a C
+    compiler and an emulator; `full` builds, runs and measures like `build`. jobs: number of local processes; or
+    executor, any executor of `concurrent.futures`; or scheduler, the address of a dask.distributed cluster. limits: of
+    a candidate in its process. cache: folder of cached results; by default in the user's cache folder. again: True to
+    retry candidates that failed in an earlier sweep. progress: called for each row; if it raises an error, a warning is
+    shown and it is not called again. timings: True to add a column `seconds`, the processor time of each candidate when
+    it was computed; without this column, the table is the same for any number of services and in every run.
 
-    A candidate that raises, crashes or takes too long is a row with `error` and `message`.
-    Raises BadOptions, BadPlatform, BadInput where the cache cannot be written, MissingTool, and WorkerRefused where a
-    worker has other code or libraries than this process.
+    A candidate that raises an error, crashes or exceeds a limit is a row with `error` and `message`.
+    Raises BadOptions, BadPlatform, BadInput if the cache cannot be written, MissingTool, and WorkerRefused if a worker
+    has different code or libraries than this process.
     """
     for given, one in ((models, "models"), (platforms, "platforms")):
         if isinstance(given, str | bytes):
-            raise BadOptions(f"{one} is a text, {given!r}; a list is needed: [{given!r}].")
+            raise BadOptions(f"{one} is a text, {given!r}; give a list: [{given!r}].")
     if tier not in TIERS:
-        raise BadOptions(f"tier = {tier!r}: allowed are {', '.join(TIERS)}.")
+        raise BadOptions(f"tier = {tier!r}: choose one of {', '.join(TIERS)}.")
     check_services(jobs, executor, scheduler)
     boards = [one if isinstance(one, Platform) else Platform.load(one) for one in platforms]
     named = (one if isinstance(one, SweepModel) else SweepModel(source=one) for one in models)
@@ -81,13 +81,13 @@ def sweep(
 
 
 class _Told:
-    """The user's `progress`: called for each row until it raises."""
+    """Calls the user's `progress` for each row, until it raises an error."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress, self._done = progress, 0
 
     def row(self, row: Row) -> None:
-        """Report one more row."""
+        """Report a finished row."""
         self._done += 1
         if self._progress is None:
             return
@@ -96,8 +96,8 @@ class _Told:
         except Exception as error:
             self._progress = None
             warnings.warn(
-                f"sweep: progress raised {type(error).__name__}: {error}; it is not called any more, and the sweep "
-                "goes on.",
+                f"sweep: progress raised {type(error).__name__}: {error}; it is not called again, and the sweep "
+                "continues.",
                 ModelNotice, stacklevel=2,
             )  # fmt: skip
 
@@ -105,7 +105,7 @@ class _Told:
 def _rows(
     candidates: Iterator[Candidate], tier: str, services: Services, cache: ResultCache, again: bool, told: _Told
 ) -> Iterator[tuple[int, Row]]:
-    """Rows by the index of their candidates, as they come."""
+    """Yield (index of the candidate, row) for each row when it is ready."""
     heads: list[dict[str, Any]] = []
     places: list[int] = []
     failed: dict[int, TvmExtError] = {}
@@ -133,11 +133,11 @@ def _rows(
         yield index, row
 
 
-_NO_ROW = {"error": "InternalError", "message": "the worker's answer is no row of a sweep"}
+_NO_ROW = {"error": "InternalError", "message": "the worker's answer is not a row of a sweep"}
 
 
 def _figures(outcome: JobOutcome) -> dict[str, Any] | None:
-    """The columns of an outcome; None for what the job of a sweep does not come to."""
+    """Return the columns of an outcome; None if it is not a valid outcome of a sweep's job."""
     if outcome.result is None:
         is_ours = isinstance(getattr(errors, outcome.kind, None), type)
         return {"error": outcome.kind, "message": outcome.problem} if is_ours else None

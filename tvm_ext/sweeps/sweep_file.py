@@ -1,4 +1,4 @@
-"""SWEEP.toml: models, platforms and options of a sweep; read, checked, trusted in nothing."""
+"""The sweep file SWEEP.toml: models, platforms and options, read as untrusted input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tvm_ext.sweeps.candidates import SweepModel
 _CONFIG = ConfigDict(extra="forbid", strict=True)
 
 _MOST_ENTRIES = 100_000
-"""Files and folders that the patterns of a file may go through."""
+"""Limit of the files and folders that the patterns of a sweep file may visit."""
 
 Label = Annotated[str, Field(min_length=1, max_length=100)]
 Names = Annotated[tuple[FileName, ...], Field(min_length=1, max_length=10_000, strict=False)]
@@ -33,10 +33,11 @@ Names = Annotated[tuple[FileName, ...], Field(min_length=1, max_length=10_000, s
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class SweepFile:
-    """A sweep as its file has it.
+    """Content of a sweep file.
 
-    models: files, or patterns such as `candidates/*.onnx`, from the file's folder on. options: name -> options of a
-    model, as a bundle has them. shapes, calibration: of all models. tier: `estimate` or `full`.
+    models: files, or patterns such as `candidates/*.onnx`, relative to the folder of the sweep file. options: sets of
+    options by name, with the keys of a model in a bundle. shapes, calibration: for all models. tier: `estimate` or
+    `full`.
     """
 
     models: Names
@@ -48,41 +49,41 @@ class SweepFile:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Raises BadInput."""
+        """Read and check a sweep file. Raises BadInput."""
         table = read_table(path, "sweep", BadInput)
         try:
             return TypeAdapter(cls).validate_json(json.dumps(table))
-        except (TypeError, ValueError) as error:  # of json: a date, an integer too long to be written
+        except (TypeError, ValueError) as error:  # json cannot write dates and very long integers
             if isinstance(error, ValidationError):
                 raise BadInput(f"{path}: {explained(error, _allowed, renamed_options(OPTIONS))}") from None
-            raise BadInput(f"{path}: is no table of a sweep: {shortened(error)}.") from None
+            raise BadInput(f"{path} is not a valid sweep file: {shortened(error)}.") from None
 
     def sweep_models(self, folder: Path) -> Iterator[SweepModel]:
-        """Its models, patterns matched in order of names.
+        """Yield the models. The files of a pattern are in the order of their names.
 
-        Raises BadInput for a pattern that goes through too many files, or matches nothing.
+        Raises BadInput for a pattern that visits too many files, or matches no file.
         """
         calibration = folder / self.calibration if self.calibration else None
         for path in matched(self.models, folder, limited=True):
             yield SweepModel(source=path, shapes=self.shapes, calibration=calibration)
 
     def platform_names(self, folder: Path) -> list[str]:
-        """Names of shipped platforms; files of the user's, from the file's folder on."""
+        """Return the names of shipped platforms, and the paths of platform files. folder: of the sweep file."""
         return [str(folder / one) if one.endswith(".toml") or "/" in one else one for one in self.platforms]
 
     def build_options(self) -> Mapping[str, BuildOptions]:
-        """Options by name; the defaults where there are none. Raises BadOptions."""
+        """Return the sets of options by name; the defaults if the file has none. Raises BadOptions."""
         keys = BundledOptions.__dataclass_fields__
         named = {name: BuildOptions(**{key: getattr(one, key) for key in keys}) for name, one in self.options.items()}
         return named or {"default": BuildOptions()}
 
 
 def matched(patterns: tuple[str, ...], folder: Path, *, limited: bool = False) -> list[Path]:
-    """Files that patterns match, each once, in the order of the patterns, then of names.
+    """Return the files that patterns match, each once, in the order of the patterns and then of names.
 
-    limited: the patterns may be anybody's. They go through a limited number of files, and follow no links to folders.
+    limited: True for untrusted patterns, which may only visit a limited number of files and follow no links to folders.
 
-    Raises BadInput for a pattern that matches nothing, or that goes through too many files.
+    Raises BadInput for a pattern that matches no file, or that visits too many files.
     """
     found, allowed = dict[Path, None](), iter(range(_MOST_ENTRIES))
     for pattern in patterns:
@@ -91,18 +92,21 @@ def matched(patterns: tuple[str, ...], folder: Path, *, limited: bool = False) -
         else:
             names = sorted(map(Path, glob(os.path.join(escape(str(folder)), pattern), recursive=True)))
         if not names:
-            raise BadInput(f"{pattern}: matches no file in {folder}; give models, or a pattern: models/*.onnx.")
+            raise BadInput(f"{pattern}: matches no file in {folder}; give model files, or a pattern: models/*.onnx.")
         found.update(dict.fromkeys(names))
     return list(found)
 
 
 def _walked(pattern: str, folder: Path, allowed: Iterator[int]) -> list[Path]:
-    """Files that a pattern with wildcards matches. allowed: one for each entry that it may look at. Raises BadInput."""
+    """Return the files that a pattern with wildcards matches. allowed: has an item for each entry that may be visited.
+
+    Raises BadInput.
+    """
     parts = PurePosixPath(pattern).parts
     first = next(index for index, part in enumerate(parts) if has_magic(part))
     begin, rest = folder.joinpath(*parts[:first]), parts[first:]
     if ".." in rest:
-        raise BadInput(f"{pattern}: .. does not follow a wildcard; name the folder of the models.")
+        raise BadInput(f"{pattern}: .. cannot follow a wildcard; name the folder of the models.")
     found, waiting = set[Path](), [(begin, rest)]
     known = {*waiting}
     while waiting:
@@ -111,7 +115,7 @@ def _walked(pattern: str, folder: Path, allowed: Iterator[int]) -> list[Path]:
             for entry in entries:
                 if next(allowed, None) is None:
                     raise BadInput(
-                        f"{pattern}: patterns of this file go through more than {_MOST_ENTRIES:,} files and folders; "
+                        f"{pattern}: the patterns of this file visit more than {_MOST_ENTRIES:,} files and folders; "
                         "name the folder of the models, such as candidates/*.onnx."
                     )
                 path, is_folder = place / entry.name, entry.is_dir(follow_symlinks=False)
@@ -126,7 +130,10 @@ def _walked(pattern: str, folder: Path, allowed: Iterator[int]) -> list[Path]:
 
 
 def _rests(parts: tuple[str, ...], name: str) -> set[tuple[str, ...]]:
-    """Parts of a pattern that are left below an entry of that name, for each way to match it; none for no match."""
+    """Return the rest of a pattern below an entry of this name, for each possible match; empty without a match.
+
+    `**` matches any number of folders, so it stays in one of the rests. Hidden entries only match patterns with a dot.
+    """
     first, rest = parts[0], parts[1:]
     is_hidden = name.startswith(".") and not first.startswith(".")
     found = set[tuple[str, ...]]()
@@ -139,6 +146,6 @@ def _rests(parts: tuple[str, ...], name: str) -> set[tuple[str, ...]]:
 
 
 def _allowed(location: Location) -> list[str]:
-    """Keys of the table that a location is in."""
+    """Return the keys that are allowed in the table at a location."""
     table: Any = BundledOptions if len(location) > 1 else SweepFile
     return list(table.__dataclass_fields__)

@@ -1,4 +1,4 @@
-"""The table of a sweep: one row per candidate, as CSV, JSON lines or Parquet; and the rows that no other beats."""
+"""The table of a sweep: a row for each candidate, as CSV, JSON lines or Parquet, and its Pareto front."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ FIGURES = (
     "ram_bytes", "flash_bytes", "code_bytes", "stack_bytes", "instructions", "predicted_instructions",
     "predicted_cycles", "macs", "method", "error", "message",
 )  # fmt: skip
-"""Columns after the user's own; `memories`, bytes by name, stands in JSON lines and Parquet alone."""
+"""Columns after the user's own columns. `memories`, bytes by name, is only in JSON lines and Parquet."""
 SECONDS = "seconds"
-"""Column, where it is asked for, that differs from run to run."""
+"""Optional column that differs from run to run."""
 _MOST_TEXT = 1 << 20
 _SHOWN = ("ram_bytes", "flash_bytes", "predicted_instructions", "method", "error")
-"""Columns that a notebook shows, behind the names."""
+"""Columns that a notebook shows after the names."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SweepTable:
-    """Rows in the order of the candidates. A row that came to an error has its class and message, and no figures."""
+    """Rows in the order of the candidates. The row of a failed candidate has an error class and a message instead."""
 
     rows: Sequence[Row]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of all rows: names, the user's own, figures."""
+        """Columns of all rows: names, the user's own columns, results."""
         known = (*FIRST, *FIGURES, SECONDS, "memories")
         own = dict.fromkeys(key for row in self.rows for key in row if key not in known)
         return (*FIRST, *own, *FIGURES, *([SECONDS] if any(SECONDS in row for row in self.rows) else []))
 
     def __repr__(self) -> str:
         failed = sum(1 for row in self.rows if row.get("error"))
-        return f"<SweepTable of {len(self.rows):,} rows, {failed:,} without figures>"
+        return f"<SweepTable of {len(self.rows):,} rows, {failed:,} failed>"
 
     def _repr_html_(self) -> str:
         shown = [*FIRST[:3], *_SHOWN]
         return rows_html(repr(self)[1:-1], shown, ([row.get(key) for key in shown] for row in self.rows))
 
     def write(self, path: str | Path) -> None:
-        """Write the table as its name's suffix says: .csv, .jsonl or .parquet, whole or not at all.
+        """Write the table in the format of the suffix, .csv, .jsonl or .parquet, as a whole or not at all.
 
         Raises BadOptions for another suffix, MissingTool for Parquet without pyarrow, OSError.
         """
@@ -62,12 +62,12 @@ class SweepTable:
         elif path.suffix in (".csv", ".jsonl"):
             _replace(path, (self._csv() if path.suffix == ".csv" else self._json_lines()).encode())
         else:
-            raise BadOptions(f"{path}: tables are written as .csv, .jsonl or .parquet; give it such a name.")
+            raise BadOptions(f"{path}: the suffix has to be .csv, .jsonl or .parquet; give the file another name.")
 
     def front(self, x: str = "ram_bytes", y: str = "predicted_instructions") -> tuple[Row, ...]:
-        """Rows of which none is beaten in one of two columns by a row that is no worse in the other, by x.
+        """Return the Pareto front of two columns, ordered by x: rows that no other row beats in both columns.
 
-        Columns of which more is better, such as an accuracy, are named with a minus: `-accuracy`.
+        Write a minus before a column of which more is better: `-accuracy`.
         """
         rows = sorted((row for row in self.rows if None not in (_value(row, x), _value(row, y))),
                       key=lambda row: (_value(row, x), _value(row, y)))  # fmt: skip
@@ -105,7 +105,7 @@ class SweepTable:
 
 
 def read_row(value: object) -> dict[str, Any] | None:
-    """Columns that a candidate's job gives, as they are; None for a value that is no such row."""
+    """Return the columns in the result of a candidate's job; None if the value is not a valid row."""
     if not isinstance(value, dict):
         return None
     row = cast("dict[str, Any]", value)
@@ -119,19 +119,19 @@ def read_row(value: object) -> dict[str, Any] | None:
 
 
 def _is_count(value: object) -> bool:
-    """True for a number from 0 on, or none."""
+    """Return True for a finite number of at least 0, or None."""
     return value is None or (
         isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
     )
 
 
 def _is_complete(row: Row) -> bool:
-    """True for a row without an error that has every figure of an estimate."""
+    """Return True if a row has all values of an estimate."""
     return all(row.get(key) is not None for key in ("ram_bytes", "flash_bytes", "predicted_instructions", "macs"))
 
 
 def _value(row: Row, column: str) -> Any:
-    """A number to be made small; None where the row has none."""
+    """Return the value of a column, negated if more is better; None if the row has no value."""
     value = row.get(column.removeprefix("-"))
     return value if value is None or not column.startswith("-") else -value
 

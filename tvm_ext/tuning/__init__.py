@@ -1,1 +1,1 @@
-"""Kernels of layers chosen by measured figures: candidates, firmware that runs them, their counts, the choice."""
+"""Tuning: choose the kernel of each layer by measurements. Candidates, their firmware, measurements, and the choice."""

@@ -1,4 +1,4 @@
-"""Layers of a model that several kernels, or register blocks of one, may compute: what `--tune` measures."""
+"""Layers of a model that several kernels, or several register blocks of a kernel, can compute: for `--tune`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tvm_ext.core.options import BuildOptions
 from tvm_ext.core.platform import Platform
 
 FARTHEST = 4.0
-"""Modelled instructions of a candidate, as a multiple of the least: no estimate is off by so much, so that one beyond
-is not measured."""
+"""Limit of a candidate's predicted instructions, as a multiple of the smallest prediction. No prediction is wrong by
+this factor, so candidates beyond it are not measured."""
 SHARE = 0.6
-"""Part of a memory's bytes that tensors, or constants, of one firmware may take."""
+"""Fraction of a memory that the tensors, or constants, of measured firmware may take."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TunedLayer:
-    """Calls of one operator with equal constants, and ways to compute it that give the same bits.
+    """Calls of an operator with equal constants, and the candidates that compute it with the same bits.
 
-    steps: names of its calls. modelled: the way that was chosen without figures, the first of the ways. passed: others,
-    that are not measured, and why.
+    steps: names of the calls. modelled: the kernel chosen by predictions, the first of `ways`. ways: candidates to
+    measure. passed: candidates that are not measured, each with the reason.
     """
 
     digest: str
@@ -43,18 +43,18 @@ class TunedLayer:
 
 
 def way_of(call: KernelCall) -> Way:
-    """The way in which a call computes its operator."""
+    """Return the kernel and the register block of a call."""
     return call.implementation.kernel, call.implementation.block
 
 
 def way_text(way: Way) -> str:
-    """A way as reports and errors name it: `conv2d_f32 4x3`."""
+    """Return the text for a kernel and its register block in reports and errors: `conv2d_f32 4x3`."""
     kernel, block = way
     return f"{kernel} {'x'.join(map(str, block))}".strip()
 
 
 def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
-    """Kernel calls of the platform's first processor by the digest of their operators."""
+    """Return the kernel calls of the platform's first processor, by the digest of their operators."""
     own = compiled.platform.processor.name
     found: dict[str, list[KernelCall]] = {}
     for call in compiled.program.kernel_calls():
@@ -65,13 +65,13 @@ def digests_of(compiled: Compiled) -> dict[str, list[KernelCall]]:
 
 
 def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
-    """Layers with a choice, in the order in which they run. compiled: without figures."""
+    """Return the layers with several candidates, in the order of their run. compiled: without measurements."""
     platform = compiled.platform
     target = target_of(platform.processor, optimize=options.compile_for, least_flash=options.least_flash)
     found: list[TunedLayer] = []
     for digest, calls in digests_of(compiled).items():
         operator = calls[0].operator
-        assert operator is not None, "it has a digest"
+        assert operator is not None, "every call with a digest has an operator"
         known = candidates(operator, target)
         first = next((candidate for candidate in known if candidate.way == way_of(calls[0])), None)
         if first is not None and len(known) > 1:
@@ -87,7 +87,7 @@ def layers_of(compiled: Compiled, options: BuildOptions) -> list[TunedLayer]:
 def _sorted_out(
     operator: Operator, first: KernelCandidate, known: Sequence[KernelCandidate], platform: Platform
 ) -> tuple[tuple[KernelCandidate, ...], tuple[tuple[Way, str], ...]]:
-    """Candidates to measure, `first` before others, and those that are not, and why."""
+    """Return the candidates to measure, with `first` at the begin, and the others with the reason against each."""
     least = min(candidate.made.instructions for candidate in known)
     ways, passed, too_large = [first], list[tuple[Way, str]](), _excess(first.made, operator, platform)
     for candidate in known:
@@ -96,9 +96,9 @@ def _sorted_out(
             continue
         if not (made.exact and first.made.exact) and made.accumulation != first.made.accumulation:
             if not made.block:
-                passed.append((candidate.way, f"sums in another order: {made.accumulation}"))
+                passed.append((candidate.way, f"accumulates in another order: {made.accumulation}"))
         elif made.instructions > FARTHEST * least:
-            passed.append((candidate.way, f"modelled at more than {FARTHEST:g} times the least"))
+            passed.append((candidate.way, f"predicted at more than {FARTHEST:g} times the fewest instructions"))
         elif excess := too_large or _excess(made, operator, platform):
             passed.append((candidate.way, excess))
         else:
@@ -107,7 +107,7 @@ def _sorted_out(
 
 
 def _same_code(one: Implementation, other: Implementation) -> bool:
-    """True for a block that comes to the same C and constants."""
+    """Return True if two implementations have the same C, scratch and constants."""
     if one.function != other.function or one.scratch_bytes != other.scratch_bytes:
         return False
     pairs = zip(one.constants, other.constants, strict=True)
@@ -115,17 +115,17 @@ def _same_code(one: Implementation, other: Implementation) -> bool:
 
 
 def _excess(made: Implementation, operator: Operator, platform: Platform) -> str | None:
-    """Reason why a layer cannot run alone on the board; None where it can."""
+    """Return the reason why the firmware of a single layer does not fit the board; None if it fits."""
     tensors, constants = memory_bytes([(operator, [made])])
     ram, rom = platform.memory(platform.activations), platform.memory(platform.weights)
     for num_bytes, memory in ((tensors, ram), (constants, rom)):
         if num_bytes > SHARE * memory.capacity_bytes:
-            return f"{num_bytes} B are more than {SHARE:.0%} of {memory.name}, which leaves none for firmware"
+            return f"{num_bytes} B are more than {SHARE:.0%} of {memory.name}; the rest is reserved for firmware"
     return None
 
 
 def memory_bytes(layers: Sequence[tuple[Operator, Sequence[Implementation]]]) -> tuple[int, int]:
-    """Bytes of tensors and of constants of layers that stand in one firmware, each computed in some ways."""
+    """Return the bytes of tensors and of constants in firmware that measures candidates of some layers."""
     tensors = constants = scratch = 0
     for operator, ways in layers:
         tensors += sum(map(_bytes_of, operator.inputs)) + len(ways) * sum(map(_bytes_of, operator.outputs))

@@ -1,4 +1,4 @@
-"""Firmware that computes layers in several ways, so that their instructions can be counted."""
+"""Firmware that runs several candidates for layers, so that their instructions can be counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasuredWay:
-    """A way to compute a layer, to be measured: `name` is its step's."""
+    """A candidate for a layer that is measured. name: of its step in the firmware."""
 
     name: str
     layer: TunedLayer
@@ -43,12 +43,12 @@ class MeasuredWay:
 
 
 def renamed(way: MeasuredWay) -> MeasuredWay:
-    """The way under a name that says nothing: equal ways have equal C."""
+    """Return the candidate under a neutral name, so that equal candidates have equal C."""
     return replace(way, name="way")
 
 
 def samples_of(layer: TunedLayer) -> list[Array]:
-    """Inputs of a layer, the same each time: normal floats, integers of the whole range."""
+    """Return reproducible random inputs of a layer: normally distributed floats, integers over their whole range."""
     generator = np.random.default_rng(0)
     found: list[Array] = []
     for kind in layer.operator.inputs:
@@ -62,7 +62,7 @@ def samples_of(layer: TunedLayer) -> list[Array]:
 
 
 def results_of(layer: TunedLayer, samples: Sequence[Array]) -> tuple[Array, ...]:
-    """Results of the operator's reference, by the way that was chosen without figures."""
+    """Return the results of the numpy reference of the first candidate, which was chosen by predictions."""
     first = layer.ways[0]
     seen = [array.reshape(kind.shape) for array, kind in zip(samples, first.form.inputs, strict=True)]
     results = zip(first.made.reference(seen), first.form.outputs, strict=True)
@@ -70,7 +70,7 @@ def results_of(layer: TunedLayer, samples: Sequence[Array]) -> tuple[Array, ...]
 
 
 def compiled_ways(ways: Sequence[MeasuredWay], platform: Platform) -> Compiled:
-    """A program of all ways, planned so that no tensor's bytes are another one's: none depends on the others."""
+    """Return a program of all candidates, planned without shared bytes, so that no candidate affects another."""
     program = program_of(ways, platform)
     program, plan = plan_memory(program, activations=platform.activations, kept=program.tensors)
     interface = Interface(
@@ -83,7 +83,7 @@ def compiled_ways(ways: Sequence[MeasuredWay], platform: Platform) -> Compiled:
 
 
 def program_of(ways: Sequence[MeasuredWay], platform: Platform) -> Program:
-    """A step for each way, in order."""
+    """Return a program with a step for each candidate, in order."""
     layers = list(dict.fromkeys(way.layer for way in ways))
     tensors: dict[str, Tensor] = {}
     inputs: dict[str, list[str]] = {}
@@ -129,10 +129,10 @@ _TRACE = "trace.json"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayersFirmware:
-    """An ELF file that runs ways one after the other.
+    """An ELF file that runs candidates one after the other.
 
-    run: the function that is counted. inputs: bytes that it reads. expected: of each way, results of its layer;
-    tolerances: of these, where they are floats, relative to the largest one.
+    run: name of the measured function. inputs: bytes of its inputs. expected: for each candidate, the reference results
+    of its layer. tolerances: for each candidate, the allowed error of floats relative to the largest result.
     """
 
     elf: Path
@@ -146,7 +146,7 @@ class LayersFirmware:
 def build_layers(
     ways: Sequence[MeasuredWay], platform: Platform, optimize: CompileFor, folder: Path, *, hooks: bool = False
 ) -> LayersFirmware:
-    """Firmware of some ways in a folder. hooks: whether it counts cycles of each itself, and prints them.
+    """Build firmware of candidates in a folder. hooks: True if the firmware itself counts cycles and prints them.
 
     Raises MissingTool, BuildFailed, DoesNotFit.
     """
@@ -170,7 +170,7 @@ def build_layers(
 def linked(
     compiled: Compiled, platform: Platform, optimize: CompileFor, folder: Path, flags: Sequence[str] = ()
 ) -> tuple[Path, PackageSteps]:
-    """An ELF file in a folder that runs a program once, over inputs from a file, and the program's steps.
+    """Build an ELF file that runs a program once on inputs from a file. Return it with the program's steps.
 
     Raises MissingTool, BuildFailed, DoesNotFit.
     """
@@ -188,8 +188,11 @@ def linked(
 
 
 def check_outputs(ways: Sequence[MeasuredWay], firmware: LayersFirmware, data: bytes) -> None:
-    """Raises VerificationFailed where a way computed other bytes than the operator's reference, in integers, or floats
-    beyond tolerance; or than the layer's first way, which all have to agree with."""
+    """Compare the outputs of candidates with the numpy reference and with each other. Raises VerificationFailed.
+
+    Integers have to equal the reference, floats within the tolerance. All candidates of a layer have to give the same
+    bits as its first candidate.
+    """
     offset, first_of = 0, dict[TunedLayer, tuple[bytes, KernelCandidate]]()
     for way, expected, tolerance in zip(ways, firmware.expected, firmware.tolerances, strict=True):
         begin = offset
@@ -204,7 +207,7 @@ def check_outputs(ways: Sequence[MeasuredWay], firmware: LayersFirmware, data: b
 
 
 def _wrong(got: Array, wanted: Array, tolerance: float) -> str:
-    """Words on a result that is not the reference's; empty where it is. Floats may differ within a tolerance."""
+    """Describe the difference of a result from the reference; empty if it is within the tolerance."""
     if not is_float(wanted) or not tolerance:
         count = int(np.count_nonzero(got != wanted))
         return f"in {count} of {wanted.size} elements" if count else ""
@@ -214,8 +217,8 @@ def _wrong(got: Array, wanted: Array, tolerance: float) -> str:
 
 def _defect(way: MeasuredWay, problem: str) -> VerificationFailed:
     return VerificationFailed(
-        f"tune: {way.layer.steps[0]} by {_told(way.candidate)}: {problem}. That is a defect of tvm-ext: please report "
-        "it with the model file; without tune the model is compiled, and verified as a whole."
+        f"tune: {way.layer.steps[0]} with kernel {_told(way.candidate)}: {problem}. This is a defect of tvm-ext: "
+        "please report it with the model file. Without tune, the model can be compiled, and is verified as a whole."
     )
 
 

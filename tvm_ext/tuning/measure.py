@@ -1,4 +1,4 @@
-"""Ways to compute layers, run on a board in QEMU and counted, several in one firmware; outputs are judged."""
+"""Measure candidates for layers on a board in QEMU or on a device, several in a firmware, and check their outputs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tvm_ext.tuning.layers_program import LayersFirmware, MeasuredWay, build_lay
 from tvm_ext.tuning.remembered import Tools, WayFigures, key_of, read_figures, write_figures
 
 MOST_TOGETHER = 24
-"""Ways in one firmware."""
+"""Limit of candidates in a firmware."""
 _NO_TABLE = CoreTable(cpus=("any",), source="none", bound="only instructions are counted", bus_bytes=4, taken=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The board that layers are measured on.
+    """The board on which layers are measured.
 
-    table: of the core's cycles; None where there is none, or a device measures them. runner: of that device.
+    table: cycles of the core; None if there is no table, or a device measures the cycles. runner: of the device.
     """
 
     platform: Platform
@@ -49,16 +49,16 @@ class Bench:
 
     @property
     def place(self) -> str:
-        """The board, as progress tells of it."""
+        """Text for the board in messages of progress."""
         return f"the device, by {self.device}" if self.device else "the board in QEMU"
 
     @classmethod
     def of(cls, platform: Platform, options: BuildOptions, runner: Runner | None = None) -> Self:
-        """The board of a platform. Raises BadOptions where it has none."""
+        """Return the bench of a platform. Raises BadOptions if the platform has no board."""
         if platform.board is None:
             raise BadOptions(
-                f"tune: {platform.name} has no board in QEMU, on which kernels are measured. Tune for a platform that "
-                "has one, such as cortex_m4 or cortex_m55, or a copy of yours with a [board] table; or leave tune out."
+                f"tune: {platform.name} has no board in QEMU, on which kernels are measured. Choose a platform with a "
+                "board, such as cortex_m4 or cortex_m55, add a [board] table to your platform file, or leave tune out."
             )
         if runner is not None:
             return cls(platform=platform, optimize=options.compile_for, table=None, runner=runner)
@@ -72,11 +72,11 @@ class Bench:
 def measured_ways(
     ways: Sequence[MeasuredWay], bench: Bench, cache: ResultCache, threads: Executor
 ) -> tuple[dict[MeasuredWay, WayFigures], int]:
-    """Figures of ways, and how many were known from earlier runs; firmware for the others is built and run by threads.
+    """Return the measurements of candidates, and how many were cached. Threads build and run firmware for the others.
 
-    Ways whose C, constants' types and shapes are the same are measured once; of a layer all ways or none, as their
-    results are compared. Raises MissingTool, BuildFailed,
-    DoesNotFit, RunFailed, and VerificationFailed where a way does not compute its layer.
+    Candidates with the same C and the same types and shapes of constants are measured once. If a candidate of a layer
+    is not cached, all candidates of the layer are measured, because their results are compared.
+    Raises MissingTool, BuildFailed, DoesNotFit, RunFailed, and VerificationFailed for a wrong result.
     """
     tools = Tools.of(bench.platform, bench.optimize, bench.table, bench.runner)
     keys = {way: key_of(way, bench.platform, tools) for way in ways}
@@ -93,7 +93,7 @@ def measured_ways(
 
 
 def batches(ways: Sequence[MeasuredWay], platform: Platform) -> Iterator[list[MeasuredWay]]:
-    """Runs of ways that fit the board together: those of a layer in one, where they do."""
+    """Yield groups of candidates that fit the board together. The candidates of a layer stay together if they fit."""
     together: list[MeasuredWay] = []
     for _, group in groupby(ways, key=lambda way: way.layer):
         own = list(group)
@@ -119,7 +119,7 @@ def _fits(ways: Sequence[MeasuredWay], platform: Platform) -> bool:
 
 
 def _measured(ways: Sequence[MeasuredWay], bench: Bench) -> Mapping[MeasuredWay, WayFigures]:
-    """Figures of ways in one firmware, whose outputs are right."""
+    """Build and run a firmware of candidates, check their outputs, and return their measurements."""
     with TemporaryDirectory(prefix="tvm_ext_") as name:
         folder = Path(name)
         firmware = build_layers(ways, bench.platform, bench.optimize, folder, hooks=bench.runner is not None)
@@ -132,14 +132,14 @@ def _measured(ways: Sequence[MeasuredWay], bench: Bench) -> Mapping[MeasuredWay,
 def run_layers(
     firmware: LayersFirmware, bench: Bench, folder: Path, seconds: float
 ) -> tuple[bytes, dict[str, WayFigures]]:
-    """Outputs of one run of the firmware, and figures by step. The one place that knows how a board is run.
+    """Run the firmware once and return its outputs and the measurements by step.
 
-    QEMU counts instructions; a device measures cycles, by the hooks around layers.
+    QEMU counts instructions; a device measures cycles by the hooks around layers.
 
     Raises MissingTool, BuildFailed, RunFailed.
     """
     platform, table = bench.platform, bench.table or _NO_TABLE
-    assert platform.board is not None, "a bench has one"
+    assert platform.board is not None, "a bench has a board"
     (folder / INPUTS).write_bytes(firmware.inputs)
     if bench.runner is not None:
         said = bench.runner.run(firmware.elf, folder)

@@ -15,7 +15,7 @@ from tvm_ext.tuning.remembered import WayFigures
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TunedWays:
-    """A layer, figures of the ways that were measured, none where there was no choice, and the way it is computed."""
+    """A layer, the measurements of its candidates (empty without a choice), and the chosen candidate."""
 
     layer: TunedLayer
     figures: Mapping[Way, WayFigures]
@@ -31,7 +31,7 @@ class TunedWays:
                 "estimated_cycles": round(figures.cycles) if figures and figures.cycles is not None else None,
                 "scratch_bytes": candidate.made.scratch_bytes,
                 "constant_bytes": candidate.made.constant_bytes,
-                "not_measured": None if figures else "no other way is left",
+                "not_measured": None if figures else "no other candidate is left",
             }
             for candidate in self.layer.ways
             for figures in (self.figures.get(candidate.way),)
@@ -50,10 +50,10 @@ class TunedWays:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tuning:
-    """Measured layers of a model. table: of the core's cycles, None where instructions were compared.
+    """Measured layers of a model. table: cycles of the core; None if instructions were compared.
 
-    known: figures that an earlier run had measured. notice: why not all of the best ways were taken; empty if they are.
-    device: program that ran firmware on a device, which measured cycles and counted no instructions; None for QEMU.
+    known: number of cached measurements. notice: why some of the best candidates were not taken; empty if all were.
+    device: program that ran firmware on a device, which measured cycles and no instructions; None for QEMU.
     """
 
     platform: Platform
@@ -64,8 +64,10 @@ class Tuning:
     device: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """`tuning` of the report. before, after: sums over all calls of measured layers, by the modelled choice and by
-        the one that was taken."""
+        """Return the entry `tuning` of the report.
+
+        before, after: sums over all calls of measured layers, with the predicted and with the final choice.
+        """
         measured = [row for row in self.rows if row.figures]
         sums = {
             when: {

@@ -1,4 +1,4 @@
-"""Figures of ways to compute layers, kept by what decides them: C, compiler, flags, board, tables of the core."""
+"""Cache of measurements, by a hash of everything that affects them: C, compiler, flags, board, table of the core."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from tvm_ext.services.job import JobOutcome, code_hash
 from tvm_ext.tuning.layers_program import MeasuredWay, compiled_ways, renamed
 
 _MEASURING = ("tvm_ext/profiling", "tvm_ext/tuning", "tvm_ext/execution", "codegen_c/targets", "codegen_c/emit")
-"""Our own code that measures: firmware, plugins of QEMU's, and what is made of their counts."""
+"""Our own code that affects measurements: firmware, QEMU's plugins, and the evaluation of their counts."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WayFigures:
-    """Executed instructions of one run of a way, and cycles as `tvm-ext profile` estimates or a device measures them.
+    """Measurements of a run of a candidate: executed instructions and cycles.
 
-    instructions: None of a device; cycles: None where there is no table of the core's.
+    Cycles are estimated from the run in QEMU, or measured on a device.
+
+    instructions: None on a device. cycles: None in QEMU without a table for the core.
     """
 
     instructions: int | None
@@ -37,13 +39,13 @@ class WayFigures:
 
     @property
     def cost(self) -> float:
-        """Estimated cycles, or instructions where these are not known."""
+        """Cycles, or instructions if the cycles are not known."""
         return self.cycles if self.cycles is not None else self.instructions or 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """All beside a way's own C that decides its figures, as text: versions of programs, flags, platform, tables."""
+    """Text of everything besides a candidate's C that affects measurements: tool versions, flags, platform, table."""
 
     text: str
 
@@ -51,7 +53,7 @@ class Tools:
     def of(
         cls, platform: Platform, optimize: CompileFor, table: CoreTable | None, runner: Runner | None = None
     ) -> Self:
-        """Tools of this machine. runner: of a device in place of QEMU. Raises MissingTool."""
+        """Return the tools of this machine. runner: of a device instead of QEMU. Raises MissingTool."""
         toolchain = platform.toolchain_of(platform.processor)
         find_compiler(toolchain)
         parts = [
@@ -63,7 +65,7 @@ class Tools:
 
 
 def key_of(way: MeasuredWay, platform: Platform, tools: Tools) -> str:
-    """Name of a way's figures: a hash of its C and of the tools. Values of constants are not part of it."""
+    """Return the cache key of a candidate: a hash of its C and of the tools, without the values of constants."""
     compiled = compiled_ways([renamed(way)], platform)
     parts = (compiled.program, compiled.plan, compiled.interface, compiled.origin, compiled.platform)
     digest = hashlib.sha256(tools.text.encode())
@@ -73,7 +75,7 @@ def key_of(way: MeasuredWay, platform: Platform, tools: Tools) -> str:
 
 
 def read_figures(cache: ResultCache, key: str) -> WayFigures | None:
-    """Figures that were kept; None where there are none, or what is there is damaged."""
+    """Return the cached measurements; None if there are none or they are damaged."""
     kept = cache.get(key)
     if kept is None or kept.result is None:
         return None
@@ -86,12 +88,12 @@ def read_figures(cache: ResultCache, key: str) -> WayFigures | None:
 
 
 def write_figures(cache: ResultCache, key: str, figures: WayFigures) -> None:
-    """Keep figures."""
+    """Store measurements in the cache."""
     cache.put(key, JobOutcome(result=json.dumps(asdict(figures)).encode()))
 
 
 def _are_counts(found: WayFigures) -> bool:
-    """True where measured results have the types and ranges that a run gives."""
+    """Return True if measurements have valid types and ranges."""
     instructions, cycles = found.instructions, found.cycles
     is_counted = isinstance(instructions, int) and not isinstance(instructions, bool) and instructions >= 0
     is_timed = isinstance(cycles, int | float) and not isinstance(cycles, bool) and 0 <= cycles < math.inf

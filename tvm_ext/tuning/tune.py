@@ -1,4 +1,4 @@
-"""A model compiled by measured figures of its kernels: compiled once without, measured, compiled again."""
+"""Compile a model by measurements of its kernels: compile by predictions, measure candidates, compile again."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tvm_ext.tuning.measure import Bench, measured_ways
 from tvm_ext.tuning.record import TunedWays, Tuning
 from tvm_ext.tuning.remembered import WayFigures
 
-_COSTS_MORE = "with the kernels that measured best it would need another way to fit, which costs more; "
-_WITH_ROOM = f"{_COSTS_MORE}the best are taken of those whose scratch is free while their layers run"
-_NO_MORE_MEMORY = f"{_COSTS_MORE}the best are taken of those that take no more memory than the modelled ones"
-_AS_MODELLED = f"{_COSTS_MORE}the modelled ones stay"
+_COSTS_MORE = "with the kernels that measured best, a slower method would be needed to make the model fit; "
+_WITH_ROOM = f"{_COSTS_MORE}the best kernels whose scratch fits into memory that is free during their layers are taken"
+_NO_MORE_MEMORY = f"{_COSTS_MORE}the best kernels that take no more memory than the predicted choice are taken"
+_AS_MODELLED = f"{_COSTS_MORE}the predicted choice is kept"
 Made = tuple[tvm.IRModule, Compiled]
 _Rung = tuple[str, KernelFigures]
 
@@ -45,12 +45,12 @@ def compile_tuned(
     progress: Progress | None,
     runner: Runner | None = None,
 ) -> tuple[tvm.IRModule, Compiled, Tuning]:
-    """The module whose answers it gives, its C by the kernels that measured best, and what was measured.
+    """Compile a model with the kernels that measured best. Return its module, its C and the measurements.
 
-    runner: of a device that measures in place of QEMU, one firmware at a time.
-    A kernel that measured better is not taken where the model then fits no longer, or only in a way that costs more.
-    Raises what the compiler raises; BadOptions where the platform has no board; MissingTool, BuildFailed, RunFailed;
-    VerificationFailed where a kernel does not compute its layer.
+    The module has the same results as the C and is used for verification. runner: of a device that measures instead of
+    QEMU, a firmware at a time. A better kernel is not taken if the model then does not fit, or only by a slower method.
+    Raises the errors of the compiler; BadOptions for a platform without a board; MissingTool, BuildFailed, RunFailed;
+    VerificationFailed if a kernel computes a wrong result.
     """
     bench = Bench.of(platform, options, runner)
     layers = layers_of(modelled[1], options)
@@ -60,7 +60,7 @@ def compile_tuned(
     found = KernelFigures(
         ways={layer.digest: {way: one.cost for way, one in figures[layer.digest].items()} for layer in layers}
     )
-    with stage(progress, "compiling the model by what was measured"):
+    with stage(progress, "compiling the model by the measurements"):
         (mod, compiled), notice = _best(compiler, modelled, _rungs(modelled[1], options, layers, found), layers)
     if notice:
         warnings.warn(f"tune: {modelled[1].interface.model}: {notice}.", ModelNotice, stacklevel=2)
@@ -76,7 +76,7 @@ def compile_tuned(
 def _figures(
     layers: Sequence[TunedLayer], bench: Bench, cache: ResultCache, jobs: int | None
 ) -> tuple[dict[str, dict[Way, WayFigures]], int]:
-    """Figures by digest and way, and how many were known."""
+    """Return the measurements by digest and candidate, and how many were cached."""
     asked = [
         MeasuredWay(name=f"w{number}_{place}", layer=layer, candidate=candidate)
         for number, layer in enumerate(layers)
@@ -108,7 +108,7 @@ def _best(compiler: Compiler, modelled: Made, rungs: Iterable[_Rung], layers: Se
 def _rungs(
     modelled: Compiled, options: BuildOptions, layers: Sequence[TunedLayer], figures: KernelFigures
 ) -> Iterator[_Rung]:
-    """Figures to compile by, of fewer ways each time, and the notice for all but the first."""
+    """Yield (warning, measurements) to compile by, restricted to fewer candidates each time; first all, no warning."""
     sizes = {(layer.digest, candidate.way): _memory(candidate) for layer in layers for candidate in layer.ways}
     first = {layer.digest: sizes[layer.digest, layer.modelled] for layer in layers}
     free = _free_bytes(modelled, options)
@@ -126,12 +126,12 @@ def _rungs(
 
 
 def _memory(candidate: KernelCandidate) -> tuple[int, int]:
-    """Bytes of scratch, as an arena holds it, and of constants."""
+    """Return the aligned bytes of scratch, and the bytes of constants, of a candidate."""
     return aligned(candidate.made.scratch_bytes), candidate.made.constant_bytes
 
 
 def _free_bytes(compiled: Compiled, options: BuildOptions) -> dict[str, int]:
-    """Bytes of the default memory that nothing lives in while a call runs, by its name."""
+    """Return the free bytes of the default memory during each call, by the call's name."""
     home, program = compiled.platform.activations, compiled.program
     limit, live = options.limit_bytes(compiled.platform), live_profile(program, compiled.plan).get(home, [])
     return {
@@ -142,12 +142,12 @@ def _free_bytes(compiled: Compiled, options: BuildOptions) -> dict[str, int]:
 
 
 def _same_choice(layers: Sequence[TunedLayer], figures: KernelFigures) -> bool:
-    """True where the best of the figures are the ways that were chosen without."""
+    """Return True if the candidates that measured best are the predicted choice."""
     best = {digest: min(found, key=found.__getitem__) for digest, found in figures.ways.items() if found}
     return all(best.get(layer.digest, layer.modelled) == layer.modelled for layer in layers)
 
 
 def _fits_as_cheaply(compiled: Compiled, modelled: Compiled) -> bool:
-    """True where making it fit took no more modelled instructions, and no more calls, than without figures."""
+    """Return True if making the model fit added no more predicted instructions and calls than without measurements."""
     calls, before = (sum(1 for _ in one.program.kernel_calls()) for one in (compiled, modelled))
     return calls <= before and compiled.added_instructions <= modelled.added_instructions
