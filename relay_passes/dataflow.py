@@ -35,7 +35,7 @@ def bindings(func: relax.Function) -> list[relax.VarBinding]:
     found = _plain_bindings(func)
     if found is None:
         raise UnsupportedModel(
-            "a function of the module is not one dataflow block of plain bindings; control flow, impure calls and "
+            "a function of the module is not a single dataflow block of plain bindings; control flow, impure calls and "
             "match_cast cannot be compiled. Try relax.transform.ConvertToDataflow() first."
         )
     return found

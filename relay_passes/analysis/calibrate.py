@@ -63,7 +63,9 @@ def calibrate(
     ranges: dict[relax.Var, _Range] = {group: _Range() for group in groups.values()}
     for var, array in _values(runner, samples, groups):
         if not np.isfinite(array).all():
-            raise UnsupportedModel(f"{var.name!r} is not finite on a calibration sample, and cannot be quantized.")
+            raise UnsupportedModel(
+                f"{var.name!r} is not finite on a calibration sample, so it cannot be quantized; remove the sample."
+            )
         ranges[groups[var]].widen(array)
     for var, array in _values(runner, samples, groups):
         ranges[groups[var]].count(array)

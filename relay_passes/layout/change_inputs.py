@@ -72,8 +72,8 @@ def _change(
     """Return the changes that a form makes to an input. Raises BadOptions."""
     dtype, rank = str(param.ty.dtype), len(static_shape(param))
     if form.nhwc and (rank != 4 or layout not in ("NCHW", "NHWC")):
-        what = f"has {rank} axes" if rank != 4 else "is read by no convolution or pooling as an image"
-        raise BadOptions(f"input {name}=nhwc: {name} {what}, so it has no channels to be last. Leave nhwc out.")
+        what = f"has {rank} axes" if rank != 4 else "is not read by a convolution or pooling as an image"
+        raise BadOptions(f"input {name}=nhwc: {name} {what}, so it has no channels axis to move. Leave nhwc out.")
     if form.uint8 and dtype != "float32" and (dtype not in _QUANTIZED or (scale is None and form.is_scaled)):
         what = "whose integers are plain numbers" if dtype in _QUANTIZED else f"of {dtype}"
         raise BadOptions(

@@ -67,9 +67,7 @@ class IndexOutputs:
 def _index(name: str, value: relax.Expr, taken: set[str]) -> list[relax.VarBinding]:
     shape, dtype = static_shape(value), str(value.ty.dtype)
     if not shape or not shape[-1] or dtype == "bool":
-        raise BadOptions(
-            f"argmax {name}: {dtype}{list(shape)} has no last axis of numbers to choose from; leave it out."
-        )
+        raise BadOptions(f"argmax {name}: {dtype}{list(shape)} has no last axis of numbers; leave argmax out.")
     index = infer(relax.op.argmax(value, -1))
     wide = relax.DataflowVar(unique(f"{name}.argmax", taken), index.ty)
     narrow = infer(relax.op.astype(wide, "int32"))

@@ -158,7 +158,7 @@ def backend_report(
 
     total = sum(sum(times_on(processor)) for processor in range(len(names))) + moved
     return {
-        "note": "measured alone on this machine" if measured else "predicted, not measured",
+        "note": "each operator measured alone on this machine" if measured else "predicted, not measured",
         "total_seconds": _seconds(total),
         "crossing_seconds": _seconds(moved),
         "proved": found.proved,

@@ -129,7 +129,7 @@ def placement_report(
 
     alone = chosen.alone
     return {
-        "note": "predicted by the kernels' own costs, not measured",
+        "note": "predicted by the kernels' cost model, not measured",
         "objective": objective,
         "grouping": grouping,
         "clock_hz": clock,

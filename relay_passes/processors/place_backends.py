@@ -87,15 +87,17 @@ class PlaceBackends:
         found: dict[int, int] = {}
         for name, processor in self.forced.items():
             if processor not in processors:
-                raise BadOptions(f"forced {name}={processor}: processors in use are {', '.join(processors)}.")
+                raise BadOptions(
+                    f"forced {name}={processor}: unknown processor; processors in use are {', '.join(processors)}."
+                )
             if name not in steps:
                 near = get_close_matches(name, steps, 1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise BadOptions(f"forced {name}={processor}: no operator of the model has that name.{hint}")
+                raise BadOptions(f"forced {name}={processor}: no operator of the model has this name.{hint}")
             for step in steps[name]:
                 if self.costs[processors.index(processor)].nanoseconds(operators.composites[step]) is None:
                     raise BadOptions(
-                        f"forced {name}={processor}: {processor} cannot run that operator; leave it to the costs, or "
+                        f"forced {name}={processor}: {processor} cannot run this operator; leave it out of forced, or "
                         "name another processor."
                     )
                 found[step] = processors.index(processor)

@@ -99,11 +99,13 @@ class QuantizeInt8:
         left = impossible(units)
         if left and not self.float_allowed:
             raise UnsupportedModel(
-                f"the processor has no FPU, and these have no int8 form: {_listed(left)}. Replace them in the model, "
-                "or choose a processor with an FPU."
+                f"the processor has no FPU, and these operators have no int8 form: {_listed(left)}. Replace them in "
+                "the model, or choose a processor with an FPU."
             )
         if all(unit.kind in ("float", "move") for unit in units):
-            raise UnsupportedModel("quantize = int8: the model holds no float operator that has an int8 form.")
+            raise UnsupportedModel(
+                "quantize = int8: no float operator of the model has an int8 form; leave the option out."
+            )
         runner = UnitRunner(mod, units)
         steps = Steps(samples=self.samples, states=KeptStates.read(mod).states, resets=self.resets)
         ties, samples = ties_of(runner, steps.states), fed(runner, steps)
@@ -248,7 +250,7 @@ def _dtype(choice: IntegerChoice, index: int) -> str:
 
 def _refuse_quantized(func: relax.Function) -> None:
     if any(op_name(b.value) in ("relax.quantize", "relax.dequantize") for b in bindings(func)):
-        raise UnsupportedModel("quantize = int8: the model is quantized already; leave the option out.")
+        raise UnsupportedModel("quantize = int8: the model is already quantized; leave the option out.")
 
 
 def _listed(left: Sequence[UnitReason]) -> str:

@@ -64,7 +64,9 @@ def _input(main: relax.Function, name: str, num_states: int) -> relax.Var:
     inputs = main.params[: len(main.params) - num_states]
     found = next((param for param in inputs if param.name == name), None)
     if found is None:
-        raise BadOptions(f"new_frames: {name!r} is no input; there are {', '.join(param.name for param in inputs)}.")
+        raise BadOptions(
+            f"new_frames: {name!r} is not an input; the inputs are {', '.join(param.name for param in inputs)}."
+        )
     return found
 
 
@@ -76,7 +78,7 @@ def _times(main: relax.Function, param: relax.Var, hop: int, axis: int | None) -
     """
     shape = static_shape(param)
     if axis is not None and not -len(shape) <= axis < len(shape):
-        raise BadOptions(f"new_frames: {param.name!r} has the shape {list(shape)}; there is no axis {axis}.")
+        raise BadOptions(f"new_frames: {param.name!r} has the shape {list(shape)}; it has no axis {axis}.")
     tried = range(len(shape)) if axis is None else [axis % len(shape)]
     found = {one: times_of(main, param, one) for one in tried if shape[one] > 1 or axis is not None}
     possible = {one: times for one, times in found.items() if len(times.over) > 1}
@@ -92,6 +94,6 @@ def _times(main: relax.Function, param: relax.Var, hop: int, axis: int | None) -
     ((chosen, times),) = possible.items()
     if not 0 < hop <= shape[chosen]:
         raise BadOptions(
-            f"new_frames {param.name}={hop}: the window has {shape[chosen]} frames; 1 to as many can be new."
+            f"new_frames {param.name}={hop}: the window has {shape[chosen]} frames; give 1 to {shape[chosen]}."
         )
     return times

@@ -118,7 +118,7 @@ def joined_rule(call: relax.Call, known: Known) -> Rule | Unruly:
     places = tuple(place for place, arg in enumerate(call.args) if arg in known.axes)
     from_end = {known.axes[call.args[place]] - len(static_shape(call.args[place])) for place in places}
     if len(from_end) != 1:
-        return Unruly(reason="joins values whose axes of time do not meet")
+        return Unruly(reason="combines values whose time axes do not match")
     axis = len(shape) + from_end.pop()
     for arg in call.args:
         own = static_shape(arg)
@@ -126,11 +126,11 @@ def joined_rule(call: relax.Call, known: Known) -> Rule | Unruly:
         extent = own[along] if along >= 0 else 1
         if arg in known.axes:
             if extent != shape[axis]:
-                return Unruly(reason="joins values of different lengths over time")
+                return Unruly(reason="combines values of different lengths over time")
         elif not known.is_constant(arg):
             return Unruly(reason="joins what is over time with what is not, and may differ from run to run")
         elif extent != 1:
-            return Unruly(reason="joins a constant that differs over time")
+            return Unruly(reason="combines a value with a constant that differs over time")
     return Rule(operands=places, axis=axis, rows=shape[axis], slide=Slide(), make=same_call(call))
 
 
@@ -205,7 +205,7 @@ def concatenated_rule(call: relax.Call, known: Known) -> Rule | Unruly:
         return Unruly(reason="joins what is over time with what is not")
     (axis,) = own
     if axis is None or axis == along:
-        return Unruly(reason="joins values one after the other in time")
+        return Unruly(reason="concatenates values in time")
 
     def make(arguments: Sequence[relax.Expr], _slide: Slide, _padding: tuple[int, int]) -> relax.Expr:
         return relax.op.concat(list(arguments), along)
@@ -283,7 +283,7 @@ def windowed_rule(call: relax.Call, known: Known) -> Rule | Unruly:
     places = [layout.index(letter) for letter in "DHW" if letter in layout]
     axis = known.axes[data]
     if axis not in places:
-        return Unruly(reason="sums over time as over channels")
+        return Unruly(reason="sums over time and channels together")
     if not all(map(known.is_constant, call.args[1:])):
         return Unruly(reason="has weights that the model computes")
     if bool(getattr(attrs, "ceil_mode", False)):

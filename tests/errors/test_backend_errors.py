@@ -100,7 +100,7 @@ def test_a_device_that_is_not_here(kind: str, mod: tvm.IRModule) -> None:
     with pytest.raises(MissingTool, match=rf"processors\.gpu\.tvm\.target = '{kind}': .* or leave gpu out of"):
         tvm_ext.place(mod, platform)
     pipeline = tvm_ext.relax_pipeline(platform)
-    with pytest.raises(MissingTool, match="was built without the .* runtime"):
+    with pytest.raises(MissingTool, match=r"was built without the .* runtime"):
         tvm.compile(mod, target="llvm", relax_pipeline=pipeline)
     assert tvm_ext.relax_pipeline(platform, BuildOptions(processors=("cpu",))) is not None
 
@@ -121,8 +121,8 @@ def test_back_ends_that_are_not_here(mod: tvm.IRModule) -> None:
 @pytest.mark.parametrize(
     ("forced", "message"),
     [
-        ({"bent": "llvm"}, r"forced bent=llvm: no operator of the model has that name\. Did you mean 'bend'"),
-        ({"bend": "gpu"}, r"forced bend=gpu: processors in use are cpu, llvm\."),
+        ({"bent": "llvm"}, r"forced bent=llvm: no operator of the model has this name\. Did you mean 'bend'"),
+        ({"bend": "gpu"}, r"forced bend=gpu: unknown processor; processors in use are cpu, llvm\."),
         ({"bend": "llvm"}, r"forced bend=llvm: llvm cannot run that operator"),
     ],
 )
@@ -143,7 +143,7 @@ def test_forced_choices(forced: dict[str, str], message: str, mod: tvm.IRModule)
         ({"placement_granularity": "branches"}, r"placement_objective = 'throughput' and placement_granularity"),
         (
             {"placement_objective": "energy"},
-            r"placement_objective = 'energy': mixed does not say the power of",
+            r"placement_objective = 'energy': mixed lacks the power of",
         ),
         ({"keep": ("x",)}, r"pin, keep and place_port: inside tvm\.compile"),
     ],

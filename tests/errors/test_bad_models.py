@@ -27,7 +27,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_directory(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").mkdir()
-    with pytest.raises(BadModel, match="is a directory"):
+    with pytest.raises(BadModel, match="is a folder"):
         load(tmp_path / "model.onnx")
 
 

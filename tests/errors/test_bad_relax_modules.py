@@ -66,7 +66,7 @@ def test_relax_module_with_control_flow() -> None:
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(choice))
-    with pytest.raises(UnsupportedModel, match="not one dataflow block"):
+    with pytest.raises(UnsupportedModel, match="not a single dataflow block"):
         load(builder.get())
 
 

@@ -29,7 +29,7 @@ def test_missing_directory_empty(tmp_path: Path) -> None:
         load(tmp_path / "model.tflite")
     refused(b"", tmp_path, r"is empty \(0 B\)", BadModel)
     (tmp_path / "folder.tflite").mkdir()
-    with pytest.raises(BadModel, match=r"is a directory; give the path of a \.tflite file"):
+    with pytest.raises(BadModel, match=r"is a folder; give the path of a \.tflite file"):
         load(tmp_path / "folder.tflite")
 
 

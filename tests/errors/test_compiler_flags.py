@@ -30,18 +30,18 @@ def test_flags_of_vendors_pass(flag: str) -> None:
 
 
 REFUSED = {
-    "loads code into compiler or linker": (
+    "loads code into the compiler or linker": (
         "-fplugin=evil", "-fplugin-arg-evil-x", "-fpass-plugin=evil.so", "-Xclang", "-mllvm", "-load=evil.so", "-flto",
     ),
-    "says which programs the compiler runs": (
+    "changes which programs the compiler runs": (
         "-B.", "-B/tmp", "-wrapper", "--gcc-toolchain=vendor", "-fuse-ld=/tmp/ld", "--ld-path=ld", "-fno-integrated-as",
         "--prefix=x",
     ),
     "only those that lie with the compiler": (
         "-specs=/tmp/evil.specs", "-specs=../evil.specs", "--specs=vendor/evil.specs", "-specs=evil",
     ),
-    "names a file of options": ("@flags", "@/etc/passwd"),
-    "hands arguments to another program": ("-Wl,-T,evil.ld", "-Wa,--defsym", "-Wp,-MD,x", "-Xlinker"),
+    "reads options from a file": ("@flags", "@/etc/passwd"),
+    "passes arguments to another program": ("-Wl,-T,evil.ld", "-Wa,--defsym", "-Wp,-MD,x", "-Xlinker"),
     "has to lie inside the project": (
         "-isystem /usr/include", "-isystem ../other", "-isystem a/../../b", "--sysroot=/", "--sysroot=a/..",
     ),
@@ -60,7 +60,7 @@ REFUSED = {
         "-fcs-profile-generate", "-fcreate-profile", "-fmemory-profile", "-mfentry-name=x", "-minstrument-return=call",
     ),
     "end a build": ("-Werror", "-Wno-error"),
-    "none of the flags known here": (
+    "is not an allowed flag": (
         "-mcpu=x; rm -rf /", "-DX=`id`", "-DX(y)=1", "", "vendor.c", "-fx=y", "-m", "-O2\n-Bx",
     ),
 }  # fmt: skip

@@ -61,28 +61,28 @@ FILES: dict[str, tuple[bytes, str]] = {
     "without its beginning": (archive(**GOOD)[50:], UNREADABLE),
     "an end alone": (b"PK\x05\x06" + bytes(18), ""),
     "text": (b"hello" * 100, UNREADABLE),
-    "one array": (header(), "is a single array, no .npz file"),
-    "objects": (archive(x=np.array([{}], dtype=object)), "'x' is object; numbers are needed|allow_pickle|read"),
-    "strings": (archive(x=np.array(["a"])), "'x' is <U1; numbers are needed"),
-    "fields": (archive(x=np.zeros(3, [("a", "f4")])), "'x' is .*; numbers are needed"),
-    "complex numbers": (archive(x=np.zeros(3, np.complex64)), "'x' is complex64; numbers are needed"),
-    "times": (archive(x=np.zeros(3, "M8[s]")), "'x' is datetime64.*; numbers are needed"),
-    "raw bytes": (archive(x=np.zeros(3, "V4")), "'x' is .*V4.*; numbers are needed"),
-    "a huge shape": (zipped([("x.npy", header("(1000000000000, 4)"))]), "and has not that many bytes"),
-    "a negative shape": (zipped([("x.npy", header("(-3, -4)"))]), "and has not that many bytes"),
-    "a shape that overflows": (zipped([("x.npy", header(f"({2**63}, {2**63})"))]), "has not that many bytes"),
+    "one array": (header(), "is a single array, not an .npz file"),
+    "objects": (archive(x=np.array([{}], dtype=object)), "'x' is object; give numbers|allow_pickle|read"),
+    "strings": (archive(x=np.array(["a"])), "'x' is <U1; give numbers"),
+    "fields": (archive(x=np.zeros(3, [("a", "f4")])), "'x' is .*; give numbers"),
+    "complex numbers": (archive(x=np.zeros(3, np.complex64)), "'x' is complex64; give numbers"),
+    "times": (archive(x=np.zeros(3, "M8[s]")), "'x' is datetime64.*; give numbers"),
+    "raw bytes": (archive(x=np.zeros(3, "V4")), "'x' is .*V4.*; give numbers"),
+    "a huge shape": (zipped([("x.npy", header("(1000000000000, 4)"))]), "and its bytes do not match"),
+    "a negative shape": (zipped([("x.npy", header("(-3, -4)"))]), "and its bytes do not match"),
+    "a shape that overflows": (zipped([("x.npy", header(f"({2**63}, {2**63})"))]), "its bytes do not match"),
     "a shape of text": (zipped([("x.npy", header("'a'"))]), UNREADABLE),
     "a shape in shapes": (zipped([("x.npy", header("(" * 3000))]), UNREADABLE),
     "a shape of signs": (zipped([("x.npy", header("-" * 5000 + "1"))]), UNREADABLE),
     "a shape of digits": (zipped([("x.npy", header(f"({'9' * 5000},)"))]), UNREADABLE),
     "a type that is none": (zipped([("x.npy", header(descr="'zz'"))]), UNREADABLE),
-    "a huge string": (zipped([("x.npy", header(descr="'|S2147483647'"))]), "numbers are needed"),
+    "a huge string": (zipped([("x.npy", header(descr="'|S2147483647'"))]), "give numbers"),
     "a header that is code": (zipped([("x.npy", header(text="__import__('os').abort()"))]), UNREADABLE),
     "a header without end": (zipped([("x.npy", b"\x93NUMPY\x01\x00\xff\xff{")]), UNREADABLE),
     "a huge header": (zipped([("x.npy", header(text=" " * 200000, version=2))]), UNREADABLE),
     "a version to come": (zipped([("x.npy", header(version=9))]), r"version \(9, 0\)|read"),
-    "too few bytes": (zipped([("x.npy", header(body=47))]), "and has not that many bytes"),
-    "too many bytes": (zipped([("x.npy", header(body=49))]), "and has not that many bytes"),
+    "too few bytes": (zipped([("x.npy", header(body=47))]), "and its bytes do not match"),
+    "too many bytes": (zipped([("x.npy", header(body=49))]), "and its bytes do not match"),
     "an empty member": (zipped([("x.npy", b"")]), UNREADABLE),
     "many members": (zipped([(f"{n}.npy", b"") for n in range(10001)]), "holds 10001 arrays; 10000 is the most"),
     "encrypted": (flagged(8, 6, 1), "is encrypted"),
@@ -133,16 +133,16 @@ def test_what_unpacks_to_more_than_is_read(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(arrays, "MOST_BYTES", 1 << 20)
     large = header("(1048576,)", "'|i1'", 1 << 20)
     (tmp_path / "in.npz").write_bytes(zipped([("x.npy", large), ("y.npy", header())], zipfile.ZIP_DEFLATED))
-    with pytest.raises(BadInput, match=r"holds \d+ B of arrays; 1048576 B are the most\. Give fewer samples"):
+    with pytest.raises(BadInput, match=r"holds \d+ B of arrays; the limit is 1048576 B\. Give fewer samples"):
         read_arrays(tmp_path / "in.npz")
     assert list(read_arrays(tmp_path / "in.npz", {"y", "z"})) == ["y"]
 
 
 PLACES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a folder": (lambda path: path.mkdir(), "Is a directory"),
-    "a pipe": (lambda path: os.mkfifo(path), "is no plain file"),
+    "a pipe": (lambda path: os.mkfifo(path), "is not a regular file"),
     "a loop of links": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
-    "zeros without end": (lambda path: path.symlink_to("/dev/zero"), "is no plain file"),
+    "zeros without end": (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
     "nothing": (lambda path: None, "No such file"),
 }
 

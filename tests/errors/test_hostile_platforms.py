@@ -31,12 +31,12 @@ def changed(old: str, new: str, text: str = GOOD) -> str:
 
 
 TEXTS: dict[str, tuple[str, str]] = {
-    "arrays in arrays": (f"x = {'[' * 10**5}", "is not TOML that can be read: maximum recursion"),
-    "tables in tables": (f"x = {'{a=' * 20000}", "is not TOML that can be read: maximum recursion"),
+    "arrays in arrays": (f"x = {'[' * 10**5}", "is not valid TOML: maximum recursion"),
+    "tables in tables": (f"x = {'{a=' * 20000}", "is not valid TOML: maximum recursion"),
     "a key of many parts": (f"{'.'.join(['a'] * 50000)} = 1", "holds a key of more than 16 parts"),
     "a quoted key of many parts": ('"a".' * 500 + "a = 1", "holds a key of more than 16 parts"),
     "a table of many parts": (f"[{' . '.join(['a'] * 500)}]", "holds a key of more than 16 parts"),
-    "a number of 5000 digits": (changed("1_000_000", DIGITS), "is not TOML that can be read: Exceeds the limit"),
+    "a number of 5000 digits": (changed("1_000_000", DIGITS), "is not valid TOML: Exceeds the limit"),
     "a hexadecimal number of 5000 digits": (changed("1_000_000", f"0x{DIGITS}"), "clock_hz|Exceeds the limit"),
     "a date": (changed('"A platform of a test."', "2020-01-01"), "holds a date or a time"),
     "a time": (changed("1_000_000", "12:00:00"), "holds a date or a time"),
@@ -61,7 +61,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         r"memories\[0\]\.write",
     ),
     "a link at 0": (changed("bytes_per_cycle = 4\n[[links]]", "bytes_per_cycle = 0\n[[links]]"), r"links\[0\]\.bytes"),
-    "lines of an old kind": (GOOD.replace("\n", "\r"), "is not TOML"),
+    "lines of an old kind": (GOOD.replace("\n", "\r"), "is not valid TOML"),
     "memories at one address": (
         changed("0x0100_0000", "0x2000_0000", M55),
         "dtcm and memories.sram: both have the byte",
@@ -106,7 +106,7 @@ BYTES: dict[str, tuple[bytes, str]] = {
     "UTF-16": (GOOD.encode("utf-16"), "is not UTF-8 text"),
     "Latin 1": (GOOD.replace("A platform", "Ä").encode("latin-1"), "is not UTF-8 text"),
     "a lone surrogate": (b'name = "\xed\xa0\x80"', "is not UTF-8 text"),
-    "NUL": (bytes(100), "is not TOML"),
+    "NUL": (bytes(100), "is not valid TOML"),
     "nothing": (b"", "is missing"),
     "two megabytes": (GOOD.encode() + b"\n#" * 2**20, "cannot be read: has 2.* B; 1048576 B is the most"),
 }
@@ -136,11 +136,11 @@ def _listen(path: Path) -> None:
 
 PLACES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a folder": (lambda path: path.mkdir(), "Is a directory"),
-    "a pipe": (lambda path: os.mkfifo(path), "is no plain file"),
-    "a socket": (_listen, "No such device|is no plain file"),
+    "a pipe": (lambda path: os.mkfifo(path), "is not a regular file"),
+    "a socket": (_listen, "No such device|is not a regular file"),
     "a loop of links": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
-    "zeros without end": (lambda path: path.symlink_to("/dev/zero"), "is no plain file"),
-    "a terminal": (lambda path: path.symlink_to("/dev/ptmx"), "is no plain file|cannot be read"),
+    "zeros without end": (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+    "a terminal": (lambda path: path.symlink_to("/dev/ptmx"), "is not a regular file|cannot be read"),
     "nothing": (lambda path: None, "No such file or directory"),
 }
 

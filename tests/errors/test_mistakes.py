@@ -45,7 +45,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "missing file": (lambda d: tvm_ext.load(d.folder / "no.onnx"), r"no\.onnx: no such file"),
-    "directory": (lambda d: tvm_ext.load(d.folder / "folder.onnx"), r"is a directory; give the path of a \.onnx"),
+    "directory": (lambda d: tvm_ext.load(d.folder / "folder.onnx"), r"is a folder; give the path of a \.onnx"),
     "empty file": (lambda d: tvm_ext.load(d.folder / "empty.onnx"), r"is empty \(0 B\)"),
     "near platform": (lambda d: tvm_ext.estimate(d.mod, "cortex-m44"), "Did you mean 'cortex_m4'"),
     "short platform": (lambda d: tvm_ext.estimate(d.mod, "M4"), "Did you mean 'cortex_m4'"),
@@ -64,7 +64,7 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "near argument": (lambda d: d.build(None, calibrate=5), r"build\(\) has no option 'calibrate'. Did you mean"),
     "far option": (lambda d: tvm_ext.estimate(d.mod, "host", zzz=1), r"estimate\(\) has no option 'zzz'. Options: "),
     "options unknown": (lambda _: BuildOptions(rom="1KiB"), "Did you mean 'ram'"),  # type: ignore[call-arg]
-    "option value": (lambda d: d.build(None, ram="64k"), r"ram = '64k' is no size: k does not say.*64KiB"),
+    "option value": (lambda d: d.build(None, ram="64k"), r"ram = '64k' is not a size: k does not say.*64KiB"),
     "options dict": (lambda d: d.build(d.folder / "o", {}), "options is a dict; a BuildOptions is needed"),
     "jobs": (lambda d: d.build(d.folder / "o", jobs="two"), "jobs is of type str; a number of processes"),
     "progress": (lambda d: d.build(d.folder / "o", progress=5), "progress is of type int; a function of one text"),
@@ -72,7 +72,7 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "shape": (lambda d: tvm_ext.load(d.path, shapes={"x": 5}), r"x = 5: a shape is several numbers.*\(5,\)"),  # type: ignore[dict-item]
     "shape list": (lambda d: tvm_ext.load(d.path, shapes=[1]), "shapes is of type list; a dict is needed"),  # type: ignore[arg-type]
     "shape name": (lambda d: tvm_ext.load(d.path, shapes={"y": (1,)}), "the model has no input 'y'.* Inputs: x"),
-    "states": (lambda d: tvm_ext.load(d.path, states=["x"]), "states is of type list; a dict is needed, such as"),  # type: ignore[arg-type]
+    "states": (lambda d: tvm_ext.load(d.path, states=["x"]), "states is of type list; give a dict, such as"),  # type: ignore[arg-type]
     "initial": (lambda d: tvm_ext.load(d.path, initial=[1]), "initial is of type list; a dict is needed"),  # type: ignore[arg-type]
     "bind": (lambda d: tvm_ext.load(d.path, bind=["x"]), "bind is of type list; a dict is needed"),  # type: ignore[arg-type]
     "limits": (lambda d: tvm_ext.load(d.path, limits={"rank": 3}), "limits is of type dict; a Limits is needed"),  # type: ignore[arg-type]

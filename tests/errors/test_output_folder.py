@@ -36,7 +36,7 @@ def ours(folder: Path, name: str = "out") -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:
-    """All that is below a folder; None for what is no plain file."""
+    """All that is below a folder; None for what is not a regular file."""
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     return {n: p.read_bytes() if p.is_file() and not p.is_symlink() else None for n, p in sorted(names.items())}
 
@@ -220,10 +220,10 @@ def test_folders_that_hold_more_than_themselves(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(BadPackage, match="is or holds the working folder"):
             check_output(folder)
     for folder in (Path(""), Path("."), Path(".."), Path("/"), Path("a\0b"), Path("a\nb")):
-        with pytest.raises(BadPackage, match="names no folder that can be replaced"):
+        with pytest.raises(BadPackage, match="this folder cannot be replaced"):
             check_output(folder)
     monkeypatch.setattr(os.path, "ismount", lambda path: True)
-    with pytest.raises(BadPackage, match="where a file system is mounted"):
+    with pytest.raises(BadPackage, match="mount point of a file system"):
         check_output(ours(tmp_path))
 
 

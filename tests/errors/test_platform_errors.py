@@ -95,7 +95,7 @@ def test_two_platforms_of_one_name() -> None:
     [
         ('weights = "rom"', 'weights = "rom"\naliases = ["a b"]', r"aliases\[0\] = 'a b': .*match pattern"),
         ('weights = "rom"', 'weights = "rom"\nsources = [""]', r"sources\[0\] = ''"),
-        ("= 1_000_000\nread", '= 1_000_000\nreserved_bytes = "64K"\nread', r"reserved_bytes = '64K' *:? is no size"),
+        ("= 1_000_000\nread", '= 1_000_000\nreserved_bytes = "64K"\nread', r"reserved_bytes = '64K' *:? is not a size"),
         (
             "= 1_000_000\nread",
             '= 1_000_000\nreserved_bytes = "1MB"\nread',
@@ -154,7 +154,7 @@ def test_what_is_reserved_is_not_given_to_models(tmp_path: Path) -> None:
         (
             "capacity_bytes = 1_000_000",
             'capacity_bytes = "1M"',
-            r"memories\[0\]\.capacity_bytes = '1M': is no size: .* Write 1MiB",
+            r"memories\[0\]\.capacity_bytes = '1M': is not a size: .* Write 1MiB",
         ),
         ("capacity_bytes = 1_000_000", "capacity_bytes = 1.5", r"memories\[0\]\.capacity_bytes = 1\.5"),
         ("capacity_bytes = 1_000_000", "capacity_bytes = -1", r"memories\[0\]\.capacity_bytes = -1: .*greater than"),
@@ -171,7 +171,7 @@ def test_what_is_reserved_is_not_given_to_models(tmp_path: Path) -> None:
         ("flags = []", 'flags = ["@response"]', r"toolchain\.flags\[0\]"),
         ('kind = "rom"', 'kind = "rom"\nretained = true', r"memories\.rom\.retained = true: a rom keeps what it holds"),
         ('name = "rom"', 'name = "state"', r"name = 'state' is the name of what models keep between runs"),
-        ('name = "mine"', "name = ", r"is not TOML"),
+        ('name = "mine"', "name = ", r"is not valid TOML"),
         ('name = "mine"', 'name = "../up"', r"name = '\.\./up'"),
     ],
 )

@@ -94,14 +94,14 @@ def test_nothing_to_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "x", "0", "-1", "nan", "inf", "1e9"])
 def test_patience_that_is_no_factor(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TVM_EXT_PATIENCE", text)
-    with pytest.raises(BadOptions, match=r"TVM_EXT_PATIENCE = .*: is a factor on time limits"):
+    with pytest.raises(BadOptions, match=r"TVM_EXT_PATIENCE = .*: give a factor for time limits"):
         allowed_seconds(1)
     monkeypatch.setenv("TVM_EXT_PATIENCE", "2.5")
     assert allowed_seconds(2) == 5
 
 
 COMPILERS: list[tuple[str, type[Exception], str]] = [
-    ('gcc "x', MissingTool, r"CC = 'gcc \"x': is no command: No closing quotation"),
+    ('gcc "x', MissingTool, r"CC = 'gcc \"x': is not a command: No closing quotation"),
     ("gcc \\", MissingTool, "is no command: No escaped character"),
     ("nope", MissingTool, "nope is not on PATH"),
     ("/tmp", MissingTool, "/tmp is not on PATH"),

@@ -199,7 +199,7 @@ ENDS = [
     ("1 / 0", 1, "", "ZeroDivisionError"),
     ("os.kill(os.getpid(), 11)", 1, "", "InternalError: ended by SIGSEGV (a defect of tvm-ext"),
     ("os.kill(os.getpid(), 9)", 1, "", "OutOfMemory: ended by SIGKILL (the system ends programs so where its memory"),
-    ("raise MemoryError('x')", 1, "", "OutOfMemory: the machine's memory ran out (x)"),
+    ("raise MemoryError('x')", 1, "", "OutOfMemory: the machine's memory is exhausted (x)"),
     ("limit(); os.abort()", 1, "", "OutOfMemory: ended by SIGABRT (memory ran out under this process's limit"),
 ]
 
@@ -238,4 +238,6 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     process = start(tmp_path, "-c", code)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout) == (1, "")
-    assert stderr.startswith("tvm-ext: no folder for temporary files can be used: ") and stderr.endswith("to one.\n")
+    assert stderr.startswith("tvm-ext: no folder for temporary files is usable: ") and stderr.endswith(
+        "to a writable folder.\n"
+    )

@@ -35,7 +35,7 @@ def test_options_take_texts_and_hold_numbers() -> None:
     assert BuildOptions.from_json(given.to_json()) == given
 
 
-AMBIGUOUS = r"64k' is no size: k does not say whether it counts in 1024 or 1000. Write 64KiB \(65536 B\) or 64kB"
+AMBIGUOUS = r"64k' is not a size: k does not say whether it counts in 1024 or 1000. Write 64KiB \(65536 B\) or 64kB"
 
 
 def file_of(folder: Path, text: str) -> Path:
@@ -58,17 +58,17 @@ BUNDLE = 'name = "b"\n[[models]]\nname = "m"\nfile = "m.onnx"\noptions = {{ ram 
         "ram": (lambda _: BuildOptions(ram="64k"), BadOptions, f"ram = '{AMBIGUOUS}"),
         "flash": (lambda _: BuildOptions(flash="64k"), BadOptions, f"flash = '{AMBIGUOUS}"),
         "of a memory": (lambda _: BuildOptions(ram={"dtcm": "64k"}), BadOptions, f"ram of dtcm = '{AMBIGUOUS}"),
-        "no text": (lambda _: BuildOptions(ram="much"), BadOptions, "ram = 'much' is no size; write a whole number"),
+        "no text": (lambda _: BuildOptions(ram="much"), BadOptions, "ram = 'much' is not a size; write a whole number"),
         "another type": (lambda _: BuildOptions(ram=1.5), BadOptions, "1.5: bytes as a number or a text like"),  # type: ignore[arg-type]
         "limit": (lambda _: Limits().changed(["tensor_bytes=64k"]), BadOptions, f"tensor_bytes=1GiB: '{AMBIGUOUS}"),
         "count": (lambda _: Limits().changed(["nodes=64KiB"]), BadOptions, "not of the form nodes=20000"),
         "bundle": (
             lambda folder: BundleFile.load(file_of(folder, BUNDLE.format('"64k"'))),
-            BadBundle, "ram.* = '64k': is no size: k does not say",
+            BadBundle, "ram.* = '64k': is not a size: k does not say",
         ),
         "platform": (
             lambda folder: Platform.load(str(file_of(folder, toml_of_platform('"64k"')))),
-            BadPlatform, "capacity_bytes = '64k': is no size: k does not say",
+            BadPlatform, "capacity_bytes = '64k': is not a size: k does not say",
         ),
     }.values(),
 )  # fmt: skip

@@ -182,7 +182,7 @@ def test_points_that_cannot_be_loaded_and_names_twice(installed: Install) -> Non
         extensions(PLANNERS)
     installed(PASSES, "mine = 1\n", name="left", line="same = left:mine")
     installed(PASSES, "mine = 1\n", name="right", line="same = right:mine")
-    with pytest.raises(ExtensionFailed, match=r"same is brought twice, also by right 1\.0; uninstall one"):
+    with pytest.raises(ExtensionFailed, match=r"same is defined twice, the second time by right 1\.0; uninstall one"):
         extensions(PASSES)
 
 

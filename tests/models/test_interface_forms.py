@@ -228,7 +228,7 @@ def test_labels_of_several_outputs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"input": {"x": "nchw"}}, "input x='nchw': 'nchw' is none of nhwc, uint8"),
+        ({"input": {"x": "nchw"}}, "input x='nchw': 'nchw' is not valid; choose from nhwc, uint8"),
         ({"input": ["x"]}, "input = .*: {input: .* is needed"),
         ({"labels": ("a", "")}, "labels: number 2 is ''; 1 to 200 printable characters are needed"),
         ({"labels": ("a\nb",)}, "labels: number 1 is "),

@@ -203,7 +203,7 @@ def test_files_that_are_no_exported_program(tiny: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
         with pytest.raises(BadModel, match=match):
             load(tmp_path / name)
-    with pytest.raises(BadModel, match="is a directory"):
+    with pytest.raises(BadModel, match="is a folder"):
         load(tmp_path / "folder.pt2")
     with zipfile.ZipFile(tmp_path / "other.pt2", "w") as archive:
         archive.writestr("other/data.txt", "hello")

@@ -141,7 +141,7 @@ def test_other_inputs_are_left_alone() -> None:
     [
         (known(Real, "x", "v"), {"y": "nhwc"}, "input y: the model has no such input; its inputs are x, v"),
         (known(Real, "x", "v"), {"v": "nhwc"}, "input v=nhwc: v has 1 axes, so it has no channels to be last"),
-        (known(Real, "x", "v"), {"x": "nhwc"}, "input x=nhwc: x is read by no convolution or pooling as an image"),
+        (known(Real, "x", "v"), {"x": "nhwc"}, "input x=nhwc: x is not read by a convolution or pooling as an image"),
         (known(Real, "x", "v"), {"v": "uint8"}, "input v=uint8: pixels become float32, .* v is an input of int32"),
         (known(Integers, "x"), {"x": "uint8,std=2"}, "x is an input whose integers are plain numbers. Leave uint8 out"),
     ],
@@ -165,13 +165,13 @@ def test_halves_go_up_so_that_each_pixel_has_an_integer_of_its_own(zero_point: i
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nchw", "'nchw' is none of nhwc, uint8, mean=NUMBER and std=NUMBER"),
-        ("uint8,mean=a", "'mean=a' is none of"),
+        ("nchw", "'nchw' is not valid; choose from nhwc, uint8, mean=NUMBER and std=NUMBER"),
+        ("uint8,mean=a", "'mean=a' is not valid"),
         ("uint8,uint8", "uint8 stands there twice"),
-        ("std=2", "mean and std are those of pixels; they need uint8"),
-        ("uint8,std=0", "std = 0: a number above 0 is needed"),
-        ("uint8,mean=1e99", "mean = 1e\\+99: a finite number is needed"),
-        ("", "'' is none of"),
+        ("std=2", "mean and std normalize pixels; add uint8"),
+        ("uint8,std=0", "std = 0: give a number above 0"),
+        ("uint8,mean=1e99", "mean = 1e\\+99: give a finite number"),
+        ("", "'' is not valid"),
     ],
 )
 def test_forms_that_there_are_not(text: str, message: str) -> None:

@@ -214,7 +214,7 @@ def test_options_name_processors_and_power(tmp_path: Path) -> None:
     with pytest.raises(BadOptions, match=r"host_cores has no processor 'gpu'; it has cpu, cpu1\."):
         BuildOptions(processors=("gpu",)).processors_of(EQUAL)
     silent = host_cores(10**9, 10**9, watts=0.0)
-    with pytest.raises(BadOptions, match=r"'energy': host_cores does not say the power of cpu, cpu1; give each"):
+    with pytest.raises(BadOptions, match=r"'energy': host_cores lacks the power of cpu, cpu1; give each"):
         BuildOptions(placement_objective="energy").processors_of(silent)
     assert len(BuildOptions(placement_objective="energy", processors=()).processors_of(silent)) == 1
     with pytest.raises(BadOptions, match=r"placement_objective = 'luck': allowed are makespan, energy, throughput"):

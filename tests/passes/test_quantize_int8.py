@@ -233,7 +233,7 @@ def _guesses(qdq: tvm.IRModule, samples: Sequence[dict[str, np.ndarray]], float_
 
 def test_already_quantized() -> None:
     mod = quantized(build(lambda b, x: b.emit(conv(x))))
-    with pytest.raises(UnsupportedModel, match="quantized already"):
+    with pytest.raises(UnsupportedModel, match="already quantized"):
         quantized(mod)
 
 

@@ -166,7 +166,7 @@ def test_what_cannot_be_a_stream_says_why() -> None:
         r"160 B of x and 184 multiply-accumulates in each run",
     ):
         StreamWindows("x", 1, 1)(module_with(padding_alone))
-    with pytest.raises(BadOptions, match=r"'y' is no input; there are x"):
+    with pytest.raises(BadOptions, match=r"'y' is not an input; the inputs are x"):
         StreamWindows("y", 1, 1)(module_with(padded))
     with pytest.raises(BadOptions, match=r"there is no axis 7"):
         StreamWindows("x", 1, 7)(module_with(padded))

@@ -230,7 +230,7 @@ def test_options_come_back_from_their_json() -> None:
     for options in (BuildOptions(), BuildOptions(verify=("host",), keep=("x",), ram={"sram": 64}, new_frames={"x": 1})):
         assert BuildOptions.from_json(options.to_json()) == options
     for text in ("", "[]", '{"speed": 1}'):
-        with pytest.raises(BadOptions, match=r"not what BuildOptions\.to_json writes"):
+        with pytest.raises(BadOptions, match=r"not in the form of BuildOptions\.to_json"):
             BuildOptions.from_json(text)
 
 
@@ -354,4 +354,4 @@ def test_models_and_samples_that_are_no_plain_files_are_rows(tmp_path: Path, dig
     ]
     rows = tvm_ext.sweep(models, ["host"], cache=tmp_path).rows
     assert [row["error"] for row in rows] == ["BadModel", "BadInput"]
-    assert all("is no plain file" in row["message"] for row in rows)
+    assert all("is not a regular file" in row["message"] for row in rows)

@@ -17,7 +17,7 @@ from tvm_ext.core.options import OPTIONS, BuildOptions
 def path_of(value: object, name: str, refusal: type[TvmExtError] = BadOptions) -> Path:
     """Return the path that a string or an os.PathLike names. Raises `refusal` for other types."""
     if not isinstance(value, str | os.PathLike):
-        raise refusal(f"{name} is {_told(value)}; a path is needed, str or os.PathLike.")
+        raise refusal(f"{name} is {_told(value)}; give a path, str or os.PathLike.")
     return Path(cast("str | os.PathLike[str]", value))
 
 
@@ -27,13 +27,13 @@ def check_mapping(value: object, name: str, example: str) -> None:
     example: a valid value, for the message.
     """
     if value is not None and not isinstance(value, Mapping):
-        raise BadOptions(f"{name} is {_told(value)}; a dict is needed, such as {example}.")
+        raise BadOptions(f"{name} is {_told(value)}; give a dict, such as {example}.")
 
 
 def check_kind(value: object, name: str, kind: type, example: str) -> None:
     """Raise BadOptions for a value that is neither of a type nor None. A bool does not count as a number."""
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise BadOptions(f"{name} is {_told(value)}; {example} is needed.")
+        raise BadOptions(f"{name} is {_told(value)}; give {example}.")
 
 
 def _told(value: object) -> str:
@@ -68,6 +68,6 @@ def chosen_options(
     Raises UnknownOption, which is also a TypeError, and BadOptions.
     """
     if not isinstance(options, BuildOptions | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadOptions(f"options is a {type(options).__name__}; a BuildOptions is needed.")
+        raise BadOptions(f"options is a {type(options).__name__}; give a BuildOptions.")
     check_keywords(choices, OPTIONS, f"{function.__name__}()", beside=inspect.signature(function).parameters)
     return replace(options or BuildOptions(), **cast("dict[str, Any]", choices))

@@ -43,12 +43,12 @@ _ALLOWED_TEXT = (
 
 _REFUSED: tuple[tuple[str, str], ...] = (
     (r"-fplugin|-fpass-plugin|-load|-Xclang|-mllvm|-flto|-fuse-linker-plugin",
-     "loads code into compiler or linker, or hands them arguments unchecked"),
+     "loads code into the compiler or linker, or passes arguments to them without a check"),
     (r"-B|--prefix|-wrapper|--gcc-toolchain|--gcc-install-dir|-ccc-|-fuse-ld|--ld-path|-resource-dir"
      r"|-f(no-)?integrated",
-     "says which programs the compiler runs"),
-    (r"@", "names a file of options, which nobody has checked"),
-    (r"-W[alp],|-Xlinker|-Xassembler|-Xpreprocessor|-z$", "hands arguments to another program unchecked"),
+     "changes which programs the compiler runs"),
+    (r"@", "reads options from a file, which cannot be checked"),
+    (r"-W[alp],|-Xlinker|-Xassembler|-Xpreprocessor|-z$", "passes arguments to another program without a check"),
     (r"-include|-imacros|-I|-iquote|-idirafter|-iprefix|-iwith|-L|-l|-T|-u|-x|-o$|-M|-d|--param|-save|-print|-v$|-###",
      "chooses files or steps of the build, which the package's own build files do; for headers write -isystem FOLDER"),
     (r"-f(dump|profile|opt-info|callgraph|coverage|branch-prob|auto-profile|module|preprocessed|syntax-only|save"
@@ -82,7 +82,7 @@ def flag_problem(flag: str) -> str | None:
         refused = (reason for form, reason in _REFUSED if re.match(form, flag) and not _is_exact(flag))
         reason = next(refused, None)
         if reason is None and not any(re.fullmatch(form, flag) for form in ALLOWED.values()):
-            reason = "is none of the flags known here"
+            reason = "is not an allowed flag"
     return f"{reason}; {_ALLOWED_TEXT}" if reason else None
 
 

@@ -26,7 +26,7 @@ class BadPlatform(TvmExtError):
     """A platform description that cannot be used, for an unknown name, a broken file or an impossible value."""
 
     way_out = (
-        "Mend the key that is named: [keys of a platform](reference/platform_keys.md), [your own "
+        "Correct the key that the message names: [keys of a platform](reference/platform_keys.md), [your own "
         "board](howto/board.md)."
     )
 
@@ -35,7 +35,7 @@ class BadOptions(TvmExtError):
     """Build options that contradict each other, the model, or the platform."""
 
     way_out = (
-        "Take one of the two options back, or a value that the message allows: [commands and "
+        "Remove one of the two options, or choose a value that the message allows: [commands and "
         "options](reference/commands.md)."
     )
 
@@ -52,13 +52,13 @@ class UnknownOption(BadOptions, TypeError):
 class BadBundle(TvmExtError):
     """A bundle file that cannot be used, for an unknown key, an impossible value, or impossible names or paths."""
 
-    way_out = "Mend the key that is named: [bundles](bundles.md)."
+    way_out = "Correct the key that the message names: [bundles](bundles.md)."
 
 
 class BadModel(TvmExtError):
     """A model file that cannot be read, because it is missing, truncated, unsafe or in another format."""
 
-    way_out = "Write the file again by the tool that made it; the message says where reading stopped."
+    way_out = "Write the file again with the tool that created it; the message says where reading stopped."
 
 
 class UnsupportedModel(TvmExtError):
@@ -73,7 +73,7 @@ class UnsupportedModel(TvmExtError):
 class BadInput(TvmExtError):
     """Arrays for a run that do not match the model's inputs."""
 
-    way_out = "Arrays under the model's own names, in the shape and type that the message gives."
+    way_out = "Give arrays by the model's own names, in the shape and type that the message states."
 
 
 class DoesNotFit(TvmExtError):
@@ -84,7 +84,7 @@ class DoesNotFit(TvmExtError):
     """
 
     way_out = (
-        "Quantize it (`--quantize int8`), give it more of the memory (`--ram`), or a platform with a second one: "
+        "Quantize it (`--quantize int8`), give it more memory (`--ram`), or choose a platform with a second memory: "
         "[my model does not fit](howto/does_not_fit.md)."
     )
 
@@ -105,7 +105,7 @@ class PlanRejected(TvmExtError):
 class ExtensionFailed(TvmExtError):
     """Code of another distribution, which an entry point provides, failed or returned an unusable result."""
 
-    way_out = "Mend or uninstall the distribution that is named: [extensions](inside.md#extensions)."
+    way_out = "Repair or uninstall the distribution that the message names: [extensions](inside.md#extensions)."
 
 
 class DefectNotice(UserWarning):
@@ -119,20 +119,20 @@ class SystemNotice(UserWarning):
 class MissingTool(TvmExtError):
     """A program outside Python that is needed and not installed: a C compiler, QEMU."""
 
-    way_out = "Install the program that is named; `make boards` does so on Debian and Ubuntu."
+    way_out = "Install the program that the message names; on Debian and Ubuntu, `make boards` installs all."
 
 
 class OutOfMemory(TvmExtError):
     """Memory ran out, under a limit of the process such as `ulimit -v`, or on the whole machine."""
 
-    way_out = "Raise the limit that is named, or end other programs."
+    way_out = "Raise the limit that the message names, or close other programs."
 
 
 class BuildFailed(TvmExtError):
     """A C compiler or linker refused generated code. The message contains its output."""
 
     way_out = (
-        "The compiler's own words follow: a flag or a section that it does not know, or memory that is too "
+        "The compiler's own message follows: a flag or a section that it does not know, or memory that is too "
         "small for the code."
     )
 
@@ -140,46 +140,46 @@ class BuildFailed(TvmExtError):
 class RunFailed(TvmExtError):
     """A package did not run to its end on the host or on a board."""
 
-    way_out = "The program's own words follow; on boards, look at the stack of the platform's file first."
+    way_out = "The program's own message follows; on boards, look at the stack of the platform's file first."
 
 
 class NotReady(RunFailed):
     """A run of a model over a window of time that is not full yet. It needs more runs after a reset."""
 
-    way_out = "Hand in more frames: [a window becomes a stream](state.md#a-window-becomes-a-stream)."
+    way_out = "Pass more frames: [a window becomes a stream](state.md#a-window-becomes-a-stream)."
 
 
 class ChildFailed(RunFailed):
     """A function in a separate process failed: by a crash, a limit of time or memory, or an unexpected exception."""
 
-    way_out = "Raise the limit that is named, or report the crash with the model."
+    way_out = "Raise the limit that the message names, or report the crash with the model."
 
 
 class ChildExpired(ChildFailed):
     """A function in a separate process exceeded its time limit. A second attempt would do the same."""
 
-    way_out = "`TVM_EXT_PATIENCE=10` gives ten times as much time."
+    way_out = "`TVM_EXT_PATIENCE=10` allows ten times as much time."
 
 
 class ChildLost(ChildFailed):
     """A separate process with a function ended by a signal or by exiting. A new process may succeed."""
 
-    way_out = "Run it again; if it is lost again, report it with the model."
+    way_out = "Run the command again; if the process is lost again, report it with the model."
 
 
 class WorkerRefused(TvmExtError):
     """A worker of a service has other code or libraries than this process, so its results are not used."""
 
-    way_out = "Install the same tvm_ext and libraries where the named worker runs, and start it again."
+    way_out = "Install the same tvm_ext and libraries on the machine of the named worker, and restart the worker."
 
 
 class VerificationFailed(TvmExtError):
     """A package's outputs differ from the reference by more than the limit."""
 
-    way_out = "The outputs are not to be used. [Verification](verification.md) says what is compared with what."
+    way_out = "Do not use the outputs. [Verification](verification.md) says what is compared with what."
 
 
 class BadPackage(TvmExtError):
     """A folder that is no package of ours, a package that does not read back, or an unwritable output folder."""
 
-    way_out = "Compile the model again, or name another folder: nothing is written over what is not ours."
+    way_out = "Compile the model again, or name another folder: files that tvm_ext did not write are never replaced."

@@ -52,9 +52,11 @@ def _found(group: str, path: tuple[str, ...]) -> tuple[Extension, ...]:
         except Exception as error:  # the module of the other distribution may raise anything
             raise ExtensionFailed(
                 f"{group}: {point.name} = {point.value} of {said} cannot be loaded: {type(error).__name__}: {error}. "
-                "Mend or uninstall it."
+                "Repair or uninstall it."
             ) from error
         if any(one.name == point.name for one in found):
-            raise ExtensionFailed(f"{group}: {point.name} is brought twice, also by {said}; uninstall one of the two.")
+            raise ExtensionFailed(
+                f"{group}: {point.name} is defined twice, the second time by {said}; uninstall one of the two."
+            )
         found.append(Extension(name=point.name, distribution=said, value=value))
     return tuple(found)

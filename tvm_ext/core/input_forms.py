@@ -37,14 +37,14 @@ class InputForm:
             elif key in ("mean", "std") and _NUMBER.fullmatch(number):
                 found[key] = float(number)
             else:
-                raise ValueError(f"{word!r} is none of {_WANTED}")
+                raise ValueError(f"{word!r} is not valid; choose from {_WANTED}")
         form = cls(**found)  # type: ignore[arg-type]
         if form.is_scaled and not form.uint8:
-            raise ValueError("mean and std are those of pixels; they need uint8")
+            raise ValueError("mean and std normalize pixels; add uint8")
         if form.std is not None and not 1e-30 < form.std < 1e30:
-            raise ValueError(f"std = {form.std:g}: a number above 0 is needed")
+            raise ValueError(f"std = {form.std:g}: give a number above 0")
         if form.mean is not None and not abs(form.mean) < 1e30:
-            raise ValueError(f"mean = {form.mean:g}: a finite number is needed")
+            raise ValueError(f"mean = {form.mean:g}: give a finite number")
         return form
 
     @property

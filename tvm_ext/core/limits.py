@@ -41,7 +41,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _LARGEST:
-                raise BadOptions(f"limit {name} = {value!r}: a whole number from 1 to {_LARGEST} is needed.")
+                raise BadOptions(f"limit {name} = {value!r}: give a whole number from 1 to {_LARGEST}.")
 
     def changed(self, texts: Iterable[str]) -> Limits:
         """Return the limits with some changed: `["tensor_bytes=1GiB", "nodes=20000"]`. Raises BadOptions."""
@@ -51,13 +51,13 @@ class Limits:
             name, _, size = text.partition("=")
             found = parse_size(size)
             if name not in names:
-                raise BadOptions(f"limit {text!r}: there are {', '.join(names)}.")
+                raise BadOptions(f"limit {text!r}: unknown name; the limits are {', '.join(names)}.")
             if not name.endswith("_bytes") and not size.strip().isdecimal():
                 raise BadOptions(f"limit {text!r} is not of the form {name}={2 * getattr(self, name)}.")
             if found is None:
                 raise BadOptions(f"limit {text!r} is not of the form {name}=1GiB: {size!r} {size_problem(size)}")
             if name in values:
-                raise BadOptions(f"limit {name} is given twice.")
+                raise BadOptions(f"limit {name} is given twice; give it once.")
             values[name] = found
         return replace(self, **values)
 
@@ -70,7 +70,7 @@ class Limits:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
-            raise BadOptions(f"limits {text[:80]!r} are not what Limits.to_json writes.") from None
+            raise BadOptions(f"limits {text[:80]!r} are not in the form of Limits.to_json.") from None
 
     def excess(self, name: str, value: int) -> str | None:
         """Return why a value is too large, and the way out, or None where it is not."""

@@ -50,7 +50,7 @@ def message(said: str) -> str:
     """
     limit, used = limit_addresses(), most_used_bytes()
     if limit is None:
-        return f"the machine's memory ran out ({said}). End other programs, or work on a smaller model."
+        return f"the machine's memory is exhausted ({said}). Close other programs, or use a smaller model."
     return (
         f"memory ran out under this process's limit ({said}): it may use {limit >> 10} KiB of addresses, and has used "
         f"{used >> 10} KiB. Raise the limit (ulimit -v, systemd's LimitAS), or remove it: ulimit -v unlimited."

@@ -42,9 +42,9 @@ def check_bytes(ram: int | Mapping[str, int] | None, flash: int | None, pin: Map
     for where, num_bytes in (ram if isinstance(ram, Mapping) else {"": ram}).items():
         if num_bytes is not None and not 0 < num_bytes < _MOST_BYTES:
             said = f"ram = {shown(num_bytes)}{f' of {where}' if where else ''}"
-            raise BadOptions(f"{said}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
+            raise BadOptions(f"{said}: give at least 1 byte, and less than {_MOST_BYTES}.")
     if flash is not None and not 0 < flash < _MOST_BYTES:
-        raise BadOptions(f"flash = {shown(flash)}: at least 1 byte is needed, and less than {_MOST_BYTES}.")
+        raise BadOptions(f"flash = {shown(flash)}: give at least 1 byte, and less than {_MOST_BYTES}.")
     for name, offset in (pin or {}).items():
         if not 0 <= offset < _MOST_BYTES or offset % ALIGNMENT_BYTES:
             raise BadOptions(
@@ -116,8 +116,7 @@ def check_labels(labels: Sequence[str], *, image: bool) -> None:
     for number, label in enumerate(labels, start=1):
         if not label or len(label) > _MOST_LABEL_CHARACTERS or not label.isprintable():
             raise BadOptions(
-                f"labels: number {number} is {shown(label)}; 1 to {_MOST_LABEL_CHARACTERS} printable characters are "
-                "needed."
+                f"labels: number {number} is {shown(label)}; give 1 to {_MOST_LABEL_CHARACTERS} printable characters."
             )
     if labels and image:
         raise BadOptions("labels: an image is loaded without tables; leave labels out, or relocatable_image.")
@@ -127,7 +126,7 @@ def check_decibels(min_snr_db: float) -> None:
     """Refuse impossible signal-to-noise ratios."""
     if not abs(min_snr_db) <= _MOST_DECIBELS:
         raise BadOptions(
-            f"min_snr_db = {shown(min_snr_db)}: a finite number of decibels is needed, of at most {_MOST_DECIBELS}."
+            f"min_snr_db = {shown(min_snr_db)}: give a finite number of decibels, at most {_MOST_DECIBELS}."
         )
 
 
@@ -135,7 +134,7 @@ def check_targets(verify: tuple[str, ...] | None) -> None:
     """Refuse unknown targets of verification."""
     for target in verify or ():
         if target not in ("host", "qemu"):
-            raise BadOptions(f"verify = {target!r}: allowed are host, qemu, or nothing at all.")
+            raise BadOptions(f"verify = {target!r}: choose host, qemu, both, or an empty tuple.")
 
 
 def check_name(name: str | None) -> None:

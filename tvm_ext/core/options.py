@@ -130,17 +130,17 @@ class BuildOptions:
 
     optimize: Annotated[
         Optimize,
-        Option(group="Speed", help="Speed, size, or speed for at most a tenth more bytes of constants."),
+        Option(group="Speed", help="Speed, size, or speed with at most a tenth more bytes of constants."),
     ] = "balanced"
     io: Annotated[
         Io, Option(group="Output", help="Inputs and outputs in the arena, in the caller's memory, or row by row.")
     ] = "arena"
     reread: Annotated[
-        bool, Option(group="Output", help="With --io stream: rows of inputs may be asked for more than once, to fit.")
+        bool, Option(group="Output", help="With --io stream: read rows of inputs repeatedly if the model then fits.")
     ] = False
     context: Annotated[
         Context,
-        Option(group="Output", help="Arenas and state as variables of the package, or in a block that callers hold."),
+        Option(group="Output", help="Keep arenas and states in static variables, or in a block of the caller."),
     ] = "static"
     relocatable_image: Annotated[
         bool,
@@ -148,7 +148,7 @@ class BuildOptions:
             formerly="image",
             group="Output",
             in_files=False,
-            help="Also an image that a main program loads from anywhere in memory; needs --context caller.",
+            help="Also build an image that a main program can load anywhere in memory; needs --context caller.",
         ),
     ] = False
     verify: Annotated[
@@ -158,7 +158,7 @@ class BuildOptions:
             kind=TARGETS,
             metavar="host,qemu|host|none",
             in_files=False,
-            help="Where to run and compare. Default: host, and qemu where the platform has a board and QEMU is there.",
+            help="Where to run and verify. Default: host, and qemu if the platform has a board and QEMU is installed.",
         ),
     ] = None
     name: Annotated[
@@ -167,7 +167,7 @@ class BuildOptions:
             group="Output",
             kind=TEXT,
             in_files=False,
-            help="C prefix of what is generated. Default: the file's name.",
+            help="Prefix of the generated C names. Default: the name of the model file.",
         ),
     ] = None
     rename: Annotated[
@@ -176,7 +176,7 @@ class BuildOptions:
             group="Output",
             kind=RENAMES,
             metavar="OLD=NEW",
-            help="Call an input or output NEW in the C. May be repeated.",
+            help="Name of an input or output in the C. May be repeated.",
         ),
     ] = None
     input: Annotated[
@@ -205,7 +205,7 @@ class BuildOptions:
         Quantize,
         Option(
             group="Quantization",
-            help="Turn a float model into int8; auto: only where float does not fit. Needs --calibration.",
+            help="Quantize a float model to int8; auto: only if float does not fit. Needs --calibration.",
         ),
     ] = "none"
     io_type: Annotated[
@@ -222,14 +222,14 @@ class BuildOptions:
             kind=NUMBER,
             flag="--min-snr",
             metavar="DB",
-            help="With --quantize: operators stay float until outputs reach this.",
+            help="With --quantize: keep operators in float until the outputs reach this signal-to-noise ratio.",
         ),
     ] = 10.0
     activations: Annotated[
         Activations,
         Option(
             group="Quantization",
-            help="With --quantize: 16 bits where 8 leave outputs below --min-snr, or wherever there are kernels.",
+            help="With --quantize: 16-bit activations where 8 bits miss --min-snr, or wherever kernels support them.",
         ),
     ] = "int8"
     weights: Annotated[
@@ -254,7 +254,7 @@ class BuildOptions:
             group="Memory",
             kind=SIZES,
             metavar="64KiB",
-            help="Bytes tensors may take; of another memory: dtcm=16KiB. May be repeated.",
+            help="Limit for tensors in the default memory, or in another: dtcm=16KiB. May be repeated.",
         ),
     ] = None
     least_scratch: Annotated[bool, Option(group="Memory")] = False
@@ -264,12 +264,12 @@ class BuildOptions:
         Option(
             formerly="guide",
             group="Memory",
-            help="Let a learned model propose memories beside the search, or search alone.",
+            help="Search for memories of tensors with proposals of a learned cost model, or without.",
         ),
     ] = "learned"
     memories: Annotated[
         Memories,
-        Option(group="Memory", help="Where tensors live: in all memories, moved meanwhile, or in the default one."),
+        Option(group="Memory", help="Memories for tensors: all, with copies between them, or only the default memory."),
     ] = "all"
     pin: Annotated[
         Mapping[str, int] | None,
@@ -277,7 +277,7 @@ class BuildOptions:
             group="Memory",
             kind=OFFSETS,
             metavar="NAME=OFFSET",
-            help="Place a tensor at these bytes of its arena. May be repeated.",
+            help="Place a tensor at this offset in its arena. May be repeated.",
         ),
     ] = None
     place_port: Annotated[
@@ -295,7 +295,7 @@ class BuildOptions:
             group="Memory",
             kind=TENSORS,
             metavar="all|NAME|GLOB",
-            help="Values that stay readable behind a run. May be repeated.",
+            help="Keep a tensor readable after a run. May be repeated.",
         ),
     ] = ()
     new_frames: Annotated[
@@ -305,7 +305,7 @@ class BuildOptions:
             group="Model",
             kind=FRAMES,
             metavar="INPUT=FRAMES[@AXIS]",
-            help="Take only so many new frames of a window over time in each run, and answer as the whole window.",
+            help="Pass only this number of new frames in each run; the result is that of the whole window over time.",
         ),
     ] = None
     time_axis: Annotated[Mapping[str, int] | None, Option(formerly="hop_axis", group="Model", kind=AXES)] = None
@@ -315,7 +315,7 @@ class BuildOptions:
             formerly="objective",
             group="Processors",
             in_files=False,
-            help="Where a platform has several processors: what placing operators on them is for.",
+            help="With several processors: the goal of placing operators on them.",
         ),
     ] = "makespan"
     placement_granularity: Annotated[
@@ -324,7 +324,7 @@ class BuildOptions:
             formerly="group",
             group="Processors",
             in_files=False,
-            help="Operators that stay on one processor together, where there are several.",
+            help="With several processors: groups of operators that stay on the same processor.",
         ),
     ] = "none"
     processors: Annotated[
@@ -341,7 +341,7 @@ class BuildOptions:
         bool,
         Option(
             group="Output",
-            help="Hooks around each layer, nothing until <MODEL>_PROFILE is defined: cycles on the device.",
+            help="Hooks around layers for cycles on the device; off unless <MODEL>_PROFILE is defined.",
         ),
     ] = False
     tune: Annotated[
@@ -349,7 +349,7 @@ class BuildOptions:
         Option(
             group="Speed",
             in_files=False,
-            help="Choose kernels by what they measure on the platform's board in QEMU, layer by layer.",
+            help="Choose the kernel of each layer by measurements on the platform's board in QEMU.",
         ),
     ] = False
 
@@ -370,7 +370,7 @@ class BuildOptions:
         for entry in entries:
             value = getattr(self, entry.name)
             if not ((value is None and entry.is_optional) or entry.kind.is_good(value)):
-                raise BadOptions(f"{entry.name} = {shown(value)}: {entry.kind.wanted} is needed.")
+                raise BadOptions(f"{entry.name} = {shown(value)}: give {entry.kind.wanted}.")
         check_bytes(self.ram_bytes, self.flash_bytes, self.pin)
         check_forms(
             io=self.io,
@@ -416,7 +416,7 @@ class BuildOptions:
                 values[key] = tuple(cast("list[Any]", value)) if isinstance(value, list) else value
             return cls(**values)
         except (ValueError, TypeError, AttributeError, RecursionError):
-            raise BadOptions(f"options {text[:80]!r} are not what BuildOptions.to_json writes.") from None
+            raise BadOptions(f"options {text[:80]!r} are not in the form of BuildOptions.to_json.") from None
 
     def limit_bytes(self, platform: Platform) -> int:
         """Return the bytes that tensors may take in the platform's default memory.
@@ -476,7 +476,7 @@ class BuildOptions:
         silent = [processor.name for processor in used if not processor.watts]
         if self.placement_objective == "energy" and len(used) > 1 and silent:
             raise BadOptions(
-                f"placement_objective = 'energy': {platform.name} does not say the power of {', '.join(silent)}; give "
+                f"placement_objective = 'energy': {platform.name} lacks the power of {', '.join(silent)}; give "
                 "each processor its watts."
             )
         return used

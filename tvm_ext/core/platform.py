@@ -106,7 +106,7 @@ class Platform(PlatformTables):
         try:
             return cls._check(json.loads(text), "platform")
         except (ValueError, RecursionError) as error:
-            raise BadPlatform(f"platform: is not JSON: {shortened(error)}.") from None
+            raise BadPlatform(f"platform: not valid JSON: {shortened(error)}.") from None
 
     def to_json(self) -> str:
         """Return the whole description as a JSON text. Equal platforms give equal text."""
@@ -118,14 +118,16 @@ class Platform(PlatformTables):
         try:
             return cls._check(table, str(path))
         except ValueError as error:  # an integer is too long for json to write
-            raise BadPlatform(f"{path}: is not TOML that can be read: {shortened(error)}.") from None
+            raise BadPlatform(f"{path}: is not valid TOML: {shortened(error)}.") from None
 
     @classmethod
     def _check(cls, table: dict[str, object], where: str) -> Self:
         try:
             platform = TypeAdapter(cls).validate_json(json.dumps(table))
         except TypeError:  # TOML has four types that json lacks
-            raise BadPlatform(f"{where}: holds a date or a time; no key of a platform is one.") from None
+            raise BadPlatform(
+                f"{where}: holds a date or a time, which no key of a platform takes; remove it."
+            ) from None
         except ValidationError as error:
             raise BadPlatform(f"{where}: {explained(error, _allowed)}") from None
         problem = contradiction(platform)

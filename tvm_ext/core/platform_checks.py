@@ -64,10 +64,10 @@ def _name_problem(tables: PlatformTables) -> str | None:
     names = [part.name for part in (*tables.processors, *tables.memories)]
     for taken in (STATE_MEMORY, LINKED_MEMORY):
         if taken in names:
-            return f"name = {taken!r} is the name of what models keep between runs; choose another one."
+            return f"name = {taken!r} is reserved for the states of models; choose another name."
     for name, count in Counter(names).items():
         if count > 1:
-            return f"name = {name!r} is used more than once; processors and memories need names of their own."
+            return f"name = {name!r} is used more than once; give each processor and memory its own name."
     return None
 
 
@@ -235,7 +235,7 @@ def _memory_problem(tables: PlatformTables) -> str | None:
         if memory.reserved_bytes >= memory.capacity_bytes:
             return (
                 f"memories.{memory.name}.reserved_bytes = {memory.reserved_bytes}: leaves nothing of the "
-                f"{memory.capacity_bytes} B for models; less than that is needed."
+                f"{memory.capacity_bytes} B for models; reserve less."
             )
         if problem := _alignment_problem(memory):
             return f"memories.{memory.name}.alignment_bytes = {memory.alignment_bytes}: {problem}"

@@ -27,10 +27,10 @@ def size_problem(text: str) -> str:
     found = _SIZE.fullmatch(text.strip())
     prefix = found[2][:1].upper() if found else ""
     if not found or prefix not in ("K", "M", "G"):
-        return f"is no size; write {SIZE_FORMS}."
+        return f"is not a size; write {SIZE_FORMS}."
     units = f"{prefix}iB", f"{'k' if prefix == 'K' else prefix}B"
     forms = " or ".join(f"{found[1]}{unit} ({int(found[1]) * UNITS[unit]} B)" for unit in units)
-    return f"is no size: {found[2]} does not say whether it counts in 1024 or 1000. Write {forms}."
+    return f"is not a size: {found[2]} does not say whether it counts in 1024 or 1000. Write {forms}."
 
 
 def read_size(value: object) -> object:

@@ -267,7 +267,7 @@ def find_compiler(toolchain: Toolchain) -> list[str]:
     try:
         chosen = shlex.split(text)
     except ValueError as error:
-        raise MissingTool(f"CC = {text!r}: is no command: {error}. Quote it as for a shell, or unset CC.") from None
+        raise MissingTool(f"CC = {text!r}: is not a command: {error}. Quote it as for a shell, or unset CC.") from None
     if chosen:
         return [find_program(chosen[0]), *chosen[1:]]
     return [find_program("gcc" if installed("gcc") or not installed("clang") else "clang")]

@@ -138,7 +138,7 @@ def _reader(path: Path) -> tuple[str, Reader]:
             raise BadModel(f"{address}: models are read from files; download it, and give its path.") from None
         raise BadModel(f"{path}: no such file.") from None
     except IsADirectoryError:
-        raise BadModel(f"{path}: is a directory; give the path of a {path.suffix or 'model'} file.") from None
+        raise BadModel(f"{path}: is a folder; give the path of a {path.suffix or 'model'} file.") from None
     except OSError as error:
         raise BadModel(f"{path}: cannot be read: {error.strerror}.") from None
     if path.suffix.lower() not in _READERS:

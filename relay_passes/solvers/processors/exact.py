@@ -20,7 +20,7 @@ from tvm_ext.core.objectives import Objective
 try:
     from ortools.sat.python import cp_model
 except ImportError:
-    raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
+    raise MissingTool("optimal per-core schedules need ortools: pip install 'tvm-ext[exact]'.") from None
 
 FAR_EFFORT = 3.0
 """Deterministic time limit of a search for the bound of a makespan."""
@@ -90,7 +90,7 @@ def assign_exactly(
 try:
     from ortools.sat.python import cp_model
 except ImportError:
-    raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
+    raise MissingTool("optimal per-core schedules need ortools: pip install 'tvm-ext[exact]'.") from None
 
 MOST = 1 << 50
 """Larger than any energy or interval."""
@@ -196,7 +196,7 @@ def _on(parts: tuple[FormPart, ...], processor: int) -> bool:
 try:
     from ortools.sat.python import cp_model
 except ImportError:
-    raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
+    raise MissingTool("optimal per-core schedules need ortools: pip install 'tvm-ext[exact]'.") from None
 
 Variables = dict[tuple[int, int], cp_model.IntVar]
 """Variables by (task, processor)."""
@@ -304,7 +304,7 @@ class _Times:
 try:
     from ortools.sat.python import cp_model
 except ImportError:
-    raise MissingTool("exact sharing among processors needs ortools: pip install 'tvm-ext[exact]'.") from None
+    raise MissingTool("optimal per-core schedules need ortools: pip install 'tvm-ext[exact]'.") from None
 
 WINDOW_EFFORT = 2.0
 """Deterministic time limit of the solver, in about seconds."""

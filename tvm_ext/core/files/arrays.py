@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 30
 """Largest size of all arrays of a file together."""
 
 _MOST_ARRAYS = 10_000
-_ADVICE = "Write one with numpy.savez, arrays of numbers only: pickled objects are not read."
+_ADVICE = "Write the file with numpy.savez, with arrays of numbers only: pickled objects are not read."
 _REASON_CHARACTERS = 300
 
 
@@ -34,7 +34,7 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
         check_file(path)
         with path.open("rb") as file:
             if file.read(6) == b"\x93NUMPY":
-                raise BadInput(f"{path}: is a single array, no .npz file. {_ADVICE}")
+                raise BadInput(f"{path}: is a single array, not an .npz file. {_ADVICE}")
             with zipfile.ZipFile(file) as archive:
                 members = _members(path, archive, wanted)
                 return {name: _read(path, archive, info) for name, info in members.items()}
@@ -78,7 +78,7 @@ def holds_arrays(path: Path) -> bool:
 def _members(path: Path, archive: zipfile.ZipFile, wanted: Collection[str] | None) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
     if len(infos) > _MOST_ARRAYS:
-        raise BadInput(f"{path}: holds {len(infos)} arrays; {_MOST_ARRAYS} is the most that is read.")
+        raise BadInput(f"{path}: holds {len(infos)} arrays; the limit is {_MOST_ARRAYS}.")
     found: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         name = info.filename.removesuffix(".npy")
@@ -91,7 +91,7 @@ def _members(path: Path, archive: zipfile.ZipFile, wanted: Collection[str] | Non
         found[name] = info
     total = sum(info.file_size for info in found.values())
     if total > MOST_BYTES:
-        raise BadInput(f"{path}: holds {total} B of arrays; {MOST_BYTES} B are the most. Give fewer samples.")
+        raise BadInput(f"{path}: holds {total} B of arrays; the limit is {MOST_BYTES} B. Give fewer samples.")
     return found
 
 
@@ -104,12 +104,15 @@ def _read(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
             (2, 0): np.lib.format.read_array_header_2_0,
         }.get(version)
         if read_header is None:
-            raise BadInput(f"{path}: {name!r} is of version {version} of its format, for names of fields. {_ADVICE}")
+            raise BadInput(
+                f"{path}: {name!r} has format version {version}, for records with named fields, which is not read. "
+                f"{_ADVICE}"
+            )
         shape, _, dtype = read_header(member)
         if dtype.kind not in "biuf" or dtype.hasobject:
-            raise BadInput(f"{path}: {name!r} is {dtype}; numbers are needed: integers, floats or booleans. {_ADVICE}")
+            raise BadInput(f"{path}: {name!r} is {dtype}; give numbers: integers, floats or booleans. {_ADVICE}")
         due = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or due != info.file_size - member.tell():
-            raise BadInput(f"{path}: {name!r} says {list(shape)} of {dtype}, and has not that many bytes. {_ADVICE}")
+            raise BadInput(f"{path}: {name!r} declares {list(shape)} of {dtype}, and its bytes do not match. {_ADVICE}")
     with archive.open(info) as member:
         return np.lib.format.read_array(member, allow_pickle=False)

@@ -50,7 +50,7 @@ def check_output(folder: Path) -> None:
     try:
         name = os.fsencode(folder)
         if not folder.name or folder.name == ".." or b"\0" in name or b"\n" in name:
-            raise BadPackage(f"{str(folder)!r}: names no folder that can be replaced; choose another output folder.")
+            raise BadPackage(f"{str(folder)!r}: this folder cannot be replaced; choose another output folder.")
         _check_replaceable(folder)
         parent = next(parent for parent in folder.absolute().parents if os.path.lexists(parent))
         if os.path.lexists(folder):
@@ -63,7 +63,7 @@ def check_output(folder: Path) -> None:
         with staged(parent):
             pass
     except UnicodeEncodeError:
-        raise BadPackage(f"{str(folder)!r}: is no name of a folder; choose another output folder.") from None
+        raise BadPackage(f"{str(folder)!r}: not a valid name for a folder; choose another output folder.") from None
     except OSError as error:
         raise _cannot_be_written(folder, error) from None
 
@@ -79,7 +79,7 @@ def _check_replaceable(folder: Path) -> None:
         if other and (place == other or place in other.parents):
             raise BadPackage(f"{folder}: is or holds {what}; choose another output folder.")
     if os.path.ismount(folder):
-        raise BadPackage(f"{folder}: is where a file system is mounted; choose a folder inside of it.")
+        raise BadPackage(f"{folder}: is the mount point of a file system; choose a folder inside it.")
     obstacles = _obstacles(folder)
     if obstacles:
         raise BadPackage(_refusal(folder, obstacles))
@@ -96,7 +96,7 @@ def _obstacles(folder: Path) -> list[str]:
             found = in_the_way(folder)
             if _identity(folder) == before:
                 return found
-    raise BadPackage(f"{folder}: is changed all the time by others; choose another output folder.")
+    raise BadPackage(f"{folder}: other programs keep changing this folder; choose another output folder.")
 
 
 def _identity(folder: Path) -> tuple[int, int, int]:
@@ -129,7 +129,7 @@ def _put_in_place(new: Path, folder: Path, old: Path) -> None:
     """Exchange first and check the old folder afterwards, because it may change meanwhile; undo if it is foreign."""
     if not exchange(new, folder, old):
         return
-    obstacles = in_the_way(old) if old.is_dir() and not old.is_symlink() else ["something that is no folder"]
+    obstacles = in_the_way(old) if old.is_dir() and not old.is_symlink() else ["something that is not a folder"]
     if obstacles:
         exchange(old, folder, new)
         raise BadPackage(_refusal(folder, obstacles))

@@ -37,15 +37,15 @@ def _opened(path: Path, most_bytes: int | None) -> int:
     try:
         number = os.open(path, os.O_RDONLY | PLAIN_FILE_FLAGS)
     except ValueError:
-        raise OSError(errno.EINVAL, "its name holds what no file name can") from None
+        raise OSError(errno.EINVAL, "the name is not valid for a file") from None
     try:
         status = os.fstat(number)
         if stat.S_ISDIR(status.st_mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "is no plain file, but a device, a pipe or a socket")
+            raise OSError(errno.EINVAL, "is not a regular file, but a device, a pipe or a socket")
         if most_bytes is not None and status.st_size > most_bytes:
-            raise OSError(errno.EFBIG, f"has {status.st_size} B; {most_bytes} B is the most that is read")
+            raise OSError(errno.EFBIG, f"has {status.st_size} B; the limit is {most_bytes} B")
     except OSError:
         os.close(number)
         raise
@@ -60,7 +60,7 @@ def mapped_file(path: Path, *, kind: str, most_bytes: int | None = None, way_out
     Raises BadModel for a missing, unreadable, empty or larger file.
     """
     if path.is_dir():
-        raise BadModel(f"{path}: is a directory; give the path of {kind}.")
+        raise BadModel(f"{path}: is a folder; give the path of {kind}.")
     if not path.is_file():
         raise BadModel(f"{path}: is a pipe or device; give the path of {kind}.")
     try:
@@ -69,7 +69,7 @@ def mapped_file(path: Path, *, kind: str, most_bytes: int | None = None, way_out
             if most_bytes is not None and size > most_bytes:
                 raise BadModel(f"{path}: {size} B is more than the {most_bytes} B {kind} can have{way_out}.")
             if size == 0:
-                raise BadModel(f"{path}: is empty (0 B).")
+                raise BadModel(f"{path}: is empty (0 B); write the file again.")
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it became shorter while it was read"

@@ -24,7 +24,7 @@ PREFIX = ".tvm_ext."
 LOCK = "lock"
 OLD = "old"
 
-_HEADING = "A folder that tvm_ext works in; it may be deleted when no tvm_ext runs. For: "
+_HEADING = "Temporary folder of tvm_ext; it may be deleted when no tvm_ext runs. For: "
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 

@@ -42,7 +42,7 @@ def read_table(path: Path, kind: str, refusal: type[TvmExtError]) -> dict[str, o
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise refusal(f"{path}: is not TOML that can be read: {shortened(error)}.") from None
+        raise refusal(f"{path}: is not valid TOML: {shortened(error)}.") from None
 
 
 def shortened(error: Exception) -> str:

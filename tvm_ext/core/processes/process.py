@@ -57,7 +57,7 @@ def allowed_seconds(seconds: float) -> float:
     except ValueError:
         factor = math.nan
     if not 0 < factor < 1e6:
-        raise BadOptions(f"{PATIENCE} = {text!r}: is a factor on time limits, a number above 0, below 1000000.")
+        raise BadOptions(f"{PATIENCE} = {text!r}: give a factor for time limits, a number above 0 and below 1000000.")
     return seconds * factor
 
 
@@ -125,7 +125,7 @@ def _awaited(process: subprocess.Popen[bytes], seconds: float) -> tuple[tuple[by
 
 
 def _expired(seconds: float) -> str:
-    return f"did not end within {seconds:g} s; {PATIENCE}=10 in the environment allows ten times that"
+    return f"did not end within {seconds:g} s; {PATIENCE}=10 in the environment allows ten times as long"
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

@@ -46,7 +46,7 @@ def supervised(work: Callable[[], None]) -> None:
         with staged(Path(tempfile.gettempdir())) as temporary:
             status = _run_below(work, temporary, ending)
     except OSError as error:
-        _say(f"no folder for temporary files can be used: {error.strerror or error}. Set TMPDIR to one.")
+        _say(f"no folder for temporary files is usable: {error.strerror or error}. Set TMPDIR to a writable folder.")
         status = 1
     sys.exit(status)
 
@@ -135,11 +135,11 @@ def _exit_status(code: int) -> int:
         return code
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
     if name == "SIGKILL":
-        kind, reason = OutOfMemory.__name__, "the system ends programs so where its memory runs out"
+        kind, reason = OutOfMemory.__name__, "the system ends programs with this signal if its memory is exhausted"
     elif is_limited() and name in _CRASHES:
         kind, reason = OutOfMemory.__name__, message("a library ended the process")
     else:
-        kind, reason = "InternalError", "a defect of tvm-ext, or of what it stands on"
+        kind, reason = "InternalError", "a defect of tvm-ext, or of a library that it uses"
     _fail(kind, f"ended by {name} ({reason.rstrip('.')}); the output folder is as it was.")
     return 1
 

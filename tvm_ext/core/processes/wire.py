@@ -54,7 +54,7 @@ def _flatten(value: Value, parts: list[bytes]) -> object:
     if isinstance(value, np.generic | np.ndarray):
         array = np.asarray(cast("Array", value))
         if not _is_number(array.dtype):
-            raise TypeError(f"an array of {array.dtype} does not go to another process; numbers do.")
+            raise TypeError(f"an array of {array.dtype} cannot be sent to another process; only numbers can.")
         parts.append(array.tobytes())
         dtype = array.dtype.str if array.dtype.kind in _KINDS else array.dtype.name
         return {"array": [len(parts) - 1, dtype, list(array.shape)]}
@@ -63,7 +63,7 @@ def _flatten(value: Value, parts: list[bytes]) -> object:
     if isinstance(value, dict):
         items = cast("dict[str, Value]", value).items()
         return {"table": [[str(key), _flatten(item, parts)] for key, item in items]}
-    raise TypeError(f"a {type(value).__name__} does not go to another process; plain values and arrays do.")
+    raise TypeError(f"a {type(value).__name__} cannot be sent to another process; only plain values and arrays can.")
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
@@ -80,11 +80,11 @@ def _restore(tree: Value, parts: list[bytes]) -> Value:
         case "array":
             index, dtype, shape = cast("tuple[int, str, list[int]]", content)
             if not _is_number(np.dtype(dtype)):
-                raise ValueError(f"an array of {dtype} came from another process; numbers do.")
+                raise ValueError(f"an array of {dtype} came from another process; only numbers are read.")
             return np.frombuffer(parts[index], dtype).reshape(shape).copy()
         case "list":
             return [_restore(item, parts) for item in content]
         case "table":
             return {key: _restore(item, parts) for key, item in content}
         case _:
-            raise ValueError(f"{kind!r} is no kind of value.")
+            raise ValueError(f"{kind!r} is not a kind of value.")
