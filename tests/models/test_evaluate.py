@@ -113,7 +113,7 @@ def test_a_file_that_is_not_at_hand(package: Package, tmp_path: Path) -> None:
     assert moved.evaluate(X, CLASSES, reference=file).reference is not None
     other = tmp_path / "other.onnx"
     other.write_bytes(b"\x08\x01")
-    with pytest.raises(BadInput, match=r"other\.onnx: is not the file that .* was compiled from"):
+    with pytest.raises(BadInput, match=r"other\.onnx is not the file that .* was compiled from"):
         moved.evaluate(X, CLASSES, reference=other)
 
 
