@@ -144,7 +144,7 @@ def test_an_interface_that_is_not_the_headers_reads_no_memory(
         change = {"dtype": "float64"}  # arguments have no names
     toy = write_toy(tmp_path, host, io=io)
     lying = replace(toy.interface, **{side: (replace(getattr(toy.interface, side)[0], **change),)})
-    with pytest.raises(BadPackage, match=r"report\.json does not describe toy\.h; compile the model again"):
+    with pytest.raises(BadPackage, match=r"report\.json does not match toy\.h; compile the model again"):
         HostModel(tmp_path, lying)
 
 
@@ -153,5 +153,5 @@ def test_ports_that_the_header_does_not_have(host: Platform, tmp_path: Path) -> 
     port = toy.interface.outputs[0]
     twice = replace(toy.interface, outputs=(port, replace(port, name="z")))
     for lying in (twice, replace(toy.interface, io="caller"), replace(toy.interface, io="stream")):
-        with pytest.raises(BadPackage, match=r"does not describe toy\.h"):
+        with pytest.raises(BadPackage, match=r"does not match toy\.h"):
             HostModel(tmp_path, lying)

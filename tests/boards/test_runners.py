@@ -147,11 +147,11 @@ def test_wrong_outputs_of_a_device_fail_the_build(model: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     "text, error, said",
     [
-        ("openocd -f board.cfg", BadOptions, "does not say where the firmware goes; write {elf}"),
-        ("{elf}", BadOptions, "write {elf} for its path, behind the program"),
+        ("openocd -f board.cfg", BadOptions, "the firmware is missing; write {elf}"),
+        ("{elf}", BadOptions, "write {elf} for its path, after the program"),
         ("", BadOptions, "write {elf}"),
         ("run 'it {elf}", BadOptions, "no closing quotation; quotes have to come in pairs"),
-        ("no_such_program_here {elf}", MissingTool, "'no_such_program_here' is no program that can be found"),
+        ("no_such_program_here {elf}", MissingTool, "the program 'no_such_program_here' is not found"),
         (5, BadOptions, "runner is a int; give a command, such as 'probe-rs run {elf}'"),
     ],
 )
@@ -171,7 +171,7 @@ def test_choices_that_do_not_go_with_a_runner(model: Path, package: Package, tmp
         tvm_ext.build(model, "host", tmp_path / "o", runner=stand_in())
     with pytest.raises(BadOptions, match="runner: nothing is verified and no kernel is measured"):
         tvm_ext.build(model, "cortex_m4", tmp_path / "o", BuildOptions(verify=()), runner=stand_in())
-    with pytest.raises(BadOptions, match="on = 'qemu': a runner is given, which is another place"):
+    with pytest.raises(BadOptions, match="on = 'qemu': a runner is given, too"):
         package.run(INPUTS, on="qemu", runner=stand_in())
     with pytest.raises(BadOptions, match="on = 'moon': a package runs on"):
         package.run(INPUTS, on="moon")  # type: ignore[arg-type]

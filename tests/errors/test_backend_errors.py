@@ -123,7 +123,7 @@ def test_back_ends_that_are_not_here(mod: tvm.IRModule) -> None:
     [
         ({"bent": "llvm"}, r"forced bent=llvm: no operator of the model has this name\. Did you mean 'bend'"),
         ({"bend": "gpu"}, r"forced bend=gpu: unknown processor; processors in use are cpu, llvm\."),
-        ({"bend": "llvm"}, r"forced bend=llvm: llvm cannot run that operator"),
+        ({"bend": "llvm"}, r"forced bend=llvm: llvm cannot run this operator"),
     ],
 )
 def test_forced_choices(forced: dict[str, str], message: str, mod: tvm.IRModule) -> None:

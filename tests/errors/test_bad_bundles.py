@@ -137,7 +137,7 @@ def test_nothing_is_left_of_what_fails(tmp_path: Path, monkeypatch: pytest.Monke
 def test_no_memory_has_the_name_of_what_models_keep(name: str, tmp_path: Path) -> None:
     text = (Path(tvm_ext.__file__).parent / "platforms" / "cortex_m4.toml").read_text()
     (tmp_path / "board.toml").write_text(text.replace('"sram"', f'"{name}"'))
-    with pytest.raises(BadPlatform, match=rf"name = '{name}' is the name of what models keep between runs"):
+    with pytest.raises(BadPlatform, match=rf"name = '{name}' is reserved for the states of models"):
         Platform.load(tmp_path / "board.toml")
 
 

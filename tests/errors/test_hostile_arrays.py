@@ -84,7 +84,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "too few bytes": (zipped([("x.npy", header(body=47))]), "and its bytes do not match"),
     "too many bytes": (zipped([("x.npy", header(body=49))]), "and its bytes do not match"),
     "an empty member": (zipped([("x.npy", b"")]), UNREADABLE),
-    "many members": (zipped([(f"{n}.npy", b"") for n in range(10001)]), "holds 10001 arrays; 10000 is the most"),
+    "many members": (zipped([(f"{n}.npy", b"") for n in range(10001)]), "holds 10001 arrays; the limit is 10000"),
     "encrypted": (flagged(8, 6, 1), "is encrypted"),
     "an unknown compression": (flagged(10, 8, 99), UNREADABLE),
     "a wrong compression": (flagged(10, 8, 14), UNREADABLE),

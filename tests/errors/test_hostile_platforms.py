@@ -108,7 +108,7 @@ BYTES: dict[str, tuple[bytes, str]] = {
     "a lone surrogate": (b'name = "\xed\xa0\x80"', "is not UTF-8 text"),
     "NUL": (bytes(100), "is not valid TOML"),
     "nothing": (b"", "is missing"),
-    "two megabytes": (GOOD.encode() + b"\n#" * 2**20, "cannot be read: has 2.* B; 1048576 B is the most"),
+    "two megabytes": (GOOD.encode() + b"\n#" * 2**20, "cannot be read: has 2.* B; the limit is 1048576 B"),
 }
 
 

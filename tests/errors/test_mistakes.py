@@ -53,34 +53,34 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "NaN": (lambda d: d.calibrated({"x": SAMPLES * np.nan}), "'x' contains NaN or infinity, first in sample 0"),
     "float64": (lambda d: d.calibrated({"x": SAMPLES.astype("f8")}), "input is of type float32"),
     "no samples": (lambda d: d.calibrated({"x": SAMPLES[:0]}), "'x' contains no sample"),
-    "empty npz": (lambda d: d.calibrated(d.folder / "empty.npz"), r"\.npz file .* Write one with numpy\.savez"),
+    "empty npz": (lambda d: d.calibrated(d.folder / "empty.npz"), r"\.npz file .* Write the file with numpy\.savez"),
     "missing npz": (lambda d: d.calibrated(d.folder / "no.npz"), "No such file"),
     "calibration array": (lambda d: d.calibrated(SAMPLES), "must be a path, a dict of arrays or an iterable of dicts"),
     "calibration 5": (lambda d: d.calibrated(5), "must be a path, a dict of arrays"),
     "output file": (lambda d: d.build(d.folder / "file"), "is not a folder; choose another output folder"),
     "foreign output": (lambda d: d.build(d.folder), "which would be lost. Choose a new or an empty folder"),
-    "output 5": (lambda d: d.build(5), "folder is of type int; a path is needed"),
+    "output 5": (lambda d: d.build(5), "folder is of type int; give a path"),
     "unknown option": (lambda d: d.build(None, quantise="int8"), r"build\(\) has no option 'quantise'. Did you mean"),
     "near argument": (lambda d: d.build(None, calibrate=5), r"build\(\) has no option 'calibrate'. Did you mean"),
     "far option": (lambda d: tvm_ext.estimate(d.mod, "host", zzz=1), r"estimate\(\) has no option 'zzz'. Options: "),
     "options unknown": (lambda _: BuildOptions(rom="1KiB"), "Did you mean 'ram'"),  # type: ignore[call-arg]
     "option value": (lambda d: d.build(None, ram="64k"), r"ram = '64k' is not a size: k does not say.*64KiB"),
-    "options dict": (lambda d: d.build(d.folder / "o", {}), "options is a dict; a BuildOptions is needed"),
-    "jobs": (lambda d: d.build(d.folder / "o", jobs="two"), "jobs is of type str; a number of processes"),
+    "options dict": (lambda d: d.build(d.folder / "o", {}), "options is a dict; give a BuildOptions"),
+    "jobs": (lambda d: d.build(d.folder / "o", jobs="two"), "jobs is of type str; give a number of processes"),
     "progress": (lambda d: d.build(d.folder / "o", progress=5), "progress is of type int; a function of one text"),
     "verify_inputs": (lambda d: d.build(d.folder / "o", verify_inputs=5), r"verify_inputs is of type int; the path of"),
     "shape": (lambda d: tvm_ext.load(d.path, shapes={"x": 5}), r"x = 5: a shape is several numbers.*\(5,\)"),  # type: ignore[dict-item]
-    "shape list": (lambda d: tvm_ext.load(d.path, shapes=[1]), "shapes is of type list; a dict is needed"),  # type: ignore[arg-type]
+    "shape list": (lambda d: tvm_ext.load(d.path, shapes=[1]), "shapes is of type list; give a dict"),  # type: ignore[arg-type]
     "shape name": (lambda d: tvm_ext.load(d.path, shapes={"y": (1,)}), "the model has no input 'y'.* Inputs: x"),
     "states": (lambda d: tvm_ext.load(d.path, states=["x"]), "states is of type list; give a dict, such as"),  # type: ignore[arg-type]
-    "initial": (lambda d: tvm_ext.load(d.path, initial=[1]), "initial is of type list; a dict is needed"),  # type: ignore[arg-type]
-    "bind": (lambda d: tvm_ext.load(d.path, bind=["x"]), "bind is of type list; a dict is needed"),  # type: ignore[arg-type]
-    "limits": (lambda d: tvm_ext.load(d.path, limits={"rank": 3}), "limits is of type dict; a Limits is needed"),  # type: ignore[arg-type]
-    "package 5": (lambda _: tvm_ext.Package.load(5), "folder is of type int; a path is needed"),  # type: ignore[arg-type]
+    "initial": (lambda d: tvm_ext.load(d.path, initial=[1]), "initial is of type list; give a dict"),  # type: ignore[arg-type]
+    "bind": (lambda d: tvm_ext.load(d.path, bind=["x"]), "bind is of type list; give a dict"),  # type: ignore[arg-type]
+    "limits": (lambda d: tvm_ext.load(d.path, limits={"rank": 3}), "limits is of type dict; give a Limits"),  # type: ignore[arg-type]
+    "package 5": (lambda _: tvm_ext.Package.load(5), "folder is of type int; give a path"),  # type: ignore[arg-type]
     "no package": (lambda d: tvm_ext.Package.load(d.folder / "no"), r"is not a package: report\.json: No such file"),
-    "bundle 5": (lambda d: tvm_ext.bundle(5, "host", d.folder / "o"), "source is of type int; a path is needed"),  # type: ignore[arg-type]
+    "bundle 5": (lambda d: tvm_ext.bundle(5, "host", d.folder / "o"), "source is of type int; give a path"),  # type: ignore[arg-type]
     "one model": (lambda d: tvm_ext.sweep(str(d.path), ["host"]), r"models is a text, .*; give a list"),
-    "one platform": (lambda d: tvm_ext.sweep([d.path], "host"), r"platforms is a text, 'host'; a list is needed"),
+    "one platform": (lambda d: tvm_ext.sweep([d.path], "host"), r"platforms is a text, 'host'; give a list"),
 }  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def test_what_is_reserved_is_not_given_to_models(tmp_path: Path) -> None:
         ("flags = []", 'flags = ["-mcpu=x; rm -rf /"]', r"toolchain\.flags\[0\]"),
         ("flags = []", 'flags = ["@response"]', r"toolchain\.flags\[0\]"),
         ('kind = "rom"', 'kind = "rom"\nretained = true', r"memories\.rom\.retained = true: a rom keeps what it holds"),
-        ('name = "rom"', 'name = "state"', r"name = 'state' is the name of what models keep between runs"),
+        ('name = "rom"', 'name = "state"', r"name = 'state' is reserved for the states of models"),
         ('name = "mine"', "name = ", r"is not valid TOML"),
         ('name = "mine"', 'name = "../up"', r"name = '\.\./up'"),
     ],

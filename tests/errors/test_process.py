@@ -102,7 +102,7 @@ def test_patience_that_is_no_factor(text: str, monkeypatch: pytest.MonkeyPatch) 
 
 COMPILERS: list[tuple[str, type[Exception], str]] = [
     ('gcc "x', MissingTool, r"CC = 'gcc \"x': is not a command: No closing quotation"),
-    ("gcc \\", MissingTool, "is no command: No escaped character"),
+    ("gcc \\", MissingTool, "is not a command: No escaped character"),
     ("nope", MissingTool, "nope is not on PATH"),
     ("/tmp", MissingTool, "/tmp is not on PATH"),
     ("{folder}/text", MissingTool, "text is not on PATH"),

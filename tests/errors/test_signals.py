@@ -198,7 +198,12 @@ ENDS = [
     ("print('done')", 0, "done\n", ""),
     ("1 / 0", 1, "", "ZeroDivisionError"),
     ("os.kill(os.getpid(), 11)", 1, "", "InternalError: ended by SIGSEGV (a defect of tvm-ext"),
-    ("os.kill(os.getpid(), 9)", 1, "", "OutOfMemory: ended by SIGKILL (the system ends programs so where its memory"),
+    (
+        "os.kill(os.getpid(), 9)",
+        1,
+        "",
+        "OutOfMemory: ended by SIGKILL (the system ends programs with this signal if its memory",
+    ),
     ("raise MemoryError('x')", 1, "", "OutOfMemory: the machine's memory is exhausted (x)"),
     ("limit(); os.abort()", 1, "", "OutOfMemory: ended by SIGABRT (memory ran out under this process's limit"),
 ]

@@ -184,7 +184,7 @@ def test_nothing_runs_where_a_compiler_sees_another_header(package: Package, pat
     """Also where the package was not opened from its folder."""
     lying = Package(folder=package.folder, report=changed(package.report, path, value))
     inputs = {name: np.zeros(spec.shape, spec.dtype) for name, spec in lying.inputs.items()}
-    with pytest.raises(BadPackage, match=r"report\.json does not describe \w+\.h"):
+    with pytest.raises(BadPackage, match=r"report\.json does not match \w+\.h"):
         lying.run(inputs)
 
 

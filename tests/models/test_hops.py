@@ -123,5 +123,5 @@ def test_floats_behind_integers_are_near_those_of_the_window(tmp_path: Path) -> 
 def test_hops_of_several_inputs_are_refused() -> None:
     with pytest.raises(BadOptions, match=r"one input over time"):
         BuildOptions(new_frames={"a": 1, "b": 1})
-    with pytest.raises(BadOptions, match=r"\{input: frames\} is needed"):
+    with pytest.raises(BadOptions, match=r"give \{input: frames\}"):
         BuildOptions(new_frames={"a": "1"})  # type: ignore[dict-item]

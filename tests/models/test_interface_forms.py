@@ -229,8 +229,8 @@ def test_labels_of_several_outputs(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"input": {"x": "nchw"}}, "input x='nchw': 'nchw' is not valid; choose from nhwc, uint8"),
-        ({"input": ["x"]}, "input = .*: {input: .* is needed"),
-        ({"labels": ("a", "")}, "labels: number 2 is ''; 1 to 200 printable characters are needed"),
+        ({"input": ["x"]}, "input = .*: give {input: .*"),
+        ({"labels": ("a", "")}, "labels: number 2 is ''; give 1 to 200 printable characters"),
         ({"labels": ("a\nb",)}, "labels: number 1 is "),
         (
             {"labels": ("a",), "relocatable_image": True, "context": "caller"},

@@ -70,8 +70,8 @@ def test_no_bit_of_a_package_changes(network: tvm.IRModule, ports: tuple[str, st
         ),
         ({"place_port": {"INPUT": "dtcm"}, "io": "caller"}, "place_port: with io = 'caller'"),
         ({"place_port": {"INPUT": "dtcm"}, "context": "caller"}, "place_port: with context = 'caller'"),
-        ({"place_port": {"INPUT": 3}}, "place_port = .*: {input or output: memory} is needed"),
-        ({"place_port": ["x=dtcm"]}, "place_port = .*: {input or output: memory} is needed"),
+        ({"place_port": {"INPUT": 3}}, "place_port = .*: give {input or output: memory}"),
+        ({"place_port": ["x=dtcm"]}, "place_port = .*: give {input or output: memory}"),
     ],
 )
 def test_places_that_cannot_be(

@@ -140,7 +140,7 @@ def test_other_inputs_are_left_alone() -> None:
     ("module", "forms", "message"),
     [
         (known(Real, "x", "v"), {"y": "nhwc"}, "input y: the model has no such input; its inputs are x, v"),
-        (known(Real, "x", "v"), {"v": "nhwc"}, "input v=nhwc: v has 1 axes, so it has no channels to be last"),
+        (known(Real, "x", "v"), {"v": "nhwc"}, "input v=nhwc: v has 1 axes, so it has no channels axis to move"),
         (known(Real, "x", "v"), {"x": "nhwc"}, "input x=nhwc: x is not read by a convolution or pooling as an image"),
         (known(Real, "x", "v"), {"v": "uint8"}, "input v=uint8: pixels become float32, .* v is an input of int32"),
         (known(Integers, "x"), {"x": "uint8,std=2"}, "x is an input whose integers are plain numbers. Leave uint8 out"),

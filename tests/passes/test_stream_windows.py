@@ -168,7 +168,7 @@ def test_what_cannot_be_a_stream_says_why() -> None:
         StreamWindows("x", 1, 1)(module_with(padding_alone))
     with pytest.raises(BadOptions, match=r"'y' is not an input; the inputs are x"):
         StreamWindows("y", 1, 1)(module_with(padded))
-    with pytest.raises(BadOptions, match=r"there is no axis 7"):
+    with pytest.raises(BadOptions, match=r"it has no axis 7"):
         StreamWindows("x", 1, 7)(module_with(padded))
     with pytest.raises(BadOptions, match=r"new_frames x=21: the window has 20 frames"):
         StreamWindows("x", 21, 1)(module_with(padded))

@@ -75,7 +75,7 @@ def test_slow_memories_add_waits(cortex_m4: Platform) -> None:
 
 def test_an_instruction_that_the_disassembly_lacks(cortex_m4: Platform) -> None:
     counts = replace(COUNTS, blocks=(BlockCount(addresses=(0x300,), call=0, executed=1, taken=0),))
-    with pytest.raises(RunFailed, match=r"executed 0x300, where its disassembly has no instruction"):
+    with pytest.raises(RunFailed, match=r"executed address 0x300, at which its disassembly has no instruction"):
         layer_profiles(counts, ["run", "conv"], FIRMWARE, core_tables()["cortex-m4"], TimeModel(platform=cortex_m4))
 
 

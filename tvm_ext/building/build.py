@@ -113,7 +113,7 @@ def build(
     """
     options = chosen_options(options, choices, function=build)
     platform = platform if isinstance(platform, Platform) else Platform.load(platform)
-    check_kind(jobs, "jobs", int, "a number of processes, 1 or more,")
+    check_kind(jobs, "jobs", int, "a number of processes, 1 or more")
     check_processors(platform)
     device = None if runner is None else Runner.parse(runner)
     targets = targets_of(platform, options.verify, device, options.tune)
