@@ -14,7 +14,7 @@ PATH = "docs/reference/boards.md"
 
 
 def boards_page() -> str:
-    """A row for each board, then its memories and where its figures are from."""
+    """Return the page: a row for each board, then the memories of each board and the sources of its values."""
     boards = board_tables()
     intro = (
         "Chips and boards that `-p` finds by any of these names; case, `-` and `_` do not matter. `tvm-ext platforms "

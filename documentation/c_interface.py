@@ -1,4 +1,4 @@
-"""The page of the C interface: what each function of a package is for, and headers as they come out."""
+"""The page of the C interface: the purpose of each function of a package, and examples of generated headers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Arenas are not to be written beside these functions; with the default `--context
 
 
 def _header(name: str) -> str:
-    """The header of a golden package from its first macro on, without what every header has."""
+    """Return the header of a golden package without its beginning and end, which are the same in every header."""
     text = (EXPECTED / name / f"{name}.h").read_text(encoding="utf-8")
     begin, end = text.index("/* Size, shape and type"), text.index("#ifdef __cplusplus\n}")
     return text[begin:end].rstrip() + "\n"

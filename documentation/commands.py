@@ -36,7 +36,7 @@ def _command(name: str, command: Any) -> str:
 
 
 def _spelled(entry: Any, names: str = "") -> str:
-    """An argument as one types it: its names, if it has any, then a word for its value, unless it is a flag."""
+    """Return an argument as a user types it: its names, if any, and a word for its value, unless it is a flag."""
     if names and entry.is_flag:
         return names
     return f"{names} {entry.metavar or entry.display_type(None)}".strip()

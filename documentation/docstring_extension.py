@@ -1,4 +1,4 @@
-"""Docstrings as mkdocstrings shows them: their lists as lists."""
+"""Extension of mkdocstrings that shows the `name: text` entries of docstrings as lists."""
 
 from __future__ import annotations
 

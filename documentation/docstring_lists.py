@@ -1,4 +1,4 @@
-"""Docstrings of the house as markdown: `name: text` under a docstring is a list of parameters, keys or options."""
+"""Conversion of docstrings to markdown: `name: text` entries become a list of parameters, keys or options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ENTRY = re.compile(r"^(?P<name>[a-z_][\w.]*(?:, [a-z_][\w.]*)*): (?=\S)")
 
 
 def with_lists(text: str) -> str:
-    """The text with its entries as a list; lines that follow belong to an entry, up to a blank one or `Raises`."""
+    """Return the text with its entries as a list. An entry continues until a blank line or a line with `Raises`."""
     lines: list[str] = []
     in_list = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The page of errors: the classes, and what every raise in the code says, read from its text."""
+"""The page of errors: the error classes, and the messages of all raise statements, read from the source code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = ("tvm_ext", "relay_passes", "codegen_c")
 
 
 def errors_page() -> str:
-    """Raises ValueError for an error class without a way out."""
+    """Return the page. Raises ValueError for an error class without a way out."""
     classes = [entry for _, entry in inspect.getmembers(errors, inspect.isclass) if issubclass(entry, TvmExtError)]
     classes = sorted((entry for entry in classes if entry is not TvmExtError), key=_line)
     if silent := [entry.__name__ for entry in classes if not entry.way_out]:
@@ -49,7 +49,7 @@ def _from_here(text: str) -> str:
 
 
 def messages() -> dict[str, list[str]]:
-    """Messages of all raises by class of error, without repetition, sorted."""
+    """Return the messages of all raise statements by error class, sorted and without duplicates."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -69,7 +69,7 @@ def _raises(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _template(node: ast.expr) -> str:
-    """The text of a literal, its values as `<name>`; empty where all of it is made elsewhere."""
+    """Return the text of a message with `<name>` for each value; empty if the text is not a literal."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return _escaped(node.value)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -91,7 +91,7 @@ def _escaped(text: str) -> str:
 
 
 def _value_name(part: ast.expr) -> str:
-    """Name of a value as the code has it: its variable, or what is asked of it."""
+    """Return a name for a value in a message: its variable or its attribute."""
     value = part.value if isinstance(part, ast.FormattedValue) else part
     names = [node for node in ast.walk(value) if isinstance(node, ast.Name | ast.Attribute)]
     first = names[0] if names else None

@@ -1,4 +1,4 @@
-"""Links between documents: as they stand in the repository, and as the site has them."""
+"""Links between documents: paths in the repository, and their places in the site."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _OUTSIDE = re.compile(r"^([a-z]+:|/)")
 
 
 def links(text: str, path: str) -> Iterator[str]:
-    """Paths in the repository that a document links; `path` is its own."""
+    """Yield the paths in the repository to which a document links. path: of the document."""
     for found in _LINK.finditer(text):
         if not _OUTSIDE.match(found["target"]):
             yield _resolved(found["target"], path)
 
 
 def with_links(text: str, path: str, place: str, place_of: Callable[[str], str | None]) -> str:
-    """A document with its links as the site has them.
+    """Return a document with its links changed to places in the site.
 
-    path, place: of the document, in the repository and in the site. place_of: of any path of the repository, None where
-    the site does not have it; such a link stays, and the strict build complains.
+    path, place: of the document, in the repository and in the site. place_of: returns the place of a path; None if it
+    is not in the site, whose link then stays unchanged, so that the strict build reports it.
     """
 
     def replaced(found: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ NOTICE = "<!-- Written by `python documentation/write.py`; a test compares. -->"
 
 
 def page(title: str, *parts: str) -> str:
-    """A whole page, its parts apart by a blank line each."""
+    """Return a whole page, with a blank line between its parts."""
     return "\n\n".join([f"# {title}", NOTICE, *(part.strip("\n") for part in parts if part.strip())]) + "\n"
 
 
@@ -19,12 +19,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that a cell of a table can hold."""
+    """Return the text in the form that a cell of a table can hold."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def documented(thing: object) -> str:
-    """Docstring without its indentation. Raises ValueError where there is none: then a page would be silent."""
+    """Return the docstring without its indentation. Raises ValueError for an object without a docstring."""
     text = inspect.getdoc(thing)
     if not text:
         raise ValueError(f"{thing}: has no docstring, and stands on a page.")

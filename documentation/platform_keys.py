@@ -1,4 +1,4 @@
-"""The page of a platform's keys, from the dataclasses that read it."""
+"""The page of the keys of a platform file, from the dataclasses that read the file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LENGTHS = {"minItems": "at least {} of them", "maxItems": "at most {} of them",
 
 
 def platform_keys_page() -> str:
-    """Raises ValueError for a table of the schema that has no place here."""
+    """Return the page. Raises ValueError for a table of the schema that is missing in `_PLACES`."""
     schema = TypeAdapter(PlatformTables).json_schema()
     tables = {_FILE: schema, **schema["$defs"]}
     if unplaced := [name for name in tables if name not in _PLACES]:
@@ -62,7 +62,7 @@ def _table(name: str, schema: dict[str, Any]) -> str:
 
 
 def _kind(entry: dict[str, Any]) -> str:
-    """Type and bounds in words."""
+    """Return the type and the bounds of a key in words."""
     if "$ref" in entry:
         name = entry["$ref"].rpartition("/")[2]
         return f"table {name}"

@@ -1,4 +1,4 @@
-"""The page of Python names: every public name, its docstring by mkdocstrings."""
+"""The page of Python names: every public name, for which mkdocstrings inserts the docstring."""
 
 from __future__ import annotations
 

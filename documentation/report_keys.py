@@ -1,4 +1,4 @@
-"""The page of report.json's keys, from `report_keys.toml`; tests hold it against reports."""
+"""The page of the keys of report.json, from `report_keys.toml`; tests compare it with reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INTRO = """\
 
 
 def described() -> dict[str, str]:
-    """Key -> meaning."""
+    """Return the meaning of each key."""
     return tomllib.loads(FILE.read_text(encoding="utf-8"))["keys"]
 
 
@@ -42,7 +42,7 @@ def report_keys_page() -> str:
 
 
 def undescribed(report: dict[str, Any]) -> set[str]:
-    """Keys of a report that the page does not have."""
+    """Return the keys of a report that are missing on the page."""
     meanings = described()
     return {key for key in map(_known_as, _keys(report, "")) if key not in meanings}
 

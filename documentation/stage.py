@@ -1,10 +1,11 @@
-"""Gathers the site's pages in one folder, as any generator of sites that reads mkdocs.yml takes them.
+"""Copy the pages of the site to a folder, for any site generator that reads mkdocs.yml.
 
     python documentation/stage.py [FOLDER]
 
-`pages` there (default: build/) gets the pages of docs/, tutorials, and documents of the project, with links as the site
-has them; `mkdocs.yml` there is mkdocs.yml with its folders written out. A page directly in docs/ that mkdocs.yml does
-not name stands where that says `topics`. No hook or plugin is needed for it: what builds the site can be replaced.
+The subfolder `pages` of FOLDER (default: build/) receives the pages of docs/, the tutorials and the documents of the
+project, with links changed to places in the site. FOLDER/mkdocs.yml is mkdocs.yml with folders replaced by their pages.
+A page directly in docs/ that mkdocs.yml does not name is listed at the entry `topics`. This step needs no hook or
+plugin of the site generator, so the generator can be replaced.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _documents() -> dict[str, str]:
-    """Pages by their path in the repository."""
+    """Return the text of all pages by their path in the repository."""
     paths = [*(path for path in sorted((ROOT / "docs").rglob("*.md"))), *(ROOT / name for name in PROJECT_PAGES)]
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
     return found | {name: tutorial_page((ROOT / name).read_text(encoding="utf-8"), name) for name in _tutorials()}
@@ -72,14 +73,14 @@ def _tutorials() -> list[str]:
 
 
 def _place(path: str) -> str:
-    """Place in the site of a document of the repository."""
+    """Return the place in the site of a document of the repository."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     return path.removesuffix(".py") + ".md" if _TUTORIAL.fullmatch(path) else f"project/{path}"
 
 
 def _place_of(path: str) -> str | None:
-    """Place in the site of any file of the repository; None where there is none."""
+    """Return the place in the site of any file of the repository; None for a file that is not in the site."""
     if path == "README.md":
         return "index.md"
     if path in PROJECT_PAGES or path.startswith("docs/") or _TUTORIAL.fullmatch(path):
@@ -89,7 +90,7 @@ def _place_of(path: str) -> str | None:
 
 
 def _with_pictures(text: str) -> str:
-    """Pictures as a part of the page: then they take its colours."""
+    """Return the page with its pictures inlined, so that they take the colours of the page."""
     return _PICTURE.sub(_inlined, text)
 
 
@@ -104,7 +105,7 @@ def _write(path: Path, content: str | bytes) -> None:
 
 
 def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with whole paths, and folders of the navigation as lists of their pages."""
+    """Return the configuration with absolute paths, and with the folders of the navigation as lists of pages."""
     nav = configuration["nav"]
     named = {name for entry in nav for name in _pages(entry)}
     lists = {
@@ -124,7 +125,7 @@ def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written_out(entry: Any, lists: Mapping[str, Sequence[str]]) -> Any:
-    """A part of the navigation with the pages of a folder in place of its name."""
+    """Return a part of the navigation with the names of folders replaced by their pages."""
     if isinstance(entry, dict):
         return {title: _written_out(value, lists) for title, value in entry.items()}
     if not isinstance(entry, list):
@@ -137,7 +138,7 @@ def _written_out(entry: Any, lists: Mapping[str, Sequence[str]]) -> Any:
 
 
 def _pages(entry: Any) -> list[str]:
-    """Pages that an entry of the navigation names, in lists and tables, too."""
+    """Return the pages that an entry of the navigation names, also in nested lists and tables."""
     if isinstance(entry, dict):
         return [name for value in entry.values() for name in _pages(value)]
     return [name for value in entry for name in _pages(value)] if isinstance(entry, list) else [entry]

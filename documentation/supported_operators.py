@@ -1,4 +1,4 @@
-"""The page of supported operators, from the importers' converters and the kernels there are."""
+"""The page of supported operators, from the converters of the importers and the registered kernels."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _way(schema: onnx.defs.OpSchema) -> str:
 
 
 def _types(schema: onnx.defs.OpSchema) -> str:
-    """Families of element types where all of one can be compiled, else the types."""
+    """Return the supported element types; a family whose types are all supported stands for its types."""
     if not schema.inputs:
         return ""
     spelled = {text.removeprefix("tensor(").removesuffix(")") for text in schema.inputs[0].types}
@@ -101,7 +101,7 @@ def _contrib() -> str:
 
 
 def _torch_names() -> set[str]:
-    """Raises ImportError without PyTorch: the importer's table is made with it."""
+    """Return the supported ATen operators. Raises ImportError without PyTorch, which the importer's table needs."""
     import torch  # noqa: F401
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
@@ -125,6 +125,6 @@ def _kernel_table() -> str:
 
 
 def _module_of(kernel: str, places: tuple[str, ...]) -> str:
-    """The module that defines a kernel; the registry has imported it."""
+    """Return the name of the module that defines a kernel. The registry has already imported the module."""
     modules = [(name, module) for name, module in sys.modules.items() if name.startswith(places)]
     return next(name for name, module in modules if kernel in [one.name for one in kernels_of(module)])

@@ -1,4 +1,4 @@
-"""A tutorial as a page: its text as markdown, its cells as code. Nothing is run."""
+"""Conversion of a tutorial script to a page: text cells as markdown, code cells as code. The code is not run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _CELL = re.compile(r"^# %%(?P<kind>.*)\n", re.MULTILINE)
 
 
 def tutorial_page(script: str, path: str) -> str:
-    """Markdown of a script in cells, `# %% [markdown]` and `# %%`.
+    """Return the markdown of a script with cells `# %% [markdown]` and `# %%`.
 
-    path: of the script in the repository, named below the title. Raises ValueError for a script without cells, or with
-    code before the first of them.
+    path: of the script in the repository, shown below the title. Raises ValueError for a script without cells, or with
+    code before the first cell.
     """
     before, *rest = _CELL.split(script)
     if before.strip() or not rest:

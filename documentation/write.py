@@ -1,9 +1,9 @@
-"""Writes the pages that are made from the code.
+"""Write the reference pages that are generated from the code.
 
     python documentation/write.py
     python documentation/write.py --check
 
-With `--check` nothing is written, and the exit status is 1 where a page is not what the code says.
+With `--check` nothing is written, and the exit status is 1 if a page does not match the code.
 """
 
 from __future__ import annotations
