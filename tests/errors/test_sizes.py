@@ -59,7 +59,7 @@ BUNDLE = 'name = "b"\n[[models]]\nname = "m"\nfile = "m.onnx"\noptions = {{ ram 
         "flash": (lambda _: BuildOptions(flash="64k"), BadOptions, f"flash = '{AMBIGUOUS}"),
         "of a memory": (lambda _: BuildOptions(ram={"dtcm": "64k"}), BadOptions, f"ram of dtcm = '{AMBIGUOUS}"),
         "no text": (lambda _: BuildOptions(ram="much"), BadOptions, "ram = 'much' is not a size; write a whole number"),
-        "another type": (lambda _: BuildOptions(ram=1.5), BadOptions, "1.5: bytes as a number or a text like"),  # type: ignore[arg-type]
+        "another type": (lambda _: BuildOptions(ram=1.5), BadOptions, "1.5: give bytes as a number or a text like"),  # type: ignore[arg-type]
         "limit": (lambda _: Limits().changed(["tensor_bytes=64k"]), BadOptions, f"tensor_bytes=1GiB: '{AMBIGUOUS}"),
         "count": (lambda _: Limits().changed(["nodes=64KiB"]), BadOptions, "not of the form nodes=20000"),
         "bundle": (
