@@ -68,7 +68,7 @@ MISTAKES: dict[str, tuple[Callable[[Desk], object], str]] = {
     "options dict": (lambda d: d.build(d.folder / "o", {}), "options is a dict; give a BuildOptions"),
     "jobs": (lambda d: d.build(d.folder / "o", jobs="two"), "jobs is of type str; give a number of processes"),
     "progress": (lambda d: d.build(d.folder / "o", progress=5), "progress is of type int; a function of one text"),
-    "verify_inputs": (lambda d: d.build(d.folder / "o", verify_inputs=5), r"verify_inputs is of type int, but must be the path of"),
+    "verify_inputs": (lambda d: d.build(d.folder / "o", verify_inputs=5), r"of type int, but must be the path of"),
     "shape": (lambda d: tvm_ext.load(d.path, shapes={"x": 5}), r"x = 5: a shape is several numbers.*\(5,\)"),  # type: ignore[dict-item]
     "shape list": (lambda d: tvm_ext.load(d.path, shapes=[1]), "shapes is of type list; give a dict"),  # type: ignore[arg-type]
     "shape name": (lambda d: tvm_ext.load(d.path, shapes={"y": (1,)}), "the model has no input 'y'.* Inputs: x"),
