@@ -70,14 +70,21 @@ def block(lines: Iterable[str] | str, depth: int = 1) -> str:
     return indent(text, "    " * depth)
 
 
-def loop(name: str, end: int, lines: Sequence[str], *, step: int = 1, ctype: str = "int32_t") -> list[str]:
-    """Return the lines of a loop over `name` from 0 to `end`. One iteration becomes a block in which `name` is 0."""
-    if 0 < end <= step:
+def loop(
+    name: str, end: int | str, lines: Sequence[str], *, begin: int | str = 0, step: int = 1, ctype: str = "int32_t"
+) -> list[str]:
+    """Return the lines of a loop over `name` from `begin` to `end`, each a number or a C expression.
+
+    One iteration between numbers becomes a block in which `name` is a constant, or only a block if the lines do not
+    name it. The lines must not contain `break` or `continue` for the loop itself.
+    """
+    suffix = "u" if ctype == "size_t" else ""
+    first, last = (f"{bound}{suffix}" if isinstance(bound, int) else bound for bound in (begin, end))
+    if isinstance(begin, int) and isinstance(end, int) and begin < end <= begin + step:
         named = any(re.search(rf"\b{name}\b", line) for line in lines)
-        return ["{", block([*([f"const {ctype} {name} = 0;"] if named else []), *lines]), "}"]
-    zero, suffix = ("0u", "u") if ctype == "size_t" else ("0", "")
+        return ["{", block([*([f"const {ctype} {name} = {first};"] if named else []), *lines]), "}"]
     advance = f"++{name}" if step == 1 else f"{name} += {step}"
-    return [f"for ({ctype} {name} = {zero}; {name} < {end}{suffix}; {advance}) {{", block(lines), "}"]
+    return [f"for ({ctype} {name} = {first}; {name} < {last}; {advance}) {{", block(lines), "}"]
 
 
 def double_literal(value: float) -> str:

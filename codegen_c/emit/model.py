@@ -12,7 +12,7 @@ from itertools import groupby
 from math import prod
 
 from codegen_c.arena.memory_plan import MemoryPlan, runs_backward
-from codegen_c.c_text.text import Compound, block, comment_block, folded, plus, times
+from codegen_c.c_text.text import Compound, block, comment_block, folded, loop, plus, times
 from codegen_c.emit.banner import Origin, banner, user_headers
 from codegen_c.emit.calls import Calls, row_function_names, row_functions
 from codegen_c.emit.functions import definition, function_comment, function_names
@@ -325,9 +325,8 @@ def _sequence_entries(
             continue
         counter = _counter(entry, len(around))
         name, end = counter.name, counter.first + entry.count * counter.step
-        turn = f"++{name}" if counter.step == 1 else f"{name} += {counter.step}"
-        head = f"for (int32_t {name} = {counter.first}; {name} < {end}; {turn}) {{"
-        lines += [head, block(_sequence_entries(step, entry.body, (*around, counter), call_lines)), "}"]
+        body = _sequence_entries(step, entry.body, (*around, counter), call_lines)
+        lines += loop(name, end, body, begin=counter.first, step=counter.step)
     return lines
 
 

@@ -11,25 +11,22 @@ from codegen_c.c_text.text import loop, structure
 from codegen_c.kernels.shared.requantize import factor_members
 from tests.kernels.test_q_cross_compile import implementations, source_text
 from tests.support.runtime_headers import FOLDERS
+from tests.support.single_turns import single_turns
 from tvm_ext import BuildOptions, Platform
 from tvm_ext.compilation.pipeline import compile_module
 from tvm_ext.frontends.load import load
 
 EXPECTED = Path(__file__).parent / "expected"
-ONE_TURN = re.compile(r"for \(\w+ (\w+) = (\d+)u?; \1 < (\d+)u?; (?:\+\+\1|\1\+\+|\1 \+= (\d+))\)")
 KEYWORDS = {"restrict"}
 """Words of C11 that are macros where C++ reads a header, as C++ has no such keyword."""
-
-
-def single_turns(text: str) -> list[str]:
-    """Heads of loops that run once."""
-    return [m[0] for m in ONE_TURN.finditer(text) if int(m[2]) < int(m[3]) <= int(m[2]) + int(m[4] or 1)]
 
 
 def test_a_loop_of_one_turn_is_a_block() -> None:
     assert loop("i", 2, ["y[i] = x[i];"]) == ["for (int32_t i = 0; i < 2; ++i) {", "    y[i] = x[i];", "}"]
     assert loop("i", 1, ["y[i] = x[i];"]) == ["{", "    const int32_t i = 0;\n    y[i] = x[i];", "}"]
     assert loop("i", 4, ["*y++ = 0;"], step=4) == ["{", "    *y++ = 0;", "}"]
+    assert loop("w", 5, ["f(w);"], begin=4) == ["{", "    const int32_t w = 4;\n    f(w);", "}"]
+    assert loop("w", "end", ["f(w);"], begin=4) == ["for (int32_t w = 4; w < end; ++w) {", "    f(w);", "}"]
     assert single_turns("for (int32_t i = 0; i < 4; i += 4) {") and not single_turns("for (int i = 0; i < 2; ++i)")
 
 

@@ -19,6 +19,7 @@ from codegen_c.program.share_functions import has_constants_of, parameters_of, r
 from codegen_c.targets.registry import target_of
 from tests.kernels.guarded import GUARD, Guarded
 from tests.support.runtime_headers import INCLUDE_FLAGS
+from tests.support.single_turns import single_turns
 from tvm_ext.core.platform import NO_SIMD, Platform
 
 HOST = target_of(Platform.load("host").processor)
@@ -46,7 +47,9 @@ def source_text(implementations: Sequence[Implementation]) -> str:
         head = f"void kernel{index}({', '.join(parameter.declaration() for parameter in parameters)})"
         call = f"step{index}({', '.join(parameter.name for parameter in parameters)})"
         parts += [definition(implementation.function, f"step{index}"), f"{head};\n{head}\n{{\n    {call};\n}}\n"]
-    return "\n".join(parts)
+    text = "\n".join(parts)
+    assert not single_turns(text), single_turns(text)
+    return text
 
 
 def compile_kernels(implementations: Sequence[Implementation], flags: Sequence[str] = ()) -> list[Entry]:

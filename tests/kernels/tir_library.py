@@ -15,6 +15,7 @@ from codegen_c.tir.composite import lower_composite
 from codegen_c.tir.plain_c import PlainC
 from tests.kernels.tir_cases import Case
 from tests.support.runtime_headers import INCLUDE_FLAGS
+from tests.support.single_turns import single_turns
 
 FLAGS = [
     "-std=c11",
@@ -42,6 +43,7 @@ def entry(name: str, plain: PlainC) -> str:
     declarations = ", ".join(parameter.declaration() for parameter in plain.function.parameters)
     names = ", ".join(parameter.name for parameter in plain.function.parameters)
     step = definition(plain.function, f"{name}_step")
+    assert not single_turns(step), step
     head = f"void run_{name}({declarations})"
     return f"{step}\n{head};\n{head}\n{{\n    {name}_step({names});\n}}\n"
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from codegen_c.c_text.text import loop
 from codegen_c.custom.audio.common import elements, first_of, number, of_types, tensor
 from codegen_c.custom.contract import Array, CustomCall, CustomCode, CustomOperator, CustomState, CustomTensor
 
@@ -36,23 +37,23 @@ def _reference(call: CustomCall, inputs: Sequence[Array | None]) -> Sequence[Arr
 def _code(call: CustomCall) -> CustomCode:
     count, length = tensor(call, 0).shape[-1], number(call, "delay_length")
     old, new = min(count, length), max(0, count - length)  # output samples from earlier runs, and from this run
-    body = [
-        f"for (int32_t row = 0; row < {elements(tensor(call, 0)) // count}; ++row) {{",
-        f"    const int16_t *const from = &input[row * {count}];",
-        f"    const int16_t *const before = &kept[row * {length}];",
-        f"    memcpy(&output[row * {count}], before, sizeof(*kept) * {old}u);",
+    row = [
+        f"const int16_t *const from = &input[row * {count}];",
+        f"const int16_t *const before = &kept[row * {length}];",
+        f"memcpy(&output[row * {count}], before, sizeof(*kept) * {old}u);",
     ]
     if new:
-        body += [f"    memcpy(&output[row * {count} + {old}], from, sizeof(*kept) * {new}u);"]
+        row += [f"memcpy(&output[row * {count} + {old}], from, sizeof(*kept) * {new}u);"]
     if length > count:
-        body += [
-            f"    memcpy(&kept_next[row * {length}], &before[{count}], sizeof(*kept) * {length - count}u);",
-            f"    memcpy(&kept_next[row * {length} + {length - count}], from, sizeof(*kept) * {count}u);",
+        row += [
+            f"memcpy(&kept_next[row * {length}], &before[{count}], sizeof(*kept) * {length - count}u);",
+            f"memcpy(&kept_next[row * {length} + {length - count}], from, sizeof(*kept) * {count}u);",
         ]
     else:
-        body += [f"    memcpy(&kept_next[row * {length}], &from[{new}], sizeof(*kept) * {length}u);"]
+        row += [f"memcpy(&kept_next[row * {length}], &from[{new}], sizeof(*kept) * {length}u);"]
+    body = "\n".join(loop("row", elements(tensor(call, 0)) // count, row))
     return CustomCode(
-        inputs=("input",), outputs=("output",), body="\n".join([*body, "}"]), includes=("string.h",),
+        inputs=("input",), outputs=("output",), body=body, includes=("string.h",),
         instructions=2 * elements(tensor(call, 0)),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import Compound, Value, block, scaled, times
+from codegen_c.c_text.text import Compound, Value, block, loop, scaled, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.shared.blocking import (
     RUN_CALLED,
@@ -290,12 +290,14 @@ def by_pixels(
             for name, count in [("pixel", 1), (f"{pixels}_pixels", pixels)]
             if count > 1 or num_inside < output[2]
         ]
-        columns = ["int32_t w = 0;"]
-        if begin:
-            columns += [f"for (; w < {begin}; ++w) {{", block(f"$_pixel({call});"), "}"]
-        columns += [f"for (; w + {pixels} <= {end}; w += {pixels}) {{", block(f"$_{pixels}_pixels({call});"), "}"]
-        if begin + num_inside < output[2]:
-            columns += [f"for (; w < {output[2]}; ++w) {{", block(f"$_pixel({call});"), "}"]
+        parts = [(0, begin, 1, "pixel"), (begin, begin + num_inside, pixels, f"{pixels}_pixels")]
+        parts.append((begin + num_inside, output[2], 1, "pixel"))
+        columns: list[str] = []
+        for first, last, step, name in parts:
+            if last - first == step:
+                columns.append(f"$_{name}({call.removesuffix('w')}{first});")
+            elif first < last:
+                columns += loop("w", last, [f"$_{name}({call});"], begin=first, step=step)
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(columns), "}"]
     if output[0] > 1:
         lines = [f"for (int32_t n = 0; n < {output[0]}; ++n) {{", block(lines), "}"]

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import block, times
+from codegen_c.c_text.text import loop, times
 from codegen_c.kernels.contract import Implementation, Kernel, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import (
     WindowCost,
@@ -175,7 +175,7 @@ def _one_pixel(operator: Conv2d, stored: StoredRows, finish: Finish, segment: Ch
     for v in range(segment.vectors):
         lanes, at = segment.lanes_of(v), str(v * kind.count)
         taps.append(f"sum0{v} = {lanes.fma(lanes.read('x', at), segment.weights.load(lanes, 'f', at), f'sum0{v}')};")
-    inner = [f"for (int32_t s = {s_begin}; s < {s_end}; ++s) {{", block(taps), "}"]
+    inner = loop("s", s_end, taps, begin=s_begin)
     return _rows(operator, stored, sums, inner, finish)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, float_literal, loop, structure, times
+from codegen_c.c_text.text import C_TYPES, float_literal, loop, structure, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kept, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.dense import qdense
@@ -214,7 +214,7 @@ def _body(parts: _Parts, stored: StoredRows) -> list[str]:
     operator, own, at_once = parts.operator, parts.own, parts.at_once
     by_rows, shape = _is_image(operator), operator.output.shape
     vectors = operator.output.num_elements // shape[-1]
-    first, last = ("0", str(shape[1] if by_rows else vectors)) if own or not by_rows else ("row_begin", "row_end")
+    first, last = (0, shape[1] if by_rows else vectors) if own or not by_rows else ("row_begin", "row_end")
     depth = 0 if by_rows or (own and own.rule.by_vector) else operator.layer.weight.shape[1]
     source = "steps" if own else "input"
     places = {
@@ -222,31 +222,32 @@ def _body(parts: _Parts, stored: StoredRows) -> list[str]:
         "scratch": f"&scratch[{parts.scratch_bytes}]", "row_begin": "h", "row_end": "end",
     }  # fmt: skip
     arguments = ", ".join(places.get(p.name, p.name) for p in parts.sums.function.parameters)
-    end = f"const int32_t end = h + {at_once} < {last} ? h + {at_once} : {last};"
+    if at_once == 1:
+        end, rows = "h + 1", _finished_row(parts, stored, "h")
+    else:
+        end = f"h + {at_once} < {last} ? h + {at_once} : {last}"
+        rows = loop("y", "end", _finished_row(parts, stored, "y"), begin="h")
+    names_end = at_once > 1 or any(p.name == "row_end" for p in parts.sums.function.parameters)
     steps = [f"int8_t *const steps = (int8_t *)(void *)&scratch[{parts.sums_bytes}];"] if own else []
     return [
         "int32_t *const sums = (int32_t *)(void *)scratch;",
         *steps,
         *(own.begin() if own and not own.rule.by_vector else []),
-        f"for (int32_t h = {first}; h < {last}; h += {at_once}) {{",
-        block([
-            end,
+        *loop("h", last, [
+            *([f"const int32_t end = {end};"] if names_end else []),
             *(own.begin("h") if own and own.rule.by_vector else []),
             f"$_sums({arguments});",
-            "for (int32_t y = h; y < end; ++y) {",
-            block(_finished_row(parts, stored)),
-            "}",
-        ]),
-        "}",
+            *rows,
+        ], begin=first, step=at_once),
     ]  # fmt: skip
 
 
-def _finished_row(parts: _Parts, stored: StoredRows) -> list[str]:
-    """Return the code that computes the elements of row y of the result from its sums."""
+def _finished_row(parts: _Parts, stored: StoredRows, y: str) -> list[str]:
+    """Return the code that computes the elements of a row of the result from its sums. y: C name of the row's index."""
     operator, row, at_once = parts.operator, parts.row, parts.at_once
     channels = operator.output.shape[-1]
     pitch = stored.pitch or channels
-    by_slot = f"(y % {at_once})" if at_once > 1 else "0"
+    by_slot = f"({y} % {at_once})" if at_once > 1 else "0"
     used = [index for index, _ in enumerate(operator.inputs) if index]
 
     def operand(o: Operand) -> str:
@@ -266,11 +267,11 @@ def _finished_row(parts: _Parts, stored: StoredRows) -> list[str]:
         f"const int32_t *const sum = &sums[{times(by_slot, row)}];",
         *(
             f"const {C_TYPES[operator.inputs[i].dtype]} *const x{i} = "
-            f"&input{i}[{times(slot('y', stored.input(i)), row)}];"
+            f"&input{i}[{times(slot(y, stored.input(i)), row)}];"
             for i in used
         ),
         f"{C_TYPES[operator.output.dtype]} *const z = "
-        f"&output[{times(slot('y', stored.output), stored.row_pitch or row // channels * pitch)}];",
+        f"&output[{times(slot(y, stored.output), stored.row_pitch or row // channels * pitch)}];",
         *loop("i", row, loop("k", channels, [
                 f"const float product = {parts.own.product() if parts.own else '(float)sum[i + k] * scale[k]'};",
                 "const float value = product + offset[k];",

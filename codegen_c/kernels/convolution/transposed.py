@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from codegen_c.c_text.text import Compound, Value, block, scaled, times
+from codegen_c.c_text.text import Compound, Value, block, loop, scaled, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, pixel_offsets, place, residual_place
@@ -77,20 +77,14 @@ def over_taps(window: Window, source: TensorType, body: list[str]) -> list[str]:
         stride, padding, extent = window.strides[axis], window.padding[axis], source.shape[1 + axis]
         position = f"{at} + {padding}" if padding else at
         behind = f"({position} - {tap})"
-        first = "0" if stride == 1 else f"({position}) % {stride}"
-        lines = [
-            f"for (int32_t {tap} = {first}; {tap} < {window.kernel[axis]}; {tap} += {stride}) {{",
-            block(
-                [
-                    f"const int32_t {index} = {behind}{f' / {stride}' if stride > 1 else ''};",
-                    f"if ({index} < 0 || {index} >= {extent}) {{",
-                    block("continue;"),
-                    "}",
-                    *lines,
-                ]
-            ),
+        first = 0 if stride == 1 else f"({position}) % {stride}"
+        inside = [
+            f"const int32_t {index} = {behind}{f' / {stride}' if stride > 1 else ''};",
+            f"if ({index} >= 0 && {index} < {extent}) {{",
+            block(lines),
             "}",
         ]
+        lines = loop(tap, window.kernel[axis], inside, begin=first, step=stride)
     return lines
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value, block, structure, times
+from codegen_c.c_text.text import C_TYPES, Value, block, loop, structure, times
 from codegen_c.kernels.contract import (
     CFunction,
     Implementation,
@@ -248,7 +248,7 @@ def over_runs(
         pointers.append(f"{qualifier}{operand.ctype} *{operand.name}_row = {place};")
     lines = [*pointers, *run(channels if stored.pitch else pixels)]
     if stored.pitch:
-        lines = [f"for (int32_t w = 0; w < {pixels}; ++w) {{", block(lines), "}"]
+        lines = loop("w", pixels, lines)
     if is_spatial:
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
     return "\n".join(lines)
@@ -347,7 +347,7 @@ def _qbroadcast_body(shapes: list[tuple[int, ...]], types: list[str], stored: St
     for axis in reversed(range(first, len(output))):
         if output[axis] > 1:
             index = INDICES[axis]
-            lines = [f"for (int32_t {index} = 0; {index} < {output[axis]}; ++{index}) {{", block(lines), "}"]
+            lines = loop(index, output[axis], lines)
     if by_rows:
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block([*rows, *lines]), "}"]
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from codegen_c.c_text.text import block, times
+from codegen_c.c_text.text import block, loop, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kept, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.matmul.heads import head_by_head, sums_of
 from codegen_c.kernels.shared.blocking import (
@@ -99,7 +99,7 @@ def _heads(operator: Matmul, finish: Finish, blocking: Blocking, stored: StoredR
     """Return loops over heads, blocks of columns, and vectors."""
     shape = operator.shape
     inside, (head_step, column_step, element_step) = shape.heads_inside, shape.steps
-    begin, end = ("0", str(shape.heads)) if inside else ("row_begin", "row_end")
+    begin, end = (0, shape.heads) if inside else ("row_begin", "row_end")
     lines = [f"const float *matrix = &second[{times('head', head_step)}];"] if head_step else []
     matrix = "matrix" if head_step else "second"
 
@@ -113,7 +113,7 @@ def _heads(operator: Matmul, finish: Finish, blocking: Blocking, stored: StoredR
 
     lines += over_channels(shape.columns, blocking, tile)
     block_of_floats = ["float *const columns = (float *)(void *)scratch;"] if _packed_floats(operator, blocking) else []
-    return [*block_of_floats, f"for (int32_t head = {begin}; head < {end}; ++head) {{", block(lines), "}"]
+    return [*block_of_floats, *loop("head", end, lines, begin=begin)]
 
 
 def _vectors(
@@ -126,7 +126,7 @@ def _vectors(
     """
     shape = operator.shape
     inside = shape.heads_inside
-    begin, end = ("row_begin", "row_end") if inside else ("0", str(shape.rows))
+    begin, end = ("row_begin", "row_end") if inside else (0, shape.rows)
     rings = _rings(operator, stored)
     pixels = _pixels(operator, blocking, stored)
 
@@ -134,20 +134,19 @@ def _vectors(
         return _tile(operator, finish, segment, stored, matrix, count)
 
     if pixels == 1:
-        return [f"for (int32_t m = {begin}; m < {end}; ++m) {{", block(vector(1)), "}"]
+        return loop("m", end, vector(1), begin=begin)
     if rings:
         return _blocks_in_rings(rings, pixels, vector)
-    whole = str(shape.rows // pixels * pixels)
     if inside:
-        whole = f"row_end - (row_end - row_begin) % {pixels}"
+        return [
+            f"const int32_t whole = row_end - (row_end - row_begin) % {pixels};",
+            *loop("m", "whole", vector(pixels), begin=begin, step=pixels),
+            *loop("m", end, vector(1), begin="whole"),
+        ]
+    whole = shape.rows // pixels * pixels
     return [
-        f"const int32_t whole = {whole};",
-        f"for (int32_t m = {begin}; m < whole; m += {pixels}) {{",
-        block(vector(pixels)),
-        "}",
-        f"for (int32_t m = whole; m < {end}; ++m) {{",
-        block(vector(1)),
-        "}",
+        *(loop("m", whole, vector(pixels), step=pixels) if whole else []),
+        *(loop("m", shape.rows, vector(1), begin=whole) if whole < shape.rows else []),
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, plus, times
+from codegen_c.c_text.text import C_TYPES, block, loop, plus, times
 from codegen_c.kernels.contract import CFunction, Copy, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.shared.copies import copy_instructions
 from codegen_c.kernels.shared.window import ROW_PARAMETERS, row_by_row, row_elements, slot
@@ -131,7 +131,7 @@ def _copies(operator: Concat, stored: StoredRows, count: int, index: str, suffix
         size = f"{run}u * sizeof output{suffix}[0]" if np.dtype(tensor.dtype).itemsize > 1 else str(run)
         lines += [f"memcpy(&output{suffix}[{to}], &input{number}{suffix}[{source}], {size});"]
         begin += run
-    return lines if count == 1 else [f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", block(lines), "}"]
+    return lines if count == 1 else loop(index, count, lines)
 
 
 KERNEL = Kernel(name="concat", operator=Concat, implement=implement, constraints=(one_type,))

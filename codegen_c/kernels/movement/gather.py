@@ -230,9 +230,7 @@ class _Text:
         inner = self.level(index + 1, _sum(to, times(name, out)), _sum(source, times(axis.place(name), into)))
         return [
             *self._fill(to, axis.before * out),
-            f"for (int32_t {name} = {axis.before}; {name} < {end}; ++{name}) {{",
-            block(inner),
-            "}",
+            *loop(name, end, inner, begin=axis.before),
             *self._fill(_sum(to, str(end * out)), axis.after * out),
         ]
 

@@ -78,7 +78,7 @@ def _body(operator: Permute) -> str:
     definitions, index = strided({name: stride for name, _, stride in loops}, origin_of(operator))
     lines = [f"*output++ = input[{index}];"]
     for name, extent, _ in reversed(loops):
-        lines = [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
+        lines = loop(name, extent, lines)
     return "\n".join([*definitions, *lines])
 
 

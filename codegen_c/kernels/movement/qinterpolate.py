@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Compound, block, plus, times
+from codegen_c.c_text.text import C_TYPES, Compound, loop, plus, times
 from codegen_c.kernels.contract import (
     CFunction,
     Implementation,
@@ -156,7 +156,7 @@ def _body(operator: QInterpolate, stored: StoredRows, requantize: Requantize) ->
         f"const int32_t sum = {total}{zero};",
         f"out[{times('w', pitch)} + c] = {requantize.call('sum', '')};",
     ]
-    pixel += [f"for (int32_t c = 0; c < {channels}; ++c) {{", block(inner), "}"]
+    pixel += loop("c", channels, inner)
     return over_pixels(rows, pixel, output)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import block, float_literal
+from codegen_c.c_text.text import block, float_literal, loop
 from codegen_c.kernels.contract import Accumulating, CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import by_pixels, input_place, input_sizes, parameters, pixel_offsets
 from codegen_c.kernels.pooling import qpool2d
@@ -96,7 +96,7 @@ def _by_rows(operator: Pool2d, stored: StoredRows) -> Implementation:
     rings, layer = with_rings(LAYER, stored)
     lines = [*rings, f"tvm_ext_pool2d_f32_add({layer}, input, output, row_begin, row_end);"]
     if average or finish.program.instructions:
-        each = [f"for (int32_t k = 0; k < {channels}; ++k) {{", block(f"output[k] = {finished};"), "}"]
+        each = loop("k", channels, [f"output[k] = {finished};"])
         lines += [f"if (row_end == {rows}) {{", block(each), "}"]
     function = CFunction(
         parameters=parameters(finish, constants=()),
@@ -135,7 +135,7 @@ def _instructions(operator: Pool2d) -> int:
 
 def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
     """Return the code of all channels of one output pixel."""
-    window, (_, height, columns, _) = operator.window, operator.inputs[0].shape
+    window, (_, height, columns, channels) = operator.window, operator.inputs[0].shape
     rows, taps_in_row = tap_range(0, window, ("r_begin", "r_end")), tap_range(1, window, ("s_begin", "s_end"))
     element = f"input[{input_place(operator, stored, 'left + s')} + k]"
     if operator.method == "max":
@@ -157,9 +157,7 @@ def _pixel(operator: Pool2d, stored: StoredRows, finish: Finish) -> list[str]:
         *clip(1, window, columns, "w", names=("left", "s_begin", "s_end")),
         *input_sizes(operator),
         *pixel_offsets(operator, stored, finish),
-        "for (int32_t k = 0; k < input_channels; ++k) {",
-        block(channel),
-        "}",
+        *loop("k", "input_channels" if channels > 1 else 1, channel),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block
+from codegen_c.c_text.text import C_TYPES, loop
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.pooling.qpool2d import mean_requantize
 from codegen_c.kernels.shared.bit_widths import quantized_words, wide_kernel
@@ -85,17 +85,13 @@ def _body(operator: QMean, requantize: Requantize) -> str:
     lines = [f"sum += input[{place}];"]
     for name, (extent, reduced) in reversed(list(zip(names, runs, strict=True))):
         if reduced:
-            lines = _loop(name, extent, lines)
+            lines = loop(name, extent, lines)
     definitions.append(f"const int32_t start = {-zero_point * num_added(operator)}; /* zero points of all elements */")
     lines = ["int32_t sum = start;", *lines, f"*output++ = {requantize.call('sum', '')};"]
     for name, (extent, reduced) in reversed(list(zip(names, runs, strict=True))):
         if not reduced:
-            lines = _loop(name, extent, lines)
+            lines = loop(name, extent, lines)
     return "\n".join([*definitions, *lines])
-
-
-def _loop(name: str, extent: int, lines: list[str]) -> list[str]:
-    return [f"for (int32_t {name} = 0; {name} < {extent}; ++{name}) {{", block(lines), "}"]
 
 
 def _runs(operator: QMean) -> list[tuple[int, bool]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import block, plus
+from codegen_c.c_text.text import block, loop, plus
 from codegen_c.kernels.contract import Target
 from codegen_c.kernels.figures import Block
 from codegen_c.kernels.shared.lanes import SCALAR, Finish, Lanes, native_lanes
@@ -230,11 +230,7 @@ def over_channels(num_channels: int, blocking: Blocking, body: Callable[[Channel
     """Return `body(segment)` with `k`, the block's first output channel, for every block of every segment."""
     lines: list[str] = []
     for segment in channel_ranges(num_channels, blocking):
-        if segment.num_blocks == 1:
-            lines += ["{", block([f"const int32_t k = {segment.begin};", *body(segment)]), "}"]
-        else:
-            head = f"for (int32_t k = {segment.begin}; k < {segment.end}; k += {segment.width}) {{"
-            lines += [head, block(body(segment)), "}"]
+        lines += loop("k", segment.end, body(segment), begin=segment.begin, step=segment.width)
     return lines
 
 
@@ -326,8 +322,8 @@ class Accumulators:
 
         stores = [lanes.store("sum", str(v * lanes.count), self.name(p, v)) for v in range(self.segment.vectors)]
         finished = single.write("output", _sum(place(p), "k + j"), finish.call("sum[j]", read))
-        loop = [f"for (int32_t j = 0; j < {channels}; ++j) {{", block(finished), "}"]
-        return ["{", block([f"float sum[{width}] = {{0.0f}};", *stores, *loop]), "}"]
+        lines = [f"float sum[{width}] = {{0.0f}};", *stores, *loop("j", channels, [finished])]
+        return ["{", block(lines), "}"]
 
 
 def pixel_place(first: str, p: int, pitch: str) -> str:

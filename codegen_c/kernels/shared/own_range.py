@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from codegen_c.c_text.text import times
+from codegen_c.c_text.text import loop, times
 from codegen_c.kernels.contract import Parameter
 from codegen_c.operators.kinds import Array, OwnSteps, QConv2d, QDense, RangeMeaning, RealLayer, TensorType
 from tvm_ext.core.alignment import aligned
@@ -90,10 +90,10 @@ class OwnRangeText:
         return [
             *found,
             f"(void)memset(steps, range.zero_point, {total});",
-            f"for (int32_t h = 0; h < {rows}; ++h) {{",
-            f"    int8_t *const row = &steps[{first} + {times('h', pitch)}];",
-            f"    tvm_ext_range_steps(&range, &input[{times('h', row)}], row, {row}, {meaning});",
-            "}",
+            *loop("h", rows, [
+                f"int8_t *const row = &steps[{first} + {times('h', pitch)}];",
+                f"tvm_ext_range_steps(&range, &input[{times('h', row)}], row, {row}, {meaning});",
+            ]),
         ]  # fmt: skip
 
     def product(self) -> str:

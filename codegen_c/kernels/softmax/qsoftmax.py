@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, Value, block, structure, times
+from codegen_c.c_text.text import C_TYPES, Value, block, loop, structure, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, Spatial, StoredRows, Target
 from codegen_c.kernels.shared.layer import image
 from codegen_c.kernels.shared.requantize import (
@@ -243,7 +243,7 @@ def _made(
         f"$_vector(&input[({places[0]}) * {length}], &output[({places[1]}) * {length}], exponential, "
         f"&runs[2 * ({row})]);"
     )
-    lines = [f"for (int32_t m = 0; m < {vectors}; ++m) {{", block(call), "}"]
+    lines = loop("m", vectors, [call])
     if stored is not None:
         lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
     return Implementation(

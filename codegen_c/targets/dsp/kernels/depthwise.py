@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codegen_c.c_text.text import block, structure, times
+from codegen_c.c_text.text import block, loop, structure, times
 from codegen_c.kernels.contract import Parameter, Passes, StoredRows, Target
 from codegen_c.kernels.convolution import qconv2d, qdepthwise
 from codegen_c.kernels.convolution.qconv2d import QCONV2D_PACKED_CONSTRAINTS
@@ -374,7 +374,7 @@ class Channel:
         if pairs:
             steps = [f"x += {strides[1] * COLUMNS // 2};", f"y += {COLUMNS * self.pitch};"]
             pair = [*self._sums(COLUMNS), *self._store(COLUMNS), *steps]
-            row += [f"for (int32_t w = 0; w < {pairs}; ++w) {{" if pairs > 1 else "{", block(pair), "}"]
+            row += loop("w", pairs, pair)
         if columns > pairs * COLUMNS:
             row += ["{", block([*self._sums(1), *self._store(1)]), "}"]
         row.append(f"plane += {times('row_words', strides[0])};")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen_c.c_text.text import C_TYPES, block, times
+from codegen_c.c_text.text import C_TYPES, block, loop, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Parameter, StoredRows, Target
 from codegen_c.kernels.elementwise import qbinary
 from codegen_c.kernels.shared.requantize import INCLUDES, fixed_point, quantization, scale_of
@@ -140,9 +140,8 @@ def _run(count: int, unrolled: int) -> list[str]:
     step = [f"{name}_row += {unrolled};" for name in NAMES]
     if count == unrolled:
         return elements(count)
-    head = f"for (int32_t i = 0; i < {full}; i += {unrolled}) {{" if full > unrolled else "{"
-    loop = [head, block([*elements(unrolled), *step]), "}"]
-    return [*(loop if full else []), *elements(count - full)]
+    unrolled_run = loop("i", full, [*elements(unrolled), *step], step=unrolled) if full else []
+    return [*unrolled_run, *elements(count - full)]
 
 
 KERNEL = Kernel(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from codegen_c.c_text.text import block, times
+from codegen_c.c_text.text import block, loop, times
 from codegen_c.kernels.contract import CFunction, Implementation, Kernel, Passes, StoredRows, Target
 from codegen_c.kernels.convolution.conv_f32 import (
     pixel_offsets,
@@ -154,8 +154,7 @@ def _function(operator: HalfConv2d, stored: StoredRows, finish: Finish, blocking
     lines: list[str] = []
     whole = columns // blocking.pixels * blocking.pixels
     if whole:
-        loop = f"for (int32_t w = 0; w < {whole}; w += {blocking.pixels}) {{"
-        lines += [loop, block(f"$_{blocking.pixels}_pixels({call});"), "}"]
+        lines += loop("w", whole, [f"$_{blocking.pixels}_pixels({call});"], step=blocking.pixels)
     if whole < columns:
         lines.append(f"$_{columns - whole}_pixels({call.removesuffix(' w')} {whole});")
     lines = ["for (int32_t h = row_begin; h < row_end; ++h) {", block(lines), "}"]
@@ -203,8 +202,8 @@ def _fill(operator: HalfConv2d, stored: StoredRows, widened: Widened) -> list[st
         ),
         "}",
     ]
-    loop = [f"for (int32_t r = 0; r < {rows}; ++r) {{", block(fill), "}"]
-    return [f"for (int32_t p = 0; p < {widened.pixels}; ++p) {{", block(loop), "}"] if widened.apart else loop
+    lines = loop("r", rows, fill)
+    return loop("p", widened.pixels, lines) if widened.apart else lines
 
 
 def _tile(operator: HalfConv2d, finish: Finish, segment: ChannelRange, widened: Widened) -> list[str]:
@@ -215,7 +214,7 @@ def _tile(operator: HalfConv2d, finish: Finish, segment: ChannelRange, widened: 
     x = f"&widened[{times('r', line)}]" if runs > 1 else "widened"
     weights = f"&weights[k * {runs * length}{f' + r * {length * segment.width}' if runs > 1 else ''}]"
     add = [sums.add(x, str(step), weights, str(length))]
-    adds = [f"for (int32_t r = 0; r < {runs}; ++r) {{", block(add), "}"] if runs > 1 else add
+    adds = loop("r", runs, add) if runs > 1 else add
     return [*sums.begin(), *adds, *sums.store(finish, place, residual_place)]
 
 

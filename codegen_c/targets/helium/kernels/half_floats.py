@@ -201,7 +201,9 @@ def _of_vectors(operator: HalfSoftmax, target: Target, count: int) -> Implementa
         f"{softmax_f32.function_of(operator, target)}(widened, widened, 1, length);",
         "tvm_ext_round_halves(&output[i], widened, length);",
     ]
-    loop = [f"for (int32_t i = 0; i < {count} * length; i += length) {{", block(vector), "}"]
+    vectors = [f"for (int32_t i = 0; i < {count} * length; i += length) {{", block(vector), "}"]
+    if count == 1:
+        vectors = loop("i", 1, vector)
     return replace(
         made,
         kernel=SOFTMAX_F16.name,
@@ -211,7 +213,7 @@ def _of_vectors(operator: HalfSoftmax, target: Target, count: int) -> Implementa
                 Parameter(name="output", ctype=LANES.element, role="output"),
                 WIDENED,
             ),
-            body="\n".join([f"const int32_t length = {length};", WIDENED_FLOATS, *loop]),
+            body="\n".join([f"const int32_t length = {length};", WIDENED_FLOATS, *vectors]),
             includes=(*made.function.includes, *LANES.includes),
         ),
         scratch_bytes=4 * length,
@@ -270,8 +272,7 @@ def _run(finish: Finish, length: int, place: str, read: Read) -> list[str]:
     lines: list[str] = []
     for begin, end, lanes in ((0, whole, LANES), (whole, length, SINGLE)):
         if begin < end:
-            head = f"for (int32_t k = {begin}; k < {end}; k += {lanes.count}) {{"
-            lines += [head, block(each(lanes)), "}"]
+            lines += loop("k", end, [each(lanes)], begin=begin, step=lanes.count)
     return lines
 
 
@@ -291,7 +292,7 @@ def _rows(operator: HalfElementwise, stored: StoredRows, finish: Finish) -> str:
             return lanes.read(f"input{o.index}", f"row{o.index} + w * {channels} + k")
 
         pixel = _run(finish, channels, f"row + w * {pitch}", read)
-        lines = [f"for (int32_t w = 0; w < {columns}; ++w) {{", block(pixel), "}"]
+        lines = loop("w", columns, pixel)
     return "\n".join(["for (int32_t h = row_begin; h < row_end; ++h) {", block([*names, *lines]), "}"])
 
 

@@ -97,7 +97,7 @@ TVM_EXT_STEP void integer_network_residual(
         const int8_t *input0_row = &input0[h * 15];
         const int8_t *input1_row = &input1[h * 15];
         int8_t *output_row = &output[h * 15];
-        for (int32_t i = 0; i < 15; i += 1) {
+        for (int32_t i = 0; i < 15; ++i) {
             output_row[0] = integer_network_residual_apply(input0_row[0], input1_row[0]);
             input0_row += 1;
             input1_row += 1;

@@ -99,16 +99,9 @@ TVM_EXT_STEP void streamed_network_conv1(
     int32_t row_end)
 {
     for (int32_t h = row_begin; h < row_end; ++h) {
-        int32_t w = 0;
-        for (; w < 1; ++w) {
-            streamed_network_conv1_pixel(input, output, weights, bias, h, w);
-        }
-        for (; w + 4 <= 5; w += 4) {
-            streamed_network_conv1_4_pixels(input, output, weights, bias, h, w);
-        }
-        for (; w < 6; ++w) {
-            streamed_network_conv1_pixel(input, output, weights, bias, h, w);
-        }
+        streamed_network_conv1_pixel(input, output, weights, bias, h, 0);
+        streamed_network_conv1_4_pixels(input, output, weights, bias, h, 1);
+        streamed_network_conv1_pixel(input, output, weights, bias, h, 5);
     }
 }
 
