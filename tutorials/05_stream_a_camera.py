@@ -100,7 +100,7 @@ int main(void)
 (work / "application.c").write_text(application)
 sources = [work / "application.c", *(work / "digits" / f"digits{part}.c" for part in ("", "_memory", "_weights"))]
 program = work / "application"
-flags = ["-std=c11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{work / 'digits'}"]
+flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{work / 'digits'}"]
 subprocess.run(["gcc", *flags, *sources, "-lm", "-o", program], check=True)
 printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
 print(printed)

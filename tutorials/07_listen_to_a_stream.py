@@ -130,7 +130,7 @@ int main(void)
 parts = ("", "_memory", "_weights", "_state")
 sources = [work / "application.c", *(work / "chirp" / f"chirp{part}.c" for part in parts)]
 program = work / "application"
-flags = ["-std=c11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{work / 'chirp'}"]
+flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{work / 'chirp'}"]
 subprocess.run(["gcc", *flags, *(source for source in sources if source.exists()), "-lm", "-o", program], check=True)
 printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
 print(printed)

@@ -181,7 +181,7 @@ int main(void)
 }}
 """)
 program = work / "application"
-flags = ["-std=c11", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{bundle.folder}"]
+flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{bundle.folder}"]
 sources = [work / "application.c", bundle.folder / report["artifacts"]["library"]]
 subprocess.run(["gcc", *flags, *sources, "-lm", "-o", program], check=True)
 

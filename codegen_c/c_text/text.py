@@ -22,6 +22,14 @@ TYPES_OF_C = tuple(dtype for dtype in C_TYPES if dtype not in NARROW_FLOATS)
 """Element types that C11 can compute with. It has no 16-bit floats; their bits are stored as uint16_t."""
 
 
+def any_type(ctype: str) -> str:
+    """Return the type of tvm_ext_kernels.h that has the values of `ctype` and may access any object.
+
+    int8_t and uint8_t are character types, which may do so by themselves.
+    """
+    return ctype if ctype in ("int8_t", "uint8_t") else f"tvm_ext_any_{ctype.removesuffix('_t')}"
+
+
 def float_literal(value: float) -> str:
     """Return the shortest C literal that reads back as the same float32."""
     single = np.float32(value)

@@ -21,9 +21,27 @@
 #endif
 #endif
 
-/* Steps are not inlined into each other, because tensors of different types share bytes by plan. They are also not
-   cloned with constant addresses: GCC may then write addresses as differences to a base of 0, and drop calls as if
-   they wrote nothing. */
+/* Types that may access any object, as characters may. Tensors of different types share bytes by plan. A function that
+   reads such bytes as one type and writes them as another writes through one of these types, so that a compiler with
+   type-based alias analysis keeps the order. A compiler without the attribute needs that analysis switched off. */
+#if defined(__GNUC__)
+#define TVM_EXT_MAY_ALIAS __attribute__((__may_alias__))
+#else
+#define TVM_EXT_MAY_ALIAS
+#endif
+typedef bool TVM_EXT_MAY_ALIAS tvm_ext_any_bool;
+typedef int16_t TVM_EXT_MAY_ALIAS tvm_ext_any_int16;
+typedef uint16_t TVM_EXT_MAY_ALIAS tvm_ext_any_uint16;
+typedef int32_t TVM_EXT_MAY_ALIAS tvm_ext_any_int32;
+typedef uint32_t TVM_EXT_MAY_ALIAS tvm_ext_any_uint32;
+typedef int64_t TVM_EXT_MAY_ALIAS tvm_ext_any_int64;
+typedef uint64_t TVM_EXT_MAY_ALIAS tvm_ext_any_uint64;
+typedef float TVM_EXT_MAY_ALIAS tvm_ext_any_float;
+typedef double TVM_EXT_MAY_ALIAS tvm_ext_any_double;
+
+/* Steps are not inlined into each other, because one step may read or overwrite bytes as another type than the step
+   that wrote them. They are also not cloned with constant addresses: GCC may then write addresses as differences to a
+   base of 0, and drop calls as if they wrote nothing. */
 #if defined(__clang__)
 #define TVM_EXT_APART __attribute__((noinline))
 #elif defined(__GNUC__)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, Range, TensorLoad, Var
 
-from codegen_c.c_text.text import block, number
+from codegen_c.c_text.text import any_type, block, number
 from codegen_c.kernels.contract import CFunction, Parameter
 from codegen_c.tir.edges import narrow_helper, truncate_helper
 from codegen_c.tir.expressions import RELATION, ExpressionPrinter
@@ -50,9 +50,14 @@ def print_function(function: tirx.PrimFunc, merged: Merged, places: Mapping[Var,
         for var, data in zip(constants, merged.constants, strict=True)
         if data.dtype in (np.int16, np.uint16) and data.ndim == 1
     }
+    buffers = [printer.c_type(str(buffer.ty.dtype)) for buffer in storage.offsets]
+    is_mixed = _is_mixed([*(one.ctype for one in parameters if one.role in ("input", "output")), *buffers])
+    if is_mixed:
+        parameters = [replace(one, ctype=any_type(one.ctype)) if one.role == "output" else one for one in parameters]
+        printer.headers.add("tvm_ext_kernels.h")
     taken = {parameter.name for parameter in parameters} | {"scratch"}
     around = Around(turns={}, tables=tables, places=places)
-    lines = StatementPrinter(printer, storage, taken, around).body(function.body)
+    lines = StatementPrinter(printer, storage, taken, around).body(function.body, is_mixed=is_mixed)
     words = set(re.findall(r"\w+", "\n".join(lines)))  # operands of a self-comparison are not printed
     unused = [parameter.name for parameter in parameters if parameter.name not in words]
     if storage.scratch_bytes:
@@ -68,6 +73,15 @@ def print_function(function: tirx.PrimFunc, merged: Merged, places: Mapping[Var,
         scratch_bytes=storage.scratch_bytes,
         dtypes=frozenset(printer.dtypes),
     )
+
+
+def _is_mixed(ctypes: Iterable[str]) -> bool:
+    """True if tensors, which may share bytes by plan, have several types besides those of characters.
+
+    Then everything is written through types that may alias. GCC keeps a write after the reads of another type before
+    it anyway; clang does not.
+    """
+    return len({ctype for ctype in ctypes if any_type(ctype) != ctype}) > 1
 
 
 def _parameters(function: tirx.PrimFunc, merged: Merged, printer: ExpressionPrinter) -> list[Parameter]:
@@ -92,11 +106,15 @@ class StatementPrinter:
         self.around = around
         self.row_names: dict[str, str] = {}
 
-    def body(self, statement: tirx.Stmt) -> list[str]:
-        """Return the function's statements, unindented; pointers into scratch come first."""
+    def body(self, statement: tirx.Stmt, *, is_mixed: bool = False) -> list[str]:
+        """Return the function's statements, unindented; pointers into scratch come first.
+
+        is_mixed: buffers in scratch are written through types that may alias.
+        """
         pointers = []
         for buffer, offset in self.storage.offsets.items():
             c_type = self.printer.c_type(str(buffer.ty.dtype))
+            c_type = any_type(c_type) if is_mixed else c_type
             place = f"&scratch[{offset}]" if offset else "scratch"
             pointers.append(f"{c_type} *const {self._name(buffer)} = ({c_type} *)(void *){place};")
         return [*pointers, *self._sequence(_flat(statement))]

@@ -50,7 +50,7 @@ REFUSED = {
     "write -isystem FOLDER": (
         "-Ivendor", "-include", "-include evil.h", "-iquotex", "-L.", "-lm", "-Tx.ld", "-save-temps",
     ),
-    "may change results": ("-ffast-math", "-ffp-contract=fast", "-Ofast", "-fstrict-aliasing", "-fno-signed-zeros"),
+    "may change results": ("-ffast-math", "-ffp-contract=fast", "-Ofast", "-fno-signed-zeros"),
     "may give another meaning to functions": (
         "-Dmemcpy=system", "-Dmemcpy=_system", "-DX=system", "-DX=_system", "-D__asm__=x", "-D_Static_assert", "-Dint",
         "-D__builtin_memcpy=_system", "-D_STDINT_H", "-D__BEGIN=_system",

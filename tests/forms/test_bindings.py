@@ -24,7 +24,7 @@ _FILES = {
 }
 _CRATES = Path("/usr/share/cargo/registry")
 """Where Debian's packages of crates, such as librust-cc-dev, put their sources."""
-_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off")
+_FLAGS = ("-std=c11", "-ffp-contract=off")
 
 
 @pytest.fixture(scope="module")

@@ -84,13 +84,14 @@ def test_pragmas_of_a_forwarded_source_do_as_flags_do(source: str, kws: Path, tm
 
 
 def test_without_pragmas_code_would_be_another(tmp_path: Path) -> None:
-    """A store through another type is seen with either, and not without."""
-    text = "int f(int *i, float *x) { *i = 1; *x = 2.0f; return *i; }\n"
+    """A product and a sum are two instructions with either, and one without."""
+    text = "float f(float a, float b, float c) { return a * b + c; }\n"
     (tmp_path / "src").mkdir()
-    (tmp_path / "alias.c").write_text(text)
-    (tmp_path / "src" / "alias.c").write_text(forwarded("alias.c"))
-    by_pragma = _code(tmp_path, "src/alias.c", [])
-    assert by_pragma == _code(tmp_path, "alias.c", [*NEEDED_FLAGS]) != _code(tmp_path, "alias.c", [])
+    (tmp_path / "sum.c").write_text(text)
+    (tmp_path / "src" / "sum.c").write_text(forwarded("sum.c"))
+    by_pragma = _code(tmp_path, "src/sum.c", ["-mfma"])
+    with_flags = _code(tmp_path, "sum.c", ["-mfma", *NEEDED_FLAGS])
+    assert by_pragma == with_flags != _code(tmp_path, "sum.c", ["-mfma"])
 
 
 def _code(folder: Path, source: str, flags: list[str]) -> str:

@@ -29,7 +29,7 @@ WARNINGS = (
     *("-Werror", "-Wno-unused-function"),
 )
 FLAGS = (
-    *("-std=c11", "-O1", "-fno-strict-aliasing", "-fPIC", "-shared"),
+    *("-std=c11", "-O1", "-fstrict-aliasing", "-fPIC", "-shared"),
     *WARNINGS,
     *("-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
     # Half the time for kernels whose loops are written out: what is not much used stays in memory.

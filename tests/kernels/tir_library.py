@@ -27,7 +27,7 @@ FLAGS = [
     "-Wcast-qual",
     "-Wdouble-promotion",
     "-Werror",
-    "-fno-strict-aliasing",
+    "-fstrict-aliasing",
 ]
 PRELUDE = '#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include "tvm_ext_kernels.h"\n\n'
 
@@ -96,4 +96,5 @@ def assert_equal(outputs: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 def c_dtype(plain: PlainC) -> np.dtype:
     ctype = next(parameter.ctype for parameter in plain.function.parameters if parameter.role == "output")
-    return np.dtype({"float": "float32", "double": "float64"}.get(ctype, ctype.removesuffix("_t")))
+    name = ctype.removeprefix("tvm_ext_any_").removesuffix("_t")
+    return np.dtype({"float": "float32", "double": "float64"}.get(name, name))

@@ -80,7 +80,7 @@ def cppcheck(folder: Path, sources: Sequence[str], _package: Package) -> set[Fin
 
 def clang_tidy(folder: Path, sources: Sequence[str], package: Package) -> set[Finding]:
     """Clang's static analyzer and the checks for bugs, with the platform's processor as target."""
-    toolchain, flags = package.platform.toolchain, ["-std=c11", "-fno-strict-aliasing", "-I.", "-Iboard", "-Iimage"]
+    toolchain, flags = package.platform.toolchain, ["-std=c11", "-I.", "-Iboard", "-Iimage"]
     if toolchain.prefix.startswith("riscv"):
         known = [flag for flag in toolchain.flags if not flag.startswith(("-specs", "-misa-spec", "-msmall-data"))]
         flags += ["--target=riscv32-unknown-elf", "-isystem", PICOLIBC, *known]

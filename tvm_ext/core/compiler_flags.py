@@ -55,9 +55,9 @@ _REFUSED: tuple[tuple[str, str], ...] = (
      r"|record|instrument|xray|sanitize|crash|time-trace|ada|go-|create-|cs-|memory-profile|proc-stat|split-stack)"
      r"|-ftest-coverage|-m(fentry|instrument|record|nop-mcount)",
      "reads or writes files beside the objects, or adds code that the package does not have"),
-    (r"-f(fast-math|unsafe-math|associative-math|reciprocal-math|finite-math|no-signed-zeros|strict-aliasing"
+    (r"-f(fast-math|unsafe-math|associative-math|reciprocal-math|finite-math|no-signed-zeros"
      r"|fp-contract|fp-model|approx-func|no-trapping-math|single-precision-constant|cx-)|-Ofast",
-     "may change results, or read tensors that share bytes wrongly"),
+     "may change results"),
     (r"-D(_|[a-z]|[^=]*=[a-z_])",
      "may give another meaning to functions and words of C, which generated code uses; names and values of defines "
      "begin with a capital letter, or values with a digit"),

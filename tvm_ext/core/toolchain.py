@@ -239,7 +239,7 @@ def _absolute(paths: Iterable[Path]) -> list[str]:
 
 
 # Only code that asks for it fuses multiplications with additions. clang would fuse others too, and change bits.
-LANGUAGE_FLAGS = ("-std=c11", "-fno-strict-aliasing", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+LANGUAGE_FLAGS = ("-std=c11", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 WARNING_FLAGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual")
 """Warnings that build files of packages enable. They stay warnings, because other compilers have other warnings."""
 

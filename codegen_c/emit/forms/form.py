@@ -8,7 +8,7 @@ from typing import Self
 
 from tvm_ext.core.toolchain import LANGUAGE_FLAGS
 
-NEEDED_FLAGS = tuple(flag for flag in LANGUAGE_FLAGS if flag in ("-fno-strict-aliasing", "-ffp-contract=off"))
+NEEDED_FLAGS = tuple(flag for flag in LANGUAGE_FLAGS if flag == "-ffp-contract=off")
 """Flags that generated C needs under any build system; all others are the user's."""
 HOME = "https://tvm.apache.org"
 """Home page for metadata that requires one: a package has no page of its own."""

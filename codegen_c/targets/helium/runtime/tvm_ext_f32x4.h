@@ -14,15 +14,18 @@
 typedef float32x4_t tvm_ext_f32x4;
 
 /* GCC 12 treats vld1q_f32 and vst1q_f32 as accesses of 4 bytes, and moves accesses of the other bytes past them; for
- * integers it knows all 16 bytes. */
+ * integers it knows all 16 bytes. Accesses by intrinsics of Helium may alias every object, in GCC and in clang, so
+ * floats may be read and written as integers under strict aliasing, too. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_load(const float *source)
 {
-    return vreinterpretq_f32_s32(vld1q_s32((const int32_t *)(const void *)source));
+    const void *const place = source;
+    return vreinterpretq_f32_s32(vld1q_s32((const int32_t *)place));
 }
 
 static inline void tvm_ext_f32x4_store(float *target, tvm_ext_f32x4 value)
 {
-    vst1q_s32((int32_t *)(void *)target, vreinterpretq_s32_f32(value));
+    void *const place = target;
+    vst1q_s32((int32_t *)place, vreinterpretq_s32_f32(value));
 }
 
 #define TVM_EXT_F32X4_HAS_PARTS
@@ -30,14 +33,16 @@ static inline void tvm_ext_f32x4_store(float *target, tvm_ext_f32x4 value)
 /* Loads the first `count` lanes, and 0 in the others. */
 static inline tvm_ext_f32x4 tvm_ext_f32x4_load_part(const float *source, int32_t count)
 {
-    return vreinterpretq_f32_s32(vldrwq_z_s32((const int32_t *)(const void *)source, vctp32q((uint32_t)count)));
+    const void *const place = source;
+    return vreinterpretq_f32_s32(vldrwq_z_s32((const int32_t *)place, vctp32q((uint32_t)count)));
 }
 
 /* GCC 12 treats vstrwq_p_s32 as a store of all lanes, and drops earlier stores of the other lanes. */
 static inline void tvm_ext_f32x4_store_part(float *target, int32_t count, tvm_ext_f32x4 value)
 {
+    void *const place = target;
     __asm__ volatile("" : : : "memory");
-    vstrwq_p_s32((int32_t *)(void *)target, vreinterpretq_s32_f32(value), vctp32q((uint32_t)count));
+    vstrwq_p_s32((int32_t *)place, vreinterpretq_s32_f32(value), vctp32q((uint32_t)count));
     __asm__ volatile("" : : : "memory");
 }
 
@@ -142,7 +147,7 @@ static inline tvm_ext_f32x4 tvm_ext_f32x4_load(const float *source)
     return result;
 }
 
-static inline void tvm_ext_f32x4_store(float *target, tvm_ext_f32x4 value)
+static inline void tvm_ext_f32x4_store(tvm_ext_any_float *target, tvm_ext_f32x4 value)
 {
     for (int32_t i = 0; i < 4; ++i) {
         target[i] = value.lane[i];

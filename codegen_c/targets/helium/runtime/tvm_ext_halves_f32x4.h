@@ -37,7 +37,7 @@ TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_f32x4_of_halves(const uint16_t *source)
 }
 
 /* Writes 4 floats as the nearest halves. */
-TVM_EXT_INLINE void tvm_ext_f32x4_to_halves(uint16_t *target, tvm_ext_f32x4 value)
+TVM_EXT_INLINE void tvm_ext_f32x4_to_halves(tvm_ext_any_uint16 *target, tvm_ext_f32x4 value)
 {
 #if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
     vstrhq_u32(target, tvm_ext_rounded_f32x4(value));
@@ -62,8 +62,8 @@ TVM_EXT_INLINE tvm_ext_f32x4 tvm_ext_f32x4_half(tvm_ext_f32x4 value)
 #endif
 }
 
-/* Converts `count` halves to floats. */
-TVM_EXT_INLINE void tvm_ext_widen_halves(float *target, const uint16_t *source, int32_t count)
+/* Converts `count` halves to floats, which may overwrite halves that have been read. */
+TVM_EXT_INLINE void tvm_ext_widen_halves(tvm_ext_any_float *target, const uint16_t *source, int32_t count)
 {
     const int32_t whole = count - (count % 4);
     for (int32_t i = 0; i < whole; i += 4) {
@@ -74,8 +74,8 @@ TVM_EXT_INLINE void tvm_ext_widen_halves(float *target, const uint16_t *source, 
     }
 }
 
-/* Converts `count` floats to the nearest halves. */
-TVM_EXT_INLINE void tvm_ext_round_halves(uint16_t *target, const float *source, int32_t count)
+/* Converts `count` floats to the nearest halves, which may overwrite floats that have been read. */
+TVM_EXT_INLINE void tvm_ext_round_halves(tvm_ext_any_uint16 *target, const float *source, int32_t count)
 {
     const int32_t whole = count - (count % 4);
     for (int32_t i = 0; i < whole; i += 4) {

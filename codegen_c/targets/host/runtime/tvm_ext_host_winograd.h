@@ -50,7 +50,8 @@ TVM_EXT_INLINE tvm_ext_host_winograd_scratch tvm_ext_host_winograd_parts(const t
                                                                          void *scratch)
 {
     int32_t *const sums = (int32_t *)scratch;
-    int16_t *const rows = (int16_t *)(void *)&sums[TVM_EXT_HOST_PLACES * layer->product.units * TVM_EXT_HOST_UNIT];
+    void *const after_sums = &sums[TVM_EXT_HOST_PLACES * layer->product.units * TVM_EXT_HOST_UNIT];
+    int16_t *const rows = (int16_t *)after_sums;
     int16_t *const places = &rows[4 * tvm_ext_host_winograd_length(layer)];
     uint8_t *const padding = (uint8_t *)&places[TVM_EXT_HOST_PLACES * layer->pitch];
     const tvm_ext_host_winograd_scratch parts = {sums, rows, places, padding};
