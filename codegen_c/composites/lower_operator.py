@@ -21,6 +21,7 @@ from codegen_c.composites.graph import Call, Composite, NoMatch
 from codegen_c.composites.movement import slice_places
 from codegen_c.composites.quantized import quantized_operator
 from codegen_c.composites.real_layers import real_layer
+from codegen_c.composites.recurrent import recurrent_layer
 from codegen_c.custom.contract import CustomCode
 from codegen_c.custom.registry import run_reference
 from codegen_c.kernels.contract import Alternative, Implementation, Refusal, Target
@@ -95,7 +96,10 @@ def _by_kernel(composite: Composite, target: Target) -> Lowered | tuple[Alternat
     """Return the composite lowered to a kernel, or the kernels that do not take it, with their reasons."""
     quantizes = any(call.name in ("quantize", "dequantize") for call in composite.calls)
     passed: list[Alternative] = []
-    for match in (custom_operator_of, _movement, quantized_operator, real_layer, half_operator, float_operator):
+    matches = (
+        custom_operator_of, _movement, recurrent_layer, quantized_operator, real_layer, half_operator, float_operator
+    )  # fmt: skip
+    for match in matches:
         found = match(composite)
         if isinstance(found, NoMatch):
             if match is quantized_operator and quantizes:

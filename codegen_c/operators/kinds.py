@@ -507,3 +507,27 @@ class RealLayer(Operator):
     finish: ScalarProgram = IDENTITY
     rounding: Rounding = "onnx"
     own_steps: OwnSteps | None = None
+
+
+LSTM_GATES = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QLstm(Operator):
+    """TensorFlow Lite's LSTM on integers, all steps of a sequence.
+
+    inputs: hidden state int8[B, H], cell int16[B, H], sequence int8[T, B, C]. outputs: the next hidden state and cell,
+    and the outputs int8[T, B, H].
+    input_weight: int8[4 H, C]; hidden_weight: int8[4 H, H]; bias: int32[4 H]: of the input, forget, cell and output
+    gate. table: uint16[256], the sigmoid of i / 24 in units of 2^-16.
+    factors, zero_points, cell_power, clip: as in `QuantizedLstm`; factors are pairs (mantissa, shift).
+    """
+
+    input_weight: Array
+    hidden_weight: Array
+    bias: Array
+    table: Array
+    factors: tuple[tuple[int, int], ...]
+    zero_points: tuple[int, int]
+    cell_power: int
+    clip: int

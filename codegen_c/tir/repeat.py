@@ -24,7 +24,7 @@ class Repeated:
     """A function that runs a step in a loop over time.
 
     function: takes the initial states, the sequences [count, ...], the step's other parameters and `constants`, and
-    writes the final states and the stacked results [count, ...]. It carries the `RepeatedStep`.
+    writes the final states and the stacked results [count, ...].
     """
 
     function: tirx.PrimFunc
@@ -36,14 +36,15 @@ def step_of(repeated: RepeatedStep) -> relax.Function:
     return tvm.ir.load_json(repeated.step)
 
 
-def repeat_step(step: relax.Function, repeated: RepeatedStep) -> Repeated:
+def repeat_step(step: relax.Function, repeated: RepeatedStep, module: tvm.IRModule | None = None) -> Repeated:
     """Return one function that runs a step `repeated.count` times; its size does not depend on the count.
 
-    repeated: describes the parameters and results of `step`; its own `step` is filled in. Raises CannotLowerError if
-    the step cannot be lowered to loops.
+    repeated: describes the parameters and results of `step`; its own `step` is filled in. module: contains the
+    PrimFuncs that the step calls; such a step cannot be carried as text, and the function then has no `RepeatedStep`.
+    Raises CannotLowerError if the step cannot be lowered to loops.
     """
     count, num_states, num_sequences = repeated.count, repeated.num_states, repeated.num_sequences
-    merged = merge_stages(legalize_composite(step))
+    merged = merge_stages(legalize_composite(step, module))
     parameters = list(merged.function.params)
     inputs, outputs = parameters[: merged.num_inputs], parameters[merged.num_inputs :][: merged.num_outputs]
     constants = parameters[merged.num_inputs + merged.num_outputs :]
@@ -63,8 +64,9 @@ def repeat_step(step: relax.Function, repeated: RepeatedStep) -> Repeated:
     given = [*before, *(sequences[element] for element in elements), *same, *constants]
     made = [*after, *(sequences[element] for element in outputs[num_states:])]
     function = tirx.PrimFunc([*given, *made], body).with_attr("s_tir", True)
-    carried = replace(repeated, step=tvm.ir.save_json(step))
-    return Repeated(function=carried.write(function), constants=merged.constants)
+    if module is None:
+        function = replace(repeated, step=tvm.ir.save_json(step)).write(function)
+    return Repeated(function=function, constants=merged.constants)
 
 
 def _in_time(body: tirx.Stmt, renamed: Mapping[Var, Var], sequences: Mapping[Var, Var], time: Expr) -> tirx.Stmt:

@@ -26,11 +26,13 @@ from codegen_c.operators.kinds import (
     QConv2dTranspose,
     QDense,
     QInterpolate,
+    QLstm,
     QMaskedSoftmax,
     QMatmul,
     QMean,
     QNormalize,
     QPool2d,
+    TensorType,
     Window,
 )
 from tests.kernels.harness import PORTABLE, WARNINGS, smallest_rings, source_text
@@ -73,6 +75,18 @@ OPERATORS: tuple[Operator, ...] = (
     QInterpolate(
         inputs=(IMAGE,), outputs=(replace(IMAGE, shape=(1, 7, 9, IMAGE.shape[3])),), rows=taps(IMAGE.shape[1], 7),
         columns=taps(IMAGE.shape[2], 9), **FULL,
+    ),
+    QLstm(
+        inputs=(
+            TensorType(shape=(2, 4), dtype="int8"), TensorType(shape=(2, 4), dtype="int16"),
+            TensorType(shape=(3, 2, 5), dtype="int8"),
+        ),
+        outputs=(
+            TensorType(shape=(2, 4), dtype="int8"), TensorType(shape=(2, 4), dtype="int16"),
+            TensorType(shape=(3, 2, 4), dtype="int8"),
+        ),
+        input_weight=np.ones((16, 5), np.int8), hidden_weight=np.ones((16, 4), np.int8), bias=np.ones(16, np.int32),
+        table=np.zeros(256, np.uint16), factors=((1 << 30, 36),) * 11, zero_points=(3, -4), cell_power=-11, clip=900,
     ),
 )  # fmt: skip
 WIDE = tuple(

@@ -191,6 +191,7 @@ def test_a_state_of_another_batch(tmp_path: Path) -> None:
     ("options", "updated"),
     [
         ({}, ["copy", "in place"]),
+        ({"steps": 33}, ["copy", "copy"]),
         ({"steps": 3, "clip": 0.3}, ["in place", "in place"]),
         ({"steps": 2, "batch": 2, "time_major": True}, ["in place", "in place"]),
     ],
@@ -230,12 +231,55 @@ def test_integer_lstm_gives_tflms_bytes(tmp_path: Path) -> None:
         {"steps": 2, "clip": 0.4},
         {"cell_scale": 4.0, "batch": 2, "time_major": True, "steps": 2},
         {"cell_scale": 2.0**-29, "clip": 1.0},
+        {"steps": 6, "channels": 19, "units": 13},
+        {"steps": 3, "channels": 16, "units": 32, "batch": 3},
     ],
 )
 def test_integer_lstm_over_scales_and_shapes(options: dict[str, float], tmp_path: Path) -> None:
     package = built(models.lstm(int8=True, **options), tmp_path)  # type: ignore[arg-type]
     host = package.report["verify"]["host"]
     assert host["passed"] and host["reference"] == "TensorFlow Lite Micro" and host["differing"] == 0
+
+
+@pytest.mark.board
+@pytest.mark.parametrize("platform", ["cortex_m0plus", "cortex_m4", "cortex_m55", "riscv32_zve32x"])
+def test_integer_lstm_runs_in_a_loop_by_the_dense_kernels_of_a_target(platform: str, tmp_path: Path) -> None:
+    package = built(models.lstm(int8=True, steps=5, channels=18, units=12), tmp_path, platform)
+    for target in ("host", "qemu"):
+        assert package.report["verify"][target]["passed"] and not package.report["verify"][target]["differing"]
+    assert package.report["verify"]["host"]["reference"] == "TensorFlow Lite Micro"
+    assert "qlstm" in [step["kernel"] for step in package.report["steps"]]
+
+
+@pytest.mark.parametrize(("int8", "steps"), [(True, (5, 50)), (False, (40, 400))])
+def test_the_code_of_an_lstm_does_not_grow_with_its_steps(int8: bool, steps: tuple[int, int], tmp_path: Path) -> None:
+    host, options = Platform.load("host"), BuildOptions(verify=())
+    sizes: list[tuple[int, int]] = []
+    for count in steps:
+        model = tvm_ext.load(saved_tflite(models.lstm(int8=int8, steps=count), tmp_path))
+        program = compile_module(model, host, options).program
+        text = sum(len(call.implementation.function.body) for call in program.kernel_calls())
+        sizes.append((sum(constant.data.nbytes for constant in program.constants.values()), text // 100))
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 4, "clip": 0.4}, {"cell_scale": 0.5, "steps": 2, "batch": 2}])
+def test_the_reference_of_an_integer_lstm_is_that_of_tflm(options: dict[str, float], tmp_path: Path) -> None:
+    data = models.lstm(int8=True, **options)  # type: ignore[arg-type]
+    program = compile_module(
+        tvm_ext.load(saved_tflite(data, tmp_path)), Platform.load("host"), BuildOptions(verify=())
+    ).program  # fmt: skip
+    (kernel,) = [call for call in program.kernel_calls() if call.implementation.kernel == "qlstm"]
+    interpreter = peer("tflite_micro.python.tflite_micro.runtime").Interpreter.from_bytes(data)
+    batch, steps = int(options.get("batch", 1)), int(options.get("steps", 1))
+    hidden, cell = np.full((batch, 4), -3, np.int8), np.zeros((batch, 4), np.int16)
+    random = np.random.default_rng(3)
+    for _ in range(20):
+        x = random.integers(-128, 128, (batch, steps, 5)).astype(np.int8)
+        interpreter.set_input(x, 0)
+        interpreter.invoke()
+        hidden, cell, output = kernel.implementation.reference([hidden, cell, x.transpose(1, 0, 2)])
+        np.testing.assert_array_equal(output.transpose(1, 0, 2), interpreter.get_output(0))
 
 
 def test_the_weights_of_all_steps_stand_once(tmp_path: Path) -> None:

@@ -136,10 +136,15 @@ def lstm(
     time_major: bool = False,
     clip: float = 0.0,
     cell_scale: float = 2.0**-11,
+    channels: int = 5,
+    units: int = 4,
     changed: Mapping[int, dict[str, object]] | None = None,
     **options: int,
 ) -> bytes:
-    """An LSTM of 5 values to 4: float, or int8 with a cell of int16. changed: of its inputs, by place; 24: output."""
+    """An LSTM of `channels` values to `units`: float, or int8 with a cell of int16.
+
+    changed: of its inputs, by place; 24: output.
+    """
     random, net = np.random.default_rng(steps), TfliteWriter()
     small, wide, cell = ("int8", "int32", "int16") if int8 else ("float32", "float32", "float32")
 
@@ -150,15 +155,15 @@ def lstm(
     shape = (steps, batch) if time_major else (batch, steps)
     hidden = Quantized(scale=0.0078, zero_point=-3)
     ports: dict[int, dict[str, object]] = {
-        0: {"name": "x", "shape": (*shape, 5), "dtype": small, "quantized": Quantized(scale=0.03, zero_point=5)},
-        **{place: {"name": f"w{place}", "array": values(4, 5 if place < 5 else 4, limit=127),
+        0: {"name": "x", "shape": (*shape, channels), "dtype": small, "quantized": Quantized(scale=0.03, zero_point=5)},
+        **{place: {"name": f"w{place}", "array": values(units, channels if place < 5 else units, limit=127),
                    "quantized": Quantized(scale=0.01 + 0.001 * place)} for place in range(1, 9)},
-        **{place: {"name": f"b{place}", "array": values(4, limit=500), "quantized": Quantized(scale=0.0003)}
+        **{place: {"name": f"b{place}", "array": values(units, limit=500), "quantized": Quantized(scale=0.0003)}
            for place in range(12, 16)},
-        18: {"name": "hidden", "shape": (batch, 4), "dtype": small, "is_variable": True, "quantized": hidden},
-        19: {"name": "cell", "shape": (batch, 4), "dtype": cell, "is_variable": True,
+        18: {"name": "hidden", "shape": (batch, units), "dtype": small, "is_variable": True, "quantized": hidden},
+        19: {"name": "cell", "shape": (batch, units), "dtype": cell, "is_variable": True,
              "quantized": Quantized(scale=cell_scale)},
-        24: {"name": "y", "shape": (*shape, 4), "dtype": small, "quantized": hidden},
+        24: {"name": "y", "shape": (*shape, units), "dtype": small, "quantized": hidden},
     }  # fmt: skip
     tensors: dict[int, int] = {}
     for place in range(25):

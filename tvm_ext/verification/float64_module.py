@@ -210,9 +210,11 @@ class _Writer:
     def _narrow(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Tuple):
             return relax.Tuple([self._narrow(field) for field in expr.fields])
-        form = self._form(expr)
-        if form is expr or not is_float_type(form.ty) or array_of(expr) is not None:
+        if array_of(expr) is not None:
             return expr
+        form = self._form(expr)
+        if form is expr or not is_float_type(form.ty):
+            return form
         return self._bind("narrow", infer(relax.op.astype(form, expr.ty.dtype)))
 
     def _widened(self, var: relax.Var) -> relax.Var:

@@ -20,7 +20,7 @@ def _strings(values: Any) -> tuple[str, ...]:
     return tuple(str(value) for value in values)
 
 
-def _axes(values: Any) -> tuple[int, ...]:
+def _ints(values: Any) -> tuple[int, ...]:
     return tuple(int(value) for value in values)
 
 
@@ -43,7 +43,7 @@ class SourceNodes(Decision):
 class StorageLayout(Decision):
     """Axes of the model's tensor in the order in which a composite stores its result; empty for the model's order."""
 
-    axes: tuple[int, ...] = attribute("layout", (), read=_axes, write=list)
+    axes: tuple[int, ...] = attribute("layout", (), read=_ints, write=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +105,27 @@ class RepeatedStep(Decision):
     num_states: int = attribute("repeated_states", 0, read=int)
     num_sequences: int = attribute("repeated_sequences", 0, read=int)
     is_backward: bool = attribute("repeated_backward", False, read=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedLstm(Decision):
+    """Arithmetic of a PrimFunc that is TensorFlow Lite's LSTM on integers; empty for all other PrimFuncs.
+
+    The PrimFunc takes the hidden state int8[B, H], the cell int16[B, H] and the sequence int8[T, B, C]; then the
+    matrices of the input int8[H, C] and those of the hidden state int8[H, H], of the input, forget, cell and output
+    gate; their biases int32[H]; and a table of the sigmoid. It returns the next hidden state and cell, and the outputs
+    int8[T, B, H].
+
+    factors: fixed-point factors as (mantissa, shift) in a row: from the sums of the input to a gate, four; from those
+    of the hidden state, four; of the forget gate times the cell, of the input gate times the cell gate, and of the
+    output gate times the cell's tanh. zero_points: of the input and of the hidden state. cell_power: the scale of the
+    cell is 2^cell_power. clip: bound of the cell; 0 for none.
+    """
+
+    factors: tuple[int, ...] = attribute("lstm_factors", (), read=_ints, write=list)
+    zero_points: tuple[int, ...] = attribute("lstm_zero_points", (), read=_ints, write=list)
+    cell_power: int = attribute("lstm_cell_power", 0, read=int)
+    clip: int = attribute("lstm_clip", 0, read=int)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,19 +2,24 @@
 
 input[B, T, C] (or [T, B, C]), four matrices [H, C] and four [H, H], four biases[H], hidden[B, H], cell[B, H] ->
 output[B, T, H]. Float, or int8 with a cell of int16. Peepholes, projections and normalized layers are refused, as in
-TensorFlow Lite Micro. The steps of one call are unrolled.
+TensorFlow Lite Micro. One function runs a step in a loop over time; in float, sequences of up to 32 steps are
+unrolled, which takes fewer instructions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, frexp
 
 import numpy as np
 import tflite
 from tvm import relax, te, tirx
 
+from codegen_c.kernels.shared.requantize_tflite import fixed_point
+from codegen_c.tir.repeat import repeat_step
 from relay_passes.dataflow import constant, static_shape
+from tvm_ext.core.decisions.composites import QuantizedLstm, RepeatedStep
+from tvm_ext.core.decisions.decision import Decision
 from tvm_ext.frontends.refusals import Refused
 from tvm_ext.frontends.tflite.layers import options_of
 from tvm_ext.frontends.tflite.read_file import TfliteFile, TfliteNode, TfliteTensor
@@ -23,6 +28,8 @@ from tvm_ext.frontends.tflite.rescale import check_sums, clamped, rescaled
 _INPUT, _HIDDEN, _CELL = 0, 18, 19
 _WEIGHTS, _BIASES = range(1, 9), range(12, 16)
 _LEFT_OUT = (*range(9, 12), 16, 17, *range(20, 24))
+MOST_UNROLLED = 32
+"""Most steps of a float layer that are written one after the other, as for the recurrent layers of ONNX."""
 _GATES = 4
 """Number of gates: input, forget, cell and output, in the order of the operator's weights."""
 
@@ -127,19 +134,75 @@ def convert(
         raise Refused(f"its states are for {static_shape(hidden)[0]} sequences at once, not {shape[batch_axis]}")
     matrices = [_numbers(tensors[place]) for place in _WEIGHTS]
     biases = [_numbers(tensors[place]) for place in _BIASES]
+    clip, sequence = float(options.CellClip()), _with_axes(builder, data, batch_axis)
     if file.tensors[node.outputs[0]].dtype == "float32":
-        step = _FloatCell(matrices, biases, float(options.CellClip()), builder).step
+        float_cell = _FloatCell(matrices, biases, clip)
+        if static_shape(sequence)[0] > MOST_UNROLLED:
+            made = _in_loop(builder, float_cell.step, [hidden, cell, sequence], [])
+        else:
+            made = _unrolled(builder, float_cell.step, [hidden, cell, sequence])
     else:
         scaled = {place: tensor for place, tensor in enumerate(tensors) if tensor is not None}
-        step = IntegerCell(scaled, matrices, biases, float(options.CellClip()), builder).step
+        integers = IntegerCell(scaled, matrices, biases, clip)
+        made = _in_loop(builder, integers.step, [hidden, cell, sequence], integers.given, integers.decision())
+    hidden, cell, output = made
+    return relax.Tuple([_with_axes(builder, output, batch_axis), hidden, cell])
+
+
+Step = Callable[[relax.BlockBuilder, Sequence[relax.Expr]], tuple[relax.Expr, relax.Expr]]
+"""A step of a layer. It takes the hidden state, the cell, an element of the sequence, and constants."""
+
+
+def _with_axes(builder: relax.BlockBuilder, value: relax.Expr, batch_axis: int) -> relax.Expr:
+    """Return [T, B, C] for [B, T, C] if the batch is the first axis, and the reverse; a single batch moves no data."""
+    if batch_axis == 1:
+        return value
+    first, second, channels = static_shape(value)
+    if 1 in (first, second):
+        return builder.emit(relax.op.reshape(value, (second, first, channels)))
+    return builder.emit(relax.op.permute_dims(value, [1, 0, 2]))
+
+
+def _unrolled(builder: relax.BlockBuilder, step: Step, given: Sequence[relax.Expr]) -> list[relax.Expr]:
+    """Return the hidden state, the cell and all outputs, by steps one after the other."""
+    hidden, cell, sequence = given
+    steps, batch, channels = static_shape(sequence)
     outputs: list[relax.Expr] = []
-    for index in range(shape[1 - batch_axis]):
-        row = builder.emit(relax.op.strided_slice(data, [1 - batch_axis], [index], [index + 1]))
-        row = builder.emit(relax.op.reshape(row, (shape[batch_axis], shape[2])))
-        hidden, cell = step(row, hidden, cell)
-        outputs.append(builder.emit(relax.op.expand_dims(hidden, 1 - batch_axis)))
-    joined = outputs[0] if len(outputs) == 1 else builder.emit(relax.op.concat(outputs, 1 - batch_axis))
-    return relax.Tuple([joined, hidden, cell])
+    for index in range(steps):
+        row = builder.emit(relax.op.strided_slice(sequence, [0], [index], [index + 1]))
+        hidden, cell = step(builder, [hidden, cell, builder.emit(relax.op.reshape(row, (batch, channels)))])
+        outputs.append(builder.emit(relax.op.expand_dims(hidden, 0)))
+    return [hidden, cell, outputs[0] if len(outputs) == 1 else builder.emit(relax.op.concat(outputs, 0))]
+
+
+def _in_loop(
+    builder: relax.BlockBuilder,
+    step: Step,
+    given: Sequence[relax.Expr],
+    constants: Sequence[relax.Expr],
+    decision: Decision | None = None,
+) -> list[relax.Expr]:
+    """Return the hidden state, the cell and all outputs, by one function that runs a step in a loop."""
+    hidden, _, sequence = given
+    steps, batch, channels = static_shape(sequence)
+    element = relax.TensorType((batch, channels), sequence.ty.dtype)
+    kinds = [*(value.ty for value in given[:2]), element, *(value.ty for value in constants)]
+    parameters = [relax.Var(f"x{place}", kind) for place, kind in enumerate(kinds)]
+    inner = relax.BlockBuilder()
+    with inner.function("main", parameters):
+        with inner.dataflow():
+            after = step(inner, parameters)
+            results = inner.emit_output(relax.Tuple([*after, after[0]]))
+        inner.emit_func_output(results)
+    module = inner.get()
+    repeated = RepeatedStep(count=steps, num_states=2, num_sequences=1)
+    loop = repeat_step(module["main"], repeated, module if decision else None)
+    made = decision.write(loop.function) if decision else loop.function
+    function = builder.add_func(made, "lstm")
+    types = [*(value.ty for value in given[:2]), relax.TensorType((steps, *static_shape(hidden)), sequence.ty.dtype)]
+    arguments = relax.Tuple([*given, *constants, *map(constant, loop.constants)])
+    results = builder.emit(relax.call_tir(function, arguments, types))
+    return [builder.emit(relax.TupleGetItem(results, index)) for index in range(len(types))]
 
 
 def _numbers(tensor: TfliteTensor | None) -> np.ndarray:
@@ -150,16 +213,13 @@ def _numbers(tensor: TfliteTensor | None) -> np.ndarray:
 class _FloatCell:
     """One step on real numbers: a single matrix product for all gates, then the new cell and hidden state."""
 
-    def __init__(
-        self, matrices: list[np.ndarray], biases: list[np.ndarray], clip: float, builder: relax.BlockBuilder
-    ) -> None:
+    def __init__(self, matrices: list[np.ndarray], biases: list[np.ndarray], clip: float) -> None:
         of_input, of_hidden = np.concatenate(matrices[:_GATES]), np.concatenate(matrices[_GATES:])
         self._weights = constant(np.ascontiguousarray(np.concatenate([of_input, of_hidden], 1).T))
-        self._bias, self._units = constant(np.concatenate(biases)), biases[0].size
-        self._clip, self._builder = clip, builder
+        self._bias, self._units, self._clip = constant(np.concatenate(biases)), biases[0].size, clip
 
-    def step(self, row: relax.Expr, hidden: relax.Expr, cell: relax.Expr) -> tuple[relax.Expr, relax.Expr]:
-        emit = self._builder.emit
+    def step(self, builder: relax.BlockBuilder, given: Sequence[relax.Expr]) -> tuple[relax.Expr, relax.Expr]:
+        emit, (hidden, cell, row) = builder.emit, given
         read = emit(relax.op.concat([row, hidden], 1))
         sums = emit(relax.op.add(emit(relax.op.matmul(read, self._weights)), self._bias))
         kept, forget, new, out = (
@@ -199,35 +259,58 @@ class IntegerCell:
         matrices: list[np.ndarray],
         biases: list[np.ndarray],
         clip: float,
-        builder: relax.BlockBuilder,
     ) -> None:
-        self._tensors, self._builder = tensors, builder
+        self._tensors = tensors
         self._matrices, self._biases = matrices, biases
-        self._given = [constant(array) for array in (*matrices, *biases)]
-        self._table = constant(_TABLE)
+        self.given = [constant(array) for array in (*matrices, *biases, _TABLE)]
         scale = _scale(tensors[_CELL])
         self._cell_scale, self._power = scale, frexp(scale)[1] - 1
         self._clip = int(min(max(clip / scale, -32768.0), 32767.0)) if clip > 0 else 0
 
-    def step(self, row: relax.Expr, hidden: relax.Expr, cell: relax.Expr) -> tuple[relax.Expr, relax.Expr]:
-        kept, forget, new, out = (self._gate(gate, row, hidden) for gate in range(_GATES))
-        cell = self._call(self._cell, [kept, forget, new, cell], "lstm_cell")
-        return self._call(self._hidden, [cell, out, self._table], "lstm_hidden"), cell
+    def decision(self) -> QuantizedLstm:
+        """Return the arithmetic of the layer, for a kernel that computes all of its steps."""
+        gates = [self._factor(place, gate) for place in (_INPUT, _HIDDEN) for gate in range(_GATES)]
+        factors = [*gates, _UNIT_SCALE, self._new_factor(), self._hidden_factor()]
+        return QuantizedLstm(
+            factors=tuple(number for factor in factors for number in fixed_point(factor)),
+            zero_points=(self._zero_point(_INPUT), self._zero_point(_HIDDEN)),
+            cell_power=self._power,
+            clip=self._clip,
+        )
 
-    def _call(self, compute: object, arguments: list[relax.Expr], name: str) -> relax.Expr:
-        return self._builder.emit(self._builder.call_te(compute, *arguments, primfunc_name_hint=name))
+    def step(self, builder: relax.BlockBuilder, given: Sequence[relax.Expr]) -> tuple[relax.Expr, relax.Expr]:
+        hidden, cell, row, *constants = given
+        table = constants[-1]
+        kept, forget, new, out = (self._gate(builder, gate, row, hidden, constants) for gate in range(_GATES))
+        cell = _call(builder, self._cell, [kept, forget, new, cell], "lstm_cell")
+        return _call(builder, self._hidden, [cell, out, table], "lstm_hidden"), cell
 
-    def _gate(self, gate: int, row: relax.Expr, hidden: relax.Expr) -> relax.Expr:
+    def _factor(self, place: int, gate: int) -> float:
+        """Factor from the sums of the input, or of the hidden state, to units of a gate."""
+        values, weights = self._tensors[place], self._tensors[1 + gate + (0 if place == _INPUT else _GATES)]
+        assert values.scales is not None and weights.scales is not None, "refused before"
+        return float(values.scales.scale[0] * weights.scales.scale[0]) / _GATE_SCALE
+
+    def _zero_point(self, place: int) -> int:
+        scales = self._tensors[place].scales
+        assert scales is not None, "refused before"
+        return int(scales.zero_point[0])
+
+    def _gate(
+        self,
+        builder: relax.BlockBuilder,
+        gate: int,
+        row: relax.Expr,
+        hidden: relax.Expr,
+        constants: Sequence[relax.Expr],
+    ) -> relax.Expr:
         """Return a gate, int16[B, H] in units of 2^-15. Its activation is tanh for the cell gate, else sigmoid."""
-        places, matrices = (1 + gate, 1 + _GATES + gate), (self._matrices[gate], self._matrices[_GATES + gate])
-        factors, zero_points = [], []
-        for place, other, matrix in zip((_INPUT, _HIDDEN), places, matrices, strict=True):
-            one, weights = self._tensors[place], self._tensors[other]
-            assert one.scales is not None and weights.scales is not None, "refused before"
-            factors.append(float(one.scales.scale[0] * weights.scales.scale[0]) / _GATE_SCALE)
-            zero_points.append(int(one.scales.zero_point[0]))
+        matrices = (self._matrices[gate], self._matrices[_GATES + gate])
+        factors = [self._factor(place, gate) for place in (_INPUT, _HIDDEN)]
+        zero_points = [self._zero_point(place) for place in (_INPUT, _HIDDEN)]
+        for place, matrix, factor in zip((_INPUT, _HIDDEN), matrices, factors, strict=True):
             bias = np.abs(self._biases[gate].astype(np.int64)) if place == _INPUT else 0
-            check_sums(np.abs(matrix.astype(np.int64)).sum(1) * 255 + bias, factors[-1])
+            check_sums(np.abs(matrix.astype(np.int64)).sum(1) * 255 + bias, factor)
         shape = (static_shape(row)[0], self._biases[gate].size)
         activation = _tanh if gate == 2 else _sigmoid
 
@@ -249,13 +332,19 @@ class IntegerCell:
             total = te.compute(shape, element, "total")
             return te.compute(shape, lambda b, u: activation(total[b, u], table, -12), "gate")
 
-        weights = [self._given[gate], self._given[_GATES + gate], self._given[2 * _GATES + gate]]
-        return self._call(compute, [row, hidden, *weights, self._table], f"lstm_gate_{gate}")
+        weights = [constants[gate], constants[_GATES + gate], constants[2 * _GATES + gate]]
+        return _call(builder, compute, [row, hidden, *weights, constants[-1]], f"lstm_gate_{gate}")
+
+    def _new_factor(self) -> float:
+        return _UNIT_SCALE * _UNIT_SCALE / self._cell_scale
+
+    def _hidden_factor(self) -> float:
+        return _UNIT_SCALE * _UNIT_SCALE / _scale(self._tensors[_HIDDEN])
 
     def _cell(self, kept: te.Tensor, forget: te.Tensor, new: te.Tensor, cell: te.Tensor) -> te.Tensor:
         def element(b: tirx.Var, u: tirx.Var) -> tirx.Expr:
             left = clamped(rescaled(_wide(forget[b, u]) * _wide(cell[b, u]), _UNIT_SCALE), "int16")
-            added = rescaled(_wide(kept[b, u]) * _wide(new[b, u]), _UNIT_SCALE * _UNIT_SCALE / self._cell_scale)
+            added = rescaled(_wide(kept[b, u]) * _wide(new[b, u]), self._new_factor())
             total = clamped(_wide(left) + _wide(clamped(added, "int16")), "int16")
             if not self._clip:
                 return total
@@ -265,16 +354,17 @@ class IntegerCell:
         return te.compute(cell.shape, element, "cell")
 
     def _hidden(self, cell: te.Tensor, out: te.Tensor, table: te.Tensor) -> te.Tensor:
-        tensor = self._tensors[_HIDDEN]
-        assert tensor.scales is not None, "refused before"
-        zero_point = int(tensor.scales.zero_point[0])
-        factor = _UNIT_SCALE * _UNIT_SCALE / _scale(tensor)
+        zero_point, factor = self._zero_point(_HIDDEN), self._hidden_factor()
 
         def element(b: tirx.Var, u: tirx.Var) -> tirx.Expr:
             product = _wide(_tanh(cell[b, u], table, self._power)) * _wide(out[b, u])
             return clamped(rescaled(product, factor) + tirx.const(zero_point, "int64"), "int8")
 
         return te.compute(cell.shape, element, "hidden")
+
+
+def _call(builder: relax.BlockBuilder, compute: object, arguments: list[relax.Expr], name: str) -> relax.Expr:
+    return builder.emit(builder.call_te(compute, *arguments, primfunc_name_hint=name))
 
 
 def _scale(tensor: TfliteTensor) -> float:

@@ -1,0 +1,1 @@
+"""Layers that run a step for each element of a sequence."""

@@ -1,0 +1,127 @@
+/* Gates, cell and output of one step of an LSTM on integers, from the sums of its products, as TensorFlow Lite Micro
+ * computes them. The four gates are those of the input, of forgetting, of the cell and of the output. */
+#ifndef TVM_EXT_QLSTM_H
+#define TVM_EXT_QLSTM_H
+
+#include "tvm_ext_layer.h"
+#include "tvm_ext_requantize_tflite.h"
+
+#define TVM_EXT_LSTM_GATES 4
+
+/* multiplier / 2^shift, for tvm_ext_requantize_tflite */
+typedef struct {
+    int32_t multiplier;
+    int32_t shift;
+} tvm_ext_lstm_factor;
+
+typedef struct {
+    int32_t units;
+    tvm_ext_lstm_factor input[TVM_EXT_LSTM_GATES];  /* from sums of the input to 2^-12 */
+    tvm_ext_lstm_factor hidden[TVM_EXT_LSTM_GATES]; /* from sums of the hidden state to 2^-12 */
+    tvm_ext_lstm_factor forget;                     /* from forget gate times cell to units of the cell */
+    tvm_ext_lstm_factor update;                     /* from input gate times cell gate to units of the cell */
+    tvm_ext_lstm_factor output;                     /* from output gate times tanh(cell) to units of the output */
+    int32_t zero_point;                             /* of the output */
+    int32_t cell_scale; /* 3 times a power of two: units of the cell to steps of 2^-12 / 3 */
+    int32_t cell_shift; /* and this power of two by which they are divided, rounded */
+    int32_t clip; /* bound of the cell; 0 for none */
+} tvm_ext_lstm_layer;
+
+/* value as an int16 */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_saturated(int32_t value)
+{
+#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__)
+    int32_t result;
+    __asm__("ssat %0, #16, %1" : "=r"(result) : "r"(value));
+    return result;
+#else
+    return value > INT16_MAX ? INT16_MAX : value < INT16_MIN ? INT16_MIN : value;
+#endif
+}
+
+/* value times a factor, as tvm_ext_requantize_tflite. |value| is at most 2^30, which leaves room for fewer
+ * instructions: for the upper word of a product, and for the half that is added before the last shift. */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_scaled(int32_t value, tvm_ext_lstm_factor factor)
+{
+    if (factor.shift <= 31) {
+        return tvm_ext_requantize_tflite(value, factor.multiplier, factor.shift);
+    }
+    const int32_t high = (int32_t)(((int64_t)(2 * value) * factor.multiplier + ((int64_t)1 << 31)) >> 32);
+    /* Halves are rounded away from zero. */
+    return (high + (1 << (factor.shift - 32)) - (high < 0 ? 1 : 0)) >> (factor.shift - 31);
+}
+
+/* The same as an int16. */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_narrowed(int32_t value, tvm_ext_lstm_factor factor)
+{
+    return tvm_ext_lstm_saturated(tvm_ext_lstm_scaled(value, factor));
+}
+
+/* Value between two entries of the table, times 2^bits. size: 24 * 2^bits for 1.0. */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_line(int32_t size, int32_t bits, const uint16_t *table)
+{
+    const int32_t index = (size >> bits) > 254 ? 254 : (size >> bits);
+    const int32_t low = table[index];
+    return (low << bits) + ((size & ((1 << bits) - 1)) * (table[index + 1] - low));
+}
+
+/* 2^15 * sigmoid(x). x: in units of 2^-12. */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_sigmoid(int32_t x, const uint16_t *table)
+{
+    const int32_t scaled = 3 * x;
+    const int32_t line = tvm_ext_lstm_line(scaled < 0 ? -scaled : scaled, 9, table);
+    /* sigmoid(-x) = 1 - sigmoid(x); the table holds 2^16 times the sigmoid, and halves are rounded up. */
+    return (scaled < 0 ? (1 << 25) - line + (1 << 9) - 1 : line + (1 << 9)) >> 10;
+}
+
+/* 2^15 * tanh(x) = 2^15 * (2 * sigmoid(2 * x) - 1). scaled: x in units of 2^-12 / 3. */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_tanh(int32_t scaled, const uint16_t *table)
+{
+    const int32_t size = scaled < 0 ? -scaled : scaled;
+    const int32_t line = (size >> 8) >= 255 ? (0xFFFF << 8) : tvm_ext_lstm_line(size, 8, table);
+    return (scaled < 0 ? (1 << 23) - line + (1 << 7) - 1 : line - (1 << 23) + (1 << 7)) >> 8;
+}
+
+/* tanh of the cell */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_cell_tanh(const tvm_ext_lstm_layer *layer, int32_t cell, const uint16_t *table)
+{
+    const int32_t half = layer->cell_shift > 0 ? 1 << (layer->cell_shift - 1) : 0;
+    return tvm_ext_lstm_tanh(((cell * layer->cell_scale) + half) >> layer->cell_shift, table);
+}
+
+/* Sum of gate g of unit u before its activation, in units of 2^-12. */
+TVM_EXT_INLINE int32_t tvm_ext_lstm_gate(const tvm_ext_lstm_layer *layer, const int32_t *sums_of_input,
+                                         const int32_t *sums_of_hidden, int32_t g, int32_t u)
+{
+    const int32_t index = (g * layer->units) + u;
+    return tvm_ext_lstm_saturated(tvm_ext_lstm_narrowed(sums_of_input[index], layer->input[g]) +
+                                  tvm_ext_lstm_narrowed(sums_of_hidden[index], layer->hidden[g]));
+}
+
+/* A step. sums_of_input, sums_of_hidden: int32[4, units]. cell: int16[units] and hidden: int8[units], before and after
+ * the step. table: 2^16 * sigmoid(i / 24), 256 entries. */
+TVM_EXT_INLINE void tvm_ext_lstm_step(const tvm_ext_lstm_layer *layer, const int32_t *sums_of_input,
+                                      const int32_t *sums_of_hidden, int16_t *cell, int8_t *hidden,
+                                      const uint16_t *table)
+{
+    /* Each gate is written out, so that its factors are constants of the code. */
+    for (int32_t u = 0; u < layer->units; ++u) {
+        const int32_t input_gate = tvm_ext_lstm_gate(layer, sums_of_input, sums_of_hidden, 0, u);
+        const int32_t forget_gate = tvm_ext_lstm_gate(layer, sums_of_input, sums_of_hidden, 1, u);
+        const int32_t cell_gate = tvm_ext_lstm_gate(layer, sums_of_input, sums_of_hidden, 2, u);
+        const int32_t output_gate = tvm_ext_lstm_gate(layer, sums_of_input, sums_of_hidden, 3, u);
+        const int32_t kept = tvm_ext_lstm_sigmoid(forget_gate, table) * cell[u];
+        const int32_t added = tvm_ext_lstm_sigmoid(input_gate, table) * tvm_ext_lstm_tanh(3 * cell_gate, table);
+        int32_t next = tvm_ext_lstm_saturated(tvm_ext_lstm_narrowed(kept, layer->forget) +
+                                              tvm_ext_lstm_narrowed(added, layer->update));
+        if (layer->clip > 0) {
+            next = next > layer->clip ? layer->clip : next < -layer->clip ? -layer->clip : next;
+        }
+        cell[u] = (int16_t)next;
+        const int32_t let_out = tvm_ext_lstm_cell_tanh(layer, next, table) * tvm_ext_lstm_sigmoid(output_gate, table);
+        const int32_t result = tvm_ext_lstm_scaled(let_out, layer->output) + layer->zero_point;
+        hidden[u] = (int8_t)(result > INT8_MAX ? INT8_MAX : result < INT8_MIN ? INT8_MIN : result);
+    }
+}
+
+#endif
